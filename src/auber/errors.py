@@ -1,0 +1,46 @@
+"""The exceptions a user of the library may meet.
+
+Every message says where, what must hold, what was found and what to do, in one line.
+The command line prints an `AuberError` as that one line and exits with 2; any other exception is a bug.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AuberError(Exception):
+    """Something the caller can put right; the base of every error raised on purpose."""
+
+
+class ConfigError(AuberError, ValueError):
+    """A setting is unknown, of the wrong type or out of range."""
+
+
+class PlanError(AuberError, ValueError):
+    """A pruning plan does not fit the model it is meant for."""
+
+
+class TaskError(AuberError, ValueError):
+    """Task rows are missing, unreadable or cannot be used."""
+
+
+class ModelError(AuberError, ValueError):
+    """A model is of an architecture, or in a condition, that cannot be pruned."""
+
+
+class CheckpointError(AuberError, ValueError):
+    """A model folder is incomplete, foreign or damaged."""
+
+
+class RunError(AuberError, RuntimeError):
+    """A run's folder cannot be created, continued or read."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that is not in a table, with the nearest one that is."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    suggestion = f" Did you mean '{near[0]}'?" if near else ""
+    return f"Unknown {kind} '{name}'.{suggestion} Known: {', '.join(names)}"
