@@ -1,1 +1,57 @@
-"""Learn which attention heads a fine-tuned encoder is better off without, and remove them."""
+"""Learn which attention heads a fine-tuned encoder is better off without, remove them, and hand back a smaller model.
+
+The public names are loaded when they are first used: importing `auber` alone is instant.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from auber.api import Pruned, evaluate, finetune, prune
+    from auber.checkpoint import load, load_tokenizer, save
+    from auber.config import Config, make_config
+    from auber.errors import AuberError
+    from auber.plan import PruningPlan
+    from auber.surgery import masked_heads, remove_heads
+    from auber.tasks import load_task, make_task
+
+__all__ = [
+    "AuberError",
+    "Config",
+    "Pruned",
+    "PruningPlan",
+    "evaluate",
+    "finetune",
+    "load",
+    "load_task",
+    "load_tokenizer",
+    "make_config",
+    "make_task",
+    "masked_heads",
+    "prune",
+    "remove_heads",
+    "save",
+]
+
+_HOMES = {
+    "auber.api": ("Pruned", "evaluate", "finetune", "prune"),
+    "auber.checkpoint": ("load", "load_tokenizer", "save"),
+    "auber.config": ("Config", "make_config"),
+    "auber.errors": ("AuberError",),
+    "auber.plan": ("PruningPlan",),
+    "auber.surgery": ("masked_heads", "remove_heads"),
+    "auber.tasks": ("load_task", "make_task"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'auber' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -94,6 +94,7 @@ class Agent:
     episodes: int = setting(150, "games a layer", low=0)
     hidden_size: int = setting(512, "width of a hidden layer", low=1)
     hidden_layers: int = setting(3, "hidden layers, LeakyReLU between", low=0)
+    scale_state: bool = setting(False, "the network's input is the state times the number of heads, 1 on average")
     optimizer: str = setting("sgd", "sgd uses agent.momentum", choices=("sgd", "adam"))
     learning_rate: float = setting(0.03, "rate of the optimiser", low=0)
     momentum: float = setting(0.9, "momentum of sgd", low=0, high=0.9999)

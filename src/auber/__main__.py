@@ -1,0 +1,5 @@
+"""`python -m auber`: the command line."""
+
+from auber.cli import main
+
+main()

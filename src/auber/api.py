@@ -1,0 +1,289 @@
+"""The front door: `prune`, `finetune` and `evaluate`, from what a caller names to a result.
+
+All take the model as a folder, a hub name, a finished run or a live transformers model, and the rows as a task or as
+the caller's own train and dev. Everything that can be wrong is checked here, before anything is computed.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from auber import checkpoint, runs
+from auber.config import Config, make_config
+from auber.devices import resolve_hardware
+from auber.encoders import encoder_of
+from auber.encoders.base import Encoder
+from auber.errors import ConfigError, RunError, TaskError, unknown_name
+from auber.evaluation import Scores, evaluate_rows
+from auber.methods import get_method
+from auber.methods.base import Method
+from auber.pipeline import Job, Pipeline
+from auber.plan import PruningPlan
+from auber.progress import Progress, Silent
+from auber.tasks import load_task, make_task
+from auber.tasks.base import TaskData
+from auber.tasks.encoding import encode_rows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_NO_TOKENIZER = "a live model needs its tokenizer beside it; give tokenizer=AutoTokenizer.from_pretrained(...)"
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What a run hands back."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    plan: PruningPlan
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The model a run begins with."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    tuned: bool  # its classifier is trained already
+    result: dict[str, Any] | None  # of the run it comes from
+
+
+def prune(
+    model: str | Path | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    task: str | TaskData | None = None,
+    train: Any = None,
+    dev: Any = None,
+    text: str | list[str] = "text",
+    label: str = "label",
+    metric: str | None = None,
+    method: str = "auber",
+    heads: int | None = None,
+    heads_from: str | Path | None = None,
+    config: Config | str = "default",
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Pruned:
+    """Prune the heads of an encoder for a task and fine-tune what is left.
+
+    `model`: folder, hub name, finished run, or a live model (left untouched) with its `tokenizer`.
+    `task`: a known task's name or a `TaskData`; or `train` and `dev`: files, or rows that map the columns `text` (one or
+    two) and `label`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove.
+    `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it.
+    """
+    data = _task_data(task, train, dev, text, label, metric)
+    chosen = get_method(method)
+    settings = _settings(config, data.name).replace(chosen.settings)
+    hardware = resolve_hardware(settings)
+    start = _load_start(model, tokenizer, data, settings)
+    matched = _matched(heads_from, data, settings)
+    job = Job(
+        task=data,
+        config=settings,
+        hardware=hardware,
+        method=chosen,
+        num_removed=_number_to_remove(chosen, heads, matched, encoder_of(start.model)),
+        tuned_layers=tuple(matched["tuned_layers"]) if matched else None,
+        first_tuning=_needs_first_tuning(start, settings),
+        expected_start=matched["start"] if matched else None,
+    )
+    return _carry_out("prune", job, start, out, resume, progress or Silent())
+
+
+def finetune(
+    model: str | Path | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    task: str | TaskData | None = None,
+    train: Any = None,
+    dev: Any = None,
+    text: str | list[str] = "text",
+    label: str = "label",
+    metric: str | None = None,
+    config: Config | str = "default",
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Pruned:
+    """The first tuning alone: the start that several prunings can share. Arguments as in `prune`."""
+    data = _task_data(task, train, dev, text, label, metric)
+    settings = _settings(config, data.name).replace({"first.when": "always"})
+    hardware = resolve_hardware(settings)
+    start = _load_start(model, tokenizer, data, settings)
+    job = Job(data, settings, hardware, get_method("original"), None, None, first_tuning=True)
+    return _carry_out("finetune", job, start, out, resume, progress or Silent())
+
+
+def evaluate(
+    model: str | Path | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    task: str | TaskData,
+    split: str = "dev",
+    config: Config | str = "default",
+) -> Scores:
+    """The scores of a fine-tuned model (folder, finished run or live model) on a task's `dev` or `train` rows."""
+    data = load_task(task) if isinstance(task, str) else task
+    if split not in ("dev", "train"):
+        raise ConfigError(unknown_name("split", split, ("dev", "train")))
+    settings = _settings(config, data.name)
+    hardware = resolve_hardware(settings)
+    if isinstance(model, (str, Path)):
+        folder = Path(model) / "model" if runs.is_run(model) else Path(model)
+        tokenizer = tokenizer or checkpoint.load_tokenizer(folder)
+        model = checkpoint.load(folder, device=hardware.device)
+    elif tokenizer is None:
+        raise ConfigError(_NO_TOKENIZER)
+    if model.config.num_labels != data.num_labels:
+        raise TaskError(
+            f"task {data.name}: has {data.num_labels} labels, the model's classifier {model.config.num_labels}; "
+            "evaluate a model that was tuned for this task"
+        )
+    rows = data.dev if split == "dev" else data.train
+    encoded = encode_rows(tokenizer, rows, settings.max_length, data.is_regression)
+    return evaluate_rows(model, encoded, data.metric)
+
+
+def _carry_out(
+    kind: str, job: Job, start: _Start, out: str | Path | None, resume: bool, progress: Progress
+) -> Pruned:
+    with tempfile.TemporaryDirectory(prefix="auber-") as scratch:
+        run = runs.Run(out or Path(scratch) / "run", _identity(kind, job, start), job.config, resume=resume)
+        if run.result is not None:
+            progress.say(f"{run.folder} is complete: nothing to do")
+            model = checkpoint.load(run.folder / "model", device=job.hardware.device)
+            return Pruned(model, start.tokenizer, encoder_of(model).removed, run.result)
+        run.log("resumed" if run.resumed else "started")
+        try:
+            pipeline = Pipeline(job, run, start.model, start.tokenizer, progress)
+            if kind == "finetune":
+                pipeline.finetune()
+            else:
+                pipeline.prune()
+            result = pipeline.conclude(kind)
+        finally:
+            run.ledger.close()
+        return Pruned(pipeline.model, start.tokenizer, encoder_of(pipeline.model).removed, result)
+
+
+def _identity(kind: str, job: Job, start: _Start) -> dict[str, Any]:
+    """What makes two starts the same run, beside the settings."""
+    return {
+        "kind": kind,
+        "model": start.name,
+        "weights": checkpoint.weights_digest(start.model),
+        "task": job.task.name,
+        "metric": job.task.metric,
+        "data": job.task.content_hash,
+        "method": job.method.name,
+        "heads": job.num_removed,
+        "tuned_layers": None if job.tuned_layers is None else list(job.tuned_layers),
+        "device_type": job.hardware.device.type,
+        "computed_in": job.hardware.precision,
+        "computed_on_threads": job.hardware.threads,
+    }
+
+
+def _task_data(
+    task: str | TaskData | None, train: Any, dev: Any, text: str | list[str], label: str, metric: str | None
+) -> TaskData:
+    if (task is None) == (train is None):
+        raise ConfigError("give either a task or train and dev rows, found " + ("neither" if task is None else "both"))
+    if isinstance(task, TaskData):
+        return task
+    if task is not None:
+        return load_task(task)
+    if dev is None:
+        raise ConfigError("train rows need dev rows beside them, found train alone; give dev too")
+    return make_task(train, dev, text=[text] if isinstance(text, str) else text, label=label, metric=metric)
+
+
+def _settings(config: Config | str, task: str) -> Config:
+    return config if isinstance(config, Config) else make_config(config, task=task)
+
+
+def _load_start(
+    model: str | Path | PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, task: TaskData, config: Config
+) -> _Start:
+    if not isinstance(model, (str, Path)):
+        if tokenizer is None:
+            raise ConfigError(_NO_TOKENIZER)
+        return _Start(copy.deepcopy(model), tokenizer, type(model).__name__, True, None)
+    result = None
+    source = str(model)
+    if runs.is_run(source):
+        result = runs.read_result(source)
+        _check_same_data(source, result, task, config)
+        source = str(Path(source) / "model")
+    loaded = checkpoint.load_start(
+        source,
+        num_labels=task.num_labels,
+        label_names=task.label_names,
+        is_regression=task.is_regression,
+        seed=config.seed,
+    )
+    encoder_of(loaded.model)
+    name = Path(model).resolve().name if Path(model).exists() else str(model)
+    return _Start(loaded.model, tokenizer or loaded.tokenizer, name, loaded.has_trained_classifier, result)
+
+
+def _check_same_data(source: str, result: dict[str, Any], task: TaskData, config: Config) -> None:
+    """A start from a run must not have been tuned on rows that this run holds out."""
+    found = {"task data": result["data"], "protocol": result["protocol"]}
+    wanted = {"task data": task.content_hash, "protocol": config.protocol}
+    if config.protocol == "heldout":
+        found["seed"], wanted["seed"] = result["seed"], config.seed
+        found["kind"], wanted["kind"] = result["kind"], "finetune"
+    for key in found:
+        if found[key] != wanted[key]:
+            raise RunError(
+                f"{source}: was made with {key} {found[key]!r}, this run has {wanted[key]!r}; "
+                "start from a run made with the same, or from the pretrained model"
+            )
+
+
+def _needs_first_tuning(start: _Start, config: Config) -> bool:
+    if config.first.when == "auto":
+        return not start.tuned
+    return config.first.when == "always"
+
+
+def _matched(heads_from: str | Path | None, task: TaskData, config: Config) -> dict[str, Any] | None:
+    """The result of the run to match, checked to be comparable."""
+    if heads_from is None:
+        return None
+    result = runs.read_result(heads_from)
+    found = (result["data"], result["protocol"], result["seed"])
+    wanted = (task.content_hash, config.protocol, config.seed)
+    if found != wanted:
+        raise RunError(
+            f"{heads_from}: has (data, protocol, seed) {found}, this run {wanted}; a run can be matched only with the same"
+        )
+    return result
+
+
+def _number_to_remove(method: Method, heads: int | None, matched: dict[str, Any] | None, encoder: Encoder) -> int | None:
+    if method.decides_number or not method.removes_heads:
+        if heads is not None:
+            raise ConfigError(f"method '{method.name}' decides itself how many heads go; leave out --heads")
+        return None
+    if heads is not None and matched is not None:
+        raise ConfigError("--heads and --heads-from exclude each other; give one")
+    number = heads
+    if matched is not None:
+        number = matched["heads"]["removed"] - encoder.removed.num_removed
+    if number is None:
+        raise ConfigError(f"method '{method.name}' must be told how many heads to remove; give --heads P or --heads-from RUN")
+    most = sum(len(encoder.present(layer)) - 1 for layer in range(encoder.num_layers))
+    if not 0 <= number <= most:
+        raise ConfigError(f"--heads must be from 0 to {most} (one head stays in each layer), found {number}")
+    return number

@@ -1,0 +1,427 @@
+"""Model folders: save, load, and the model a run starts from.
+
+A folder holds `model.safetensors`, `config.json` with the removed heads under `auber_removed_heads`, and the
+tokenizer's files. `load` builds the ordinary transformers class from the config, slices it, and fills it strictly: every
+tensor must be there and fit. Plain transformers folders load as well, and so do folders of transformers 4 that record
+`pruned_heads`. Nothing is ever read from a pickle, and no code from a folder or hub is run.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from auber import seeds
+from auber.encoders import REMOVED_HEADS, encoder_of, family_of
+from auber.errors import CheckpointError, ModelError, PlanError
+from auber.plan import PruningPlan
+from auber.surgery import remove_heads
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+WEIGHTS = "model.safetensors"
+_SHARDS = "model.safetensors.index.json"
+_CLASSIFIER = "ForSequenceClassification"
+
+
+class Start(NamedTuple):
+    """What a run starts from."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    has_trained_classifier: bool
+
+
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, folder: str | Path) -> None:
+    """Write a model folder: all of it, or nothing. A model folder that is there already is replaced."""
+    from safetensors.torch import save_file
+
+    encoder_of(model)
+    config = copy.deepcopy(model.config)
+    if type(model) not in _classes(config):
+        raise ModelError(f"A bare encoder or a sequence classifier can be saved, found {type(model).__name__}")
+    config.architectures = [type(model).__name__]
+    config.dtype = model.dtype
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    with _replacing(Path(folder)) as fresh:
+        config.save_pretrained(fresh)
+        save_file(tensors, fresh / WEIGHTS, metadata={"format": "pt"})
+        if tokenizer is not None:
+            tokenizer.save_pretrained(fresh)
+
+
+def load(
+    folder: str | Path, *, device: str | torch.device | None = None, attn_implementation: str | None = None
+) -> PreTrainedModel:
+    """The model of a folder, in eval mode, as the transformers class its config names."""
+    folder = Path(folder)
+    config, plan = _read_config(folder)
+    _require_safetensors(folder)
+    if plan:
+        model = _load_pruned(folder, config, plan, attn_implementation)
+    else:
+        model, missing = _load_plain(str(folder), config, _class_of(config, folder), attn_implementation, dtype="auto")
+        if missing:
+            raise CheckpointError(f"{folder}: the weights lack {_some(missing)}; save the model again")
+    if device is not None:
+        model.to(device)
+    return model.eval()
+
+
+def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder or hub name."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+    except Exception as error:  # whatever damaged files make transformers raise
+        raise CheckpointError(
+            f"{source}: its tokenizer cannot be loaded ({_line(error)}); save one into the folder"
+        ) from error
+    # without files transformers makes a tokenizer that knows nothing but its special tokens
+    if len(tokenizer) <= len(set(tokenizer.all_special_tokens)):
+        raise CheckpointError(f"{source}: has no tokenizer files; save the tokenizer into the folder")
+    return tokenizer
+
+
+def load_start(
+    source: str | Path,
+    *,
+    num_labels: int,
+    label_names: Sequence[str] | None = None,
+    is_regression: bool = False,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+    attn_implementation: str | None = None,
+) -> Start:
+    """The float32 classifier a run starts from, out of a folder or hub name.
+
+    Where the checkpoint has no trained classifier, one is drawn from `seed`; a trained one must have the task's labels.
+    """
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+
+    folder = Path(source)
+    config, plan = _read_config(folder) if folder.is_dir() else (_fetch_config(str(source)), PruningPlan())
+    trained = bool(config.architectures) and str(config.architectures[0]).endswith(_CLASSIFIER)
+    names = list(label_names) if label_names is not None else None
+    if trained:
+        _check_labels(str(source), config, num_labels, names)
+    tokenizer = load_tokenizer(source)
+    if len(tokenizer) > config.vocab_size:
+        raise CheckpointError(
+            f"{source}: its tokenizer has {len(tokenizer)} tokens, its model {config.vocab_size}; "
+            "use the tokenizer the model was trained with"
+        )
+    if plan:
+        if not trained:
+            raise CheckpointError(
+                f"{source}: is a pruned encoder without a classifier; start from one with a classifier"
+            )
+        model = load(folder, attn_implementation=attn_implementation).float()
+    else:
+        if folder.is_dir():
+            _require_safetensors(folder)
+        config = _with_labels(config, num_labels, names)
+        with torch.random.fork_rng(devices=[]):
+            # the CPU's generator alone: torch.manual_seed would also seed every GPU, which fork_rng does not restore
+            torch.default_generator.manual_seed(seeds.derive(seed, "classifier"))
+            cls = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
+            model, missing = _load_plain(str(source), config, cls, attn_implementation, dtype=torch.float32)
+        allowed = () if trained else ("classifier.", "pre_classifier.", f"{model.base_model_prefix}.pooler.")
+        lacking = [name for name in missing if not name.startswith(allowed)]
+        if lacking:
+            raise CheckpointError(f"{source}: the weights lack {_some(lacking)}; use a complete checkpoint")
+    _set_problem(model.config, is_regression, names)
+    if device is not None:
+        model.to(device)
+    return Start(model.eval(), tokenizer, trained)
+
+
+def weights_digest(model: PreTrainedModel) -> str:
+    """A digest of everything that tells two models of one architecture apart: tensors, and which heads they belong to."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps(encoder_of(model).removed.to_json()).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+# Reading
+
+
+def _read_config(folder: Path) -> tuple[PreTrainedConfig, PruningPlan]:
+    """A folder's config and the heads it says are gone; every way it can be wrong is a `CheckpointError`."""
+    from transformers import CONFIG_MAPPING
+
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder}: a model folder is needed, found {'a file' if folder.exists() else 'nothing'}")
+    path = folder / "config.json"
+    if not path.is_file():
+        raise CheckpointError(f"{folder}: has no config.json; give the folder a model was saved in")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: cannot be read as JSON ({_line(error)}); save the model again") from error
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path}: must be a JSON object, found {type(data).__name__}; save the model again")
+    model_type = data.get("model_type")
+    try:
+        family_of(model_type)
+    except ModelError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    # transformers 4 recorded the heads it had pruned under its own name, counted the same way
+    removed = data.pop("pruned_heads", None) or {}
+    removed = data.pop(REMOVED_HEADS, None) or removed
+    try:
+        config = CONFIG_MAPPING[model_type].from_dict(data)
+        num_layers, num_heads = int(config.num_hidden_layers), int(config.num_attention_heads)
+    except Exception as error:  # transformers validates with many kinds of errors
+        raise CheckpointError(f"{path}: is no valid {model_type} configuration ({_line(error)})") from error
+    try:
+        plan = PruningPlan.from_json(removed, where=REMOVED_HEADS)
+        plan.check(num_layers, num_heads, allow_empty_layers=True)
+    except PlanError as error:
+        raise CheckpointError(f"{path}: records heads that cannot be removed: {error}") from error
+    return config, plan
+
+
+def _fetch_config(name: str) -> PreTrainedConfig:
+    """The config of a hub name."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # no network, no such name, or code that would have to be trusted
+        raise CheckpointError(
+            f"'{name}' is no folder and cannot be read from the hub ({_line(error)}); give a local folder or check the name"
+        ) from error
+    family_of(config.model_type)
+    if getattr(config, REMOVED_HEADS, None) or getattr(config, "pruned_heads", None):
+        raise CheckpointError(f"'{name}' is a pruned model; download it and give the local folder")
+    return config
+
+
+def _classes(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], type[PreTrainedModel]]:
+    """The bare class and the classifier of a config."""
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, MODEL_MAPPING
+
+    return MODEL_MAPPING[type(config)], MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
+
+
+def _class_of(config: PreTrainedConfig, folder: Path) -> type[PreTrainedModel]:
+    """The class that `architectures` names."""
+    classes = {cls.__name__: cls for cls in _classes(config)}
+    named = (config.architectures or [None])[0]
+    if named not in classes:
+        raise CheckpointError(f"{folder}: its architecture must be {' or '.join(classes)}, found {named}")
+    return classes[named]
+
+
+def _require_safetensors(folder: Path) -> None:
+    if (folder / WEIGHTS).is_file() or (folder / _SHARDS).is_file():
+        return
+    pickles = sorted(path.name for path in folder.glob("*.bin"))
+    if pickles:
+        raise CheckpointError(
+            f"{folder}: its weights are a pickle ({pickles[0]}), which can run code and is never loaded; convert it to {WEIGHTS}"
+        )
+    raise CheckpointError(f"{folder}: has no {WEIGHTS}; give the folder a model was saved in")
+
+
+def _load_pruned(
+    folder: Path, config: PreTrainedConfig, plan: PruningPlan, attn_implementation: str | None
+) -> PreTrainedModel:
+    """Build, slice, fill: transformers cannot do it, because it builds every layer alike."""
+    from transformers import AutoModel, AutoModelForSequenceClassification
+    from transformers.initialization import no_init_weights
+
+    cls = _class_of(config, folder)
+    auto = AutoModelForSequenceClassification if cls.__name__.endswith(_CLASSIFIER) else AutoModel
+    tensors = _read_tensors(folder / WEIGHTS)
+    options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+    # a build on the meta device would lose the buffers that are not in the file; an empty build has them
+    with no_init_weights(), _refusing(folder):
+        model = auto.from_config(config, trust_remote_code=False, **options)
+    remove_heads(model, plan, allow_empty_layers=True)
+    expected = model.state_dict()
+    if lacking := expected.keys() - tensors.keys():
+        raise CheckpointError(f"{folder}: the weights lack {_some(lacking)}; save the model again")
+    if unknown := tensors.keys() - expected.keys():
+        raise CheckpointError(f"{folder}: the weights hold {_some(unknown)}, which a {cls.__name__} has not")
+    for name, tensor in tensors.items():
+        if tensor.shape != expected[name].shape:
+            raise CheckpointError(
+                f"{folder}: the weights do not fit the recorded heads: {name} must be {tuple(expected[name].shape)}, "
+                f"found {tuple(tensor.shape)}; restore {REMOVED_HEADS} in config.json or save the model again"
+            )
+    model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep the dtype of each
+    return model
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        # cloned, so that the model outlives whatever happens to the file the tensors are mapped from
+        return {name: tensor.clone() for name, tensor in load_file(path).items()}
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: is damaged ({_line(error)}); save or download the model again") from error
+
+
+def _load_plain(
+    source: str,
+    config: PreTrainedConfig,
+    cls: type[PreTrainedModel],
+    attn_implementation: str | None,
+    dtype: torch.dtype | str,
+) -> tuple[PreTrainedModel, list[str]]:
+    """An unpruned model through transformers, which knows the older names of tensors; and the tensors it lacks."""
+    options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+    with _no_load_report(), _refusing(source):
+        model, report = cls.from_pretrained(
+            source,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **options,
+        )
+    return model, sorted(report["missing_keys"])
+
+
+@contextmanager
+def _refusing(source: str | Path) -> Iterator[None]:
+    """Turn what transformers and safetensors raise about a checkpoint into one line."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{source}: cannot be loaded ({_line(error)})") from error
+
+
+@contextmanager
+def _no_load_report() -> Iterator[None]:
+    """Keep transformers from reporting tensors that are new or left over: the caller judges them itself."""
+    logger = logging.getLogger("transformers.modeling_utils")
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return "LOAD REPORT" not in record.getMessage()
+
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
+
+
+# Labels
+
+
+def _check_labels(source: str, config: PreTrainedConfig, num_labels: int, names: list[str] | None) -> None:
+    if config.num_labels != num_labels:
+        raise CheckpointError(
+            f"{source}: its trained classifier has {config.num_labels} labels, the task has {num_labels}; "
+            "choose the task it was trained on, or start from the encoder without a classifier"
+        )
+    found = [str(config.id2label.get(index)) for index in range(num_labels)]
+    if names is not None and found != names and sorted(found) == sorted(names):
+        raise CheckpointError(
+            f"{source}: its classifier orders the labels {', '.join(found)}, the task {', '.join(names)}; give the task that order"
+        )
+
+
+def _with_labels(config: PreTrainedConfig, num_labels: int, names: list[str] | None) -> PreTrainedConfig:
+    config = copy.deepcopy(config)
+    if config.num_labels != num_labels:
+        config.num_labels = num_labels
+    if names is not None and len(names) != num_labels:
+        raise ModelError(f"{num_labels} labels need as many names, found {len(names)}: {', '.join(names)}")
+    return config
+
+
+def _set_problem(config: PreTrainedConfig, is_regression: bool, names: list[str] | None) -> None:
+    """What the model's own loss and its users should know about the labels."""
+    config.problem_type = "regression" if is_regression else "single_label_classification"
+    if names is not None:
+        config.id2label = dict(enumerate(names))
+        config.label2id = {name: index for index, name in enumerate(names)}
+
+
+# Writing
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """A new empty folder that takes the place of `folder` when the block ends well.
+
+    It lies in a private temporary folder beside it, so that nobody sees it half written and a rename completes it.
+    """
+    from safetensors import SafetensorError
+
+    folder = folder.resolve()
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").is_file():
+        raise CheckpointError(f"{folder}: is there and holds something else than a model; choose another folder")
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder}: is there and is not a folder; choose another name")
+    workplace = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        workplace = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        fresh, old = workplace / "new", workplace / "old"
+        fresh.mkdir()  # with the permissions the user's folders have; the workplace around it is private
+        yield fresh
+        _flush(fresh)
+        if folder.exists():
+            folder.rename(old)
+        try:
+            fresh.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{folder}: cannot be written ({_line(error)})") from error
+    finally:
+        if workplace is not None:
+            shutil.rmtree(workplace)
+
+
+def _flush(folder: Path) -> None:
+    """Bring a folder's files onto the disk, so that its name never stands for less than its content."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("r+b") as file:
+                os.fsync(file.fileno())
+
+
+# Words
+
+
+def _line(error: BaseException) -> str:
+    """The first line of an exception, or its name where it says nothing."""
+    text = str(error).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+
+
+def _some(names: Any) -> str:
+    ordered = sorted(names)
+    more = f" and {len(ordered) - 1} more" if len(ordered) > 1 else ""
+    return f"{ordered[0]}{more}"

@@ -1,0 +1,55 @@
+"""The command line: one file a command, heavy imports inside the command, so that `--help` is instant.
+
+A user's mistake is one line on stderr and exit code 2; anything else is a bug and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from auber.cli import demo, evaluate, finetune, listings, prune
+from auber.errors import AuberError
+
+app = typer.Typer(
+    name="auber",
+    help="Learn which attention heads a fine-tuned encoder is better off without, and remove them.",
+    epilog="Start with 'auber demo': the whole job on a small generated task, in under three minutes, nothing to download.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.command)
+app.command("prune")(prune.command)
+app.command("finetune")(finetune.command)
+app.command("evaluate")(evaluate.command)
+app.command("tasks")(listings.tasks)
+app.command("models")(listings.models)
+app.command("methods")(listings.methods)
+app.command("settings")(listings.settings)
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"auber {installed('auber')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line."""
+    # The tokenizers' own threads would warn about every fork and gain nothing at these sizes.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        app()
+    except AuberError as error:
+        print(f"auber: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("auber: stopped; the same command with --resume goes on from here", file=sys.stderr)
+        sys.exit(130)

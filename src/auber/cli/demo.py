@@ -1,0 +1,64 @@
+"""`auber demo`: the whole job on the embedded default."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from auber.cli import options, screen
+
+if TYPE_CHECKING:
+    from auber.demo import DemoResults
+
+
+def command(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The folder for its runs; by default a new one below runs/.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Decides every random draw.")] = 0,
+    resume: options.Resume = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fine-tune, search, prune, tune and compare on a small generated task: under three minutes, no download.
+
+    The task: does the verb agree with its subject, whatever nouns stand between? The model: a small BERT made on the
+    spot. It is compared with the unpruned model and with random pruning, both given the same tuning.
+    """
+    from auber import demo
+
+    out = out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    with screen.listening(quiet=quiet) as progress:
+        results = demo.run_demo(out, seed=seed, resume=resume, progress=progress)
+    if json:
+        screen.print_json({"start": results.start, **results.methods})
+        return
+    _print_results(results)
+    print(f"\nThe pruned model: {out / 'auber' / 'model'}   (auber.load reads it)")
+    print("One seed shows how it works, not whether it helps: a study needs several.")
+    print("Next: auber prune --model MODEL --task TASK --out RUN      auber prune --help")
+
+
+def _print_results(results: DemoResults) -> None:
+    rows = [_row("fine-tuned start", results.start)]
+    rows += [_row(method, result) for method, result in results.methods.items()]
+    total = sum(result["cost"]["seconds"]["total"] for result in (results.start, *results.methods.values()))
+    columns = ["", "heads removed", "dev", "train", "train - dev", "rewards", "tuning steps", "seconds"]
+    screen.print_table(columns, rows, title=f"Subject-verb agreement, accuracy in % ({total:.0f} s)")
+
+
+def _row(name: str, result: dict[str, Any]) -> list[str]:
+    heads, cost = result["heads"], result["cost"]
+    return [
+        name,
+        f"{heads['removed']} of {heads['total']}",
+        f"{100 * result['dev']['score']:.1f}",
+        f"{100 * result['train']['score']:.1f}",
+        f"{100 * result['gap']:+.1f}",
+        str(cost["rewards_computed"]),
+        str(cost["tuning_steps"]),
+        f"{cost['seconds']['total']:.0f}",
+    ]

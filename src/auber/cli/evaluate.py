@@ -1,0 +1,42 @@
+"""`auber evaluate`: the score of a saved model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from auber.cli import options, screen
+
+
+def command(
+    folder: Annotated[str, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False)],
+    task: options.Task = None,
+    data: options.Data = None,
+    train: options.Train = None,
+    dev: options.Dev = None,
+    text: options.Text = None,
+    label: options.Label = "label",
+    metric: options.Metric = None,
+    split: Annotated[str, typer.Option("--split", help="dev or train.")] = "dev",
+    seed: options.Seed = None,
+    preset: options.Preset = "default",
+    config: options.ConfigFile = None,
+    assignments: options.Set = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Score a fine-tuned model, pruned or not, on a task's rows.
+
+    Example: auber evaluate runs/mrpc --task mrpc --json
+    """
+    from auber import api
+
+    settings = options.build_config(preset, task, config, assignments, seed=seed)
+    with screen.listening(quiet=quiet):
+        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed)
+        scores = api.evaluate(folder, task=rows, split=split, config=settings)
+    if json:
+        screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()})
+    else:
+        print(f"{split} {rows.metric} {100 * scores.score:.2f}, loss {scores.loss:.4f}, {scores.rows} rows")

@@ -1,0 +1,84 @@
+"""The options several commands share, declared once, and what they come to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auber.config import PRESETS, Config, make_config, parse_assignment
+from auber.errors import ConfigError, TaskError
+
+if TYPE_CHECKING:
+    from auber.tasks.base import TaskData
+
+_PRESETS = ", ".join(PRESETS)
+
+Model = Annotated[str, typer.Option("--model", help="A model folder, a hub name, or a finished run.", show_default=False)]
+Task = Annotated[str | None, typer.Option("--task", help="A known task ('auber tasks' lists them).", show_default=False)]
+Data = Annotated[Path | None, typer.Option("--data", help="A GLUE folder to read the task from instead of the hub.")]
+Train = Annotated[Path | None, typer.Option("--train", help="Your own training rows: csv, tsv, jsonl or parquet.")]
+Dev = Annotated[Path | None, typer.Option("--dev", help="Your own rows to report on.")]
+Text = Annotated[str | None, typer.Option("--text", help="Their text column, or two with a comma between.")]
+Label = Annotated[str, typer.Option("--label", help="Their label column.")]
+Metric = Annotated[
+    str | None,
+    typer.Option("--metric", help="accuracy, f1, matthews; pearson or spearman make it a regression.", show_default=False),
+]
+Out = Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out where it was cut.")]
+Preset = Annotated[str, typer.Option("--preset", help=f"Where the settings start from: {_PRESETS}.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="One setting; may be repeated ('auber settings' lists them)."),
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Short for --set seed=N.", show_default=False)]
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol",
+        help="Short for --set protocol=...: seen (the paper's: rewards on rows the model was tuned on) or heldout.",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
+
+
+def build_config(
+    preset: str, task: str | None, file: Path | None, assignments: list[str] | None, **short: int | str | None
+) -> Config:
+    """The configuration the options describe."""
+    settings: dict[str, object] = {key: value for key, value in short.items() if value is not None}
+    for assignment in assignments or []:
+        key, value = parse_assignment(assignment)
+        if key in settings:
+            raise ConfigError(f"--set {key} and --{key} name the same setting; give it once")
+        settings[key] = value
+    return make_config(preset, task=task, file=file, settings=settings)
+
+
+def read_task(
+    task: str | None,
+    data: Path | None,
+    train: Path | None,
+    dev: Path | None,
+    text: str | None,
+    label: str,
+    metric: str | None,
+    seed: int = 0,
+) -> TaskData:
+    """The task the options describe."""
+    from auber.tasks import load_task, make_task
+
+    if task is not None:
+        if train or dev:
+            raise TaskError("--task and --train/--dev exclude each other; name a known task or give your own rows")
+        if metric:
+            raise TaskError(f"--metric goes with your own rows; task '{task}' has its own")
+        return load_task(task, data=data, seed=seed)
+    if train is None or dev is None or text is None:
+        raise TaskError("name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN")
+    return make_task(train, dev, text=text.split(","), label=label, metric=metric)

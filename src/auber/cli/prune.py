@@ -1,0 +1,70 @@
+"""`auber prune`: search, remove, tune, report."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from auber.cli import options, screen
+from auber.methods import METHODS
+
+_METHODS = ", ".join(METHODS)
+
+
+def command(
+    model: options.Model,
+    out: options.Out,
+    task: options.Task = None,
+    data: options.Data = None,
+    train: options.Train = None,
+    dev: options.Dev = None,
+    text: options.Text = None,
+    label: options.Label = "label",
+    metric: options.Metric = None,
+    method: Annotated[str, typer.Option("--method", help=f"One of: {_METHODS}.")] = "auber",
+    heads: Annotated[
+        int | None, typer.Option("--heads", help="How many heads a ranking method removes.", show_default=False)
+    ] = None,
+    heads_from: Annotated[
+        str | None,
+        typer.Option("--heads-from", metavar="RUN", help="Remove as many heads as that run did, and tune alike.", show_default=False),
+    ] = None,
+    resume: options.Resume = False,
+    seed: options.Seed = None,
+    protocol: options.Protocol = None,
+    preset: options.Preset = "default",
+    config: options.ConfigFile = None,
+    assignments: options.Set = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find the heads a model is better off without, remove them, and fine-tune what is left.
+
+    A pretrained model is fine-tuned on the task first; a fine-tuned one is taken as it is. The pruned model is in
+    OUT/model: load it with auber.load("OUT/model"). A run that was stopped goes on with --resume.
+
+    Example: auber prune --model bert-base-cased --task mrpc --out runs/mrpc
+    """
+    from auber import api
+
+    settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
+    with screen.listening(quiet=quiet) as progress:
+        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed)
+        pruned = api.prune(
+            model,
+            task=rows,
+            method=method,
+            heads=heads,
+            heads_from=heads_from,
+            config=settings,
+            out=out,
+            resume=resume,
+            progress=progress,
+        )
+    if json:
+        screen.print_json(pruned.result)
+    else:
+        for line in screen.describe_result(pruned.result):
+            print(line)
+        print(f"model: {out / 'model'}")

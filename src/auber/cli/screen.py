@@ -1,0 +1,161 @@
+"""What the command line draws: progress bars with the time left, tables, and plain lines where nobody watches."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from auber.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.progress import Progress as Bars
+
+
+@contextmanager
+def listening(*, quiet: bool) -> Iterator[Progress]:
+    """A listener that fits the terminal: bars on a screen, a line a stage in a log file, nothing if quiet."""
+    console = Console(stderr=True)
+    logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s")
+    _silence_libraries()
+    if quiet:
+        yield Silent()
+    elif console.is_terminal:
+        with _make_bars(console) as bars:
+            yield BarProgress(bars)
+    else:
+        yield LineProgress(console)
+
+
+def _silence_libraries() -> None:
+    """The libraries' own bars would draw over ours, and their advice is meant for whoever calls them directly."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    logging.getLogger("accelerate").setLevel(logging.ERROR)
+
+
+def _make_bars(console: Console) -> Bars:
+    from rich.progress import BarColumn, Progress as Bars, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    return Bars(
+        TextColumn("{task.description:<22}"),
+        BarColumn(bar_width=28),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        transient=True,
+    )
+
+
+class BarProgress:
+    """Two bars: the whole run, and the stage it is in."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._whole = bars.add_task("whole run", total=None, note="")
+        self._stage = bars.add_task("", total=None, note="", visible=False)
+        self._finished = 0
+
+    def plan(self, stages: int) -> None:
+        """The run will have this many stages."""
+        self._finished = 0
+        self._bars.reset(self._whole, total=stages)
+
+    def begin(self, stage: str, total: int) -> None:
+        """Show a stage."""
+        self._bars.reset(self._stage, total=total or None, description=f"  {stage}", note="", visible=True)
+
+    def step(self, done: int, note: str = "") -> None:
+        """Move both bars."""
+        self._bars.update(self._stage, completed=done, note=note)
+        total = self._bars.tasks[1].total
+        if total:
+            self._bars.update(self._whole, completed=self._finished + done / total)
+
+    def end(self) -> None:
+        """The stage is over."""
+        self._finished += 1
+        self._bars.update(self._whole, completed=self._finished)
+        self._bars.update(self._stage, visible=False)
+
+    def say(self, text: str) -> None:
+        """A line above the bars."""
+        self._bars.console.print(text, highlight=False, markup=False)
+
+
+class LineProgress:
+    """One line when a stage ends: for log files and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._stage, self._note, self._started = "", "", 0.0
+
+    def plan(self, stages: int) -> None:
+        """Nothing to show."""
+
+    def begin(self, stage: str, total: int) -> None:
+        """Remember when it began."""
+        self._stage, self._note, self._started = stage, "", time.perf_counter()
+
+    def step(self, done: int, note: str = "") -> None:
+        """Keep the newest note."""
+        self._note = note
+
+    def end(self) -> None:
+        """Say how long it took."""
+        note = f", {self._note}" if self._note else ""
+        self.say(f"{self._stage}: {time.perf_counter() - self._started:.1f} s{note}")
+
+    def say(self, text: str) -> None:
+        """A line."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_json(data: Any) -> None:
+    """JSON on stdout."""
+    print(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
+    """A table on stdout; numbers to the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def _looks_numeric(cell: str) -> bool:
+    return cell in ("", "-") or cell.lstrip("+-")[:1].isdigit()
+
+
+def describe_result(result: dict[str, Any]) -> list[str]:
+    """A result in a few lines."""
+    dev, heads, cost = result["dev"], result["heads"], result["cost"]
+    lines = [
+        f"dev {result['metric']} {100 * dev['score']:.2f}, train {100 * result['train']['score']:.2f}, "
+        f"gap {100 * result['gap']:+.2f} points (protocol {result['protocol']}, seed {result['seed']})",
+        f"{heads['removed']} of {heads['total']} heads removed; {cost['rewards_computed']} rewards computed for "
+        f"{cost['rewards_asked']} asked; {cost['tuning_steps']} tuning steps; {cost['seconds']['total']:.0f} s",
+    ]
+    if dev["one_class"]:
+        lines.append("careful: the model gives every dev row the same answer, so its score is that class's share")
+    elif dev["majority"] is not None and result["metric"] == "accuracy" and dev["score"] <= dev["majority"]:
+        lines.append(f"careful: always answering the most frequent class would score {100 * dev['majority']:.2f}")
+    return lines

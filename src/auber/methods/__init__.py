@@ -1,0 +1,18 @@
+"""The table of pruning methods. A new one is a file with its entry, and its name in the line below."""
+
+from __future__ import annotations
+
+from auber.errors import ConfigError, unknown_name
+from auber.methods import auber, controls, random
+from auber.methods.base import Method
+
+METHODS: dict[str, Method] = {
+    method.name: method for module in (auber, random, controls) for method in module.METHODS
+}
+
+
+def get_method(name: str) -> Method:
+    """The method of that name."""
+    if name not in METHODS:
+        raise ConfigError(unknown_name("method", name, METHODS))
+    return METHODS[name]

@@ -1,0 +1,59 @@
+"""AUBER: a deep Q-network plays the pruning game of each layer. Its ablations are settings of the same method.
+
+The agent is imported where it plays, so that the table of methods can be read without loading torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from auber.methods.base import LayerChoice, LayerWork, Method
+
+if TYPE_CHECKING:
+    from auber.search.agent import EpisodeInfo
+
+
+def choose_layer(work: LayerWork) -> LayerChoice:
+    """Learn to prune one layer, and prune it as the learned policy would."""
+    from auber.search.agent import play_layer
+    from auber.search.game import PruningGame
+    from auber.search.state import head_norms, head_state
+
+    config = work.config
+    weight = getattr(work.encoder.parts(work.layer), config.search.matrix).weight
+    state = head_state(head_norms(weight.detach().float().cpu(), len(work.heads), config.search.norm))
+
+    def score(positions: tuple[int, ...]) -> float:
+        return work.score(tuple(work.heads[position] for position in positions))
+
+    def on_episode(info: EpisodeInfo) -> None:
+        work.progress.step(info.episode, f"best {info.best_score:.4f}")
+
+    game = PruningGame(state.numpy(), score, scale=config.reward.scale, stop_reward=config.reward.stop)
+    work.progress.begin(f"layer {work.layer}: searching", config.agent.episodes)
+    outcome = play_layer(game, config.agent, config.seed, work.layer, on_episode)
+    work.progress.end()
+    return LayerChoice(
+        removed=tuple(work.heads[position] for position in outcome.removed),
+        rewards_asked=outcome.rewards_asked,
+        rewards_computed=outcome.rewards_computed,
+        details={
+            "state": [float(value) for value in state],
+            "unpruned_score": outcome.unpruned_score,
+            "rollout": [work.heads[position] for position in outcome.rollout],
+            "rollout_score": outcome.rollout_score,
+            "best": [work.heads[position] for position in outcome.best],
+            "best_score": outcome.best_score,
+            "q_values": list(outcome.q_values),
+            "curve": [list(point) for point in outcome.curve],
+        },
+    )
+
+
+METHODS = (
+    Method("auber", "a deep Q-network learns which heads to remove, layer by layer", choose_layer),
+    Method("auber-query", "auber whose state is the query matrix", choose_layer, settings={"search.matrix": "query"}),
+    Method("auber-key", "auber whose state is the key matrix", choose_layer, settings={"search.matrix": "key"}),
+    Method("auber-l2", "auber whose state is an L2 norm", choose_layer, settings={"search.norm": "l2"}),
+    Method("auber-reverse", "auber from the last layer to the first", choose_layer, settings={"search.order": "reverse"}),
+)

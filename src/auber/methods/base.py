@@ -1,0 +1,80 @@
+"""What a pruning method is: one of two shapes, and a line in the table of names.
+
+A layer-wise method decides one layer after the other, with tuning between; it decides how many heads go. A ranking method
+names all heads at once at a given number. Controls are ranking methods that remove nothing. A method never sees dev rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from auber.config import Config, Value
+from auber.plan import PruningPlan
+from auber.progress import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+    from transformers import PreTrainedModel
+
+    from auber.encoders.base import Encoder
+
+
+@dataclass(frozen=True)
+class LayerWork:
+    """What a layer-wise method is given: one layer of a model, and scores for the asking."""
+
+    layer: int
+    encoder: Encoder
+    heads: tuple[int, ...]  # those still there, numbered as in the unpruned model
+    score: Callable[[tuple[int, ...]], float]  # removed heads -> metric on the reward set
+    config: Config
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """What a layer-wise method decided."""
+
+    removed: tuple[int, ...]
+    rewards_asked: int
+    rewards_computed: int
+    details: Mapping[str, Any] = field(default_factory=dict)  # JSON, for the record
+
+
+@dataclass(frozen=True)
+class RankingWork:
+    """What a ranking method is given: the fine-tuned start and the number of heads to remove."""
+
+    model: PreTrainedModel
+    encoder: Encoder
+    num_removed: int
+    random: np.random.Generator
+    config: Config
+
+
+@dataclass(frozen=True)
+class RankingChoice:
+    """What a ranking method decided."""
+
+    plan: PruningPlan
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One entry of the table: exactly one of the two functions is given."""
+
+    name: str
+    doc: str
+    choose_layer: Callable[[LayerWork], LayerChoice] | None = None
+    choose_plan: Callable[[RankingWork], RankingChoice] | None = None
+    settings: Mapping[str, Value] = field(default_factory=dict)  # what an ablation changes
+    removes_heads: bool = True
+    tunes: bool = True
+
+    @property
+    def decides_number(self) -> bool:
+        """Whether the method itself decides how many heads go."""
+        return self.choose_layer is not None

@@ -1,0 +1,300 @@
+"""One run from a start model to a result: first tuning, decisions with tuning between, last tuning, the scores.
+
+The run is a row of stages (`first`, then `plan` or the layers, then `last`). A finished stage is never done again: a run that
+was killed walks over what is done, loads the newest weights and goes on. Each stage draws from generators of its own,
+so where it was cut leaves no trace in the numbers.
+
+Every method walks the same way, so that all get the same tuning: a ranking method removes its heads first and then goes
+through the tunings of `tuned_layers` (those of the run it is matched with), a control likewise with no head removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from auber import provenance
+from auber.checkpoint import weights_digest
+from auber.config import Config, FirstTuning, LastTuning, LayerTuning
+from auber.devices import Hardware
+from auber.encoders import encoder_of
+from auber.errors import RunError
+from auber.evaluation import evaluate_rows
+from auber.metrics import majority_share
+from auber.methods.base import LayerWork, Method, RankingWork
+from auber.plan import PruningPlan
+from auber.progress import Progress
+from auber.runs import Run
+from auber.scoring import LayerScorer
+from auber.seeds import derive, generator
+from auber.splits import Splits, make_splits
+from auber.surgery import remove_heads
+from auber.tasks.base import TaskData
+from auber.tasks.encoding import EncodedRows, encode_rows
+from auber.tuning import TuningReport, tune
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to do, decided in full before anything is computed."""
+
+    task: TaskData
+    config: Config
+    hardware: Hardware
+    method: Method
+    num_removed: int | None  # for ranking methods
+    tuned_layers: tuple[int, ...] | None  # the layers tuned after, where another run prescribes them
+    first_tuning: bool  # whether the start model still needs it
+    expected_start: str | None = None  # the fine-tuned weights another run started from, where they must be the same
+
+
+class Pipeline:
+    """Carries a job through its stages in a run's folder."""
+
+    def __init__(
+        self, job: Job, run: Run, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, progress: Progress
+    ) -> None:
+        self.job, self.run, self.tokenizer, self.progress = job, run, tokenizer, progress
+        self.model = model.to(job.hardware.device)
+        encoder = encoder_of(self.model)
+        self._train = encode_rows(tokenizer, job.task.train, job.config.max_length, job.task.is_regression)
+        self.splits: Splits = make_splits(
+            job.task.train.labels, job.config, encoder.num_layers, job.task.is_regression
+        )
+        self._done: list[str] = []
+        self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
+        run.write("splits.json", self.splits.to_json())
+
+    def finetune(self) -> None:
+        """The first tuning alone."""
+        self.progress.plan(1)
+        self._first_stage(self.splits.first)
+
+    def prune(self) -> None:
+        """All stages of the method."""
+        method, layers = self.job.method, self._layer_order()
+        self.progress.plan(2 + 2 * len(layers))
+        self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
+        if method.choose_layer is not None:
+            for layer in layers:
+                self._stage(f"layer-{layer:02}", lambda layer=layer: self._search_layer(layer))
+        else:
+            self._stage("plan", self._choose_plan)
+            for layer in self._layers_to_tune(layers):
+                self._stage(f"layer-{layer:02}", lambda layer=layer: {"tuning": self._tune_layer(layer).to_json()})
+        if method.tunes:
+            self._stage("last", lambda: {"tuning": self._last_tuning().to_json()})
+
+    def conclude(self, kind: str) -> dict[str, Any]:
+        """Evaluate the model, once on dev, and write model and result."""
+        self._catch_up()
+        started = time.perf_counter()
+        task, config = self.job.task, self.job.config
+        self.progress.begin("evaluating", 2)
+        train = evaluate_rows(self.model, self._train, task.metric)
+        self.progress.step(1)
+        dev_rows = encode_rows(self.tokenizer, task.dev, config.max_length, task.is_regression)
+        dev = evaluate_rows(self.model, dev_rows, task.metric)
+        self.run.log("dev_evaluation", score=dev.score, rows=dev.rows)
+        self.progress.end()
+        encoder = encoder_of(self.model)
+        plan = encoder.removed
+        result = {
+            "format": 1,
+            "kind": kind,
+            "method": self.job.method.name,
+            "task": task.name,
+            "metric": task.metric,
+            "protocol": config.protocol,
+            "seed": config.seed,
+            "dev": {**dev.to_json(), "majority": None if task.is_regression else majority_share(task.dev.labels)},
+            "train": train.to_json(),
+            "gap": train.score - dev.score,
+            "heads": {
+                "removed": plan.num_removed,
+                "total": encoder.num_layers * encoder.num_heads,
+                "layers": encoder.num_layers,
+                "per_layer": encoder.num_heads,
+            },
+            "plan": plan.to_json(),
+            "tuned_layers": self._tuned_layers(),
+            "start": self._info("first")["digest"],
+            "cost": self._cost(time.perf_counter() - started),
+            "config": config.flat(),
+            "data": task.content_hash,
+            "provenance": provenance.describe(self.job.hardware),
+        }
+        self.run.finish(self.model, self.tokenizer, plan, result)
+        return result
+
+    # --- stages -----------------------------------------------------------------------------------------------------
+
+    def _stage(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
+        """Do a stage unless it is done. `work` changes the model in place and returns what to record.
+
+        The weights are kept where the record shows that they changed: by tuning steps or by removed heads.
+        """
+        info = self.run.stage(name)
+        if info is None:
+            self._catch_up()
+            started = time.perf_counter()
+            info = work()
+            info["seconds"] = round(time.perf_counter() - started, 3)
+            changed = bool(info.get("removed")) or info.get("tuning", {}).get("steps", 0) > 0
+            self.run.finish_stage(name, info, self.model if changed else None)
+            self.run.write("plan.json", encoder_of(self.model).removed.to_json())
+            self.run.log("stage", stage=name, **info)
+        else:
+            self._behind = True
+        self._done.append(name)
+
+    def _catch_up(self) -> None:
+        """Load the weights of the stages that were walked over."""
+        if self._behind:
+            self.model = self.run.load_weights(self._done, self.model)
+            self._behind = False
+
+    def _first_stage(self, rows: tuple[int, ...]) -> None:
+        self._stage("first", lambda: self._first_tuning(rows))
+        expected, found = self.job.expected_start, self._info("first")["digest"]
+        if self.job.method.removes_heads and expected not in (None, found):
+            raise RunError(
+                "the run to match started from other fine-tuned weights than this one; "
+                "give both the same --model, seed and settings, or start both from one 'auber finetune' run"
+            )
+
+    def _first_tuning(self, rows: tuple[int, ...]) -> dict[str, Any]:
+        info: dict[str, Any] = {}
+        if self.job.first_tuning:
+            info["tuning"] = self._tune(rows, self.job.config.first, "first tuning", "first").to_json()
+        return {**info, "digest": weights_digest(self.model)}
+
+    def _search_layer(self, layer: int) -> dict[str, Any]:
+        """Decide one layer by the method, remove its heads, and tune what is left."""
+        config, choose = self.job.config, self.job.method.choose_layer
+        assert choose is not None
+        reward_rows = self._train.select(self.splits.layers[layer].reward)
+        scorer = LayerScorer(self.model, layer, reward_rows, self.job.task.metric, self.job.hardware)
+
+        def score(removed: tuple[int, ...]) -> float:
+            removed = tuple(sorted(removed))
+            known = self.run.ledger.find(scorer.key, layer, removed)
+            if known is None:
+                known = scorer.score(removed)
+                self.run.ledger.add(scorer.key, layer, removed, known)
+            return known
+
+        encoder = encoder_of(self.model)
+        started = time.perf_counter()
+        choice = choose(LayerWork(layer, encoder, scorer.present, score, config, self.progress))
+        info: dict[str, Any] = {
+            "removed": list(choice.removed),
+            "search": {
+                "seconds": round(time.perf_counter() - started, 3),
+                "rewards_asked": choice.rewards_asked,
+                "rewards_computed": choice.rewards_computed,
+                "reward_rows": len(reward_rows),
+                **choice.details,
+            },
+        }
+        if choice.removed:
+            remove_heads(self.model, PruningPlan({layer: choice.removed}))
+            info["tuning"] = self._tune_layer(layer).to_json()
+        return info
+
+    def _choose_plan(self) -> dict[str, Any]:
+        """Decide all heads at once by the method, and remove them."""
+        choose, config = self.job.method.choose_plan, self.job.config
+        assert choose is not None
+        work = RankingWork(
+            self.model,
+            encoder_of(self.model),
+            self.job.num_removed or 0,
+            generator(config.seed, f"method/{self.job.method.name}"),
+            config,
+        )
+        choice = choose(work)
+        remove_heads(self.model, choice.plan)
+        return {"removed": choice.plan.to_json(), **choice.details}
+
+    def _tune_layer(self, layer: int) -> TuningReport:
+        rows = self.splits.layers[layer].mini_train
+        return self._tune(rows, self.job.config.layer, f"layer {layer}: tuning", "layer", layer)
+
+    def _last_tuning(self) -> TuningReport:
+        watch = (self._train.select(self.splits.last_watch), self.job.task.metric)
+        return self._tune(self.splits.last_train, self.job.config.last, "last tuning", "last", watch=watch)
+
+    def _tune(
+        self,
+        rows: tuple[int, ...],
+        settings: FirstTuning | LayerTuning | LastTuning,
+        stage: str,
+        purpose: str,
+        layer: int | None = None,
+        watch: tuple[EncodedRows, str] | None = None,
+    ) -> TuningReport:
+        return tune(
+            self.model,
+            self._train.select(rows),
+            settings,
+            seed=derive(self.job.config.seed, f"tuning/{purpose}", layer),
+            hardware=self.job.hardware,
+            watch=watch,
+            stage=stage,
+            progress=self.progress,
+        )
+
+    # --- accounts ---------------------------------------------------------------------------------------------------
+
+    def _layer_order(self) -> list[int]:
+        layers = list(range(encoder_of(self.model).num_layers))
+        return layers if self.job.config.search.order == "forward" else layers[::-1]
+
+    def _layers_to_tune(self, layers: list[int]) -> list[int]:
+        """The layers a ranking method is tuned for: another run's, else those that lost heads; all for the control."""
+        if not self.job.method.tunes:
+            return []
+        if self.job.tuned_layers is not None:
+            return list(self.job.tuned_layers)
+        if not self.job.method.removes_heads:
+            return layers
+        removed = PruningPlan.from_json(self._info("plan")["removed"])
+        return [layer for layer in layers if layer in removed]
+
+    def _info(self, stage: str) -> dict[str, Any]:
+        info = self.run.stage(stage)
+        assert info is not None, f"stage {stage} is done before it is read"
+        return info
+
+    def _tuned_layers(self) -> list[int]:
+        """The layers after which the model was tuned, in order."""
+        return [int(name[6:]) for name in self._done if name.startswith("layer-") and "tuning" in self._info(name)]
+
+    def _cost(self, evaluation_seconds: float) -> dict[str, Any]:
+        """What the run took, summed over its stages, so that a run that was cut counts the same."""
+        infos = {name: self._info(name) for name in self._done}
+        searches = [info["search"] for info in infos.values() if "search" in info]
+        tunings = {name: info["tuning"] for name, info in infos.items() if "tuning" in info}
+        seconds = {
+            "first": tunings.get("first", {}).get("seconds", 0.0),
+            "search": round(sum(search["seconds"] for search in searches), 3),
+            "layer_tuning": round(sum(t["seconds"] for name, t in tunings.items() if name.startswith("layer-")), 3),
+            "last": tunings.get("last", {}).get("seconds", 0.0),
+            "evaluation": round(evaluation_seconds, 3),
+            "total": round(sum(info["seconds"] for info in infos.values()) + evaluation_seconds, 3),
+        }
+        return {
+            "rewards_asked": sum(search["rewards_asked"] for search in searches),
+            "rewards_computed": sum(search["rewards_computed"] for search in searches),
+            "tuning_steps": sum(tuning["steps"] for tuning in tunings.values()),
+            "seconds": seconds,
+        }

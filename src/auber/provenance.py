@@ -1,0 +1,66 @@
+"""Where a number comes from: versions, commit, device, threads and the command."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from auber.devices import Hardware
+
+_PACKAGES = ("auber", "torch", "transformers", "tokenizers", "accelerate", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """The versions that can change a result; a package run from its source tree without installation is `source`."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "source"
+    return found
+
+
+def describe(hardware: Hardware) -> dict[str, Any]:
+    """Everything about the surroundings that a result should carry."""
+    return {
+        "versions": versions(),
+        "commit": _commit(),
+        "device": hardware.name,
+        "precision": hardware.precision,
+        "threads": hardware.threads,
+    }
+
+
+def command_line() -> str:
+    """The command that is running, as one would type it, paths cut to their last part."""
+    words = [Path(sys.argv[0]).stem if index == 0 else _without_folders(word) for index, word in enumerate(sys.argv)]
+    return shlex.join(words)
+
+
+def _without_folders(word: str) -> str:
+    option, equals, value = word.partition("=")
+    if equals and option.startswith("-"):
+        return f"{option}={_without_folders(value)}"
+    return Path(word).name if word.startswith(("/", "~", "..")) else word
+
+
+def _commit() -> dict[str, Any] | None:
+    """The commit of the source tree this package runs from, and whether the tree differs from it; None if installed."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        return {"id": commit, "dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no"))}
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True).stdout.strip()

@@ -1,0 +1,45 @@
+"""What the agent sees of a layer: one number per head, made from the norm of the head's value matrix.
+
+The norm is entrywise (the paper's Lemma 1: it bounds the norm of the head's output, if the projection has no bias). The
+norms are standardised over the layer's heads and pass through softmax, so a state is positive and sums to 1; the game then
+marks a removed head by 0. Where the paper is silent: the standard deviation is the population's, and norms that are all
+equal give the uniform state.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from auber.errors import ConfigError, ModelError, unknown_name
+
+_ORDERS = {"l1": 1, "l2": 2}
+
+# Equal heads whose entries come in another order differ by float64 rounding, some 1e-15 of their norm; standardising would
+# blow that up to a full deviation.
+_ROUNDING = 1e-12
+
+
+def head_norms(weight: Tensor, num_heads: int, norm: str = "l1") -> Tensor:
+    """The entrywise norm of each head's rows of a projection: (num_heads * head_dim, hidden) -> (num_heads,), float64, on the CPU."""
+    if norm not in _ORDERS:
+        raise ConfigError(unknown_name("norm", norm, _ORDERS))
+    if weight.ndim != 2 or num_heads < 1 or weight.shape[0] % num_heads:
+        raise ModelError(
+            f"state: a projection of {num_heads} heads must be a matrix of {num_heads} x head_dim rows, found shape {tuple(weight.shape)}"
+        )
+    # float64 on the CPU: the state is the same whatever the weights' precision, device and the number of threads
+    rows = weight.detach().to("cpu", torch.float64).reshape(num_heads, -1)  # (num_heads, head_dim * hidden)
+    return torch.linalg.vector_norm(rows, ord=_ORDERS[norm], dim=1)
+
+
+def head_state(norms: Tensor) -> Tensor:
+    """The initial state of a layer: standardise, then softmax; (num_heads,) -> (num_heads,), float32."""
+    if norms.ndim != 1 or norms.numel() == 0 or not bool(torch.isfinite(norms).all()):
+        raise ModelError(f"state: there must be one finite norm per head, found {norms.tolist()}; check the model's weights")
+    exact = norms.detach().to("cpu", torch.float64)
+    centred = exact - exact.mean()
+    deviation = centred.square().mean().sqrt()
+    if deviation <= _ROUNDING * exact.abs().max():
+        return torch.full((len(exact),), 1 / len(exact))
+    return torch.softmax(centred / deviation, dim=0).float()

@@ -1,0 +1,55 @@
+"""A made-up layer whose best pruning is known: for tests, examples and the default environment.
+
+Its metric is a base plus one term for each removed head plus one for each removed pair, drawn by seed. With pair terms that
+outweigh the single ones, removals pay off only together and a one-step greedy search stops early.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from auber.search.game import FloatArray, Mask
+
+
+class ToyLayer:
+    """A layer of `num_heads` heads, deterministic by seed.
+
+    `single` and `pair` are the deviations of the terms, `bias` the mean of the single ones (negative: most heads are
+    useful), all in units of the metric. `steps` > 0 rounds the metric to that many steps, as an accuracy on so many rows.
+    """
+
+    def __init__(
+        self,
+        num_heads: int = 12,
+        seed: int = 0,
+        *,
+        base: float = 0.8,
+        bias: float = -0.004,
+        single: float = 0.008,
+        pair: float = 0.006,
+        steps: int = 0,
+    ) -> None:
+        generator = np.random.default_rng(seed)
+        self.num_heads = num_heads
+        self._base = base
+        self._steps = steps
+        self._single = generator.normal(bias, single, num_heads)  # (num_heads,)
+        self._pair: NDArray[np.float64] = np.triu(generator.normal(0.0, pair, (num_heads, num_heads)), k=1)
+        logits = generator.normal(0.0, 1.0, num_heads)
+        self.state: FloatArray = (np.exp(logits) / np.exp(logits).sum()).astype(np.float32)  # (num_heads,)
+
+    def score(self, removed: Mask) -> float:
+        """The metric with these heads removed, within [0, 1]."""
+        heads = list(removed)
+        value = self._base + self._single[heads].sum() + self._pair[np.ix_(heads, heads)].sum()
+        value = min(max(float(value), 0.0), 1.0)
+        return round(value * self._steps) / self._steps if self._steps else value
+
+    def optimum(self) -> tuple[Mask, float]:
+        """The best of all 2^H - 1 masks that leave a head, and its metric; among equals the one that removes fewest."""
+        masks = (mask for size in range(self.num_heads) for mask in combinations(range(self.num_heads), size))
+        best = max(masks, key=self.score)
+        return best, self.score(best)

@@ -1,0 +1,64 @@
+"""The tasks that can be named, and how each is loaded.
+
+A new task is one `TaskEntry` below: its name, a line about it, and a function from the data folder (or None) and the
+seed to a checked `TaskData`. Loaders import what they need when they are called, so that listing the names is instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from auber.errors import TaskError, unknown_name
+from auber.tasks.base import Rows, TaskData, check_task
+
+__all__ = ["TASKS", "Rows", "TaskData", "TaskEntry", "check_task", "load_task", "task_names"]
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """One task of the table."""
+
+    name: str
+    doc: str
+    load: Callable[[Path | None, int], TaskData]
+
+
+def load_task(name: str, *, data: Path | None = None, seed: int = 0) -> TaskData:
+    """The task of that name; `data` is the folder it is read from, `seed` matters to generated tasks only."""
+    if name not in TASKS:
+        raise TaskError(unknown_name("task", name, TASKS))
+    return TASKS[name].load(data, seed)
+
+
+def task_names() -> tuple[str, ...]:
+    """Every name `load_task` takes, sorted."""
+    return tuple(sorted(TASKS))
+
+
+def _load_glue(name: str, data: Path | None, seed: int) -> TaskData:  # noqa: ARG001 - GLUE's rows are what they are
+    from auber.tasks.glue import load_glue_from_hub, read_glue
+
+    return load_glue_from_hub(name) if data is None else read_glue(name, data)
+
+
+def _load_agreement(data: Path | None, seed: int) -> TaskData:
+    from auber.tasks.agreement import make_agreement
+
+    if data is not None:
+        raise TaskError(f"agreement: its rows are generated, found the data folder {data}; leave --data out")
+    return make_agreement(seed)
+
+
+TASKS: dict[str, TaskEntry] = {
+    entry.name: entry
+    for entry in (
+        TaskEntry("agreement", "subject-verb agreement, generated; needs no download", _load_agreement),
+        TaskEntry("cola", "is a sentence acceptable English (GLUE)", partial(_load_glue, "cola")),
+        TaskEntry("mrpc", "do two sentences say the same (GLUE)", partial(_load_glue, "mrpc")),
+        TaskEntry("rte", "does the first text entail the second (GLUE)", partial(_load_glue, "rte")),
+        TaskEntry("wnli", "what a pronoun stands for, as entailment (GLUE)", partial(_load_glue, "wnli")),
+    )
+}

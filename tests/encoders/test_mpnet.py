@@ -1,0 +1,60 @@
+"""What only MPNet has: the shared table of relative biases."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+
+from auber.encoders import encoder_of
+from auber.surgery import masked_heads, remove_heads
+from models import HEADS, random_batch, tiny_model
+
+
+def test_the_table_stays_whole_and_is_shared():
+    model = tiny_model("mpnet")
+    before = model.mpnet.encoder.relative_attention_bias.weight.clone()
+    remove_heads(model, {0: [0, 1], 1: [2]})
+    assert torch.equal(model.mpnet.encoder.relative_attention_bias.weight, before)
+    assert encoder_of(model).attention_bias(5).shape == (1, HEADS, 5, 5)
+    assert not [name for name in model.state_dict() if "present_heads" in name]
+
+
+def test_each_layer_takes_the_columns_of_its_own_heads():
+    model = tiny_model("mpnet")
+    batch = random_batch(model)
+    with torch.no_grad(), masked_heads(model, {0: [0, 3], 1: [2]}):
+        expected = model(**batch).logits
+    remove_heads(model, {0: [3]})
+    remove_heads(model, {0: [0], 1: [2]})  # a second cut of the same layer
+    attention = model.mpnet.encoder.layer[0].attention.attn
+    assert attention.present_heads.tolist() == [1, 2]
+    assert len(attention._forward_pre_hooks) == 1
+    with torch.no_grad():
+        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
+        # the wrong columns would be noticed
+        attention.present_heads = torch.tensor([0, 3])
+        assert (model(**batch).logits - expected).abs().max() > 1e-3
+
+
+def test_a_deep_copy_is_independent():
+    model = tiny_model("mpnet")
+    remove_heads(model, {1: [1]})
+    twin = copy.deepcopy(model)
+    remove_heads(twin, {1: [0]})
+    batch = random_batch(model)
+    with torch.no_grad():
+        assert model(**batch).logits.shape == twin(**batch).logits.shape
+    assert encoder_of(model).present(1) == (0, 2, 3)
+    assert encoder_of(twin).present(1) == (2, 3)
+
+
+def test_the_bias_may_come_by_name():
+    model = tiny_model("mpnet")
+    remove_heads(model, {0: [1]})
+    attention = model.mpnet.encoder.layer[0].attention.attn
+    hidden = torch.randn(1, 5, 32)
+    bias = encoder_of(model).attention_bias(5)
+    with torch.no_grad():
+        by_place = attention(hidden, None, bias)[0]
+        assert torch.equal(attention(hidden, position_bias=bias)[0], by_place)

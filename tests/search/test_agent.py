@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from auber.config import Agent, make_config
+from auber.errors import ConfigError
+from auber.search.agent import DQNAgent, EpisodeInfo, LayerOutcome, QNetwork, epsilon, play_layer
+from auber.search.game import BoolArray, FloatArray, PruningGame
+from auber.search.replay import Batch
+from auber.search.toy import ToyLayer
+
+DEFAULT = make_config("default").agent
+SMALL = dataclasses.replace(
+    DEFAULT, episodes=12, hidden_size=16, hidden_layers=1, batch_size=16, learning_starts=16, updates_per_episode=2
+)
+
+
+def make_agent(num_heads: int = 4, config: Agent = SMALL, seed: int = 0, layer: int = 0) -> DQNAgent:
+    return DQNAgent(num_heads, config, seed=seed, layer=layer)
+
+
+def play_episode(game: PruningGame, agent: DQNAgent) -> None:
+    state: FloatArray | None = game.reset()
+    while state is not None:
+        step = game.step(agent.act(state, game.legal_actions()))
+        agent.remember(step)
+        state = step.next_state
+
+
+def play_toy(layer: ToyLayer, config: Agent, seed: int = 0) -> LayerOutcome:
+    return play_layer(PruningGame(layer.state, layer.score), config, seed=seed, layer=0)
+
+
+def values_are(network: QNetwork, values: list[float]) -> None:
+    """Make the network answer `values` to any state."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        network.layers[-1].bias.copy_(torch.tensor(values))
+
+
+def test_network_shape_and_layers() -> None:
+    network = QNetwork(12, Agent(), seed=0)
+    assert [tuple(layer.weight.shape) for layer in network.layers] == [(512, 12), (512, 512), (512, 512), (13, 512)]
+    assert network(torch.zeros(5, 12)).shape == (5, 13)
+
+
+def test_network_starts_from_its_seed_and_leaves_the_global_generator_alone() -> None:
+    before = torch.random.get_rng_state()
+    one, same, other = (QNetwork(4, SMALL, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters(), strict=True))
+    assert not torch.equal(one.layers[0].weight, other.layers[0].weight)
+
+
+def test_scaled_state_averages_one_at_the_input() -> None:
+    plain = QNetwork(4, dataclasses.replace(SMALL, scale_state=False), seed=0)
+    scaled = QNetwork(4, dataclasses.replace(SMALL, scale_state=True), seed=0)
+    state = torch.tensor([[0.1, 0.2, 0.3, 0.4]])
+    torch.testing.assert_close(scaled(state), plain(state * 4))
+
+
+@pytest.mark.parametrize(("actions", "expected"), [(0, 1.0), (256, 0.05 + 0.95 / math.e), (512, 0.05 + 0.95 / math.e**2)])
+def test_epsilon_at_exact_steps(actions: int, expected: float) -> None:
+    assert epsilon(Agent(), actions) == pytest.approx(expected, abs=1e-15)
+
+
+def test_only_chosen_actions_count_for_epsilon() -> None:
+    agent = make_agent(num_heads=3)
+    agent.act(np.zeros(3, dtype=np.float32), np.array([False, False, False, True]))
+    assert agent.actions_taken == 0
+    agent.act(np.zeros(3, dtype=np.float32), np.array([False, False, True, True]))
+    assert agent.actions_taken == 1
+
+
+def test_no_update_before_learning_starts() -> None:
+    config = dataclasses.replace(Agent(), hidden_size=8, hidden_layers=1)
+    agent = make_agent(config=config)
+    game = PruningGame(np.full(4, 0.25, dtype=np.float32), lambda removed: 0.1 * len(removed))
+    step = game.step(0)
+    for _ in range(127):
+        agent.remember(step)
+    assert agent.finish_episode() is None
+    assert agent.updates_made == 0
+    agent.remember(step)
+    assert agent.finish_episode() is not None
+    assert agent.updates_made == 1
+
+
+def test_target_is_copied_at_exactly_the_35th_and_70th_episode() -> None:
+    agent = make_agent(config=dataclasses.replace(SMALL, target_every=35))
+    copied_at = []
+    for episode in range(1, 101):
+        with torch.no_grad():
+            agent.policy.layers[0].bias.add_(1.0)  # every episode leaves another policy network
+        agent.finish_episode()
+        if torch.equal(agent.policy.layers[0].bias, agent.target.layers[0].bias):
+            copied_at.append(episode)
+    assert copied_at == [35, 70]
+
+
+@pytest.mark.parametrize("share_of_random", [0.0, 0.5, 1.0])
+def test_removed_heads_are_never_chosen_again(share_of_random: float) -> None:
+    agent = make_agent(config=dataclasses.replace(SMALL, epsilon_start=share_of_random, epsilon_end=share_of_random))
+    values_are(agent.policy, [9.0, 1.0, 8.0, 0.5, 0.0])  # the policy would love the removed heads
+    legal = np.array([False, True, False, True, True])
+    chosen = {agent.act(np.array([0.0, 0.5, 0.0, 0.5], dtype=np.float32), legal) for _ in range(200)}
+    assert chosen == ({1} if share_of_random == 0 else {1, 3, 4})
+
+
+@pytest.mark.parametrize(("double_q", "expected"), [(False, 3.0), (True, 2.0)])
+def test_target_maximum_counts_legal_actions_only(double_q: bool, expected: float) -> None:
+    agent = make_agent(num_heads=2, config=dataclasses.replace(SMALL, double_q=double_q, gamma=0.5))
+    values_are(agent.policy, [9.0, 4.0, 5.0])  # double Q takes action 2, the best of the legal ones here
+    values_are(agent.target, [100.0, 4.0, 2.0])
+    batch = one_transition(action=0, reward=1.0, next_legal=[False, True, True])
+    assert agent.targets(batch).tolist() == [expected]
+
+
+def test_target_of_a_stop_is_its_reward() -> None:
+    agent = make_agent(num_heads=2)
+    values_are(agent.target, [5.0, 5.0, 5.0])
+    assert agent.targets(one_transition(action=2, reward=0.25, next_legal=None)).tolist() == [0.25]
+
+
+def test_forced_stop_is_all_that_a_single_head_can_hope_for() -> None:
+    agent = make_agent(num_heads=2)
+    values_are(agent.target, [100.0, 100.0, -1.0])
+    batch = one_transition(action=0, reward=1.0, next_legal=[False, False, True])
+    assert agent.targets(batch).tolist() == [0.0]
+
+
+def one_transition(*, action: int, reward: float, next_legal: list[bool] | None) -> Batch:
+    return Batch(
+        states=torch.full((1, 2), 0.5),
+        actions=torch.tensor([action]),
+        rewards=torch.tensor([reward]),
+        next_states=torch.zeros(1, 2),
+        next_legal=torch.tensor([next_legal or [False] * 3]),
+        done=torch.tensor([next_legal is None]),
+    )
+
+
+def test_fixed_stop_value_rules_acting_and_targets_and_is_not_learned() -> None:
+    agent = make_agent(num_heads=2, config=dataclasses.replace(SMALL, stop_value=0.2, epsilon_start=0.0, epsilon_end=0.0))
+    state, legal = np.full(2, 0.5, dtype=np.float32), np.ones(3, dtype=np.bool_)
+    values_are(agent.policy, [0.1, 0.0, -50.0])
+    values_are(agent.target, [0.1, 0.0, 50.0])
+    assert agent.act(state, legal) == 2
+    assert agent.q_values(state)[2] == pytest.approx(0.2)
+    assert agent.targets(one_transition(action=0, reward=1.0, next_legal=[False, True, True])).tolist() == pytest.approx([1.2])
+    assert agent.targets(one_transition(action=2, reward=7.0, next_legal=None)).tolist() == pytest.approx([0.2])
+    game = PruningGame(state, lambda removed: 0.5, stop_reward=7.0)
+    for _ in range(SMALL.learning_starts):
+        game.reset()
+        agent.remember(game.step(2))
+    before = [parameter.clone() for parameter in agent.policy.parameters()]
+    assert agent.finish_episode() == 0.0
+    assert all(torch.equal(a, b) for a, b in zip(before, agent.policy.parameters(), strict=True))
+
+
+def test_gradients_are_clamped_entrywise() -> None:
+    config = dataclasses.replace(SMALL, optimizer="sgd", momentum=0.0, learning_rate=1.0, gradient_clamp=1e-3, updates_per_episode=1)
+    agent = make_agent(config=config)
+    game = PruningGame(np.full(4, 0.25, dtype=np.float32), lambda removed: float(len(removed)))
+    for _ in range(20):
+        play_episode(game, agent)
+    before = [parameter.clone() for parameter in agent.policy.parameters()]
+    agent.finish_episode()
+    moves = torch.cat([(a - b).detach().abs().flatten() for a, b in zip(before, agent.policy.parameters(), strict=True)])
+    assert float(moves.max()) == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_forced_stop_is_stored_like_any_other() -> None:
+    agent = make_agent(num_heads=3, config=dataclasses.replace(SMALL, epsilon_start=0.0, epsilon_end=0.0))
+    values_are(agent.policy, [3.0, 2.0, 1.0, 0.0])  # removes until it may not
+    play_episode(PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, stop_reward=4.0), agent)
+    assert len(agent.memory) == 3
+    batch = agent.memory.sample(3, np.random.default_rng(0))
+    stop = batch.actions == 3
+    assert stop.sum() == 1
+    assert (batch.rewards[stop].item(), batch.done[stop].item()) == (0.0, True)
+    assert (batch.states[stop] > 0).sum() == 1
+
+
+def test_replay_must_hold_what_learning_waits_for() -> None:
+    message = r"^agent\.replay_size must be at least agent\.learning_starts \(128\), found 64: no update would ever be made$"
+    with pytest.raises(ConfigError, match=message):
+        make_agent(config=dataclasses.replace(Agent(), replay_size=64))
+
+
+def test_same_seed_same_play_to_the_last_bit() -> None:
+    layer = ToyLayer(6, seed=0)
+    torch.manual_seed(1)
+    one, infos = play_recorded(layer, seed=3)
+    torch.manual_seed(2)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        two, same_infos = play_recorded(layer, seed=3)
+        assert torch.get_num_threads() == 2  # the scorer's threads are given back
+    finally:
+        torch.set_num_threads(threads)
+    assert one == two
+    assert infos == same_infos
+    assert play_recorded(layer, seed=4)[0].q_values != one.q_values
+
+
+def play_recorded(layer: ToyLayer, seed: int) -> tuple[LayerOutcome, list[EpisodeInfo]]:
+    infos: list[EpisodeInfo] = []
+    config = dataclasses.replace(SMALL, episodes=25)
+    outcome = play_layer(PruningGame(layer.state, layer.score), config, seed=seed, layer=5, on_episode=infos.append)
+    return outcome, infos
+
+
+def test_outcome_adds_up() -> None:
+    layer = ToyLayer(6, seed=0)
+    outcome, infos = play_recorded(layer, seed=0)
+    assert outcome.unpruned_score == layer.score(())
+    assert outcome.rollout_score == layer.score(outcome.rollout)
+    assert outcome.best_score == layer.score(outcome.best) >= max(outcome.rollout_score, outcome.unpruned_score)
+    assert outcome.rewards_computed <= min(outcome.rewards_asked, 2**6 - 1)
+    assert len(outcome.q_values) == 7
+    assert outcome.curve[0] == (1, outcome.unpruned_score)
+    assert outcome.curve[-1][1] == outcome.best_score
+    assert [info.episode for info in infos] == list(range(1, 26))
+    assert infos[0].loss is None
+    assert infos[-1].loss is not None
+    assert infos[-1].actions == outcome.actions
+    assert infos[-1].epsilon == epsilon(SMALL, outcome.actions)
+
+
+@pytest.mark.parametrize("choose", ["rollout", "best"])
+def test_plan_is_what_choose_says(choose: str) -> None:
+    outcome = play_toy(ToyLayer(6, seed=0), dataclasses.replace(SMALL, choose=choose))
+    assert outcome.removed == getattr(outcome, choose)
+
+
+def test_among_equal_scores_the_best_removes_fewest() -> None:
+    game = PruningGame(np.full(4, 0.25, dtype=np.float32), lambda removed: 0.5)
+    assert play_layer(game, SMALL, seed=0, layer=0).best == ()
+
+
+def test_layer_of_one_head_is_left_alone() -> None:
+    outcome = play_layer(PruningGame(np.ones(1, dtype=np.float32), lambda removed: 0.5), SMALL, seed=0, layer=0)
+    assert (outcome.removed, outcome.rewards_computed, outcome.actions) == ((), 1, 0)
+
+
+def greedy_score(layer: ToyLayer) -> float:
+    """One-step look-ahead: remove what gains most while anything gains."""
+    removed: tuple[int, ...] = ()
+    while len(removed) < layer.num_heads - 1:
+        candidates = [tuple(sorted((*removed, head))) for head in range(layer.num_heads) if head not in removed]
+        best = max(candidates, key=layer.score)
+        if layer.score(best) <= layer.score(removed):
+            break
+        removed = best
+    return layer.score(removed)
+
+
+def random_search_score(layer: ToyLayer, rewards: int, seed: int) -> float:
+    """The best of the unpruned layer and `rewards` - 1 other masks drawn uniformly."""
+    masks = [mask for size in range(1, layer.num_heads) for mask in itertools.combinations(range(layer.num_heads), size)]
+    drawn = np.random.default_rng(seed).choice(len(masks), rewards - 1, replace=False)
+    return max(layer.score(()), *(layer.score(masks[index]) for index in drawn))

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from auber.search.toy import ToyLayer
+
+
+def test_same_seed_same_layer() -> None:
+    masks = [(), (0,), (1, 3), (0, 1, 2, 3, 4)]
+    scores = [[ToyLayer(6, seed).score(mask) for mask in masks] for seed in (3, 3, 4)]
+    assert scores[0] == scores[1] != scores[2]
+    assert (ToyLayer(6, 3).state == ToyLayer(6, 3).state).all()
+
+
+def test_the_score_is_base_plus_single_plus_pair_terms() -> None:
+    layer = ToyLayer(4, seed=1)
+    base = layer.score(())
+    single = [layer.score((head,)) - base for head in range(4)]
+    pair = {(a, b): layer.score((a, b)) - base - single[a] - single[b] for a, b in combinations(range(4), 2)}
+    expected = base + single[0] + single[2] + single[3] + pair[0, 2] + pair[0, 3] + pair[2, 3]
+    assert layer.score((0, 2, 3)) == pytest.approx(expected)
+
+
+def test_the_optimum_beats_every_mask_and_leaves_a_head() -> None:
+    layer = ToyLayer(7, seed=2, bias=0.01)
+    best, score = layer.optimum()
+    masks = [mask for size in range(7) for mask in combinations(range(7), size)]
+    assert len(masks) == 2**7 - 1
+    assert score == layer.score(best) == max(layer.score(mask) for mask in masks)
+    assert len(best) < 7
+
+
+def test_a_score_in_steps_lies_on_them() -> None:
+    layer = ToyLayer(6, seed=0, steps=277)
+    for mask in [(), (1,), (2, 4), (0, 1, 5)]:
+        assert layer.score(mask) * 277 == pytest.approx(round(layer.score(mask) * 277))

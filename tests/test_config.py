@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import auber
+from auber.config import PRESETS, Config, make_config, parse_assignment, settings
+from auber.errors import ConfigError
+
+SOURCE = Path(auber.__file__).parent
+
+
+def test_the_paper_preset_is_the_papers_column():
+    config = make_config("paper")
+    assert config == Config()
+    assert (config.agent.episodes, config.agent.hidden_size, config.agent.hidden_layers) == (150, 512, 3)
+    assert (config.agent.epsilon_start, config.agent.epsilon_end, config.agent.epsilon_decay) == (1.0, 0.05, 256)
+    assert (config.agent.replay_size, config.agent.batch_size, config.agent.gamma) == (5000, 128, 1.0)
+    assert (config.agent.updates_per_episode, config.agent.target_every) == (1, 35)
+    assert (config.search.matrix, config.search.norm, config.search.order) == ("value", "l1", "forward")
+    assert config.reward.fraction == pytest.approx(2 / 3)
+    assert (config.first.epochs, config.first.learning_rate, config.first.batch_size) == (3, 2e-5, 32)
+    assert (config.layer.learning_rate, config.last.patience, config.max_length) == (2e-6, 20, 128)
+
+
+def test_presets_know_the_tasks():
+    assert make_config("paper", task="rte").first.epochs == 4
+    assert make_config("paper", task="rte").first.learning_rate == 1e-5
+    assert make_config("paper", task="mrpc").first.epochs == 3
+    reference = make_config("reference", task="wnli")
+    assert (reference.reward.fraction, reference.search.norm, reference.agent.stop_value) == (1.0, "l2", 0.2)
+    assert make_config("reference", task="mrpc").reward.fraction == 0.25
+
+
+def test_precedence(tmp_path):
+    file = tmp_path / "my.toml"
+    file.write_text("[first]\nepochs = 7\nlearning_rate = 0.5\n")
+    config = make_config("paper", task="rte", file=file, settings={"first.learning_rate": "0.25"})
+    assert (config.first.epochs, config.first.learning_rate) == (7, 0.25)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_toml_round_trip(preset, tmp_path):
+    config = make_config(preset, task="rte", settings={"seed": 5, "agent.double_q": True})
+    file = tmp_path / "config.toml"
+    file.write_text(config.to_toml())
+    assert make_config("paper", file=file) == config
+
+
+def test_all_problems_are_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        make_config("paper", settings={"agent.gama": 1, "agent.episodes": "x", "reward.stop": "nan", "seed": True})
+    message = str(caught.value)
+    assert "Unknown setting 'agent.gama'. Did you mean 'agent.gamma'?" in message
+    assert "agent.episodes must be a whole number from 0, found 'x'" in message
+    assert "reward.stop must be a number, found 'nan'" in message
+    assert "seed must be a whole number from 0, found True" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("agent.gamma", 1.5, "agent.gamma must be a number from 0 to 1, found 1.5"),
+        ("protocol", "unseen", "protocol must be seen, heldout, found 'unseen'"),
+        ("agent.double_q", "yes", "agent.double_q must be true or false, found 'yes'"),
+        ("agent.episodes", 1.5, "agent.episodes must be a whole number from 0, found 1.5"),
+        ("agent.stop_value", "low", "agent.stop_value must be a number or none, found 'low'"),
+    ],
+)
+def test_one_bad_value(key, value, message):
+    with pytest.raises(ConfigError) as caught:
+        make_config("paper", settings={key: value})
+    assert message in str(caught.value)
+
+
+def test_text_is_read_as_the_settings_type():
+    config = make_config("paper", settings={"agent.double_q": "true", "agent.stop_value": "none", "agent.episodes": "9"})
+    assert (config.agent.double_q, config.agent.stop_value, config.agent.episodes) == (True, None, 9)
+
+
+def test_unknown_preset():
+    with pytest.raises(ConfigError, match="Unknown preset 'papr'. Did you mean 'paper'. Known: default, paper, reference"):
+        make_config("papr")
+
+
+def test_a_broken_file(tmp_path):
+    file = tmp_path / "my.toml"
+    file.write_text("agent.gamma = ")
+    with pytest.raises(ConfigError, match="my.toml: cannot be read as TOML"):
+        make_config("paper", file=file)
+    with pytest.raises(ConfigError, match="none.toml: cannot be read as TOML"):
+        make_config("paper", file=tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("text", ["agent.gamma", "=1", ""])
+def test_an_assignment_needs_both_sides(text):
+    with pytest.raises(ConfigError, match="--set takes key=value such as agent.gamma=0.9, found"):
+        parse_assignment(text)
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text()))
+def test_any_input_gives_a_config_or_our_error(values):
+    try:
+        assert isinstance(make_config("paper", settings=values), Config)
+    except ConfigError as error:
+        assert str(error).startswith("settings: ")  # noqa: PT017
+
+
+def test_every_setting_is_read_somewhere():
+    """An option nothing reads is a lie: each name must be an attribute that some module outside config.py uses."""
+    read = set()
+    for path in SOURCE.rglob("*.py"):
+        if path.name != "config.py":
+            read |= {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    unread = [info.key for info in settings() if info.key.rpartition(".")[2] not in read and info.key != "search.matrix"]
+    assert unread == []

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from auber.errors import RunError
+from auber.ledger import Ledger
+
+
+def test_scores_come_back_exactly(tmp_path):
+    path = tmp_path / "scores.jsonl"
+    ledger = Ledger(path)
+    ledger.add("key", 3, (1, 4), 1 / 3)
+    ledger.add("key", 3, (), -0.0)
+    ledger.close()
+    again = Ledger(path)
+    assert len(again) == 2
+    assert again.find("key", 3, (1, 4)) == 1 / 3
+    assert again.find("key", 3, ()) == 0.0
+
+
+def test_a_score_of_another_key_is_never_used(tmp_path):
+    ledger = Ledger(tmp_path / "scores.jsonl")
+    ledger.add("key", 3, (1,), 0.5)
+    ledger.close()
+    assert ledger.find("other", 3, (1,)) is None
+    assert ledger.find("key", 2, (1,)) is None
+
+
+def test_a_torn_last_line_is_cut_off(tmp_path):
+    path = tmp_path / "scores.jsonl"
+    ledger = Ledger(path)
+    ledger.add("key", 0, (1,), 0.5)
+    ledger.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"key": "key", "layer": 0, "rem')
+    ledger = Ledger(path)
+    assert len(ledger) == 1
+    assert path.read_bytes() == whole
+    ledger.add("key", 0, (2,), 0.25)
+    ledger.close()
+    assert len(Ledger(path)) == 2
+
+
+def test_damage_inside_is_an_error_that_names_the_line(tmp_path):
+    path = tmp_path / "scores.jsonl"
+    path.write_text('{"key": "k", "layer": 0, "removed": [], "score": 0.5}\nnonsense\n')
+    with pytest.raises(RunError, match=r"scores.jsonl, line 2: not a score .*; remove the line"):
+        Ledger(path)
+
+
+def test_a_reader_does_not_write(tmp_path):
+    path = tmp_path / "scores.jsonl"
+    path.write_bytes(b"torn")
+    ledger = Ledger(path, writable=False)
+    ledger.add("key", 0, (), 0.5)
+    assert ledger.find("key", 0, ()) == 0.5
+    assert path.read_bytes() == b"torn"

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy import stats
+from sklearn import metrics as sk
+
+from auber.errors import ConfigError
+from auber.metrics import METRICS, Metric, confusion, get_metric, majority_share, predicts_one_class
+
+
+def classified(rows: int, classes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes, (rows,), generator=random)
+    logits = torch.randn(rows, classes, generator=random)
+    return logits + 0.7 * torch.nn.functional.one_hot(labels, classes), labels
+
+
+def measured(seed: int, rows: int = 200, levels: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    random = torch.Generator().manual_seed(seed)
+    targets = torch.randn(rows, generator=random)
+    predictions = targets + torch.randn(rows, generator=random)
+    if levels is not None:  # few different values, so many ties
+        predictions, targets = (predictions * levels).round(), (targets * levels).round()
+    return predictions, targets
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+@pytest.mark.parametrize("seed", range(5))
+def test_classification_metrics_equal_those_of_scikit_learn(classes: int, seed: int) -> None:
+    logits, labels = classified(150, classes, seed)
+    true, predicted = labels.numpy(), logits.argmax(-1).numpy()
+    average = "binary" if classes == 2 else "macro"
+    expected = {
+        "accuracy": sk.accuracy_score(true, predicted),
+        "f1": sk.f1_score(true, predicted, average=average, zero_division=0),
+        "matthews": sk.matthews_corrcoef(true, predicted),
+    }
+    for name, value in expected.items():
+        score = get_metric(name).compute(logits, labels)
+        assert score.dtype == torch.float64
+        assert score.shape == ()
+        assert score.item() == pytest.approx(value, abs=1e-12)
+
+
+def test_confusion_has_a_row_for_each_true_class() -> None:
+    logits, labels = classified(90, 4, 0)
+    assert confusion(logits, labels).tolist() == sk.confusion_matrix(labels, logits.argmax(-1)).tolist()
+
+
+@pytest.mark.parametrize("levels", [None, 1, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_correlations_equal_those_of_scipy_with_and_without_ties(levels: int | None, seed: int) -> None:
+    predictions, targets = measured(seed, levels=levels)
+    for name, expected in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
+        value = expected(predictions.double(), targets.double()).statistic
+        assert get_metric(name).compute(predictions, targets).item() == pytest.approx(value, abs=1e-10)
+        assert get_metric(name).compute(predictions[:, None], targets).item() == pytest.approx(value, abs=1e-10)
+
+
+def test_pearson_survives_a_mean_far_from_zero() -> None:
+    predictions, targets = measured(0)
+    value = stats.pearsonr(predictions.double() + 1000, targets.double() + 2000).statistic
+    found = get_metric("pearson").compute(predictions.double() + 1000, targets.double() + 2000)
+    assert found.item() == pytest.approx(value, abs=1e-8)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_undefined_classification_values_are_zero(classes: int) -> None:
+    logits = torch.zeros(6, classes)
+    logits[:, 0] = 1  # class 0 is always predicted
+    labels = torch.tensor([0, 0, 1, 1, 0, 1])
+    assert get_metric("matthews").compute(logits, labels).item() == 0
+    assert get_metric("accuracy").compute(logits, labels).item() == 0.5
+    nothing_right = get_metric("f1").compute(logits, torch.ones_like(labels))
+    assert nothing_right.item() == 0
+    assert get_metric("matthews").compute(logits, torch.zeros_like(labels)).item() == 0
+
+
+@pytest.mark.parametrize("name", ["pearson", "spearman"])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
+def test_correlation_with_a_constant_is_zero(name: str, value: float) -> None:
+    constant = torch.full((1001,), value)
+    varied = torch.linspace(-1, 1, 1001)
+    assert get_metric(name).compute(constant, varied).item() == 0
+    assert get_metric(name).compute(varied, constant).item() == 0
+
+
+@pytest.mark.parametrize("name", ["pearson", "spearman"])
+def test_correlation_of_not_a_number_is_not_a_number(name: str) -> None:
+    predictions = torch.tensor([0.1, torch.nan, 0.3, 0.2])
+    assert get_metric(name).compute(predictions, torch.arange(4.0)).isnan()
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+def test_no_rows_score_zero(metric: Metric) -> None:
+    logits = torch.zeros(0) if metric.is_regression else torch.zeros(0, 2)
+    assert metric.compute(logits, torch.zeros(0, dtype=torch.int64)).item() == 0
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+def test_shards_combine_to_the_whole(metric: Metric) -> None:
+    outputs, labels = measured(3, levels=4) if metric.is_regression else classified(200, 3, 3)
+    shards = [metric.statistics(outputs[part], labels[part]) for part in (slice(0, 30), slice(30, 31), slice(31, 200))]
+    whole = metric.compute(outputs, labels)
+    torch.testing.assert_close(metric.finish(metric.combine(shards)), whole, rtol=0, atol=1e-12)
+    if metric.additive:
+        torch.testing.assert_close(metric.finish(shards[0] + shards[1] + shards[2]), whole, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+def test_perfect_is_one_and_half_precision_is_taken(metric: Metric) -> None:
+    labels = torch.arange(30) % 3
+    logits = labels.bfloat16() if metric.is_regression else torch.nn.functional.one_hot(labels, 3).bfloat16()
+    assert metric.compute(logits, labels).item() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+def test_a_gpu_gives_the_same_without_waiting(metric: Metric) -> None:
+    outputs, labels = measured(3, levels=4) if metric.is_regression else classified(200, 3, 3)
+    on_gpu = outputs.cuda(), labels.cuda()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        score = metric.compute(*on_gpu)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert score.is_cuda
+    assert score.item() == pytest.approx(metric.compute(outputs, labels).item(), abs=1e-12)
+
+
+def test_a_label_that_is_no_class_is_not_counted_as_another() -> None:
+    with pytest.raises((IndexError, RuntimeError)):
+        confusion(torch.zeros(2, 2), torch.tensor([0, 2]))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("accuracy", (4,)), ("accuracy", (4, 1)), ("pearson", (4, 2)), ("f1", (4, 2, 2)), ("f1", (3, 2))],
+)
+def test_logits_of_the_wrong_shape_are_refused(name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match=rf"metric '{name}' needs logits .* found .*; choose a metric that fits"):
+        get_metric(name).compute(torch.zeros(shape), torch.zeros(4, dtype=torch.int64))
+
+
+def test_an_unknown_metric_names_its_neighbour() -> None:
+    message = r"^Unknown metric 'acuracy'\. Did you mean 'accuracy'\? Known: accuracy, f1, matthews, pearson, spearman$"
+    with pytest.raises(ConfigError, match=message):
+        get_metric("acuracy")
+
+
+def test_majority_share_and_collapse() -> None:
+    assert majority_share(torch.tensor([0, 2, 2, 1])) == 0.5
+    assert majority_share(torch.tensor([], dtype=torch.int64)) == 0
+    assert predicts_one_class(torch.tensor([[0.1, 0.9], [0.2, 0.3]]))
+    assert not predicts_one_class(torch.tensor([[0.1, 0.9], [0.4, 0.3]]))

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from auber.config import Config, make_config
+from auber.errors import RunError, TaskError
+from auber.splits import Splits, make_splits
+
+
+def config(**changes: object) -> Config:
+    return make_config("paper", settings={key.replace("__", "."): value for key, value in changes.items()})
+
+
+def labels(rows: int, classes: int = 2) -> list[int]:
+    return [row % classes for row in range(rows)]
+
+
+def ordered(indices: tuple[int, ...]) -> bool:
+    return list(indices) == sorted(set(indices))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(30, 400),
+    seed=st.integers(0, 2**32),
+    fraction=st.sampled_from([0.25, 0.5, 2 / 3, 0.9, 1.0]),
+    max_rows=st.sampled_from([0, 5, 20]),
+    classes=st.integers(2, 4),
+    is_regression=st.booleans(),
+)
+def test_seen_keeps_what_must_be_apart_apart(
+    rows: int, seed: int, fraction: float, max_rows: int, classes: int, is_regression: bool
+) -> None:
+    chosen = config(seed=seed, reward__fraction=fraction, reward__max_rows=max_rows)
+    found = make_splits(labels(rows, classes), chosen, 3, is_regression)
+    everything = tuple(range(rows))
+    assert found.first == found.original_first == everything
+    assert ordered(found.last_train)
+    assert ordered(found.last_watch)
+    assert sorted(found.last_train + found.last_watch) == list(everything)
+    for layer in found.layers:
+        assert ordered(layer.mini_train)
+        assert ordered(layer.reward)
+        assert set(layer.mini_train) | set(layer.reward) <= set(everything)
+        assert max_rows == 0 or len(layer.reward) <= max_rows
+        if fraction == 1:
+            assert layer.mini_train == everything
+        else:
+            assert not set(layer.mini_train) & set(layer.reward)
+            assert max_rows or len(layer.mini_train) + len(layer.reward) == rows
+        if not is_regression:
+            assert {row % classes for row in layer.reward} == set(range(classes))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(30, 400),
+    seed=st.integers(0, 2**32),
+    fraction=st.sampled_from([0.25, 0.5, 2 / 3, 0.9, 1.0]),
+    max_rows=st.sampled_from([0, 5, 20]),
+)
+def test_heldout_never_tunes_on_the_reward_set_before_the_end(
+    rows: int, seed: int, fraction: float, max_rows: int
+) -> None:
+    chosen = config(protocol="heldout", seed=seed, reward__fraction=fraction, reward__max_rows=max_rows)
+    found = make_splits(labels(rows), chosen, 3, False)
+    tune, watch, reward = set(found.first), set(found.last_watch), set(found.layers[0].reward)
+    assert not tune & reward
+    assert not tune & watch
+    assert not reward & watch
+    assert reward | tune <= set(found.last_train)
+    assert found.original_first == found.last_train
+    assert sorted(found.last_train + found.last_watch) == list(range(rows))
+    for layer in found.layers:
+        assert layer.reward == found.layers[0].reward
+        assert set(layer.mini_train) <= tune
+        assert ordered(layer.mini_train)
+        assert fraction < 1 or layer.mini_train == found.first
+
+
+def test_shares_are_those_of_the_method() -> None:
+    seen = make_splits(labels(3000), config(), 12, False)
+    assert len(seen.layers) == 12
+    assert {(len(layer.reward), len(layer.mini_train)) for layer in seen.layers} == {(2000, 1000)}
+    assert (len(seen.last_watch), len(seen.last_train)) == (300, 2700)
+    heldout = make_splits(labels(1000), config(protocol="heldout"), 2, False)
+    assert (len(heldout.first), len(heldout.layers[0].reward), len(heldout.last_watch)) == (600, 300, 100)
+    assert len(heldout.layers[0].mini_train) == 200
+    assert len(heldout.last_train) == 900
+
+
+def test_layers_redraw_and_seeds_decide() -> None:
+    found = make_splits(labels(200), config(seed=3), 2, False)
+    assert found == make_splits(labels(200), config(seed=3), 2, False)
+    assert found.layers[0] != found.layers[1]
+    assert found.layers != make_splits(labels(200), config(seed=4), 2, False).layers
+    # A layer's draw does not depend on how many layers there are.
+    assert make_splits(labels(200), config(seed=3), 1, False).layers[0] == found.layers[0]
+    heldout = make_splits(labels(200), config(seed=3, protocol="heldout"), 2, False)
+    assert heldout.layers[0].mini_train != heldout.layers[1].mini_train
+
+
+def test_a_bound_keeps_the_shares_of_the_classes() -> None:
+    uneven = [0] * 700 + [1] * 295 + [2] * 5
+    found = make_splits(uneven, config(reward__fraction=1.0, reward__max_rows=100), 1, False)
+    assert Counter(uneven[row] for row in found.layers[0].reward) == {0: 70, 1: 29, 2: 1}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_rare_class_always_stands_in_the_reward_set(seed: int) -> None:
+    rare = [0] * 30 + [1] * 69 + [2]
+    for protocol in ("seen", "heldout"):
+        found = make_splits(rare, config(protocol=protocol, seed=seed, reward__fraction=0.25), 2, False)
+        for layer in found.layers:
+            assert 99 in layer.reward
+            assert len(layer.reward) == (25 if protocol == "seen" else 30)
+
+
+def test_regression_targets_need_no_classes() -> None:
+    targets = [row / 7 for row in range(50)]
+    found = make_splits(targets, config(reward__max_rows=3), 1, True)
+    assert len(found.layers[0].reward) == 3
+
+
+@pytest.mark.parametrize("protocol", ["seen", "heldout"])
+def test_json_round_trip(protocol: str) -> None:
+    found = make_splits(labels(40), config(protocol=protocol), 2, False)
+    assert Splits.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (None, "splits: an object with first, .* is needed, found NoneType"),
+        ({"protocol": "paper"}, "splits: the protocol must be seen or heldout, found 'paper'"),
+        ({"extra": []}, "an object with .* is needed, found .*extra"),
+        ({"first": [-1]}, r"splits: first: a list of row numbers from 0 is needed, found \[-1\]"),
+        ({"last_watch": [True]}, "splits: last_watch: a list of row numbers"),
+        ({"layers": {}}, "splits: layers must be a list, found dict"),
+        ({"layers": [{"reward": []}]}, "splits: layer 0: an object with mini_train, reward is needed"),
+    ],
+)
+def test_damaged_json_is_refused(changes: dict[str, object] | None, message: str) -> None:
+    good = make_splits(labels(40), config(), 1, False).to_json()
+    with pytest.raises(RunError, match=message):
+        Splits.from_json(None if changes is None else {**good, **changes})
+
+
+@pytest.mark.parametrize(
+    ("count", "classes", "changes", "message"),
+    [
+        (0, 1, {}, "watch: at least one row is needed, it would have none of 0; raise last.watch_fraction"),
+        (
+            4,
+            2,
+            {},
+            "watch: at least one row is needed, it would have none of 4; raise last.watch_fraction or give more",
+        ),
+        (20, 2, {"reward__fraction": 0.99}, "mini-train: at least one row .* none of 20; lower reward.fraction"),
+        (
+            20,
+            5,
+            {"reward__fraction": 0.1},
+            "reward set: at least one row of each of the 5 classes is needed, it would have 2 of 20 rows; "
+            "raise reward.fraction or give more rows",
+        ),
+        (
+            40,
+            4,
+            {"reward__max_rows": 3},
+            "the 4 classes is needed, reward.max_rows allows 3 rows; raise it to 4 or more",
+        ),
+        (3, 2, {"protocol": "heldout"}, "reward set: .* it would have 1 of 3 rows; choose protocol seen or give more"),
+        (4, 1, {"protocol": "heldout"}, "watch: at least one row is needed, it would have none of 4; choose protocol"),
+        (20, 2, {"protocol": "heldout", "reward__fraction": 0.99}, "mini-train: .* none of 12; lower reward.fraction"),
+    ],
+)
+def test_sets_too_small_are_refused(count: int, classes: int, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(TaskError, match=message):
+        make_splits(labels(count, classes), config(**changes), 2, False)

@@ -1,0 +1,89 @@
+"""The shape of the package: imports go one way, public names are sorted and real, start-up stays quick."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import auber
+
+SOURCE = Path(auber.__file__).parent
+
+# A module imports only from those above it; a package counts as one module.
+ORDER = [
+    "errors", "seeds", "config", "plan", "progress", "metrics", "tasks", "splits", "batching", "devices", "encoders", "surgery",
+    "checkpoint", "ledger", "runs", "provenance", "evaluation", "tuning", "scoring", "search", "methods", "pipeline", "api",
+    "demo", "cli",
+]  # fmt: skip
+
+
+def module_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_modules(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "auber":
+            inner = node.module.split(".")[1:]
+            names |= {inner[0]} if inner else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("auber.")}
+    return names
+
+
+def test_every_module_has_its_place():
+    found = {module_of(path) for path in SOURCE.rglob("*.py")} - {"__init__", "__main__"}
+    assert found == set(ORDER)
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    module = module_of(path)
+    if module in ("__init__", "__main__"):
+        return
+    below = {name for name in imported_modules(path) if ORDER.index(name) > ORDER.index(module)}
+    assert below == set(), f"{module} imports {below}, which stand below it"
+
+
+def test_public_names_are_sorted_and_there():
+    assert sorted(auber.__all__) == auber.__all__
+    assert dir(auber) == auber.__all__
+    for name in auber.__all__:
+        assert getattr(auber, name) is not None
+    with pytest.raises(AttributeError, match="module 'auber' has no attribute 'nothing'"):
+        _ = auber.nothing
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = "import sys, auber; print([m for m in ('torch', 'transformers', 'numpy') if m in sys.modules])"
+    assert run_python(code).stdout.strip() == "[]"
+
+
+def test_the_core_imports_without_the_optional_packages():
+    code = (
+        "import sys\n"
+        "for name in ('ray', 'onnx', 'onnxruntime', 'jinja2', 'plotly', 'matplotlib', 'mlflow', 'datasets', 'gymnasium'):\n"
+        "    sys.modules[name] = None\n"
+        "import auber.api, auber.cli, auber.demo, auber.methods\n"
+    )
+    assert run_python(code).stderr == ""
+
+
+def test_help_starts_in_under_a_second():
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "auber", "--help"], capture_output=True, text=True, check=True)
+        seconds.append(time.perf_counter() - started)
+        assert "prune" in done.stdout
+    assert min(seconds) < 1.0
