@@ -23,7 +23,6 @@ from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.errors import RunError
 from auber.evaluation import evaluate_rows
-from auber.metrics import majority_share
 from auber.methods.base import LayerWork, Method, RankingWork
 from auber.plan import PruningPlan
 from auber.progress import Progress
@@ -115,7 +114,7 @@ class Pipeline:
             "metric": task.metric,
             "protocol": config.protocol,
             "seed": config.seed,
-            "dev": {**dev.to_json(), "majority": None if task.is_regression else majority_share(task.dev.labels)},
+            "dev": {**dev.to_json(), "majority": task.majority_share},
             "train": train.to_json(),
             "gap": train.score - dev.score,
             "heads": {

@@ -115,7 +115,6 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     watch = _draw(others, _share(HELDOUT_WATCH, rows), rng)
     _require_rows("watch", watch, rows, "choose protocol seen")
     tune = np.setdiff1d(others, watch)
-    _require_rows("tune", tune, rows, "choose protocol seen")
     reward = _indices(_bound(uncut, config, classes, rng))
     # Here reward.fraction only says how small mini-train is; 1 would leave it nothing, so then it is all of tune.
     share = 1 - config.reward.fraction or 1.0

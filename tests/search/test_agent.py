@@ -11,7 +11,7 @@ import torch
 from auber.config import Agent, make_config
 from auber.errors import ConfigError
 from auber.search.agent import DQNAgent, EpisodeInfo, LayerOutcome, QNetwork, epsilon, play_layer
-from auber.search.game import BoolArray, FloatArray, PruningGame
+from auber.search.game import FloatArray, PruningGame
 from auber.search.replay import Batch
 from auber.search.toy import ToyLayer
 
@@ -66,7 +66,9 @@ def test_scaled_state_averages_one_at_the_input() -> None:
     torch.testing.assert_close(scaled(state), plain(state * 4))
 
 
-@pytest.mark.parametrize(("actions", "expected"), [(0, 1.0), (256, 0.05 + 0.95 / math.e), (512, 0.05 + 0.95 / math.e**2)])
+@pytest.mark.parametrize(
+    ("actions", "expected"), [(0, 1.0), (256, 0.05 + 0.95 / math.e), (512, 0.05 + 0.95 / math.e**2)]
+)
 def test_epsilon_at_exact_steps(actions: int, expected: float) -> None:
     assert epsilon(Agent(), actions) == pytest.approx(expected, abs=1e-15)
 
@@ -148,13 +150,17 @@ def one_transition(*, action: int, reward: float, next_legal: list[bool] | None)
 
 
 def test_fixed_stop_value_rules_acting_and_targets_and_is_not_learned() -> None:
-    agent = make_agent(num_heads=2, config=dataclasses.replace(SMALL, stop_value=0.2, epsilon_start=0.0, epsilon_end=0.0))
+    agent = make_agent(
+        num_heads=2, config=dataclasses.replace(SMALL, stop_value=0.2, epsilon_start=0.0, epsilon_end=0.0)
+    )
     state, legal = np.full(2, 0.5, dtype=np.float32), np.ones(3, dtype=np.bool_)
     values_are(agent.policy, [0.1, 0.0, -50.0])
     values_are(agent.target, [0.1, 0.0, 50.0])
     assert agent.act(state, legal) == 2
     assert agent.q_values(state)[2] == pytest.approx(0.2)
-    assert agent.targets(one_transition(action=0, reward=1.0, next_legal=[False, True, True])).tolist() == pytest.approx([1.2])
+    assert agent.targets(
+        one_transition(action=0, reward=1.0, next_legal=[False, True, True])
+    ).tolist() == pytest.approx([1.2])
     assert agent.targets(one_transition(action=2, reward=7.0, next_legal=None)).tolist() == pytest.approx([0.2])
     game = PruningGame(state, lambda removed: 0.5, stop_reward=7.0)
     for _ in range(SMALL.learning_starts):
@@ -166,14 +172,18 @@ def test_fixed_stop_value_rules_acting_and_targets_and_is_not_learned() -> None:
 
 
 def test_gradients_are_clamped_entrywise() -> None:
-    config = dataclasses.replace(SMALL, optimizer="sgd", momentum=0.0, learning_rate=1.0, gradient_clamp=1e-3, updates_per_episode=1)
+    config = dataclasses.replace(
+        SMALL, optimizer="sgd", momentum=0.0, learning_rate=1.0, gradient_clamp=1e-3, updates_per_episode=1
+    )
     agent = make_agent(config=config)
     game = PruningGame(np.full(4, 0.25, dtype=np.float32), lambda removed: float(len(removed)))
     for _ in range(20):
         play_episode(game, agent)
     before = [parameter.clone() for parameter in agent.policy.parameters()]
     agent.finish_episode()
-    moves = torch.cat([(a - b).detach().abs().flatten() for a, b in zip(before, agent.policy.parameters(), strict=True)])
+    moves = torch.cat(
+        [(a - b).detach().abs().flatten() for a, b in zip(before, agent.policy.parameters(), strict=True)]
+    )
     assert float(moves.max()) == pytest.approx(1e-3, rel=1e-3)
 
 
@@ -190,7 +200,9 @@ def test_forced_stop_is_stored_like_any_other() -> None:
 
 
 def test_replay_must_hold_what_learning_waits_for() -> None:
-    message = r"^agent\.replay_size must be at least agent\.learning_starts \(128\), found 64: no update would ever be made$"
+    message = (
+        r"^agent\.replay_size must be at least agent\.learning_starts \(128\), found 64: no update would ever be made$"
+    )
     with pytest.raises(ConfigError, match=message):
         make_agent(config=dataclasses.replace(Agent(), replay_size=64))
 
@@ -266,6 +278,47 @@ def greedy_score(layer: ToyLayer) -> float:
 
 def random_search_score(layer: ToyLayer, rewards: int, seed: int) -> float:
     """The best of the unpruned layer and `rewards` - 1 other masks drawn uniformly."""
-    masks = [mask for size in range(1, layer.num_heads) for mask in itertools.combinations(range(layer.num_heads), size)]
+    masks = [
+        mask for size in range(1, layer.num_heads) for mask in itertools.combinations(range(layer.num_heads), size)
+    ]
     drawn = np.random.default_rng(seed).choice(len(masks), rewards - 1, replace=False)
     return max(layer.score(()), *(layer.score(masks[index]) for index in drawn))
+
+
+@pytest.fixture(scope="module")
+def learned() -> list[tuple[ToyLayer, LayerOutcome]]:
+    """The default agent on ten layers of 12 heads, the agent's seed another for each; made by `ToyLayer(seed=...)`."""
+    layers = [ToyLayer(seed=seed) for seed in range(20, 30)]
+    return [(layer, play_toy(layer, DEFAULT, seed=seed)) for seed, layer in enumerate(layers)]
+
+
+def regret(layer: ToyLayer, score: float) -> float:
+    """The share of the gain that is there to be had which was missed: 0 is the optimum, 1 the unpruned layer."""
+    optimum, unpruned = layer.optimum()[1], layer.score(())
+    return (optimum - score) / (optimum - unpruned)
+
+
+def test_default_agent_finds_the_optimum_that_greedy_misses(learned: list[tuple[ToyLayer, LayerOutcome]]) -> None:
+    assert all(regret(layer, greedy_score(layer)) > 0.05 for layer, _ in learned)
+    found = [regret(layer, layer.score(outcome.removed)) for layer, outcome in learned]
+    assert sum(share <= 0.05 for share in found) >= 9, found
+
+
+def test_default_agent_beats_random_search_at_the_same_cost(learned: list[tuple[ToyLayer, LayerOutcome]]) -> None:
+    agent = [regret(layer, layer.score(outcome.removed)) for layer, outcome in learned]
+    random = [
+        regret(layer, random_search_score(layer, outcome.rewards_computed, seed))
+        for seed, (layer, outcome) in enumerate(learned)
+    ]
+    assert np.mean(agent) < np.mean(random) / 2
+
+
+def test_default_agent_is_frugal(learned: list[tuple[ToyLayer, LayerOutcome]]) -> None:
+    assert np.mean([outcome.rewards_computed for _, outcome in learned]) < 400
+
+
+def test_default_roll_out_learns_too(learned: list[tuple[ToyLayer, LayerOutcome]]) -> None:
+    roll_outs = [regret(layer, outcome.rollout_score) for layer, outcome in learned]
+    greedy = [regret(layer, greedy_score(layer)) for layer, _ in learned]
+    assert np.median(roll_outs) <= 0.05
+    assert np.mean(roll_outs) < np.mean(greedy)

@@ -108,7 +108,9 @@ def test_each_mask_is_scored_once() -> None:
 
 def test_a_score_must_be_finite() -> None:
     game = PruningGame(STATE, lambda removed: float("nan"))
-    with pytest.raises(GameError, match=r"^game: the score must be a finite number, found nan with heads \[0\] removed$"):
+    with pytest.raises(
+        GameError, match=r"^game: the score must be a finite number, found nan with heads \[0\] removed$"
+    ):
         game.step(0)
     assert game.removed == ()
 
@@ -124,7 +126,8 @@ def test_any_legal_play_ends_with_a_head_left_and_the_returns_add_up(num_heads: 
     generator = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
     table: dict[tuple[int, ...], float] = {}
     game = PruningGame(
-        np.full(num_heads, 1 / num_heads, dtype=np.float32), lambda removed: table.setdefault(removed, float(generator.random()))
+        np.full(num_heads, 1 / num_heads, dtype=np.float32),
+        lambda removed: table.setdefault(removed, float(generator.random())),
     )
     total, steps = 0.0, 0
     while not game.over:

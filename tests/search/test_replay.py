@@ -41,7 +41,9 @@ def test_a_stop_has_nothing_legal_after_it_even_in_a_row_used_before() -> None:
     assert batch.next_legal.tolist() == [[False, False, False]]
 
 
-@pytest.mark.parametrize(("pushed", "kept"), [(4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (6, [1, 2, 3, 4, 5]), (12, [7, 8, 9, 10, 11])])
+@pytest.mark.parametrize(
+    ("pushed", "kept"), [(4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (6, [1, 2, 3, 4, 5]), (12, [7, 8, 9, 10, 11])]
+)
 def test_the_oldest_goes_exactly_at_capacity(pushed: int, kept: list[int]) -> None:
     memory = ReplayMemory(5, num_heads=2)
     for number in range(pushed):

@@ -71,7 +71,12 @@ def test_norms_must_be_finite() -> None:
 
 
 def _head_outputs(
-    hidden: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor, num_heads: int
+    hidden: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor,
+    num_heads: int,
 ) -> torch.Tensor:
     """Softmax attention of every head: (tokens, hidden) -> (num_heads, tokens, head_dim)."""
     tokens = hidden.shape[0]
@@ -83,8 +88,16 @@ def _head_outputs(
     return torch.nn.functional.scaled_dot_product_attention(heads(query), heads(key), values)
 
 
-@given(st.integers(1, 9), st.sampled_from([1, 2, 4]), st.integers(1, 5), st.sampled_from([0.01, 1.0, 30.0]), st.integers(0, 99))
-def test_lemma_1_bounds_the_output_of_a_head(tokens: int, num_heads: int, head_dim: int, size: float, seed: int) -> None:
+@given(
+    st.integers(1, 9),
+    st.sampled_from([1, 2, 4]),
+    st.integers(1, 5),
+    st.sampled_from([0.01, 1.0, 30.0]),
+    st.integers(0, 99),
+)
+def test_lemma_1_bounds_the_output_of_a_head(
+    tokens: int, num_heads: int, head_dim: int, size: float, seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     hidden_size = 6
     rows = num_heads * head_dim

@@ -31,7 +31,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
 
     game = PruningGame(state.numpy(), score, scale=config.reward.scale, stop_reward=config.reward.stop)
     work.progress.begin(f"layer {work.layer}: searching", config.agent.episodes)
-    outcome = play_layer(game, config.agent, config.seed, work.layer, on_episode)
+    outcome = play_layer(game, config.agent, seed=config.seed, layer=work.layer, on_episode=on_episode)
     work.progress.end()
     return LayerChoice(
         removed=tuple(work.heads[position] for position in outcome.removed),

@@ -94,7 +94,9 @@ def epsilon(config: Agent, actions_taken: int) -> float:
 class DQNAgent:
     """Policy and target network, replay memory and exploration of one layer's player."""
 
-    def __init__(self, num_heads: int, config: Agent, *, seed: int, layer: int, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, num_heads: int, config: Agent, *, seed: int, layer: int, device: torch.device | str = "cpu"
+    ) -> None:
         if config.replay_size < config.learning_starts:
             raise ConfigError(
                 f"agent.replay_size must be at least agent.learning_starts ({config.learning_starts}), "
@@ -135,7 +137,9 @@ class DQNAgent:
     def q_values(self, state: FloatArray) -> NDArray[np.float32]:
         """The value of each action, legal or not, in points: (num_heads + 1,)."""
         with _one_thread(), torch.inference_mode():
-            values: NDArray[np.float32] = self._values(self.policy, torch.tensor(state, device=self.device)[None])[0].cpu().numpy()
+            values: NDArray[np.float32] = (
+                self._values(self.policy, torch.tensor(state, device=self.device)[None])[0].cpu().numpy()
+            )
         return values
 
     def remember(self, step: Step) -> None:
@@ -171,7 +175,9 @@ class DQNAgent:
         values: Tensor = network(states)
         if self.config.stop_value is None:
             return values
-        return torch.cat([values[:, : self.stop], torch.full_like(values[:, self.stop :], self.config.stop_value)], dim=1)
+        return torch.cat(
+            [values[:, : self.stop], torch.full_like(values[:, self.stop :], self.config.stop_value)], dim=1
+        )
 
     def _update(self) -> Tensor:
         batch = self.memory.sample(self.config.batch_size, self._sampling)

@@ -51,7 +51,9 @@ class HeadPruningEnv(gymnasium.Env[FloatArray, np.int64]):
         self.action_space = spaces.Discrete(self.game.num_heads + 1)
         self.observation_space = spaces.Box(0.0, 1.0, (self.game.num_heads,), np.float32)
         if not self.observation_space.contains(self.game.initial_state):
-            raise GameError(f"environment: a state's entries must be from 0 to 1, found {self.game.initial_state.tolist()}")
+            raise GameError(
+                f"environment: a state's entries must be from 0 to 1, found {self.game.initial_state.tolist()}"
+            )
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

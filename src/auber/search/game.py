@@ -122,8 +122,12 @@ class PruningGame:
         """Take a legal action; any other raises `GameError` and changes nothing."""
         legal = self.legal_actions()
         if not (0 <= action <= self.num_heads and legal[action]):
-            choices = ", ".join(str(choice) for choice in np.flatnonzero(legal)) or "none, the episode is over: call reset()"
-            raise GameError(f"game: action {action} is illegal with heads {list(self._removed)} removed; legal: {choices}")
+            choices = (
+                ", ".join(str(choice) for choice in np.flatnonzero(legal)) or "none, the episode is over: call reset()"
+            )
+            raise GameError(
+                f"game: action {action} is illegal with heads {list(self._removed)} removed; legal: {choices}"
+            )
         before = self.state
         if action == self.stop:
             forced = legal.sum() == 1
@@ -141,7 +145,9 @@ class PruningGame:
         if removed not in self._scores:
             metric = float(self._score(removed))
             if not math.isfinite(metric):
-                raise GameError(f"game: the score must be a finite number, found {metric} with heads {list(removed)} removed")
+                raise GameError(
+                    f"game: the score must be a finite number, found {metric} with heads {list(removed)} removed"
+                )
             self._scores[removed] = metric
         return self._scores[removed]
 

@@ -36,7 +36,9 @@ def head_norms(weight: Tensor, num_heads: int, norm: str = "l1") -> Tensor:
 def head_state(norms: Tensor) -> Tensor:
     """The initial state of a layer: standardise, then softmax; (num_heads,) -> (num_heads,), float32."""
     if norms.ndim != 1 or norms.numel() == 0 or not bool(torch.isfinite(norms).all()):
-        raise ModelError(f"state: there must be one finite norm per head, found {norms.tolist()}; check the model's weights")
+        raise ModelError(
+            f"state: there must be one finite norm per head, found {norms.tolist()}; check the model's weights"
+        )
     exact = norms.detach().to("cpu", torch.float64)
     centred = exact - exact.mean()
     deviation = centred.square().mean().sqrt()

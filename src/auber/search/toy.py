@@ -27,9 +27,9 @@ class ToyLayer:
         seed: int = 0,
         *,
         base: float = 0.8,
-        bias: float = -0.004,
-        single: float = 0.008,
-        pair: float = 0.006,
+        bias: float = -0.012,
+        single: float = 0.004,
+        pair: float = 0.010,
         steps: int = 0,
     ) -> None:
         generator = np.random.default_rng(seed)

@@ -6,15 +6,16 @@ seed to a checked `TaskData`. Loaders import what they need when they are called
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from auber.errors import TaskError, unknown_name
 from auber.tasks.base import Rows, TaskData, check_task
 
-__all__ = ["TASKS", "Rows", "TaskData", "TaskEntry", "check_task", "load_task", "task_names"]
+__all__ = ["TASKS", "Rows", "TaskData", "TaskEntry", "check_task", "load_task", "make_task", "task_names"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,15 @@ def load_task(name: str, *, data: Path | None = None, seed: int = 0) -> TaskData
     if name not in TASKS:
         raise TaskError(unknown_name("task", name, TASKS))
     return TASKS[name].load(data, seed)
+
+
+def make_task(
+    train: Any, dev: Any, *, text: Sequence[str] = ("text",), label: str = "label", metric: str | None = None
+) -> TaskData:
+    """A task of your own: `train` and `dev` are files, or rows that map the `text` columns (one or two) and `label`."""
+    from auber.tasks.files import read_own
+
+    return read_own(train, dev, text, label, metric)
 
 
 def task_names() -> tuple[str, ...]:

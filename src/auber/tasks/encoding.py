@@ -28,10 +28,12 @@ class EncodedRows(Dataset[dict[str, Any]]):
         input_ids: Sequence[Sequence[int]],
         token_types: Sequence[Sequence[int]] | None,
         labels: Tensor,
+        pad_token_id: int = 0,
     ) -> None:
         self.input_ids = input_ids
         self.token_types = token_types
         self.labels = labels  # (rows,), int64 classes or float32 targets
+        self.pad_token_id = pad_token_id
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -70,7 +72,7 @@ class EncodedRows(Dataset[dict[str, Any]]):
         """The rows at these indices, in their order."""
         token_types = None if self.token_types is None else [self.token_types[index] for index in indices]
         labels = self.labels[torch.as_tensor(indices, dtype=torch.int64)]
-        return EncodedRows([self.input_ids[index] for index in indices], token_types, labels)
+        return EncodedRows([self.input_ids[index] for index in indices], token_types, labels, self.pad_token_id)
 
 
 def encode_rows(tokenizer: Any, rows: Rows, max_length: int, is_regression: bool) -> EncodedRows:
@@ -88,7 +90,7 @@ def encode_rows(tokenizer: Any, rows: Rows, max_length: int, is_regression: bool
         padding=False,
     )
     labels = torch.tensor(rows.labels, dtype=torch.float32 if is_regression else torch.int64)
-    return EncodedRows(encoded["input_ids"], encoded.get("token_type_ids"), labels)
+    return EncodedRows(encoded["input_ids"], encoded.get("token_type_ids"), labels, tokenizer.pad_token_id)
 
 
 def pad_batch(features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_multiple_of: int = 1) -> dict[str, Tensor]:

@@ -34,12 +34,12 @@ def read_own(
 ) -> TaskData:
     """A task from a file of training rows and a file of dev rows; `text` names one column, or two for pairs."""
     chosen = get_metric(metric or "accuracy")
-    trained = list(_records(train, text, label))
+    trained = _records(train, text, label)
     label_names = None if chosen.is_regression else _sorted_classes({_class_name(record, label) for record in trained})
     data = TaskData(
         name=name,
         train=_rows(trained, text, label, label_names),
-        dev=_rows(list(_records(dev, text, label)), text, label, label_names),
+        dev=_rows(_records(dev, text, label), text, label, label_names),
         label_names=label_names,
         metric=chosen.name,
     )
@@ -48,10 +48,10 @@ def read_own(
 
 def read_rows(path: Path, text: Sequence[str], label: str, label_names: Sequence[str] | None) -> Rows:
     """The rows of one file, for classes that are already known (None: regression)."""
-    return _rows(list(_records(path, text, label)), text, label, label_names)
+    return _rows(_records(path, text, label), text, label, label_names)
 
 
-def _records(path: Path, text: Sequence[str], label: str) -> Iterator[Record]:
+def _records(path: Path, text: Sequence[str], label: str) -> list[Record]:
     if len(text) not in (1, 2) or len({*text, label}) != len(text) + 1:
         raise TaskError(
             f"{path}: one or two text columns and another for the label are needed, "
@@ -60,7 +60,10 @@ def _records(path: Path, text: Sequence[str], label: str) -> Iterator[Record]:
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         raise TaskError(f"{path}: the name must end in one of {', '.join(sorted(_READERS))}, found '{path.suffix}'")
-    return _READERS[suffix](path, (*text, label))
+    records = list(_READERS[suffix](path, (*text, label)))
+    if not records:
+        raise TaskError(f"{path}: the file has no rows; at least one is needed")
+    return records
 
 
 def _rows(records: Sequence[Record], text: Sequence[str], label: str, label_names: Sequence[str] | None) -> Rows:

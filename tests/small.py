@@ -1,0 +1,54 @@
+"""A whole job small enough for a test: a tiny BERT, a few generated sentences, settings that end in seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from auber.config import Config, make_config
+from auber.devices import Hardware, resolve_hardware
+from auber.tasks.agreement import make_agreement
+from auber.tasks.agreement_model import build_tokenizer, vocabulary
+from auber.tasks.base import TaskData
+from auber.tasks.encoding import EncodedRows, encode_rows
+from tests.models import tiny_model
+
+SETTINGS: dict[str, Any] = {
+    "threads": 1,
+    "device": "cpu",
+    "max_length": 24,
+    "first.epochs": 2,
+    "first.learning_rate": 1e-3,
+    "layer.epochs": 1,
+    "layer.learning_rate": 1e-3,
+    "last.epochs": 2,
+    "last.learning_rate": 1e-3,
+    "agent.episodes": 6,
+    "agent.hidden_size": 16,
+    "agent.learning_starts": 8,
+    "agent.batch_size": 8,
+}
+
+
+def small_config(**changes: Any) -> Config:
+    """Settings for a run of seconds; changes by dotted key with `__` for the dot."""
+    return make_config("paper", settings={**SETTINGS, **{key.replace("__", "."): value for key, value in changes.items()}})
+
+
+def small_task(rows: int = 60) -> TaskData:
+    """A few generated sentences."""
+    return make_agreement(0, num_train=rows, num_dev=24)
+
+
+def small_start(**changes: Any) -> tuple[Any, Any]:
+    """An untrained tiny BERT and its tokenizer."""
+    return tiny_model("bert", vocab_size=len(vocabulary()), pad_token_id=0, **changes), build_tokenizer()
+
+
+def small_rows(count: int = 60) -> EncodedRows:
+    """The encoded training rows of the small task."""
+    return encode_rows(build_tokenizer(), small_task(count).train, 24, False)
+
+
+def cpu() -> Hardware:
+    """One thread in float32."""
+    return resolve_hardware(small_config())
