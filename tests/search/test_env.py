@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import gymnasium
@@ -101,7 +102,7 @@ def test_a_layer_of_one_head_can_be_played() -> None:
 
 
 def test_half_a_layer_is_refused() -> None:
-    message = "^environment: state and score belong together; give both, or neither for the made-up layer$"
+    message = r"^environment: state and score belong together; give both, or neither for the made-up layer$"
     with pytest.raises(GameError, match=message):
         HeadPruningEnv(state=STATE)
 
@@ -109,7 +110,7 @@ def test_half_a_layer_is_refused() -> None:
 def test_actions_outside_the_space_are_refused() -> None:
     env = make_env()
     env.reset(seed=0)
-    with pytest.raises(GameError, match="^environment: an action must be from 0 to 3, found 4$"):
+    with pytest.raises(GameError, match=r"^environment: an action must be from 0 to 3, found 4$"):
         env.step(4)
 
 
@@ -119,15 +120,13 @@ def test_states_outside_the_space_are_refused() -> None:
 
 
 def test_nothing_else_of_the_search_imports_gymnasium() -> None:
-    import subprocess
-
     code = "import sys, auber.search.agent, auber.search.toy; sys.exit('gymnasium' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_another_agent_learns_a_legal_plan() -> None:
     stable_baselines3 = pytest.importorskip("stable_baselines3")
-    layer = ToyLayer(6, seed=1)
+    layer = ToyLayer(6, seed=1, bias=0.0, single=0.02, pair=0.004)
     env = gymnasium.make(ENV_ID, state=layer.state, score=layer.score)
     agent = stable_baselines3.DQN(
         "MlpPolicy", env, learning_rate=2e-3, learning_starts=100, gamma=1.0, target_update_interval=50,

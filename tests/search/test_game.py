@@ -117,7 +117,7 @@ def test_a_score_must_be_finite() -> None:
 
 @pytest.mark.parametrize("state", [np.zeros((2, 2)), np.zeros(0), np.array([0.1, np.nan])])
 def test_a_state_must_be_one_number_per_head(state: np.ndarray) -> None:
-    with pytest.raises(GameError, match="^game: the initial state must be one finite number per head, found"):
+    with pytest.raises(GameError, match=r"^game: the initial state must be one finite number per head, found"):
         PruningGame(state, SCORES.__getitem__)
 
 

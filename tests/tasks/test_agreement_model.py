@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from auber.metrics import get_metric
 from auber.tasks.agreement import make_agreement
-from auber.tasks.agreement_model import build_model, build_tokenizer
+from auber.tasks.agreement_model import BATCH_SIZE, EPOCHS, LEARNING_RATE, MAX_LENGTH, build_model, build_tokenizer
+from auber.tasks.encoding import EncodedRows, encode_rows, pad_batch
 
 
 def test_the_tokenizer_knows_every_word_and_the_plural() -> None:
@@ -47,3 +49,40 @@ def test_shapes(num_labels: int) -> None:
     assert (model.config.num_hidden_layers, model.config.num_attention_heads) == (4, 8)
     with torch.no_grad():
         assert model(**tokenizer(["the key is wet ."], return_tensors="pt")).logits.shape == (1, num_labels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_model_learns_and_overfits(seed: int) -> None:
+    """The demonstration needs a start that is neither at chance nor perfect, and that knows train better than dev."""
+    data, tokenizer, model = make_agreement(seed), build_tokenizer(), build_model(seed=seed)
+    train, dev = (encode_rows(tokenizer, rows, MAX_LENGTH, is_regression=False) for rows in (data.train, data.dev))
+    order = torch.Generator().manual_seed(seed)
+    steps = EPOCHS * -(-len(train) // BATCH_SIZE)
+    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+
+    def batch(rows: EncodedRows, indices: list[int]) -> dict[str, torch.Tensor]:
+        return pad_batch([rows[index] for index in indices], tokenizer.pad_token_id)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # dropout
+        model.train()
+        for _ in range(EPOCHS):
+            for indices in torch.randperm(len(train), generator=order).split(BATCH_SIZE):
+                optimizer.zero_grad()
+                model(**batch(train, indices.tolist())).loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+
+    model.eval()
+    scores = []
+    for rows in (train, dev):
+        everything = batch(rows, list(range(len(rows))))
+        labels = everything.pop("labels")
+        with torch.no_grad():
+            scores.append(get_metric("accuracy").compute(model(**everything).logits, labels).item())
+    train_score, dev_score = scores
+    assert 0.75 < dev_score < 0.97
+    assert train_score - dev_score > 0.03

@@ -16,6 +16,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -67,22 +68,26 @@ class QNetwork(nn.Module):
     def __init__(self, num_heads: int, config: Agent, seed: int) -> None:
         super().__init__()
         sizes = [num_heads, *[config.hidden_size] * config.hidden_layers, num_heads + 1]
-        # skip_init and a generator of our own: nn.Linear would draw from the global one
-        self.layers = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, size, next_size) for size, next_size in zip(sizes, sizes[1:], strict=False)
-        )
         self.input_scale = float(num_heads) if config.scale_state else 1.0
         generator = torch.Generator().manual_seed(seed)
-        for parameter, fan_in in zip(self.parameters(), np.repeat(sizes[:-1], 2), strict=True):
-            bound = 1 / math.sqrt(fan_in)  # torch's default for weight and bias of a linear layer
-            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        self.layers = nn.ModuleList(_make_linear(size, next_size, generator) for size, next_size in pairwise(sizes))
 
     def forward(self, states: Tensor) -> Tensor:
         """(batch, num_heads) -> (batch, num_heads + 1)."""
         values = states * self.input_scale
         for layer in self.layers[:-1]:
             values = F.leaky_relu(layer(values))
-        return self.layers[-1](values)
+        output: Tensor = self.layers[-1](values)
+        return output
+
+
+def _make_linear(size: int, next_size: int, generator: torch.Generator) -> nn.Linear:
+    """A linear layer with torch's default start, drawn by a generator of ours: its constructor would use the global one."""
+    linear = nn.Linear(size, next_size, device="meta").to_empty(device="cpu")
+    bound = 1 / math.sqrt(size)
+    nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
+    nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
+    return linear
 
 
 def epsilon(config: Agent, actions_taken: int) -> float:
@@ -185,7 +190,7 @@ class DQNAgent:
         taken = self._values(self.policy, batch.states).gather(1, batch.actions[:, None]).squeeze(1)  # (batch,)
         loss = F.huber_loss(taken, targets)
         self._optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_value_(self.policy.parameters(), self.config.gradient_clamp)
         self._optimizer.step()
         self.updates_made += 1

@@ -30,7 +30,8 @@ def head_norms(weight: Tensor, num_heads: int, norm: str = "l1") -> Tensor:
         )
     # float64 on the CPU: the state is the same whatever the weights' precision, device and the number of threads
     rows = weight.detach().to("cpu", torch.float64).reshape(num_heads, -1)  # (num_heads, head_dim * hidden)
-    return torch.linalg.vector_norm(rows, ord=_ORDERS[norm], dim=1)
+    norms: Tensor = torch.linalg.vector_norm(rows, ord=_ORDERS[norm], dim=1)
+    return norms
 
 
 def head_state(norms: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ ADJECTIVES = ("big", "dark", "heavy", "narrow", "new", "old", "red", "small")
 COMPLEMENTS = ("clean", "cold", "dusty", "fine", "lost", "quiet", "rusty", "strange", "ugly", "wet")
 PLURAL_ENDING = "s"
 
-# Chosen by measurement for a model that overfits without failing; see build_model.
+# Chosen by measurement so that the model of `agreement_model` learns the rule, imperfectly, and overfits.
 _ATTRACTORS = (0.4, 0.3, 0.2, 0.1)  # shares of sentences with 0, 1, 2 and 3 nouns between subject and verb
 _OTHER_NUMBER = 0.6  # share of those nouns whose number is not the subject's
 _FRONTED = 0.3  # share of sentences with a phrase before the subject

@@ -2,6 +2,9 @@
 
 Both are ordinary transformers objects: what is done with them is done in the same way with a downloaded model. The
 plural ending is a token of its own (`key`, `##s`), so number is learned once and not for each noun.
+
+Tuned with the settings below the model reaches 84 to 93 % on the dev rows of seeds 0 to 4 and 99 % on the training rows,
+in some 16 s on one CPU core (a slow test holds the range). A downloaded model wants far smaller rates and fewer epochs.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ NUM_LAYERS = 4
 NUM_HEADS = 8
 HIDDEN_SIZE = 64
 MAX_LENGTH = 64
+EPOCHS = 25
+LEARNING_RATE = 1e-3
+BATCH_SIZE = 32
 
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+import auber
+from auber.cli import main
+from tests.small import SETTINGS, small_start
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command line in this process: (exit code, stdout, stderr)."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["auber", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+SMALL = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A model folder and csv files of rows."""
+    folder = tmp_path_factory.mktemp("files")
+    model, tokenizer = small_start(bare=True)
+    auber.save(model, tokenizer, folder / "model")
+    rows = [f"the {noun} {verb} red,{label}" for noun, verb, label in
+            (("key", "is", "yes"), ("key", "are", "no"), ("keys", "are", "yes"), ("keys", "is", "no"))]
+    (folder / "train.csv").write_text("sentence,good\n" + "\n".join(rows * 12) + "\n")
+    (folder / "dev.csv").write_text("sentence,good\n" + "\n".join(rows * 2) + "\n")
+    return folder
+
+
+def own_rows(files):
+    return ["--train", files / "train.csv", "--dev", files / "dev.csv", "--text", "sentence", "--label", "good"]
+
+
+def test_help_teaches(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    assert "auber demo" in out
+    for command in ("demo", "prune", "finetune", "evaluate", "tasks", "models", "methods", "settings"):
+        assert command in out
+    code, out, _ = run("prune", "--help")
+    assert "auber prune --model bert-base-cased --task mrpc --out runs/mrpc" in " ".join(out.split())
+    assert "original+tuning" in out
+
+
+def test_no_arguments_show_the_help(run):
+    _, out, err = run()
+    assert "Usage" in out + err
+
+
+def test_version(run):
+    code, out, _ = run("--version")
+    assert (code, out) == (0, "auber 0.1.0\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("tasks", ["mrpc", "cola", "rte", "wnli", "agreement", "matthews"]),
+        ("models", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet"]),
+        ("methods", ["auber", "auber-reverse", "random", "original+tuning"]),
+        ("settings", ["agent.gamma", "reward.max_rows", "protocol"]),
+    ],
+)
+def test_what_can_be_named_is_listed(run, command, words):
+    code, out, _ = run(command)
+    assert code == 0
+    for word in words:
+        assert word in out
+    code, out, _ = run(command, "--json")
+    assert {word for row in json.loads(out) for value in row.values() for word in str(value).split(", ")} >= set(words)
+
+
+def test_finetune_prune_evaluate(run, files, tmp_path):
+    code, out, _ = run(
+        "finetune", "--model", files / "model", *own_rows(files), "--out", tmp_path / "start", *SMALL, "--quiet"
+    )
+    assert code == 0
+    assert "dev accuracy" in out
+    code, out, err = run(
+        "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "pruned", *SMALL, "--json"
+    )
+    assert code == 0
+    result = json.loads(out)
+    assert result["method"] == "auber"
+    assert "layer 0: searching" in err
+    code, out, _ = run("evaluate", tmp_path / "pruned", *own_rows(files), "--json", *SMALL)
+    assert code == 0
+    scores = json.loads(out)
+    assert (scores["score"], scores["rows"]) == (result["dev"]["score"], 8)
+    code, out, err = run(
+        "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "pruned", *SMALL, "--resume"
+    )
+    assert code == 0
+    assert "is complete: nothing to do" in err
+    assert f"model: {tmp_path / 'pruned' / 'model'}" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "mprc"], "auber: Unknown task 'mprc'. Did you mean 'mrpc'? Known: agreement, cola, mrpc, rte, wnli"),
+        (["--task", "agreement", "--set", "agent.gama=1"], "auber: settings: Unknown setting 'agent.gama'. Did you mean"),
+        (["--task", "agreement", "--preset", "papr"], "auber: Unknown preset 'papr'. Did you mean 'paper'?"),
+        (["--task", "agreement", "--set", "seed=1", "--seed", "2"], "auber: --set seed and --seed name the same setting"),
+        (["--task", "agreement", "--metric", "f1"], "auber: --metric goes with your own rows; task 'agreement' has its own"),
+        (["--task", "agreement", "--train", "x.csv"], "auber: --task and --train/--dev exclude each other"),
+        ([], "auber: name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"),
+        (["--task", "agreement", "--config", "no.toml"], "auber: no.toml: cannot be read as TOML"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(run, files, tmp_path, arguments, message):
+    code, out, err = run("prune", "--model", files / "model", "--out", tmp_path / "x", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_missing_model_is_one_line(run, files, tmp_path):
+    code, _, err = run("prune", "--model", tmp_path / "none", *own_rows(files), "--out", tmp_path / "x")
+    assert code == 2
+    assert err.count("\n") == 1
+
+
+def test_an_unfinished_option_is_named(run):
+    code, _, err = run("prune", "--model", "x")
+    assert code == 2
+    assert "--out" in err

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import auber
+from auber.errors import ConfigError, RunError, TaskError
+from auber.evaluation import predict
+from auber.tasks.encoding import encode_rows
+from tests.small import small_config, small_start, small_task
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A fine-tuned start that several prunings share."""
+    folder = tmp_path_factory.mktemp("runs") / "start"
+    model, tokenizer = small_start()
+    auber.finetune(model, tokenizer, task=small_task(), config=small_config(), out=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pruned(start):
+    folder = start.parent / "auber"
+    return folder, auber.prune(start, task=small_task(), config=small_config(), out=folder)
+
+
+def test_a_whole_run_leaves_a_model_that_scores_what_it_reports(pruned):
+    folder, outcome = pruned
+    result = json.loads((folder / "result.json").read_text())
+    assert result == json.loads(json.dumps(outcome.result))
+    assert result["heads"]["removed"] == outcome.plan.num_removed
+    assert json.loads((folder / "plan.json").read_text()) == outcome.plan.to_json()
+    scores = auber.evaluate(folder, task=small_task(), config=small_config())
+    assert scores.score == result["dev"]["score"]
+    assert scores.loss == pytest.approx(result["dev"]["loss"], abs=1e-6)
+    loaded = auber.load(folder / "model")
+    rows = encode_rows(auber.load_tokenizer(folder / "model"), small_task().dev, 24, False)
+    assert torch.equal(predict(loaded, rows), predict(outcome.model, rows))
+
+
+def test_dev_is_looked_at_once(pruned):
+    folder, _ = pruned
+    events = [json.loads(line)["event"] for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert events.count("dev_evaluation") == 1
+
+
+def test_the_run_accounts_for_itself(pruned):
+    folder, outcome = pruned
+    result = outcome.result
+    assert (result["method"], result["protocol"], result["seed"]) == ("auber", "seen", 0)
+    assert result["gap"] == pytest.approx(result["train"]["score"] - result["dev"]["score"])
+    assert result["cost"]["rewards_asked"] >= result["cost"]["rewards_computed"] > 0
+    assert result["cost"]["rewards_computed"] == len((folder / "scores.jsonl").read_text().splitlines())
+    assert result["tuned_layers"] == [layer for layer in range(3) if outcome.plan.removed(layer)]
+    assert result["config"]["agent.episodes"] == 6
+    assert result["provenance"]["versions"]["torch"] == torch.__version__
+    splits = json.loads((folder / "splits.json").read_text())
+    assert len(splits["layers"]) == 3
+
+
+def test_the_same_seed_gives_the_same_run(pruned, start, tmp_path):
+    _, outcome = pruned
+    again = auber.prune(start, task=small_task(), config=small_config(), out=tmp_path / "again")
+    assert again.plan == outcome.plan
+    for key in ("dev", "train", "plan", "tuned_layers", "start"):
+        assert again.result[key] == outcome.result[key]
+    assert all(torch.equal(again.model.state_dict()[name], value) for name, value in outcome.model.state_dict().items())
+
+
+def test_a_complete_run_is_handed_back_at_once(pruned, start):
+    folder, outcome = pruned
+    before = (folder / "result.json").stat().st_mtime_ns
+    again = auber.prune(start, task=small_task(), config=small_config(), out=folder, resume=True)
+    assert again.plan == outcome.plan
+    assert (folder / "result.json").stat().st_mtime_ns == before
+
+
+def test_random_matches_another_run(pruned, start, tmp_path):
+    folder, outcome = pruned
+    matched = auber.prune(
+        start, task=small_task(), method="random", heads_from=folder, config=small_config(), out=tmp_path / "random"
+    )
+    assert matched.plan.num_removed == outcome.plan.num_removed
+    assert matched.result["tuned_layers"] == outcome.result["tuned_layers"]
+    assert matched.result["cost"]["tuning_steps"] > 0
+    assert matched.result["cost"]["rewards_asked"] == 0
+    assert all(len(heads) < 4 for heads in matched.plan.values())
+
+
+def test_the_controls_remove_nothing(pruned, start, tmp_path):
+    folder, outcome = pruned
+    original = auber.prune(start, task=small_task(), method="original", config=small_config(), out=tmp_path / "o")
+    assert original.plan.num_removed == 0
+    assert original.result["cost"]["tuning_steps"] == 0
+    assert original.result["dev"] == json.loads((start / "result.json").read_text())["dev"]
+    control = auber.prune(
+        start, task=small_task(), method="original+tuning", heads_from=folder, config=small_config(), out=tmp_path / "c"
+    )
+    assert control.plan.num_removed == 0
+    assert control.result["tuned_layers"] == outcome.result["tuned_layers"]
+
+
+@pytest.mark.parametrize("method", ["auber-query", "auber-key", "auber-l2", "auber-reverse"])
+def test_the_ablations_are_settings(method, start):
+    config = small_config(agent__episodes=2, layer__epochs=0, last__epochs=0)
+    result = auber.prune(start, task=small_task(), method=method, config=config).result
+    changed = {"auber-query": ("matrix", "query"), "auber-key": ("matrix", "key"), "auber-l2": ("norm", "l2")}
+    key, value = changed.get(method, ("order", "reverse"))
+    assert result["config"][f"search.{key}"] == value
+    assert result["method"] == method
+
+
+def test_heldout_keeps_the_reward_rows_from_the_first_tuning(tmp_path):
+    model, tokenizer = small_start()
+    config = small_config(protocol="heldout", first__when="always")
+    auber.prune(model, tokenizer, task=small_task(), config=config, out=tmp_path / "run")
+    splits = json.loads((tmp_path / "run" / "splits.json").read_text())
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["protocol"] == "heldout"
+    first, watch = set(splits["first"]), set(splits["last_watch"])
+    for layer in splits["layers"]:
+        assert not first & set(layer["reward"])
+        assert set(layer["mini_train"]) <= first
+        assert not watch & set(layer["reward"])
+
+
+def test_a_live_model_is_left_untouched(tmp_path):
+    model, tokenizer = small_start()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    rows = [{"text": f"the key is {word}", "label": word} for word in ("good", "bad") * 10]
+    outcome = auber.prune(model, tokenizer, train=rows, dev=rows[:6], config=small_config(agent__episodes=2))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert type(outcome.model) is type(model)
+
+
+def test_every_head_may_be_gone_from_a_start(pruned, tmp_path):
+    """A pruned model can be pruned again; the heads that are gone stay gone and are counted."""
+    folder, outcome = pruned
+    again = auber.prune(
+        str(folder / "model"), task=small_task(), method="random", heads=1, config=small_config(last__epochs=0), out=tmp_path / "r"
+    )
+    assert again.plan.num_removed == outcome.plan.num_removed + 1
+    assert set(outcome.plan.items()) - set(again.plan.items()) != set(outcome.plan.items()) or outcome.plan.num_removed == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"method": "aubre"}, ConfigError, "Unknown method 'aubre'. Did you mean 'auber'?"),
+        ({"heads": 2}, ConfigError, "method 'auber' decides itself how many heads go; leave out --heads"),
+        ({"method": "random"}, ConfigError, "method 'random' must be told how many heads to remove; give --heads P or"),
+        ({"method": "random", "heads": 10}, ConfigError, r"--heads must be from 0 to 9 \(one head stays in each layer\), found 10"),
+        ({"method": "random", "heads": -1}, ConfigError, "--heads must be from 0 to 9"),
+        ({"train": [], "dev": []}, ConfigError, "give either a task or train and dev rows, found both"),
+        ({"task": None}, ConfigError, "give either a task or train and dev rows, found neither"),
+        ({"task": None, "train": [{}]}, ConfigError, "train rows need dev rows beside them, found train alone"),
+        ({"task": "mprc"}, TaskError, "Unknown task 'mprc'. Did you mean 'mrpc'?"),
+        ({"method": "random", "heads_from": "nowhere"}, RunError, "nowhere: not a run's folder"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_computed(start, tmp_path, arguments, error, message):
+    with pytest.raises(error, match=message):
+        auber.prune(start, **{"task": small_task(), "config": small_config(), "out": tmp_path / "x", **arguments})
+    assert not (tmp_path / "x").exists()
+
+
+def test_heads_and_heads_from_exclude_each_other(start, pruned):
+    with pytest.raises(ConfigError, match="--heads and --heads-from exclude each other; give one"):
+        auber.prune(start, task=small_task(), method="random", heads=1, heads_from=pruned[0], config=small_config())
+
+
+def test_a_live_model_needs_its_tokenizer():
+    model, _ = small_start()
+    with pytest.raises(ConfigError, match="a live model needs its tokenizer beside it"):
+        auber.prune(model, task=small_task(), config=small_config())
+
+
+def test_a_start_of_another_protocol_is_refused(start):
+    with pytest.raises(RunError, match="was made with protocol 'seen', this run has 'heldout'; start from a run made with"):
+        auber.prune(start, task=small_task(), config=small_config(protocol="heldout"))
+
+
+def test_only_runs_of_one_kind_can_be_matched(start, pruned):
+    with pytest.raises(RunError, match="a run can be matched only with the same"):
+        auber.prune(start, task=small_task(), method="random", heads_from=pruned[0], config=small_config(seed=3))
+
+
+def test_a_matched_run_must_share_the_start(pruned, tmp_path):
+    model, tokenizer = small_start(seed=5)
+    with pytest.raises(RunError, match="the run to match started from other fine-tuned weights than this one"):
+        auber.prune(
+            model, tokenizer, task=small_task(), method="random", heads_from=pruned[0], config=small_config(), out=tmp_path / "r"
+        )
+
+
+def test_evaluating_on_a_task_of_other_labels(pruned):
+    model, tokenizer = small_start(num_labels=3)
+    with pytest.raises(TaskError, match="has 2 labels, the model's classifier 3; evaluate a model that was tuned for this"):
+        auber.evaluate(model, tokenizer, task=small_task(), config=small_config())
