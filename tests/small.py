@@ -31,7 +31,9 @@ SETTINGS: dict[str, Any] = {
 
 def small_config(**changes: Any) -> Config:
     """Settings for a run of seconds; changes by dotted key with `__` for the dot."""
-    return make_config("paper", settings={**SETTINGS, **{key.replace("__", "."): value for key, value in changes.items()}})
+    return make_config(
+        "paper", settings={**SETTINGS, **{key.replace("__", "."): value for key, value in changes.items()}}
+    )
 
 
 def small_task(rows: int = 60) -> TaskData:

@@ -139,10 +139,18 @@ def test_every_head_may_be_gone_from_a_start(pruned, tmp_path):
     """A pruned model can be pruned again; the heads that are gone stay gone and are counted."""
     folder, outcome = pruned
     again = auber.prune(
-        str(folder / "model"), task=small_task(), method="random", heads=1, config=small_config(last__epochs=0), out=tmp_path / "r"
+        str(folder / "model"),
+        task=small_task(),
+        method="random",
+        heads=1,
+        config=small_config(last__epochs=0),
+        out=tmp_path / "r",
     )
     assert again.plan.num_removed == outcome.plan.num_removed + 1
-    assert set(outcome.plan.items()) - set(again.plan.items()) != set(outcome.plan.items()) or outcome.plan.num_removed == 1
+    assert (
+        set(outcome.plan.items()) - set(again.plan.items()) != set(outcome.plan.items())
+        or outcome.plan.num_removed == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +159,11 @@ def test_every_head_may_be_gone_from_a_start(pruned, tmp_path):
         ({"method": "aubre"}, ConfigError, "Unknown method 'aubre'. Did you mean 'auber'?"),
         ({"heads": 2}, ConfigError, "method 'auber' decides itself how many heads go; leave out --heads"),
         ({"method": "random"}, ConfigError, "method 'random' must be told how many heads to remove; give --heads P or"),
-        ({"method": "random", "heads": 10}, ConfigError, r"--heads must be from 0 to 9 \(one head stays in each layer\), found 10"),
+        (
+            {"method": "random", "heads": 10},
+            ConfigError,
+            r"--heads must be from 0 to 9 \(one head stays in each layer\), found 10",
+        ),
         ({"method": "random", "heads": -1}, ConfigError, "--heads must be from 0 to 9"),
         ({"train": [], "dev": []}, ConfigError, "give either a task or train and dev rows, found both"),
         ({"task": None}, ConfigError, "give either a task or train and dev rows, found neither"),
@@ -178,7 +190,9 @@ def test_a_live_model_needs_its_tokenizer():
 
 
 def test_a_start_of_another_protocol_is_refused(start):
-    with pytest.raises(RunError, match="was made with protocol 'seen', this run has 'heldout'; start from a run made with"):
+    with pytest.raises(
+        RunError, match="was made with protocol 'seen', this run has 'heldout'; start from a run made with"
+    ):
         auber.prune(start, task=small_task(), config=small_config(protocol="heldout"))
 
 
@@ -191,11 +205,19 @@ def test_a_matched_run_must_share_the_start(pruned, tmp_path):
     model, tokenizer = small_start(seed=5)
     with pytest.raises(RunError, match="the run to match started from other fine-tuned weights than this one"):
         auber.prune(
-            model, tokenizer, task=small_task(), method="random", heads_from=pruned[0], config=small_config(), out=tmp_path / "r"
+            model,
+            tokenizer,
+            task=small_task(),
+            method="random",
+            heads_from=pruned[0],
+            config=small_config(),
+            out=tmp_path / "r",
         )
 
 
 def test_evaluating_on_a_task_of_other_labels(pruned):
     model, tokenizer = small_start(num_labels=3)
-    with pytest.raises(TaskError, match="has 2 labels, the model's classifier 3; evaluate a model that was tuned for this"):
+    with pytest.raises(
+        TaskError, match="has 2 labels, the model's classifier 3; evaluate a model that was tuned for this"
+    ):
         auber.evaluate(model, tokenizer, task=small_task(), config=small_config())

@@ -16,7 +16,7 @@ from auber.encoders import encoder_of
 from auber.errors import CheckpointError, ModelError
 from auber.plan import PruningPlan
 from auber.surgery import masked_heads, remove_heads
-from models import HEADS, MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
+from tests.models import HEADS, MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
 
 PLAN = {0: [1], 2: [0, 2, 3]}
 
@@ -206,7 +206,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path):
 def test_a_model_with_another_head_is_not_saved(tmp_path):
     from transformers import BertForMaskedLM
 
-    from models import tiny_config
+    from tests.models import tiny_config
 
     with pytest.raises(
         ModelError, match=r"^A bare encoder or a sequence classifier can be saved, found BertForMaskedLM$"
@@ -367,8 +367,11 @@ def test_a_classifier_is_drawn_by_seed(pretrained, caplog, capfd):
     assert torch.equal(other.bert.embeddings.word_embeddings.weight, start.model.bert.embeddings.word_embeddings.weight)
 
 
-def test_only_the_load_report_is_silenced():
+def test_only_the_load_report_is_silenced(monkeypatch):
     logger = logging.getLogger("transformers.modeling_utils")
+    monkeypatch.setattr(logger, "disabled", False)
+    monkeypatch.setattr(logger, "level", logging.WARNING)
+    logger.manager._clear_cache()
     seen = []
     handler = logging.Handler()
     handler.emit = lambda record: seen.append(record.getMessage())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import auber
+from auber.cli.listings import plain
 from auber.config import PRESETS, Config, make_config, parse_assignment, settings
 from auber.errors import ConfigError
 
 SOURCE = Path(auber.__file__).parent
+PAGE = SOURCE.parents[1] / "docs" / "settings.md"
 
 
 def test_the_paper_preset_is_the_papers_column():
@@ -79,12 +82,16 @@ def test_one_bad_value(key, value, message):
 
 
 def test_text_is_read_as_the_settings_type():
-    config = make_config("paper", settings={"agent.double_q": "true", "agent.stop_value": "none", "agent.episodes": "9"})
+    config = make_config(
+        "paper", settings={"agent.double_q": "true", "agent.stop_value": "none", "agent.episodes": "9"}
+    )
     assert (config.agent.double_q, config.agent.stop_value, config.agent.episodes) == (True, None, 9)
 
 
 def test_unknown_preset():
-    with pytest.raises(ConfigError, match="Unknown preset 'papr'. Did you mean 'paper'. Known: default, paper, reference"):
+    with pytest.raises(
+        ConfigError, match="Unknown preset 'papr'. Did you mean 'paper'. Known: default, paper, reference"
+    ):
         make_config("papr")
 
 
@@ -117,5 +124,37 @@ def test_every_setting_is_read_somewhere():
     for path in SOURCE.rglob("*.py"):
         if path.name != "config.py":
             read |= {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
-    unread = [info.key for info in settings() if info.key.rpartition(".")[2] not in read and info.key != "search.matrix"]
+    unread = [
+        info.key for info in settings() if info.key.rpartition(".")[2] not in read and info.key != "search.matrix"
+    ]
     assert unread == []
+
+
+def page() -> str:
+    """The table of settings, made from their declarations."""
+    values = {name: make_config(name).flat() for name in PRESETS}
+    lines = [
+        "# Settings",
+        "",
+        "Every setting that `--set key=value`, a TOML file (`--config`) and `auber.make_config` take. Precedence, weakest first:",
+        "defaults, preset, the preset's settings for the task, config file, `--set`. Written by",
+        "`AUBER_REGENERATE=1 pytest tests/test_config.py -k page`.",
+        "",
+        f"| setting | {' | '.join(PRESETS)} | allowed | meaning |",
+        f"|---|{'---|' * len(PRESETS)}---|---|",
+    ]
+    for info in settings():
+        cells = [plain(values[name][info.key]) for name in PRESETS]
+        lines.append(f"| `{info.key}` | {' | '.join(cells)} | {info.allowed} | {info.doc} |")
+    lines += ["", "The presets change for some tasks:", ""]
+    for name, preset in PRESETS.items():
+        for task, changes in preset.per_task.items():
+            words = ", ".join(f"`{key} = {plain(value)}`" for key, value in changes.items())
+            lines.append(f"- `{name}`, {task}: {words}")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_is_made_from_the_declarations():
+    if os.environ.get("AUBER_REGENERATE") == "1":
+        PAGE.write_text(page(), encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == page()

@@ -12,7 +12,12 @@ def test_auto_is_a_cpu_in_float32_without_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     hardware = resolve_hardware(make_config("paper", settings={"threads": 1}))
-    assert (hardware.device.type, hardware.precision, hardware.threads, hardware.dtype) == ("cpu", "float32", 1, torch.float32)
+    assert (hardware.device.type, hardware.precision, hardware.threads, hardware.dtype) == (
+        "cpu",
+        "float32",
+        1,
+        torch.float32,
+    )
 
 
 @pytest.mark.parametrize(("device", "module"), [("cuda", torch.cuda), ("mps", torch.backends.mps)])

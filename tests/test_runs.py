@@ -25,7 +25,9 @@ def test_a_new_run_writes_what_was_asked(tmp_path):
 
 def test_an_unfinished_run_must_be_resumed(tmp_path):
     Run(tmp_path / "run", IDENTITY, small_config())
-    with pytest.raises(RunError, match="holds an unfinished run; add --resume to go on with it, or choose another --out"):
+    with pytest.raises(
+        RunError, match="holds an unfinished run; add --resume to go on with it, or choose another --out"
+    ):
         Run(tmp_path / "run", IDENTITY, small_config())
     assert Run(tmp_path / "run", IDENTITY, small_config(), resume=True).resumed
 

@@ -20,7 +20,11 @@ def random_rows(count=23, labels=3, seed=0, regression=False, token_types=True):
     lengths = torch.randint(2, 20, (count,), generator=generator).tolist()
     ids = [torch.randint(5, VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
     types = [[position % 2 for position in range(length)] for length in lengths] if token_types else None
-    targets = torch.rand(count, generator=generator) if regression else torch.randint(0, labels, (count,), generator=generator)
+    targets = (
+        torch.rand(count, generator=generator)
+        if regression
+        else torch.randint(0, labels, (count,), generator=generator)
+    )
     return EncodedRows(ids, types, targets, pad_token_id=1)
 
 
@@ -46,13 +50,17 @@ def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer):
         assert torch.equal(fast.argmax(1), plain.argmax(1))
 
 
-@pytest.mark.parametrize(("metric", "labels"), [("accuracy", 3), ("f1", 3), ("matthews", 2), ("pearson", 1), ("spearman", 1)])
+@pytest.mark.parametrize(
+    ("metric", "labels"), [("accuracy", 3), ("f1", 3), ("matthews", 2), ("pearson", 1), ("spearman", 1)]
+)
 def test_the_score_is_the_metric_of_the_pruned_model(metric, labels):
     model = tiny_model("bert", num_labels=labels)
     rows = random_rows(labels=labels, regression=labels == 1)
     scorer = LayerScorer(model, 1, rows, metric, cpu(), tokens_per_batch=60)
     masks = [(), (0,), (1, 3), (0, 2, 3)]
-    expected = [evaluate_rows(pruned_plainly(model, PruningPlan({1: removed})), rows, metric).score for removed in masks]
+    expected = [
+        evaluate_rows(pruned_plainly(model, PruningPlan({1: removed})), rows, metric).score for removed in masks
+    ]
     assert scorer.score_many(masks) == pytest.approx(expected, abs=1e-6)
     assert scorer.score((1, 3)) == pytest.approx(expected[2], abs=1e-6)
 

@@ -18,7 +18,7 @@ from auber.encoders import encoder_of
 from auber.errors import ModelError, PlanError
 from auber.plan import PruningPlan
 from auber.surgery import gated_heads, masked_heads, remove_heads
-from models import ATTENTIONS, HEADS, LAYERS, MODEL_TYPES, VARIANTS, random_batch, tiny_model
+from tests.models import ATTENTIONS, HEADS, LAYERS, MODEL_TYPES, VARIANTS, random_batch, tiny_model
 
 PAGE = Path(__file__).parents[1] / "docs" / "encoders.md"
 UNEVEN = [{0: [2], 1: [0, 1, 3], 2: [1, 2]}, {0: [0, 3], 2: [0, 1, 2]}, {1: [1]}]

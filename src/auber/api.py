@@ -153,9 +153,7 @@ def evaluate(
     return evaluate_rows(model, encoded, data.metric)
 
 
-def _carry_out(
-    kind: str, job: Job, start: _Start, out: str | Path | None, resume: bool, progress: Progress
-) -> Pruned:
+def _carry_out(kind: str, job: Job, start: _Start, out: str | Path | None, resume: bool, progress: Progress) -> Pruned:
     with tempfile.TemporaryDirectory(prefix="auber-") as scratch:
         run = runs.Run(out or Path(scratch) / "run", _identity(kind, job, start), job.config, resume=resume)
         if run.result is not None:
@@ -238,8 +236,8 @@ def _load_start(
 
 def _check_same_data(source: str, result: dict[str, Any], task: TaskData, config: Config) -> None:
     """A start from a run must not have been tuned on rows that this run holds out."""
-    found = {"task data": result["data"], "protocol": result["protocol"]}
-    wanted = {"task data": task.content_hash, "protocol": config.protocol}
+    found: dict[str, Any] = {"task data": result["data"], "protocol": result["protocol"]}
+    wanted: dict[str, Any] = {"task data": task.content_hash, "protocol": config.protocol}
     if config.protocol == "heldout":
         found["seed"], wanted["seed"] = result["seed"], config.seed
         found["kind"], wanted["kind"] = result["kind"], "finetune"
@@ -271,7 +269,9 @@ def _matched(heads_from: str | Path | None, task: TaskData, config: Config) -> d
     return result
 
 
-def _number_to_remove(method: Method, heads: int | None, matched: dict[str, Any] | None, encoder: Encoder) -> int | None:
+def _number_to_remove(
+    method: Method, heads: int | None, matched: dict[str, Any] | None, encoder: Encoder
+) -> int | None:
     if method.decides_number or not method.removes_heads:
         if heads is not None:
             raise ConfigError(f"method '{method.name}' decides itself how many heads go; leave out --heads")
@@ -282,7 +282,9 @@ def _number_to_remove(method: Method, heads: int | None, matched: dict[str, Any]
     if matched is not None:
         number = matched["heads"]["removed"] - encoder.removed.num_removed
     if number is None:
-        raise ConfigError(f"method '{method.name}' must be told how many heads to remove; give --heads P or --heads-from RUN")
+        raise ConfigError(
+            f"method '{method.name}' must be told how many heads to remove; give --heads P or --heads-from RUN"
+        )
     most = sum(len(encoder.present(layer)) - 1 for layer in range(encoder.num_layers))
     if not 0 <= number <= most:
         raise ConfigError(f"--heads must be from 0 to {most} (one head stays in each layer), found {number}")

@@ -269,12 +269,13 @@ def _walk(cls: type, prefix: str) -> Iterator[SettingInfo]:
     for item in dataclasses.fields(cls):
         kind = hints[item.name]
         if dataclasses.is_dataclass(kind):
-            yield from _walk(typing.cast(type, kind), f"{prefix}{item.name}.")
+            yield from _walk(typing.cast("type", kind), f"{prefix}{item.name}.")
             continue
         optional = isinstance(kind, types.UnionType)
         if optional:
             (kind,) = [part for part in typing.get_args(kind) if part is not types.NoneType]
-        yield SettingInfo(f"{prefix}{item.name}", kind, optional, item.default, **item.metadata)
+        default = typing.cast("Value", item.default)
+        yield SettingInfo(f"{prefix}{item.name}", kind, optional, default, **item.metadata)
 
 
 def _build(values: Mapping[str, Any], where: str) -> Config:
@@ -293,7 +294,7 @@ def _build(values: Mapping[str, Any], where: str) -> Config:
             problems.append(str(error))
     if problems:
         raise ConfigError(f"{where}: " + "; ".join(problems))
-    return typing.cast(Config, _assemble(Config, "", accepted))
+    return typing.cast("Config", _assemble(Config, "", accepted))
 
 
 def _assemble(cls: type, prefix: str, values: Mapping[str, Value]) -> Any:
@@ -320,7 +321,7 @@ def _convert(info: SettingInfo, value: Any) -> Value:
     )
     if not in_range:
         raise ConfigError(f"{info.key} must be {info.allowed}, found {value!r}")
-    return typing.cast(Value, converted)
+    return typing.cast("Value", converted)
 
 
 def _parse(kind: type, value: Any) -> Any:
@@ -345,7 +346,7 @@ def _get(config: Config, key: str) -> Value:
     value: Any = config
     for name in key.split("."):
         value = getattr(value, name)
-    return typing.cast(Value, value)
+    return typing.cast("Value", value)
 
 
 def _flatten(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -15,10 +15,17 @@ from auber import api
 from auber.config import Config, Value, make_config
 from auber.progress import Progress
 from auber.tasks.agreement import make_agreement
-from auber.tasks.agreement_model import build_model, build_tokenizer
+from auber.tasks.agreement_model import BATCH_SIZE, EPOCHS, LEARNING_RATE, build_model, build_tokenizer
 
 # A network this small, made from nothing, wants larger rates and more passes than a pretrained encoder.
-SETTINGS: dict[str, Value] = {}
+SETTINGS: dict[str, Value] = {
+    "threads": 1,  # a second thread only gets in the way at this size
+    "first.epochs": EPOCHS,
+    "first.learning_rate": LEARNING_RATE,
+    "first.batch_size": BATCH_SIZE,
+    "layer.learning_rate": LEARNING_RATE / 10,
+    "last.learning_rate": LEARNING_RATE / 10,
+}
 
 METHODS = ("auber", "original+tuning", "random")
 

@@ -51,9 +51,13 @@ def _resolve_device(name: str) -> torch.device:
             return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device must be one that is here, found 'cuda' but torch sees no GPU; use device=auto or device=cpu")
+        raise ConfigError(
+            "device must be one that is here, found 'cuda' but torch sees no GPU; use device=auto or device=cpu"
+        )
     if name == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("device must be one that is here, found 'mps' but torch sees none; use device=auto or device=cpu")
+        raise ConfigError(
+            "device must be one that is here, found 'mps' but torch sees none; use device=auto or device=cpu"
+        )
     return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
-from auber.metrics import get_metric, predicts_one_class
 from auber.batching import length_batches
+from auber.metrics import get_metric, predicts_one_class
 from auber.tasks.encoding import EncodedRows, pad_batch
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from auber import provenance
@@ -65,9 +66,7 @@ class Pipeline:
         self.model = model.to(job.hardware.device)
         encoder = encoder_of(self.model)
         self._train = encode_rows(tokenizer, job.task.train, job.config.max_length, job.task.is_regression)
-        self.splits: Splits = make_splits(
-            job.task.train.labels, job.config, encoder.num_layers, job.task.is_regression
-        )
+        self.splits: Splits = make_splits(job.task.train.labels, job.config, encoder.num_layers, job.task.is_regression)
         self._done: list[str] = []
         self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
         run.write("splits.json", self.splits.to_json())
@@ -84,11 +83,11 @@ class Pipeline:
         self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
         if method.choose_layer is not None:
             for layer in layers:
-                self._stage(f"layer-{layer:02}", lambda layer=layer: self._search_layer(layer))
+                self._stage(f"layer-{layer:02}", partial(self._search_layer, layer))
         else:
             self._stage("plan", self._choose_plan)
             for layer in self._layers_to_tune(layers):
-                self._stage(f"layer-{layer:02}", lambda layer=layer: {"tuning": self._tune_layer(layer).to_json()})
+                self._stage(f"layer-{layer:02}", partial(self._tune_only, layer))
         if method.tunes:
             self._stage("last", lambda: {"tuning": self._last_tuning().to_json()})
 
@@ -223,6 +222,9 @@ class Pipeline:
         choice = choose(work)
         remove_heads(self.model, choice.plan)
         return {"removed": choice.plan.to_json(), **choice.details}
+
+    def _tune_only(self, layer: int) -> dict[str, Any]:
+        return {"tuning": self._tune_layer(layer).to_json()}
 
     def _tune_layer(self, layer: int) -> TuningReport:
         rows = self.splits.layers[layer].mini_train

@@ -106,7 +106,9 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
-            raise PlanError(f"{path}: cannot be read as a plan ({error}); expected JSON such as {{\"0\": [3, 5]}}") from error
+            raise PlanError(
+                f'{path}: cannot be read as a plan ({error}); expected JSON such as {{"0": [3, 5]}}'
+            ) from error
         return cls.from_json(data, where=str(path))
 
 

@@ -169,4 +169,3 @@ class Run:
         if changed:
             words = ", ".join(f"{key} was {recorded.get(key)!r} and is now {asked.get(key)!r}" for key in changed)
             raise RunError(f"{self.folder}: is another run: {words}; use the same settings or another --out")
-

@@ -33,11 +33,16 @@ class TuningSettings(Protocol):
     """What every tuning needs to know; each tuning section of the configuration has it."""
 
     @property
-    def epochs(self) -> int: ...  # noqa: D102
+    def epochs(self) -> int:
+        """Passes over the rows."""
+
     @property
-    def learning_rate(self) -> float: ...  # noqa: D102
+    def learning_rate(self) -> float:
+        """The peak rate."""
+
     @property
-    def batch_size(self) -> int: ...  # noqa: D102
+    def batch_size(self) -> int:
+        """Rows a step."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,9 @@ class _BestKeeper:
         # The marks are spread evenly; an epoch of fewer steps than marks is looked at after each step.
         self._marks = {max(1, round(total * (mark + 1) / marks)) for mark in range(marks)}
         self._since_best = 0
+        self._best_rank = (-math.inf, -math.inf)
+        self._best: dict[str, torch.Tensor] = {}
+        self.best_step = 0
         self.stopped = False
         self.watched: list[tuple[int, float, float]] = []
         self.look(0)
@@ -173,7 +181,7 @@ class _BestKeeper:
         scores = evaluate_rows(self._model, self._rows, self._metric)
         self.watched.append((step, scores.score, scores.loss))
         rank = self._rank(scores)
-        if len(self.watched) == 1 or rank > self._best_rank:
+        if not self._best or rank > self._best_rank:
             self._best_rank, self.best_step, self._since_best = rank, step, 0
             self._best = {name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()}
         else:

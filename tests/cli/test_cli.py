@@ -36,8 +36,15 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     model, tokenizer = small_start(bare=True)
     auber.save(model, tokenizer, folder / "model")
-    rows = [f"the {noun} {verb} red,{label}" for noun, verb, label in
-            (("key", "is", "yes"), ("key", "are", "no"), ("keys", "are", "yes"), ("keys", "is", "no"))]
+    rows = [
+        f"the {noun} {verb} red,{label}"
+        for noun, verb, label in (
+            ("key", "is", "yes"),
+            ("key", "are", "no"),
+            ("keys", "are", "yes"),
+            ("keys", "is", "no"),
+        )
+    ]
     (folder / "train.csv").write_text("sentence,good\n" + "\n".join(rows * 12) + "\n")
     (folder / "dev.csv").write_text("sentence,good\n" + "\n".join(rows * 2) + "\n")
     return folder
@@ -114,13 +121,28 @@ def test_finetune_prune_evaluate(run, files, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--task", "mprc"], "auber: Unknown task 'mprc'. Did you mean 'mrpc'? Known: agreement, cola, mrpc, rte, wnli"),
-        (["--task", "agreement", "--set", "agent.gama=1"], "auber: settings: Unknown setting 'agent.gama'. Did you mean"),
+        (
+            ["--task", "mprc"],
+            "auber: Unknown task 'mprc'. Did you mean 'mrpc'? Known: agreement, cola, mrpc, rte, wnli",
+        ),
+        (
+            ["--task", "agreement", "--set", "agent.gama=1"],
+            "auber: settings: Unknown setting 'agent.gama'. Did you mean",
+        ),
         (["--task", "agreement", "--preset", "papr"], "auber: Unknown preset 'papr'. Did you mean 'paper'?"),
-        (["--task", "agreement", "--set", "seed=1", "--seed", "2"], "auber: --set seed and --seed name the same setting"),
-        (["--task", "agreement", "--metric", "f1"], "auber: --metric goes with your own rows; task 'agreement' has its own"),
+        (
+            ["--task", "agreement", "--set", "seed=1", "--seed", "2"],
+            "auber: --set seed and --seed name the same setting",
+        ),
+        (
+            ["--task", "agreement", "--metric", "f1"],
+            "auber: --metric goes with your own rows; task 'agreement' has its own",
+        ),
         (["--task", "agreement", "--train", "x.csv"], "auber: --task and --train/--dev exclude each other"),
-        ([], "auber: name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"),
+        (
+            [],
+            "auber: name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN",
+        ),
         (["--task", "agreement", "--config", "no.toml"], "auber: no.toml: cannot be read as TOML"),
     ],
 )

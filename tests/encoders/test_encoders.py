@@ -13,7 +13,7 @@ from auber.encoders import FAMILIES, encoder_of, family_of
 from auber.errors import ModelError
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
-from models import HEADS, HIDDEN, LAYERS, MODEL_TYPES, random_batch, tiny_config, tiny_model
+from tests.models import HEADS, HIDDEN, LAYERS, MODEL_TYPES, random_batch, tiny_config, tiny_model
 
 PLANS = [{}, {0: [1], 2: [0, 2, 3]}]
 

@@ -8,7 +8,7 @@ import torch
 
 from auber.encoders import encoder_of
 from auber.surgery import masked_heads, remove_heads
-from models import HEADS, random_batch, tiny_model
+from tests.models import HEADS, random_batch, tiny_model
 
 
 def test_the_table_stays_whole_and_is_shared():

@@ -8,7 +8,7 @@ import pytest
 
 from auber.errors import ConfigError, TaskError
 from auber.tasks.base import Rows, TaskData
-from auber.tasks.files import read_own, read_rows
+from auber.tasks.own import make_task
 
 TRAIN = [{"id": 7, "q1": 'say "hi", you', "q2": "two\nlines", "y": "no"}, {"id": 8, "q1": "c", "q2": "d", "y": "yes"}]
 DEV = [{"id": 9, "q1": "tab\there", "q2": 'a 5" pipe', "y": "yes"}]
@@ -38,7 +38,7 @@ def own(tmp_path: Path, train: str, dev: str = "q1,q2,y\ne,f,yes\n", suffix: str
     for name, content in (("train", train), ("dev", dev)):
         files.append(tmp_path / f"{name}{suffix}")
         files[-1].write_text(content, encoding="utf-8", newline="")
-    return read_own(*files, ["q1", "q2"], "y", changes.get("metric"))
+    return make_task(*files, text=["q1", "q2"], label="y", metric=changes.get("metric"))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".CSV"])
@@ -48,7 +48,7 @@ def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, suffix: str) -> 
         files = [file.rename(file.with_suffix(".CSV")) for file in files]
     else:
         files = [write(tmp_path / f"{name}{suffix}", rows) for name, rows in (("train", TRAIN), ("dev", DEV))]
-    data = read_own(*files, ["q1", "q2"], "y", name="mine")
+    data = make_task(*files, text=["q1", "q2"], label="y", name="mine")
     assert data == TaskData(
         name="mine",
         train=Rows(('say "hi", you', "c"), ("two\nlines", "d"), (0, 1)),
@@ -56,14 +56,14 @@ def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, suffix: str) -> 
         label_names=("no", "yes"),
         metric="accuracy",
     )
-    single = read_own(*files, ["q1"], "y", "f1")
+    single = make_task(*files, text=["q1"], label="y", metric="f1")
     assert (single.train.second, single.metric) == (None, "f1")
 
 
-def test_kinds_may_be_mixed_and_one_file_read_alone(tmp_path: Path) -> None:
-    dev = write(tmp_path / "dev.jsonl", DEV)
-    data = read_own(write(tmp_path / "train.csv", TRAIN), dev, ["q1"], "y")
-    assert read_rows(dev, ["q1"], "y", data.label_names) == data.dev
+def test_kinds_may_be_mixed(tmp_path: Path) -> None:
+    files = write(tmp_path / "train.csv", TRAIN), write(tmp_path / "dev.jsonl", DEV)
+    same = write(tmp_path / "train.tsv", TRAIN), write(tmp_path / "dev.parquet", DEV)
+    assert make_task(*files, text=["q1"], label="y") == make_task(*same, text=["q1"], label="y")
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ GOOD = "q1,q2,y\na,b,no\nc,d,yes\n"
         ),
         (GOOD + "\na,b\n", GOOD, r"train\.csv, line 5: 3 columns are needed, found 2; correct the line$"),
         (GOOD + "a,b,no,extra\n", GOOD, "line 4: 3 columns are needed, found 4"),
-        ("", GOOD, r"train\.csv: the file has no rows; at least one is needed$"),
-        (GOOD, "q1,q2,y\n", r"dev\.csv: the file has no rows"),
+        ("", GOOD, r"train\.csv: has no rows; at least one is needed$"),
+        (GOOD, "q1,q2,y\n", r"dev\.csv: has no rows"),
         (
             GOOD,
             "q1,q2,y\ne,f,maybe\n",
@@ -196,23 +196,23 @@ def test_truth_values_are_no_regression_targets(tmp_path: Path) -> None:
 def test_names_that_cannot_be_right(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.csv", TRAIN)
     with pytest.raises(TaskError, match=r"nothing\.csv: there is no such file"):
-        read_own(tmp_path / "nothing.csv", file, ["q1"], "y")
+        make_task(tmp_path / "nothing.csv", file, text=["q1"], label="y")
     with pytest.raises(
         TaskError, match=r"rows\.xlsx: the name must end in one of \.csv, \.jsonl, \.parquet, \.tsv, found '\.xlsx'"
     ):
-        read_own(tmp_path / "rows.xlsx", file, ["q1"], "y")
+        make_task(tmp_path / "rows.xlsx", file, text=["q1"], label="y")
     with pytest.raises(ConfigError, match=r"Unknown metric 'acuracy'\. Did you mean 'accuracy'\?"):
-        read_own(file, file, ["q1"], "y", "acuracy")
+        make_task(file, file, text=["q1"], label="y", metric="acuracy")
     for text, label in (([], "y"), (["q1", "q2", "id"], "y"), (["q1", "q1"], "y"), (["q1"], "q1")):
         with pytest.raises(TaskError, match="one or two text columns and another for the label are needed, found text"):
-            read_own(file, file, text, label)
+            make_task(file, file, text=text, label=label)
 
 
 def test_bytes_that_are_not_text(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_bytes(GOOD.encode() + b"caf\xe9,f,no\n")
     with pytest.raises(TaskError, match=r"rows\.csv, line 4: byte 0xe9 is not UTF-8; save the file as UTF-8"):
-        read_own(file, file, ["q1"], "y")
+        make_task(file, file, text=["q1"], label="y")
 
 
 def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
@@ -220,16 +220,16 @@ def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     file.write_bytes(b"PAR1 no it is not PAR1")
     with pytest.raises(TaskError, match=r"rows\.parquet: cannot be read as parquet \(.*\); write it again"):
-        read_own(file, file, ["q1"], "y")
+        make_task(file, file, text=["q1"], label="y")
     write(file, TRAIN)
     with pytest.raises(TaskError, match=r"rows\.parquet: one column 'z' is needed, .*; there are id, q1, q2, y"):
-        read_own(file, file, ["z"], "y")
+        make_task(file, file, text=["z"], label="y")
     write(file, [*TRAIN, {"id": 1, "q1": None, "q2": "b", "y": "no"}])
     with pytest.raises(TaskError, match=r"rows\.parquet, row 2, column 'q1': the text is empty"):
-        read_own(file, file, ["q1"], "y")
+        make_task(file, file, text=["q1"], label="y")
 
 
 def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(TaskError, match="reading parquet needs the package 'pyarrow'; install it or use csv"):
-        read_own(tmp_path / "a.parquet", tmp_path / "a.parquet", ["q1"], "y")
+        make_task(tmp_path / "a.parquet", tmp_path / "a.parquet", text=["q1"], label="y")

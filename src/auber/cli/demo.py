@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def command(
     out: Annotated[
-        Path | None, typer.Option("--out", help="The folder for its runs; by default a new one below runs/.", show_default=False)
+        Path | None,
+        typer.Option("--out", help="The folder for its runs; by default a new one below runs/.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Decides every random draw.")] = 0,
     resume: options.Resume = False,
@@ -46,8 +47,12 @@ def _print_results(results: DemoResults) -> None:
     rows = [_row("fine-tuned start", results.start)]
     rows += [_row(method, result) for method, result in results.methods.items()]
     total = sum(result["cost"]["seconds"]["total"] for result in (results.start, *results.methods.values()))
-    columns = ["", "heads removed", "dev", "train", "train - dev", "rewards", "tuning steps", "seconds"]
-    screen.print_table(columns, rows, title=f"Subject-verb agreement, accuracy in % ({total:.0f} s)")
+    columns = ["", "removed", "dev", "train", "gap", "rewards", "steps", "seconds"]
+    screen.print_table(
+        columns,
+        rows,
+        title=f"Subject-verb agreement: heads removed, accuracy in %, and what it took ({total:.0f} s in all)",
+    )
 
 
 def _row(name: str, result: dict[str, Any]) -> list[str]:

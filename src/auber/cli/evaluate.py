@@ -10,7 +10,9 @@ from auber.cli import options, screen
 
 
 def command(
-    folder: Annotated[str, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False)],
+    folder: Annotated[
+        str, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False)
+    ],
     task: options.Task = None,
     data: options.Data = None,
     train: options.Train = None,

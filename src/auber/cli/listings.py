@@ -40,14 +40,15 @@ def settings(json: options.Json = False) -> None:
     """List every setting --set and config files take, with its default in each preset."""
     values = {name: make_config(name).flat() for name in PRESETS}
     rows = [
-        [info.key, *(_plain(values[name][info.key]) for name in PRESETS), info.allowed, info.doc] for info in declared_settings()
+        [info.key, *(plain(values[name][info.key]) for name in PRESETS), info.allowed, info.doc]
+        for info in declared_settings()
     ]
     _show(["setting", *PRESETS, "allowed", "meaning"], rows, json)
     if not json:
         print("\nPrecedence, weakest first: defaults, preset, the preset's settings for the task, --config file, --set")
 
 
-def _plain(value: Value) -> str:
+def plain(value: Value) -> str:
     """A setting's value as it is typed."""
     if isinstance(value, float):
         return f"{value:g}"

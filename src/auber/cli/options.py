@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 _PRESETS = ", ".join(PRESETS)
 
-Model = Annotated[str, typer.Option("--model", help="A model folder, a hub name, or a finished run.", show_default=False)]
-Task = Annotated[str | None, typer.Option("--task", help="A known task ('auber tasks' lists them).", show_default=False)]
+Model = Annotated[
+    str, typer.Option("--model", help="A model folder, a hub name, or a finished run.", show_default=False)
+]
+Task = Annotated[
+    str | None, typer.Option("--task", help="A known task ('auber tasks' lists them).", show_default=False)
+]
 Data = Annotated[Path | None, typer.Option("--data", help="A GLUE folder to read the task from instead of the hub.")]
 Train = Annotated[Path | None, typer.Option("--train", help="Your own training rows: csv, tsv, jsonl or parquet.")]
 Dev = Annotated[Path | None, typer.Option("--dev", help="Your own rows to report on.")]
@@ -24,7 +28,9 @@ Text = Annotated[str | None, typer.Option("--text", help="Their text column, or 
 Label = Annotated[str, typer.Option("--label", help="Their label column.")]
 Metric = Annotated[
     str | None,
-    typer.Option("--metric", help="accuracy, f1, matthews; pearson or spearman make it a regression.", show_default=False),
+    typer.Option(
+        "--metric", help="accuracy, f1, matthews; pearson or spearman make it a regression.", show_default=False
+    ),
 ]
 Out = Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out where it was cut.")]
@@ -80,5 +86,7 @@ def read_task(
             raise TaskError(f"--metric goes with your own rows; task '{task}' has its own")
         return load_task(task, data=data, seed=seed)
     if train is None or dev is None or text is None:
-        raise TaskError("name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN")
+        raise TaskError(
+            "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"
+        )
     return make_task(train, dev, text=text.split(","), label=label, metric=metric)

@@ -28,7 +28,12 @@ def command(
     ] = None,
     heads_from: Annotated[
         str | None,
-        typer.Option("--heads-from", metavar="RUN", help="Remove as many heads as that run did, and tune alike.", show_default=False),
+        typer.Option(
+            "--heads-from",
+            metavar="RUN",
+            help="Remove as many heads as that run did, and tune alike.",
+            show_default=False,
+        ),
     ] = None,
     resume: options.Resume = False,
     seed: options.Seed = None,

@@ -43,7 +43,8 @@ def _silence_libraries() -> None:
 
 
 def _make_bars(console: Console) -> Bars:
-    from rich.progress import BarColumn, Progress as Bars, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
     return Bars(
         TextColumn("{task.description:<22}"),
@@ -135,7 +136,7 @@ def print_table(columns: list[str], rows: list[list[str]], *, title: str | None 
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=index == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)

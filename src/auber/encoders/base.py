@@ -103,7 +103,7 @@ class Encoder(ABC):
         embedded: Tensor = self.base.embeddings(input_ids=input_ids, **types)
         return embedded
 
-    def attention_bias(self, length: int) -> Tensor | None:  # noqa: ARG002 - most families have none
+    def attention_bias(self, length: int) -> Tensor | None:
         """What is added to the attention scores of every layer, (1, num_heads, length, length), or None."""
         return None
 
@@ -153,7 +153,7 @@ class Encoder(ABC):
         logits: Tensor = self.model.classifier(first[:, None])  # most heads read the first token themselves
         return logits
 
-    def _present_columns(self, layer: int, bias: Tensor) -> Tensor:  # noqa: ARG002 - for the families that have a bias
+    def _present_columns(self, layer: int, bias: Tensor) -> Tensor:
         """The part of `attention_bias` a layer uses, (1, present_heads, length, length)."""
         return bias
 

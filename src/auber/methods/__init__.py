@@ -6,9 +6,7 @@ from auber.errors import ConfigError, unknown_name
 from auber.methods import auber, controls, random
 from auber.methods.base import Method
 
-METHODS: dict[str, Method] = {
-    method.name: method for module in (auber, random, controls) for method in module.METHODS
-}
+METHODS: dict[str, Method] = {method.name: method for module in (auber, random, controls) for method in module.METHODS}
 
 
 def get_method(name: str) -> Method:

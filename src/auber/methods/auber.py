@@ -55,5 +55,7 @@ METHODS = (
     Method("auber-query", "auber whose state is the query matrix", choose_layer, settings={"search.matrix": "query"}),
     Method("auber-key", "auber whose state is the key matrix", choose_layer, settings={"search.matrix": "key"}),
     Method("auber-l2", "auber whose state is an L2 norm", choose_layer, settings={"search.norm": "l2"}),
-    Method("auber-reverse", "auber from the last layer to the first", choose_layer, settings={"search.order": "reverse"}),
+    Method(
+        "auber-reverse", "auber from the last layer to the first", choose_layer, settings={"search.order": "reverse"}
+    ),
 )

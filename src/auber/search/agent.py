@@ -111,9 +111,10 @@ class DQNAgent:
         self.config = config
         self.stop = num_heads
         self.device = torch.device(device)
-        self.policy = QNetwork(num_heads, config, network_seed).to(self.device)
-        self.target = QNetwork(num_heads, config, network_seed).to(self.device).requires_grad_(False)
-        self.memory = ReplayMemory(config.replay_size, num_heads, self.device)
+        with _one_thread():
+            self.policy = QNetwork(num_heads, config, network_seed).to(self.device)
+            self.target = QNetwork(num_heads, config, network_seed).to(self.device).requires_grad_(False)
+            self.memory = ReplayMemory(config.replay_size, num_heads, self.device)
         self.actions_taken = 0
         self.episodes_played = 0
         self.updates_made = 0
@@ -154,12 +155,12 @@ class DQNAgent:
     def finish_episode(self) -> float | None:
         """Learn from the memory, and copy the target network when it is due; the mean loss, None without an update."""
         self.episodes_played += 1
-        losses = []
-        if len(self.memory) >= self.config.learning_starts:
-            with _one_thread():
+        losses: list[Tensor] = []
+        with _one_thread():
+            if len(self.memory) >= self.config.learning_starts:
                 losses = [self._update() for _ in range(self.config.updates_per_episode)]
-        if self.episodes_played % self.config.target_every == 0:
-            self.target.load_state_dict(self.policy.state_dict())
+            if self.episodes_played % self.config.target_every == 0:
+                self.target.load_state_dict(self.policy.state_dict())
         return float(torch.stack(losses).mean()) if losses else None
 
     def targets(self, batch: Batch) -> Tensor:

@@ -6,14 +6,14 @@ seed to a checked `TaskData`. Loaders import what they need when they are called
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from auber.errors import TaskError, unknown_name
 from auber.tasks.base import Rows, TaskData, check_task
+from auber.tasks.own import make_task
 
 __all__ = ["TASKS", "Rows", "TaskData", "TaskEntry", "check_task", "load_task", "make_task", "task_names"]
 
@@ -23,6 +23,7 @@ class TaskEntry:
     """One task of the table."""
 
     name: str
+    metric: str
     doc: str
     load: Callable[[Path | None, int], TaskData]
 
@@ -34,21 +35,12 @@ def load_task(name: str, *, data: Path | None = None, seed: int = 0) -> TaskData
     return TASKS[name].load(data, seed)
 
 
-def make_task(
-    train: Any, dev: Any, *, text: Sequence[str] = ("text",), label: str = "label", metric: str | None = None
-) -> TaskData:
-    """A task of your own: `train` and `dev` are files, or rows that map the `text` columns (one or two) and `label`."""
-    from auber.tasks.files import read_own
-
-    return read_own(train, dev, text, label, metric)
-
-
 def task_names() -> tuple[str, ...]:
     """Every name `load_task` takes, sorted."""
     return tuple(sorted(TASKS))
 
 
-def _load_glue(name: str, data: Path | None, seed: int) -> TaskData:  # noqa: ARG001 - GLUE's rows are what they are
+def _load_glue(name: str, data: Path | None, seed: int) -> TaskData:
     from auber.tasks.glue import load_glue_from_hub, read_glue
 
     return load_glue_from_hub(name) if data is None else read_glue(name, data)
@@ -65,10 +57,10 @@ def _load_agreement(data: Path | None, seed: int) -> TaskData:
 TASKS: dict[str, TaskEntry] = {
     entry.name: entry
     for entry in (
-        TaskEntry("agreement", "subject-verb agreement, generated; needs no download", _load_agreement),
-        TaskEntry("cola", "is a sentence acceptable English (GLUE)", partial(_load_glue, "cola")),
-        TaskEntry("mrpc", "do two sentences say the same (GLUE)", partial(_load_glue, "mrpc")),
-        TaskEntry("rte", "does the first text entail the second (GLUE)", partial(_load_glue, "rte")),
-        TaskEntry("wnli", "what a pronoun stands for, as entailment (GLUE)", partial(_load_glue, "wnli")),
+        TaskEntry("agreement", "accuracy", "subject-verb agreement, generated; needs no download", _load_agreement),
+        TaskEntry("cola", "matthews", "is a sentence acceptable English (GLUE)", partial(_load_glue, "cola")),
+        TaskEntry("mrpc", "accuracy", "do two sentences say the same (GLUE)", partial(_load_glue, "mrpc")),
+        TaskEntry("rte", "accuracy", "does the first text entail the second (GLUE)", partial(_load_glue, "rte")),
+        TaskEntry("wnli", "accuracy", "what a pronoun stands for, as entailment (GLUE)", partial(_load_glue, "wnli")),
     )
 }

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+from datasets import Dataset
+
+from auber.errors import TaskError
+from auber.tasks.own import make_task
+
+ROWS = [{"text": "one", "other": "eins", "label": "b"}, {"text": "two", "other": "zwei", "label": "a"}]
+
+
+def test_rows_in_memory_are_a_task():
+    data = make_task(ROWS, ROWS[:1], text=["text", "other"])
+    assert data.label_names == ("a", "b")
+    assert data.train.texts() == [("one", "eins"), ("two", "zwei")]
+    assert data.train.labels == (1, 0)
+    assert make_task(Dataset.from_list(ROWS), iter(ROWS[:1]), text=["text", "other"]) == data
+
+
+def test_numbers_to_predict():
+    rows = [{"text": "one", "label": 1}, {"text": "two", "label": "2.5"}]
+    data = make_task(rows, rows, metric="pearson")
+    assert data.is_regression
+    assert data.train.labels == (1.0, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ([], "train: has no rows; at least one is needed"),
+        ([("one", 1)], "train row 0: a row must map columns to values, found tuple"),
+        ([{"text": "one"}], "train row 0: one column 'label' is needed, found no such column; there are text"),
+        ([{"text": " ", "label": 1}], "train row 0, column 'text': the text is empty"),
+        (
+            [{"text": "one", "label": 1.5}],
+            "train row 0, column 'label': a class must be a word or a whole number, found 1.5",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_used(train, message):
+    with pytest.raises(TaskError, match=message):
+        make_task(train, ROWS)
