@@ -45,6 +45,8 @@ def main() -> None:
     """Run the command line."""
     # The tokenizers' own threads would warn about every fork and gain nothing at these sizes.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Threads that spin while they wait are several times slower as soon as another process wants a core.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     except AuberError as error:

@@ -1,0 +1,41 @@
+"""The demonstration as a newcomer sees it: what it promises about the task, the runs it leaves and what it prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from auber import demo
+from auber.cli import app
+from auber.runs import read_result
+
+
+@pytest.mark.timeout(600)
+def test_the_demonstration(tmp_path, capsys):
+    app(["demo", "--out", str(tmp_path / "demo")], standalone_mode=False)
+    printed = capsys.readouterr().out
+    results = {name: read_result(tmp_path / "demo" / name) for name in ("start", *demo.METHODS)}
+
+    start = results["start"]
+    assert 0.75 <= start["dev"]["score"] <= 0.97
+    assert start["gap"] >= 0.03, "something is left to regularise"
+
+    pruned = results["auber"]
+    assert pruned["heads"]["removed"] > 0
+    assert results["random"]["heads"]["removed"] == pruned["heads"]["removed"]
+    assert results["original+tuning"]["heads"]["removed"] == 0
+    for name in ("random", "original+tuning"):
+        assert results[name]["tuned_layers"] == pruned["tuned_layers"]
+        assert results[name]["start"] == pruned["start"] == start["start"]
+    for name in demo.METHODS:
+        assert name in printed
+        assert f"{100 * results[name]['dev']['score']:.1f}" in printed
+    assert str(tmp_path / "demo" / "auber" / "model") in printed
+    assert sum(result["cost"]["seconds"]["total"] for result in results.values()) < 180
+
+
+def test_it_goes_on_where_it_was_cut(tmp_path, monkeypatch, capsys):
+    quick = {**demo.SETTINGS, "first.epochs": 1, "agent.episodes": 1, "layer.epochs": 0, "last.epochs": 0}
+    monkeypatch.setattr(demo, "SETTINGS", quick)
+    for arguments in ([], ["--resume"]):
+        app(["demo", "--out", str(tmp_path / "demo"), "--json", *arguments], standalone_mode=False)
+    assert capsys.readouterr().err.count("is complete: nothing to do") == 4

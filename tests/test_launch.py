@@ -1,0 +1,51 @@
+"""Several processes: `torchrun` shares the tuning, one process writes, all end with the same model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from auber.runs import read_result
+
+SCRIPT = """
+import sys, torch
+torch.set_num_threads(1)
+import auber
+from auber.checkpoint import weights_digest
+from tests import small
+model, tokenizer = small.small_start()
+config = small.small_config(first__when="always", agent__episodes=3)
+pruned = auber.prune(model, tokenizer, task=small.small_task(), config=config, out=sys.argv[1])
+print("digest", weights_digest(pruned.model))
+"""
+
+
+@pytest.mark.slow
+def test_torchrun(tmp_path):
+    root = Path(__file__).parents[1]
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone", str(script)]
+    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, str(tmp_path / "run")],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    digests = [line for line in done.stdout.splitlines() if line.startswith("digest ")]
+    assert len(digests) == 2
+    assert len(set(digests)) == 1
+    result = read_result(tmp_path / "run")
+    assert result["dev"]["rows"] == 24
+    events = [json.loads(line)["event"] for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert events.count("dev_evaluation") == 1, "one process writes"
