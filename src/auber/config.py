@@ -178,7 +178,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "default": Preset(
         "the paper's with an agent that learns more from each reward: a smaller network that sees the state at unit scale, Adam, "
-        "8 updates an episode, target copied every 2, exploration over sooner, and the best mask seen as the plan",
+        "8 updates an episode, target copied every 2, exploration that narrows sooner but never below a tenth, and the best mask seen as the plan",
         {
             "agent.hidden_size": 128,
             "agent.scale_state": True,
@@ -186,7 +186,8 @@ PRESETS: dict[str, Preset] = {
             "agent.learning_rate": 0.002,
             "agent.updates_per_episode": 8,
             "agent.target_every": 2,
-            "agent.epsilon_decay": 128.0,
+            "agent.epsilon_end": 0.1,
+            "agent.epsilon_decay": 96.0,
             "agent.choose": "best",
         },
         {"rte": _RTE_FIRST},

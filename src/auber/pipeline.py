@@ -182,12 +182,17 @@ class Pipeline:
         reward_rows = self._train.select(self.splits.layers[layer].reward)
         scorer = LayerScorer(self.model, layer, reward_rows, self.job.task.metric, self.job.hardware)
 
+        reward_seconds = 0.0
+
         def score(removed: tuple[int, ...]) -> float:
+            nonlocal reward_seconds
+            started = time.perf_counter()
             removed = tuple(sorted(removed))
             known = self.run.ledger.find(scorer.key, layer, removed)
             if known is None:
                 known = scorer.score(removed)
                 self.run.ledger.add(scorer.key, layer, removed, known)
+            reward_seconds += time.perf_counter() - started
             return known
 
         encoder = encoder_of(self.model)
@@ -197,6 +202,7 @@ class Pipeline:
             "removed": list(choice.removed),
             "search": {
                 "seconds": round(time.perf_counter() - started, 3),
+                "reward_seconds": round(reward_seconds, 3),
                 "rewards_asked": choice.rewards_asked,
                 "rewards_computed": choice.rewards_computed,
                 "reward_rows": len(reward_rows),
@@ -285,9 +291,11 @@ class Pipeline:
         infos = {name: self._info(name) for name in self._done}
         searches = [info["search"] for info in infos.values() if "search" in info]
         tunings = {name: info["tuning"] for name, info in infos.items() if "tuning" in info}
+        rewards = sum(search["reward_seconds"] for search in searches)
         seconds = {
             "first": tunings.get("first", {}).get("seconds", 0.0),
-            "search": round(sum(search["seconds"] for search in searches), 3),
+            "rewards": round(rewards, 3),
+            "agent": round(sum(search["seconds"] for search in searches) - rewards, 3),
             "layer_tuning": round(sum(t["seconds"] for name, t in tunings.items() if name.startswith("layer-")), 3),
             "last": tunings.get("last", {}).get("seconds", 0.0),
             "evaluation": round(evaluation_seconds, 3),

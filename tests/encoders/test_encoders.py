@@ -13,49 +13,7 @@ from auber.encoders import FAMILIES, encoder_of, family_of
 from auber.errors import ModelError
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
-from tests.models import HEADS, HIDDEN, LAYERS, MODEL_TYPES, random_batch, tiny_config, tiny_model
-
-PLANS = [{}, {0: [1], 2: [0, 2, 3]}]
-
-
-def logits_in_pieces(model, batch, *, first_only=False):
-    encoder = encoder_of(model)
-    tokens = batch["attention_mask"].bool()
-    hidden = encoder.embed(batch["input_ids"], batch.get("token_type_ids"))
-    bias = encoder.attention_bias(hidden.shape[1])
-    for layer in range(encoder.num_layers):
-        last = first_only and layer == encoder.num_layers - 1
-        mask = None if tokens.all() else tokens
-        context = encoder.context(layer, hidden, mask, bias, first_only=last)
-        hidden = encoder.finish(layer, context, hidden[:, :1] if last else hidden)
-    return encoder.classify(hidden[:, 0])
-
-
-@pytest.mark.parametrize("plan", PLANS, ids=["whole", "pruned"])
-@pytest.mark.parametrize("labels", [1, 3])
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_the_pieces_compute_what_the_model_computes(model_type, labels, plan):
-    model = tiny_model(model_type, num_labels=labels)
-    remove_heads(model, plan)
-    for padded in (True, False):
-        batch = random_batch(model, padded=padded)
-        with torch.no_grad():
-            expected = model(**batch).logits
-            assert expected.shape == (4, labels)
-            assert expected.std() > 0.1
-            for first_only in (False, True):
-                found = logits_in_pieces(model, batch, first_only=first_only)
-                torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_finish_is_pointwise(model_type):
-    encoder = encoder_of(tiny_model(model_type))
-    context, hidden = torch.randn(2, 5, HIDDEN), torch.randn(2, 5, HIDDEN)
-    with torch.no_grad():
-        whole = encoder.finish(1, context, hidden)
-        flat = encoder.finish(1, context.flatten(0, 1), hidden.flatten(0, 1))
-    torch.testing.assert_close(flat, whole.flatten(0, 1), atol=1e-6, rtol=0)
+from tests.models import HEADS, HIDDEN, LAYERS, MODEL_TYPES, tiny_config, tiny_model
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["classifier", "bare"])

@@ -212,13 +212,7 @@ def test_same_seed_same_play_to_the_last_bit() -> None:
     torch.manual_seed(1)
     one, infos = play_recorded(layer, seed=3)
     torch.manual_seed(2)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        two, same_infos = play_recorded(layer, seed=3)
-        assert torch.get_num_threads() == 2  # the scorer's threads are given back
-    finally:
-        torch.set_num_threads(threads)
+    two, same_infos = play_recorded(layer, seed=3)
     assert one == two
     assert infos == same_infos
     assert play_recorded(layer, seed=4)[0].q_values != one.q_values
@@ -229,6 +223,28 @@ def play_recorded(layer: ToyLayer, seed: int) -> tuple[LayerOutcome, list[Episod
     config = dataclasses.replace(SMALL, episodes=25)
     outcome = play_layer(PruningGame(layer.state, layer.score), config, seed=seed, layer=5, on_episode=infos.append)
     return outcome, infos
+
+
+def test_agent_computes_on_one_thread_and_the_scorer_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = ToyLayer(4, seed=0)
+    threads: dict[str, set[int]] = {"network": set(), "scorer": set()}
+    forward = QNetwork.forward
+
+    def watched_forward(self: QNetwork, states: torch.Tensor) -> torch.Tensor:
+        threads["network"].add(torch.get_num_threads())
+        return forward(self, states)
+
+    def watched_score(removed: tuple[int, ...]) -> float:
+        threads["scorer"].add(torch.get_num_threads())
+        return layer.score(removed)
+
+    monkeypatch.setattr(QNetwork, "forward", watched_forward)
+    torch.set_num_threads(2)
+    try:
+        play_layer(PruningGame(layer.state, watched_score), SMALL, seed=0, layer=0)
+    finally:
+        torch.set_num_threads(1)
+    assert threads == {"network": {1}, "scorer": {2}}
 
 
 def test_outcome_adds_up() -> None:
@@ -287,8 +303,8 @@ def random_search_score(layer: ToyLayer, rewards: int, seed: int) -> float:
 
 @pytest.fixture(scope="module")
 def learned() -> list[tuple[ToyLayer, LayerOutcome]]:
-    """The default agent on ten layers of 12 heads, the agent's seed another for each; made by `ToyLayer(seed=...)`."""
-    layers = [ToyLayer(seed=seed) for seed in range(20, 30)]
+    """The default agent, seeds 0 to 9, on ten layers of 12 heads: the first whose optimum gains two points or more."""
+    layers = [ToyLayer(seed=seed) for seed in (0, 2, 3, 4, 5, 6, 8, 9, 12, 13)]
     return [(layer, play_toy(layer, DEFAULT, seed=seed)) for seed, layer in enumerate(layers)]
 
 
@@ -320,5 +336,4 @@ def test_default_agent_is_frugal(learned: list[tuple[ToyLayer, LayerOutcome]]) -
 def test_default_roll_out_learns_too(learned: list[tuple[ToyLayer, LayerOutcome]]) -> None:
     roll_outs = [regret(layer, outcome.rollout_score) for layer, outcome in learned]
     greedy = [regret(layer, greedy_score(layer)) for layer, _ in learned]
-    assert np.median(roll_outs) <= 0.05
-    assert np.mean(roll_outs) < np.mean(greedy)
+    assert np.mean(roll_outs) < np.mean(greedy) / 2

@@ -4,8 +4,8 @@ An `Encoder` wraps a live transformers model and never copies a weight. `layer` 
 unpruned model; a *position* counts the heads that are still present in a layer. The heads that are gone are recorded in
 `model.config.auber_removed_heads`, so they travel with the checkpoint, and the widths of the layers must agree.
 
-The pieces `embed`, `attention_bias`, `context`, `finish` and `classify` compute what the model computes in eval mode;
-they exist so that a search can keep what a mask does not change.
+The pieces `embed`, `attention_bias` and `classify` compute what the model computes in eval mode around its layers; with
+`parts` they are all that a search needs to keep what a mask does not change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from auber.errors import ModelError
@@ -107,40 +106,6 @@ class Encoder(ABC):
         """What is added to the attention scores of every layer, (1, num_heads, length, length), or None."""
         return None
 
-    def context(
-        self,
-        layer: int,
-        hidden: Tensor,
-        tokens: Tensor | None = None,
-        bias: Tensor | None = None,
-        *,
-        first_only: bool = False,
-    ) -> Tensor:
-        """What the output projection of a layer reads: (batch, length, present_heads * head_dim).
-
-        `tokens` (batch, length) is True where there is a token, None without padding; `bias` is `attention_bias`'s.
-        `first_only` asks with the first token alone and gives length 1.
-        """
-        parts = self.parts(layer)
-        query = self._split(parts.query(hidden[:, :1] if first_only else hidden))  # (batch, heads, queries, head_dim)
-        key = self._split(parts.key(hidden))  # (batch, heads, length, head_dim)
-        value = self._split(parts.value(hidden))
-        mask = None if tokens is None else tokens[:, None, None, :]  # (batch, 1, 1, length)
-        if bias is not None:
-            columns = self._present_columns(layer, bias).to(query.dtype)  # (1, heads, length, length)
-            columns = columns[:, :, : query.shape[2]]  # (1, heads, queries, length)
-            mask = columns if mask is None else columns.masked_fill(~mask, float("-inf"))
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return mixed.transpose(1, 2).flatten(2)
-
-    def finish(self, layer: int, context: Tensor, hidden: Tensor) -> Tensor:
-        """A layer's output from `context` and the layer's input; works on any leading dimensions."""
-        parts = self.parts(layer)
-        attended = parts.attention_norm(parts.output(context) + hidden)
-        expanded = parts.activation(parts.expand(attended))
-        finished: Tensor = parts.output_norm(parts.contract(expanded) + attended)
-        return finished
-
     def classify(self, first: Tensor) -> Tensor:
         """The logits (batch, num_labels) from the last layer's output for the first token (batch, hidden)."""
         if not type(self.model).__name__.endswith("ForSequenceClassification"):
@@ -156,10 +121,6 @@ class Encoder(ABC):
     def _present_columns(self, layer: int, bias: Tensor) -> Tensor:
         """The part of `attention_bias` a layer uses, (1, present_heads, length, length)."""
         return bias
-
-    def _split(self, projected: Tensor) -> Tensor:
-        batch, length, features = projected.shape
-        return projected.view(batch, length, features // self.head_dim, self.head_dim).transpose(1, 2)
 
     def _check_layer(self, layer: int) -> None:
         parts = self.parts(layer)

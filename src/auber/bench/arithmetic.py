@@ -1,0 +1,114 @@
+"""The multiplications a reward cannot do without, and how fast this device multiplies.
+
+A reward's floor is the work that depends on the mask: in the searched layer the output projection and the feed-forward
+block; above it whole layers, attention over the rows' true lengths; of the last layer keys and values for all tokens
+but the rest for the first token alone, the only one the classifier reads; and the classifier. Counted are the matrix
+products, two operations a multiplication; norms, activations and softmax are left out, so nothing real reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+from torch import nn
+
+from auber.bench.clock import each_seconds
+from auber.devices import Hardware
+from auber.encoders.base import Encoder
+
+_MATRIX_SIZES = {"cuda": 8192, "mps": 4096, "cpu": 2048}
+_MATRIX_REPEATS = 9
+_MATRIX_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What there is to multiply: rows of these lengths through a model of these sizes."""
+
+    hidden_size: int
+    intermediate_size: int
+    widths: tuple[int, ...]  # of each layer: its present heads times head_dim
+    classifier: int  # weights of all that stands between the last layer and the logits
+    lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, encoder: Encoder, lengths: Sequence[int]) -> Work:
+        """The work a model has with rows of these lengths."""
+        parts = [encoder.parts(layer) for layer in range(encoder.num_layers)]
+        inside = {id(module) for layer in parts for module in vars(layer).values()}
+        head = sum(
+            module.weight.numel()
+            for name, module in encoder.model.named_modules()
+            if isinstance(module, nn.Linear) and id(module) not in inside and "embedding" not in name
+        )
+        return cls(
+            encoder.hidden_size,
+            parts[0].expand.out_features,
+            tuple(layer.output.in_features for layer in parts),
+            head,
+            tuple(lengths),
+        )
+
+    @property
+    def tokens(self) -> int:
+        """All tokens of the rows."""
+        return sum(self.lengths)
+
+    @property
+    def num_layers(self) -> int:
+        """The layers of the model."""
+        return len(self.widths)
+
+    def reward_flops(self, layer: int) -> int:
+        """The floating-point operations a reward of this layer cannot do without."""
+        last, rows = self.num_layers - 1, len(self.lengths)
+        if layer == last:
+            return 2 * (self._finish(last, rows) + rows * self.classifier)
+        total = self._finish(layer, self.tokens)
+        total += sum(self._layer(above) for above in range(layer + 1, last))
+        keys_and_values = 2 * self.hidden_size * self.widths[last] * self.tokens
+        queries = self.hidden_size * self.widths[last] * rows
+        mixing = 2 * self.widths[last] * self.tokens  # one query a row meets all tokens of the row
+        total += keys_and_values + queries + mixing + self._finish(last, rows)
+        return 2 * (total + rows * self.classifier)
+
+    def forward_flops(self) -> int:
+        """The operations of a plain pass through the whole model, no token left out and none added."""
+        layers = sum(self._layer(layer) for layer in range(self.num_layers))
+        return 2 * (layers + len(self.lengths) * self.classifier)
+
+    def _layer(self, layer: int) -> int:
+        """Multiplications of one whole layer."""
+        projections = 3 * self.hidden_size * self.widths[layer] * self.tokens
+        attention = 2 * self.widths[layer] * sum(length * length for length in self.lengths)  # scores and mixing
+        return projections + attention + self._finish(layer, self.tokens)
+
+    def _finish(self, layer: int, tokens: int) -> int:
+        """Multiplications of the output projection and the feed-forward block."""
+        return tokens * self.hidden_size * (self.widths[layer] + 2 * self.intermediate_size)
+
+
+@dataclass(frozen=True)
+class MatrixRate:
+    """How fast the device multiplies two square matrices of random numbers."""
+
+    size: int
+    flops_per_second: float
+
+
+def measure_matrix_rate(hardware: Hardware, size: int | None = None) -> MatrixRate:
+    """The rate in the scorer's precision, the median of several products."""
+    size = size or _MATRIX_SIZES.get(hardware.device.type, _MATRIX_SIZES["cpu"])
+    generator = torch.Generator(hardware.device).manual_seed(0)
+    # Random numbers and not ones: a GPU clocks higher on data whose bits hardly change.
+    left, right = (
+        torch.randn(size, size, generator=generator, device=hardware.device, dtype=hardware.dtype) for _ in range(2)
+    )
+    product = torch.empty_like(left)
+    calls = [lambda: torch.mm(left, right, out=product)] * (_MATRIX_REPEATS + 1)
+    with torch.inference_mode():
+        seconds = each_seconds(calls, hardware.device, _MATRIX_SECONDS)
+    return MatrixRate(size, 2 * size**3 / median(seconds[1:] or seconds))

@@ -1,0 +1,254 @@
+"""Rewards three ways side by side: plain float32, plain in the scorer's precision, and the scorer.
+
+The plain ways cost the same for every layer, so they are timed once, on masks of several layers; the scorer is then asked
+for the same masks, and what it answers is compared. Every timed reward has a mask of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean, median
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from auber import seeds
+from auber.bench.arithmetic import Work
+from auber.bench.catalogue import Limits
+from auber.bench.clock import each_seconds, median_seconds, timed
+from auber.bench.plain import PlainScorer
+from auber.bench.record import AgreementRecord, LayerRecord, PlainRecord, RewardsRecord, TotalRecord
+from auber.bench.subjects import Subject
+from auber.plan import PruningPlan
+from auber.progress import Progress
+from auber.scoring import LayerScorer
+
+_PLAIN_BATCH = 32
+_SORTED_BATCH = {"cuda": 256}  # elsewhere as the plain batch
+_MOST_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class _Check:
+    """A mask scored plainly in float32, to compare others with."""
+
+    layer: int
+    removed: tuple[int, ...]
+    score: float
+    logits: Tensor  # (rows, labels)
+
+    @property
+    def plan(self) -> PruningPlan:
+        return PruningPlan({self.layer: self.removed})
+
+
+def compare_rewards(
+    subject: Subject,
+    layers: Sequence[int],
+    flops_per_second: float,
+    limits: Limits,
+    progress: Progress,
+) -> RewardsRecord:
+    """Time the three ways and compare what they answer."""
+    work = Work.of(subject.encoder, subject.rows.lengths)
+    progress.plan(2 + len(layers))
+    checks, plain = _time_float32(subject, layers, limits, progress)
+    low_precision, low_agreement = _time_low_precision(subject, checks, limits, progress)
+    records, answers = [], []
+    for layer in layers:
+        progress.begin(f"layer {layer}: rewards", limits.repeats)
+        floor = 1000 * work.reward_flops(layer) / flops_per_second
+        here = [check for check in checks if check.layer == layer]
+        record, found = _time_layer(
+            subject, layer, here, (plain.milliseconds, low_precision.milliseconds, floor), limits, progress
+        )
+        records.append(record)
+        answers += found
+        progress.end()
+    # The answers come layer by layer, the checks in the order of their making.
+    ordered = sorted(checks, key=lambda check: layers.index(check.layer))
+    total = _total(records, plain.milliseconds, low_precision.milliseconds)
+    return RewardsRecord(
+        plain, low_precision, tuple(records), total, low_agreement, _compare(subject, ordered, answers)
+    )
+
+
+def random_masks(heads: Sequence[int], count: int, seed: int, layer: int) -> list[tuple[int, ...]]:
+    """Masks of a layer as a search meets them: any number of heads may be gone, but one stays."""
+    random = seeds.generator(seed, "bench masks", layer)
+    masks = []
+    for _ in range(count):
+        number = int(random.integers(1, len(heads))) if len(heads) > 1 else 0
+        masks.append(tuple(int(head) for head in np.sort(random.choice(heads, number, replace=False))))
+    return masks
+
+
+def _time_float32(
+    subject: Subject, layers: Sequence[int], limits: Limits, progress: Progress
+) -> tuple[list[_Check], PlainRecord]:
+    scorer = PlainScorer(
+        subject.model,
+        subject.rows,
+        subject.task.metric,
+        dtype=torch.float32,
+        batch_size=_PLAIN_BATCH,
+        padded_to=subject.config.max_length,
+    )
+    checks: list[_Check] = []
+
+    def score(layer: int, removed: tuple[int, ...]) -> None:
+        value = scorer.score(PruningPlan({layer: removed}))
+        assert scorer.logits is not None
+        checks.append(_Check(layer, removed, value, scorer.logits))
+        progress.step(len(checks))
+
+    # From the lowest layer upwards, spread over all, so that a single pass checks the layer with most above it.
+    places = [round(index * (len(layers) - 1) / max(1, limits.repeats - 1)) for index in range(limits.repeats)]
+    calls = []
+    for number, place in enumerate(places):
+        layer = layers[place]
+        masks = random_masks(subject.encoder.present(layer), limits.repeats, subject.config.seed, layer)
+        calls.append(partial(score, layer, masks[number]))
+    progress.begin("plain float32", limits.repeats)
+    scorer.warm_up()
+    times = each_seconds(calls, subject.hardware.device, limits.seconds)
+    progress.end()
+    padding = f"every row to {subject.config.max_length}"
+    return checks, _plain_record("float32", _PLAIN_BATCH, padding, times)
+
+
+def _time_low_precision(
+    subject: Subject, checks: Sequence[_Check], limits: Limits, progress: Progress
+) -> tuple[PlainRecord, AgreementRecord]:
+    hardware = subject.hardware
+    batch_size = _SORTED_BATCH.get(hardware.device.type, _PLAIN_BATCH)
+    scorer = PlainScorer(
+        subject.model,
+        subject.rows,
+        subject.task.metric,
+        dtype=hardware.dtype,
+        batch_size=batch_size,
+        padded_to=None,
+    )
+    progress.begin(f"plain {hardware.precision}, sorted", limits.repeats)
+    scorer.warm_up()
+    times: list[float] = []
+    answers: list[tuple[float, Tensor]] = []
+    # Every checked mask is scored, whatever it takes; further repeats stop at the limit.
+    for number in range(max(limits.repeats, len(checks))):
+        if number >= len(checks) and sum(times) >= limits.seconds:
+            break
+        check = checks[number % len(checks)]
+        value, taken = timed(partial(scorer.score, check.plan), hardware.device)
+        times.append(taken)
+        if number < len(checks):
+            assert scorer.logits is not None
+            answers.append((value, scorer.logits))
+        progress.step(number + 1)
+    progress.end()
+    record = _plain_record(hardware.precision, batch_size, "sorted by length, to the longest of a batch", times)
+    return record, _compare(subject, checks, answers)
+
+
+def _plain_record(precision: str, batch_size: int, padding: str, times: list[float]) -> PlainRecord:
+    middle = median(times)
+    return PlainRecord(precision, batch_size, padding, 1000 * middle, len(times), 1 / middle)
+
+
+def _time_layer(
+    subject: Subject,
+    layer: int,
+    checks: Sequence[_Check],
+    milliseconds: tuple[float, float, float],  # plain, low precision, floor
+    limits: Limits,
+    progress: Progress,
+) -> tuple[LayerRecord, list[tuple[float, Tensor]]]:
+    """The times of one layer, and the scorer's answers to its checks."""
+    plain, low_precision, floor = milliseconds
+    scorer, prepare_seconds, reward_seconds = time_scorer(subject, layer, limits, progress)
+    # As many at once as fit into an eighth of the limit: the call is made twice, once to warm up.
+    many = min(_MOST_AT_ONCE, max(1, int(limits.seconds / 8 / reward_seconds)))
+    many_seconds = reward_seconds
+    if many > 1:
+        masks = random_masks(scorer.present, many, subject.config.seed + 1, layer)
+        scorer.score_many(masks)
+        many_seconds = timed(lambda: scorer.score_many(masks), subject.hardware.device)[1] / many
+    order = torch.tensor(sorted(range(len(subject.rows)), key=lambda row: -subject.rows.lengths[row]))
+    answers = []
+    for check in checks:
+        logits = torch.empty_like(check.logits)
+        logits[order] = scorer.logits(check.removed).to(logits.device)  # the scorer gives the longest row first
+        answers.append((scorer.score(check.removed), logits))
+    taken = 1000 * reward_seconds
+    record = LayerRecord(
+        layer=layer,
+        prepare_seconds=prepare_seconds,
+        milliseconds=taken,
+        rewards_per_second=1000 / taken,
+        many=many,
+        many_milliseconds=1000 * many_seconds,
+        ratio=plain / taken,
+        low_precision_ratio=low_precision / taken,
+        floor_milliseconds=floor,
+        floor_share=floor / taken,
+    )
+    return record, answers
+
+
+def time_scorer(
+    subject: Subject, layer: int, limits: Limits, progress: Progress
+) -> tuple[LayerScorer, float, float]:
+    """A scorer of a layer, the seconds to its first reward, and the median seconds of a reward after that."""
+    device = subject.hardware.device
+    masks = random_masks(subject.encoder.present(layer), limits.repeats, subject.config.seed, layer)
+
+    def first_reward() -> LayerScorer:
+        scorer = LayerScorer(subject.model, layer, subject.rows, subject.task.metric, subject.hardware)
+        scorer.score(masks[0])
+        return scorer
+
+    scorer, prepare_seconds = timed(first_reward, device)
+    scorer.score(masks[-1])
+
+    def reward(number: int) -> None:
+        scorer.score(masks[number])
+        progress.step(number + 1)
+
+    calls: list[Callable[[], None]] = [partial(reward, number) for number in range(limits.repeats)]
+    return scorer, prepare_seconds, median_seconds(calls, device, limits.seconds)
+
+
+def _total(records: Sequence[LayerRecord], plain: float, low_precision: float) -> TotalRecord:
+    taken = fmean(record.milliseconds for record in records)
+    floor = fmean(record.floor_milliseconds for record in records)
+    return TotalRecord(
+        layers=len(records),
+        milliseconds=taken,
+        rewards_per_second=1000 / taken,
+        ratio=plain / taken,
+        low_precision_ratio=low_precision / taken,
+        floor_milliseconds=floor,
+        floor_share=floor / taken,
+        prepare_seconds=sum(record.prepare_seconds for record in records),
+    )
+
+
+def _compare(
+    subject: Subject, checks: Sequence[_Check], answers: Sequence[tuple[float, Tensor]]
+) -> AgreementRecord:
+    """How far answers (metric, logits) are from the plain ones to the same masks."""
+    pairs = list(zip(checks, answers, strict=True))
+    differing = 0
+    if not subject.rows.is_regression:
+        differing = sum(int((check.logits.argmax(1) != logits.argmax(1)).sum()) for check, (_, logits) in pairs)
+    return AgreementRecord(
+        masks=len(pairs),
+        largest_logit_difference=max(float((check.logits - logits).abs().max()) for check, (_, logits) in pairs),
+        logit_spread=fmean(float(check.logits.std(0).mean()) for check in checks),
+        disagreements=differing,
+        predictions=len(pairs) * len(subject.rows),
+        largest_metric_difference=max(abs(check.score - score) for check, (score, _) in pairs),
+    )

@@ -1,0 +1,46 @@
+"""A whole run, and where its time went."""
+
+from __future__ import annotations
+
+from auber import api
+from auber.bench.clock import timed
+from auber.bench.record import SearchRecord, SearchSeconds
+from auber.bench.subjects import Subject
+from auber.progress import Progress
+
+
+def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchRecord:
+    """Prune the subject's model for its task from the first layer's search to the last tuning.
+
+    The model counts as fine-tuned, so a first tuning is part of it only where the settings say `first.when = always`.
+    """
+    pruned, total = timed(
+        lambda: api.prune(
+            subject.model, subject.tokenizer, task=subject.task, config=subject.config, progress=progress
+        ),
+        subject.hardware.device,
+    )
+    result = pruned.result
+    cost, heads = result["cost"], result["heads"]
+    spent = cost["seconds"]
+    tuning = spent["first"] + spent["layer_tuning"] + spent["last"]
+    return SearchRecord(
+        preset=preset,
+        protocol=result["protocol"],
+        episodes=subject.config.agent.episodes,
+        rewards_asked=cost["rewards_asked"],
+        rewards_computed=cost["rewards_computed"],
+        tuning_steps=cost["tuning_steps"],
+        heads_removed=heads["removed"],
+        heads=heads["total"],
+        seconds=SearchSeconds(
+            rewards=spent.get("rewards"),
+            agent=spent.get("agent"),
+            search=spent["search"],
+            tuning=tuning,
+            evaluation=spent["evaluation"],
+            # Reading, copying and digesting weights, and writing the run's folder.
+            rest=total - spent["search"] - tuning - spent["evaluation"],
+            total=total,
+        ),
+    )

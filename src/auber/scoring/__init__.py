@@ -1,0 +1,9 @@
+"""The scorer: which heads of one layer go -> the metric on the reward set, as often a second as the hardware can.
+
+`slabs` packs the rows without padding, `layers` computes on packed tokens, `kernels` holds what a GPU needs beside matrix
+products, `memory` decides what may be kept, and `scorer` puts them together.
+"""
+
+from auber.scoring.scorer import VERSION, LayerScorer
+
+__all__ = ["VERSION", "LayerScorer"]

@@ -1,0 +1,73 @@
+"""Rows packed into slabs: their tokens one after the other, without padding.
+
+Rows are sorted by length, longest first, so the rows of one length lie together: a group of them is a plain (rows, length)
+block for attention, and everything else in a layer works on single tokens and needs no rows at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+import torch
+
+from auber.tasks.encoding import EncodedRows, pad_batch
+
+
+@dataclass(frozen=True)
+class Slab:
+    """The shape of some packed rows: all that attention must know."""
+
+    lengths: tuple[int, ...]  # longest first
+    device: torch.device
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows."""
+        return sum(self.lengths)
+
+    @cached_property
+    def starts(self) -> torch.Tensor:
+        """Where each row begins, and the end: (rows + 1,)."""
+        lengths = torch.tensor((0, *self.lengths), dtype=torch.int32)
+        return lengths.cumsum(0, dtype=torch.int32).to(self.device)
+
+    @cached_property
+    def firsts(self) -> torch.Tensor:
+        """The index of each row's first token: (rows,)."""
+        return self.starts[:-1].long()
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, int, int], ...]:
+        """Runs of equally long rows: (first row, number of rows, length)."""
+        groups, row = [], 0
+        for length, members in groupby(self.lengths):
+            count = len(list(members))
+            groups.append((row, count, length))
+            row += count
+        return tuple(groups)
+
+    def repeated(self, times: int) -> Slab:
+        """The same rows several times over, one copy after the other."""
+        return self if times == 1 else Slab(self.lengths * times, self.device)
+
+
+def cut_rows(lengths: Sequence[int], tokens_per_slab: int) -> list[list[int]]:
+    """Row indices, longest first, cut into slabs of at most so many tokens (one row at least)."""
+    slabs: list[list[int]] = []
+    room = 0
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if lengths[row] > room:
+            slabs.append([])
+            room = max(tokens_per_slab, lengths[row])
+        slabs[-1].append(row)
+        room -= lengths[row]
+    return slabs
+
+
+def padded_inputs(rows: EncodedRows, indices: Sequence[int], device: torch.device) -> dict[str, torch.Tensor]:
+    """The rows as an embedding layer takes them: each tensor (rows, longest)."""
+    inputs = pad_batch([rows[index] for index in indices], rows.pad_token_id)
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items() if name != "labels"}

@@ -1,0 +1,103 @@
+"""What only a GPU shows: the kernels, the captured graphs, low precision and a memory that is too small."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from auber.devices import Hardware
+from auber.evaluation import predict
+from auber.plan import PruningPlan
+from auber.scoring import LayerScorer
+from auber.surgery import masked_heads, remove_heads
+from auber.tasks.encoding import EncodedRows
+from tests.models import HEADS, LAYERS, MODEL_TYPES, tiny_model
+from tests.scoring.test_scorer import random_rows
+
+pytestmark = pytest.mark.gpu
+
+
+def gpu(precision):
+    return Hardware(torch.device("cuda", 0), precision, 1)
+
+
+def big_rows(count, mean=67, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = (mean + 0.5 * mean * torch.randn(count, generator=generator)).round().clamp(4, 128).int().tolist()
+    ids = torch.randint(1000, 29000, (128,), generator=generator).tolist()
+    labels = torch.randint(0, 2, (count,), generator=generator)
+    return EncodedRows([[101 + row % 800, *ids[: length - 1]] for row, length in enumerate(lengths)], None, labels)
+
+
+def base_model(model_type="bert", layers=12):
+    from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification
+
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[model_type](num_hidden_layers=layers, num_labels=2, vocab_size=30522)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # a fresh BERT hardly uses its attention
+            if parameter.dim() == 2 and "embeddings" not in name:
+                parameter.mul_(2)
+    return model.cuda()
+
+
+def longest_first(rows):
+    return torch.tensor(sorted(range(len(rows)), key=lambda row: -rows.lengths[row]), device="cuda")
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("layer", range(LAYERS))
+def test_in_float32_every_mask_predicts_what_the_masked_model_predicts(model_type, layer):
+    # Heads of 16: what the kernels take. The tiny models' 8 would pass them by.
+    model = tiny_model(model_type, num_labels=3, **{"dim" if model_type == "distilbert" else "hidden_size": 64}).cuda()
+    remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
+    rows = random_rows(count=200, token_types=model_type in ("bert", "electra"))
+    scorer = LayerScorer(model, layer, rows, "accuracy", gpu("float32"))
+    masks = [mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)]
+    for removed in masks:
+        with masked_heads(model, {layer: removed}):
+            plain = predict(model, rows)[longest_first(rows)]
+        assert torch.allclose(scorer.logits(removed), plain, atol=1e-4)
+    assert scorer.score_many(masks) == [scorer.score(mask) for mask in masks]
+
+
+@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
+@pytest.mark.parametrize("layer", [0, 5, 11])
+def test_in_bfloat16_it_is_no_farther_from_float32_than_plain_bfloat16(model_type, layer):
+    model, rows = base_model(model_type), big_rows(600)
+    scorer = LayerScorer(model, layer, rows, "accuracy", gpu("bfloat16"))
+    for removed in [(), (1, 4, 7), tuple(range(11))]:
+        with masked_heads(model, {layer: removed}):
+            exact = predict(model, rows)[longest_first(rows)]
+        low = base_model(model_type).to(torch.bfloat16)
+        with masked_heads(low, {layer: removed}):
+            plain = predict(low, rows)[longest_first(rows)]
+        distances = [float((logits - exact).pow(2).mean().sqrt()) for logits in (scorer.logits(removed), plain)]
+        flips = [int((logits.argmax(1) != exact.argmax(1)).sum()) for logits in (scorer.logits(removed), plain)]
+        print(f"{model_type} layer {layer} {removed}: distance {distances}, flips {flips}")
+        assert distances[0] <= 1.25 * distances[1]
+        assert flips[0] <= max(3, 2 * flips[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", [0, 11])
+def test_four_gibibytes_are_enough_for_a_hundred_thousand_rows(layer):
+    total = torch.cuda.get_device_properties(0).total_memory
+    model, rows = base_model(), big_rows(100_000)
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(4 * 2**30 / total)
+    try:
+        torch.cuda.reset_peak_memory_stats()
+        scorer = LayerScorer(model, layer, rows, "accuracy", gpu("bfloat16"))
+        first, again = scorer.score((1,)), scorer.score((1,))
+        assert first == again
+        assert torch.cuda.max_memory_reserved() <= 4 * 2**30
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    del scorer
+    torch.cuda.empty_cache()
+    whole = LayerScorer(model, layer, rows, "accuracy", gpu("bfloat16")).score((1,))
+    assert abs(whole - first) <= 0.002
