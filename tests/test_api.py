@@ -8,6 +8,7 @@ import torch
 import auber
 from auber.errors import ConfigError, RunError, TaskError
 from auber.evaluation import predict
+from auber.progress import Silent
 from auber.tasks.encoding import encode_rows
 from tests.small import small_config, small_start, small_task
 
@@ -101,6 +102,30 @@ def test_the_controls_remove_nothing(pruned, start, tmp_path):
     )
     assert control.plan.num_removed == 0
     assert control.result["tuned_layers"] == outcome.result["tuned_layers"]
+
+
+class Counter(Silent):
+    """Counts the stages that were planned, fell away and ended."""
+
+    planned = ended = 0
+
+    def plan(self, stages):
+        self.planned = stages
+
+    def skip(self, stages):
+        self.planned -= stages
+
+    def end(self):
+        self.ended += 1
+
+
+@pytest.mark.parametrize("method", ["auber", "random", "original", "original+tuning"])
+def test_the_stages_shown_are_the_stages_there_are(method, start, tmp_path):
+    counter = Counter()
+    heads = 1 if method == "random" else None
+    arguments = {"task": small_task(), "method": method, "heads": heads, "config": small_config(agent__episodes=2)}
+    auber.prune(start, **arguments, out=tmp_path / "run", progress=counter)
+    assert counter.ended == counter.planned > 0
 
 
 @pytest.mark.parametrize("method", ["auber-query", "auber-key", "auber-l2", "auber-reverse"])

@@ -130,6 +130,27 @@ def test_a_folder_of_transformers_4_with_pruned_heads(folder):
     assert torch.equal(output(loaded, batch), expected)
 
 
+def test_the_digest_notices_every_changed_bit_and_every_swap():
+    model = tiny_model("bert")
+    digest = checkpoint.weights_digest(model)
+    weight = model.classifier.weight.data
+    bits = weight.view(torch.int32)
+    for place in (0, 5, 31):
+        for bit in (0, 11, 31):
+            bits.view(-1)[place] ^= torch.tensor(1, dtype=torch.int32) << bit
+            assert checkpoint.weights_digest(model) != digest
+            bits.view(-1)[place] ^= torch.tensor(1, dtype=torch.int32) << bit
+    assert checkpoint.weights_digest(model) == digest
+    weight[0, [3, 4]] = weight[0, [4, 3]]
+    assert checkpoint.weights_digest(model) != digest
+
+
+@pytest.mark.gpu
+def test_the_digest_is_the_same_on_a_gpu():
+    model = tiny_model("bert")
+    assert checkpoint.weights_digest(model) == checkpoint.weights_digest(model.cuda())
+
+
 def test_the_digest_tells_models_apart():
     model = tiny_model("mpnet")
     digest = checkpoint.weights_digest(model)

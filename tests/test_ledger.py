@@ -55,3 +55,19 @@ def test_a_reader_does_not_write(tmp_path):
     ledger.add("key", 0, (), 0.5)
     assert ledger.find("key", 0, ()) == 0.5
     assert path.read_bytes() == b"torn"
+
+
+def test_only_what_is_missing_is_computed(tmp_path):
+    ledger = Ledger(tmp_path / "scores.jsonl")
+    ledger.add("key", 0, (1,), 0.5)
+    asked = []
+
+    def compute(masks):
+        asked.append(list(masks))
+        return [len(mask) / 10 for mask in masks]
+
+    assert ledger.complete("key", 0, [(1,), (3, 2), (), (2, 3)], compute) == [0.5, 0.2, 0.0, 0.2]
+    assert asked == [[(2, 3), ()]]
+    assert ledger.complete("key", 0, [(2, 3)], compute) == [0.2]
+    assert len(asked) == 1
+    ledger.close()

@@ -18,7 +18,7 @@ SOURCE = Path(auber.__file__).parent
 ORDER = [
     "errors", "seeds", "config", "plan", "progress", "metrics", "tasks", "splits", "batching", "devices", "encoders", "surgery",
     "checkpoint", "ledger", "runs", "provenance", "evaluation", "tuning", "scoring", "search", "methods", "pipeline", "api",
-    "demo", "cli",
+    "demo", "bench", "cli",
 ]  # fmt: skip
 
 

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
 
 from auber.config import FirstTuning, LastTuning
+from auber.devices import resolve_hardware
 from auber.evaluation import evaluate_rows
 from auber.plan import PruningPlan
 from auber.progress import Silent
 from auber.surgery import remove_heads
-from auber.tuning import tune
-from tests.small import cpu, small_rows, small_start
+from auber.tuning import stopping, trainer, tune
+from auber.tuning.batches import RowCollator
+from auber.tuning.graphs import CudaRecorder, RecordedSteps
+from tests.models import VARIANTS, tiny_model
+from tests.small import cpu, small_config, small_rows, small_start
 
 FIRST = FirstTuning(epochs=2, learning_rate=1e-3, batch_size=16)
 
@@ -36,6 +42,38 @@ def test_same_seed_same_bits_other_seed_other_bits():
     first, again, other = (tuned(FIRST, seed=seed)[0].state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_every_epoch_takes_each_row_once_in_an_order_of_its_own(monkeypatch):
+    batches = []
+
+    class Listening(RowCollator):
+        def __call__(self, rows):
+            batches.append(list(rows))
+            return super().__call__(rows)
+
+    monkeypatch.setattr(trainer, "RowCollator", Listening)
+    tuned(FIRST, rows=40)
+    assert [len(batch) for batch in batches] == [16, 16, 8] * 2
+    first, second = ([row for batch in epoch for row in batch] for epoch in (batches[:3], batches[3:]))
+    assert sorted(first) == sorted(second) == list(range(40))
+    assert first != second
+
+
+def test_nothing_of_a_tuning_lingers(monkeypatch):
+    """Neither the Trainer, which holds the optimiser, nor a change of how garbage is collected."""
+    trainers = weakref.WeakSet()
+    begin = trainer.StepTrainer.train
+    monkeypatch.setattr(trainer.StepTrainer, "train", lambda this: (trainers.add(this), begin(this)))
+    tuned(FIRST)
+    assert len(trainers) == 0
+    assert gc.get_freeze_count() == 0
+    gc.freeze()  # as a program may have done itself
+    try:
+        tuned(FIRST)
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_no_epochs_no_change():
@@ -101,3 +139,151 @@ def test_a_listener_hears_every_step():
     listener = Listener()
     tuned(FirstTuning(epochs=1, batch_size=16), stage="first tuning", progress=listener)
     assert listener.heard == [("first tuning", 3), 1, 2, 3, "end"]
+
+
+# --- on a GPU: `pytest -m gpu tests/test_tuning.py` ---------------------------------------------------------------------
+
+
+def gpu(precision="bfloat16"):
+    return resolve_hardware(small_config(device="cuda", precision=precision))
+
+
+class Follow:
+    """What a tuning on the GPU did: its losses and how many recordings it made."""
+
+    def __init__(self, monkeypatch, model, *, recorded=True, precision="bfloat16", epochs=5, seed=1, watch=None):
+        self.losses, self.recordings = [], 0
+        step, record = trainer.StepTrainer.training_step, CudaRecorder.__call__
+
+        def listening_step(this, *arguments):
+            loss = step(this, *arguments)
+            self.losses.append(loss.item())
+            return loss
+
+        def listening_record(this, work):
+            replay = record(this, work)
+            self.recordings += 1
+            return replay
+
+        settings = LastTuning(epochs=epochs, learning_rate=1e-4, batch_size=8)
+        with monkeypatch.context() as patch:
+            patch.setattr(trainer.StepTrainer, "training_step", listening_step)
+            patch.setattr(CudaRecorder, "__call__", listening_record)
+            if not recorded:
+                patch.setattr(trainer, "_recorder", lambda hardware: None)
+            tune(model, rows_for(model, 38), settings, seed=seed, hardware=gpu(precision), watch=watch)
+
+
+def start(model_type="bert", plan=None, **changes):
+    model = tiny_model(model_type, vocab_size=300, pad_token_id=0, **changes)
+    if plan is not None:
+        remove_heads(model, plan)
+    return model.cuda()
+
+
+def rows_for(model, count):
+    """Rows without segments where the model knows none."""
+    rows = small_rows(count)
+    if model.config.model_type not in ("bert", "electra"):
+        rows.token_types = None
+    return rows
+
+
+def without_dropout(model_type):
+    if model_type == "distilbert":
+        return {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0}
+    return {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+UNEVEN = PruningPlan({0: [1, 2], 2: [0, 1, 3]})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("precision", "plan", "tolerance"),
+    [("float32", None, 1e-3), ("bfloat16", UNEVEN, 0.03)],
+    ids=["float32-whole", "bfloat16-uneven"],
+)
+@pytest.mark.parametrize(("model_type", "attention"), VARIANTS)
+def test_replayed_steps_have_the_losses_of_ordinary_ones(
+    monkeypatch, caplog, model_type, attention, precision, plan, tolerance
+):
+    changes = {"attention": attention, **without_dropout(model_type)}
+    replayed = Follow(monkeypatch, start(model_type, plan, **changes), precision=precision)
+    ordinary = Follow(monkeypatch, start(model_type, plan, **changes), precision=precision, recorded=False)
+    assert len(replayed.losses) == len(ordinary.losses) == 25
+    assert replayed.recordings >= 1, caplog.text
+    assert ordinary.recordings == 0
+    assert replayed.losses == pytest.approx(ordinary.losses, rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.gpu
+def test_dropout_differs_from_replay_to_replay_and_follows_the_seed():
+    model = start(hidden_dropout_prob=0.5).train()
+    steps = RecordedSteps(model, lambda model, inputs: model(**inputs).loss, 1.0, CudaRecorder(gpu().device))
+    batch = {name: tensor.cuda() for name, tensor in RowCollator(small_rows(8))(range(8)).items()}
+    steps(batch), steps(batch)
+    losses = []
+    for seed in (5, 5, 6):
+        torch.manual_seed(seed)
+        losses.append([steps(batch).item() for _ in range(4)])
+    assert len(set(losses[0])) == 4
+    assert losses[0] == losses[1] != losses[2]
+
+
+@pytest.mark.gpu
+def test_the_same_seed_gives_the_same_losses_on_a_gpu(monkeypatch):
+    """Up to the order in which the GPU adds up gradients."""
+    first, again, other = (Follow(monkeypatch, start(), seed=seed).losses for seed in (1, 1, 2))
+    assert first == pytest.approx(again, rel=0.01, abs=0.01)
+    assert first != pytest.approx(other, rel=0.01, abs=0.01)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("hindrance", ["wait", "break"])
+def test_a_model_that_cannot_be_recorded_is_tuned_all_the_same(monkeypatch, caplog, hindrance):
+    """`wait` reads a value on the host, which torch refuses; `break` waits behind torch's back, so that CUDA refuses."""
+    model = start()
+    reads = {"wait": lambda: torch.ones((), device="cuda").item(), "break": torch.cuda.synchronize}
+    model.bert.register_forward_pre_hook(lambda module, arguments: reads[hindrance]() and None)
+    followed = Follow(monkeypatch, model)
+    assert len(followed.losses) == 25
+    assert followed.recordings == 0
+    said = [record.getMessage() for record in caplog.records if record.name == "auber.tuning.trainer"]
+    assert len(said) == 1
+    assert "BertForSequenceClassification cannot be recorded as a CUDA graph" in said[0]
+    # What comes after is whole: random numbers, and recordings of other models.
+    assert Follow(monkeypatch, start()).recordings >= 1
+
+
+@pytest.mark.gpu
+def test_every_look_has_the_precision_of_tuning_and_nothing_stays_wrapped(monkeypatch):
+    model = start()
+    seen = []
+    model.classifier.register_forward_hook(lambda module, arguments, output: seen.append(output.dtype))
+    evaluate = stopping.evaluate_rows
+
+    def listening(*arguments):
+        seen.clear()
+        scores = evaluate(*arguments)
+        assert set(seen) == {torch.bfloat16}
+        return scores
+
+    monkeypatch.setattr(stopping, "evaluate_rows", listening)
+    for _ in range(2):
+        Follow(monkeypatch, model, epochs=2, watch=(small_rows(20), "accuracy"))
+        assert not hasattr(model.forward, "__wrapped__")
+        seen.clear()
+        evaluate_rows(model, small_rows(20), "accuracy")
+        assert set(seen) == {torch.float32}
+        assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.gpu
+def test_a_tuning_leaves_no_memory_behind(monkeypatch):
+    model = start()
+    allocated = []
+    for _ in range(3):
+        Follow(monkeypatch, model)
+        allocated.append(torch.cuda.memory_allocated())
+    assert allocated[1] == allocated[2]

@@ -16,6 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -152,13 +153,22 @@ def load_start(
 
 def weights_digest(model: PreTrainedModel) -> str:
     """A digest of everything that tells two models of one architecture apart: tensors, and which heads they belong to."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps(encoder_of(model).removed.to_json()).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
-        flat = tensor.detach().cpu().contiguous().flatten()
-        digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    state = sorted(model.state_dict().items())
+    # Hashing lets go of the interpreter, so a few threads together keep up with the copies from a GPU.
+    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+        tensors = list(pool.map(lambda item: _tensor_digest(*item), state))
+    described = json.dumps([encoder_of(model).removed.to_json(), tensors])
+    return hashlib.sha256(described.encode()).hexdigest()[:32]
+
+
+def _tensor_digest(name: str, tensor: torch.Tensor) -> list[Any]:
+    flat = tensor.detach().cpu().contiguous().flatten()
+    return [
+        name,
+        str(tensor.dtype),
+        list(tensor.shape),
+        hashlib.sha256(flat.view(torch.uint8).numpy().data).hexdigest(),
+    ]
 
 
 # Reading

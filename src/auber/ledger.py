@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -40,6 +41,21 @@ class Ledger:
             self._file.write(json.dumps(entry) + "\n")
             self._file.flush()
         self._scores[key, layer, removed] = score
+
+    def complete(
+        self,
+        key: str,
+        layer: int,
+        masks: Sequence[tuple[int, ...]],
+        compute: Callable[[list[tuple[int, ...]]], list[float]],
+    ) -> list[float]:
+        """The score of each mask; those that are not known are computed together and remembered."""
+        ordered = [tuple(sorted(mask)) for mask in masks]
+        missing = [mask for mask in dict.fromkeys(ordered) if (key, layer, mask) not in self._scores]
+        if missing:
+            for mask, score in zip(missing, compute(missing), strict=True):
+                self.add(key, layer, mask, score)
+        return [self._scores[key, layer, mask] for mask in ordered]
 
     def close(self) -> None:
         """Let go of the file; the next score opens it again."""

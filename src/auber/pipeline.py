@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -73,20 +73,23 @@ class Pipeline:
 
     def finetune(self) -> None:
         """The first tuning alone."""
-        self.progress.plan(1)
+        self.progress.plan(2)
         self._first_stage(self.splits.first)
 
     def prune(self) -> None:
         """All stages of the method."""
         method, layers = self.job.method, self._layer_order()
-        self.progress.plan(2 + 2 * len(layers))
+        searches = len(layers) if method.choose_layer is not None else 0
+        self.progress.plan(1 + searches + (len(layers) + 1 if method.tunes else 0) + 1)
         self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
         if method.choose_layer is not None:
             for layer in layers:
-                self._stage(f"layer-{layer:02}", partial(self._search_layer, layer))
+                self._stage(f"layer-{layer:02}", partial(self._search_layer, layer), shown=2)
         else:
-            self._stage("plan", self._choose_plan)
-            for layer in self._layers_to_tune(layers):
+            self._stage("plan", self._choose_plan, shown=0)
+            tuned = self._layers_to_tune(layers)
+            self.progress.skip(len(layers) - len(tuned) if method.tunes else 0)
+            for layer in tuned:
                 self._stage(f"layer-{layer:02}", partial(self._tune_only, layer))
         if method.tunes:
             self._stage("last", lambda: {"tuning": self._last_tuning().to_json()})
@@ -135,10 +138,11 @@ class Pipeline:
 
     # --- stages -----------------------------------------------------------------------------------------------------
 
-    def _stage(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
+    def _stage(self, name: str, work: Callable[[], dict[str, Any]], *, shown: int = 1) -> None:
         """Do a stage unless it is done. `work` changes the model in place and returns what to record.
 
-        The weights are kept where the record shows that they changed: by tuning steps or by removed heads.
+        The weights are kept where the record shows that they changed: by tuning steps or by removed heads. `shown` is how
+        many stages of the progress display it stands for.
         """
         info = self.run.stage(name)
         if info is None:
@@ -152,6 +156,7 @@ class Pipeline:
             self.run.log("stage", stage=name, **info)
         else:
             self._behind = True
+            self.progress.skip(shown)
         self._done.append(name)
 
     def _catch_up(self) -> None:
@@ -173,6 +178,8 @@ class Pipeline:
         info: dict[str, Any] = {}
         if self.job.first_tuning:
             info["tuning"] = self._tune(rows, self.job.config.first, "first tuning", "first").to_json()
+        else:
+            self.progress.skip(1)
         return {**info, "digest": weights_digest(self.model)}
 
     def _search_layer(self, layer: int) -> dict[str, Any]:
@@ -184,20 +191,16 @@ class Pipeline:
 
         reward_seconds = 0.0
 
-        def score(removed: tuple[int, ...]) -> float:
+        def score_many(masks: Sequence[tuple[int, ...]]) -> list[float]:
             nonlocal reward_seconds
             started = time.perf_counter()
-            removed = tuple(sorted(removed))
-            known = self.run.ledger.find(scorer.key, layer, removed)
-            if known is None:
-                known = scorer.score(removed)
-                self.run.ledger.add(scorer.key, layer, removed, known)
+            scores = self.run.ledger.complete(scorer.key, layer, masks, scorer.score_many)
             reward_seconds += time.perf_counter() - started
-            return known
+            return scores
 
         encoder = encoder_of(self.model)
         started = time.perf_counter()
-        choice = choose(LayerWork(layer, encoder, scorer.present, score, config, self.progress))
+        choice = choose(LayerWork(layer, encoder, scorer.present, score_many, config, self.progress))
         info: dict[str, Any] = {
             "removed": list(choice.removed),
             "search": {
@@ -212,6 +215,8 @@ class Pipeline:
         if choice.removed:
             remove_heads(self.model, PruningPlan({layer: choice.removed}))
             info["tuning"] = self._tune_layer(layer).to_json()
+        else:
+            self.progress.skip(1)
         return info
 
     def _choose_plan(self) -> dict[str, Any]:
@@ -222,8 +227,11 @@ class Pipeline:
             self.model,
             encoder_of(self.model),
             self.job.num_removed or 0,
+            self._train.select(self.splits.first),
+            self.job.hardware,
             generator(config.seed, f"method/{self.job.method.name}"),
             config,
+            self.progress,
         )
         choice = choose(work)
         remove_heads(self.model, choice.plan)
@@ -249,6 +257,8 @@ class Pipeline:
         layer: int | None = None,
         watch: tuple[EncodedRows, str] | None = None,
     ) -> TuningReport:
+        if settings.epochs == 0:
+            self.progress.skip(1)
         return tune(
             self.model,
             self._train.select(rows),

@@ -15,6 +15,9 @@ class Progress(Protocol):
     def plan(self, stages: int) -> None:
         """The run will have this many stages."""
 
+    def skip(self, stages: int) -> None:
+        """So many of the planned stages fall away."""
+
     def begin(self, stage: str, total: int) -> None:
         """A stage starts; it has `total` steps, 0 where that cannot be known."""
 
@@ -32,6 +35,9 @@ class Silent:
     """Nobody listens."""
 
     def plan(self, stages: int) -> None:
+        """Nothing."""
+
+    def skip(self, stages: int) -> None:
         """Nothing."""
 
     def begin(self, stage: str, total: int) -> None:

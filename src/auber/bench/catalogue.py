@@ -14,6 +14,7 @@ from typing import TypeVar
 from auber.errors import ConfigError, unknown_name
 
 PADDED_LENGTH = 128  # what the plain way pads every row to; no generated row is longer
+LEAST_ROWS = 8  # fewer cannot be split into what a search needs
 
 _Entry = TypeVar("_Entry")
 
@@ -97,7 +98,7 @@ class Request:
         _entry("size", SIZES, self.size)
         _entry("rows", ROWS, self.rows)
         for name, value, least in (
-            ("count", self.count, 8), ("repeats", self.limits.repeats, 1), ("steps", self.steps, 1),
+            ("count", self.count, LEAST_ROWS), ("repeats", self.limits.repeats, 1), ("steps", self.steps, 1),
         ):  # fmt: skip
             if value is not None and value < least:
                 raise ConfigError(f"--{name} must be at least {least}, found {value}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from statistics import median
 from typing import TypeVar
 
 import torch
@@ -19,11 +18,6 @@ def timed(call: Callable[[], _Result], device: torch.device) -> tuple[_Result, f
     result = call()
     _synchronize(device)
     return result, time.perf_counter() - started
-
-
-def median_seconds(calls: Iterable[Callable[[], object]], device: torch.device, most_seconds: float) -> float:
-    """The median time of the calls; none is begun after `most_seconds`, but for the first."""
-    return median(each_seconds(calls, device, most_seconds))
 
 
 def each_seconds(calls: Iterable[Callable[[], object]], device: torch.device, most_seconds: float) -> list[float]:

@@ -103,6 +103,7 @@ class AgreementRecord:
     disagreements: int  # predictions that differ, over all masks
     predictions: int
     largest_metric_difference: float
+    mean_metric_difference: float
 
 
 @dataclass(frozen=True)
@@ -139,14 +140,13 @@ class TuningRecord:
 
 @dataclass(frozen=True)
 class SearchSeconds:
-    """Where the time of a whole run went; rewards and agent are None where the run did not account for them."""
+    """Where the time of a whole run went."""
 
-    rewards: float | None
-    agent: float | None
-    search: float  # rewards and agent
+    rewards: float
+    agent: float  # the search without its rewards
     tuning: float
     evaluation: float
-    rest: float
+    rest: float  # reading, copying and digesting weights, and writing the run's folder
     total: float
 
 
@@ -177,10 +177,11 @@ class GrowthPoint:
 
 @dataclass(frozen=True)
 class GrowthSeries:
-    """Points that differ in one size, and the exponent of the power of it that fits them best."""
+    """Points that differ in one size, and the power of it that fits the times best; the floor's own beside it."""
 
     axis: str
     exponent: float
+    floor_exponent: float
     points: tuple[GrowthPoint, ...]
 
 

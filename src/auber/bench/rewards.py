@@ -6,7 +6,7 @@ for the same masks, and what it answers is compared. Every timed reward has a ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median
@@ -18,7 +18,7 @@ from torch import Tensor
 from auber import seeds
 from auber.bench.arithmetic import Work
 from auber.bench.catalogue import Limits
-from auber.bench.clock import each_seconds, median_seconds, timed
+from auber.bench.clock import each_seconds, timed
 from auber.bench.plain import PlainScorer
 from auber.bench.record import AgreementRecord, LayerRecord, PlainRecord, RewardsRecord, TotalRecord
 from auber.bench.subjects import Subject
@@ -45,6 +45,14 @@ class _Check:
         return PruningPlan({self.layer: self.removed})
 
 
+@dataclass(frozen=True)
+class ScorerTimes:
+    """Seconds of one layer's scorer."""
+
+    prepare: float  # from nothing to the first reward
+    reward: float  # the median of those after it
+
+
 def compare_rewards(
     subject: Subject,
     layers: Sequence[int],
@@ -57,22 +65,25 @@ def compare_rewards(
     progress.plan(2 + len(layers))
     checks, plain = _time_float32(subject, layers, limits, progress)
     low_precision, low_agreement = _time_low_precision(subject, checks, limits, progress)
-    records, answers = [], []
+    layer_records, answers = [], []
     for layer in layers:
         progress.begin(f"layer {layer}: rewards", limits.repeats)
+        scorer, times = time_scorer(subject, layer, limits, progress)
         floor = 1000 * work.reward_flops(layer) / flops_per_second
-        here = [check for check in checks if check.layer == layer]
-        record, found = _time_layer(
-            subject, layer, here, (plain.milliseconds, low_precision.milliseconds, floor), limits, progress
+        layer_records.append(
+            _layer_record(layer, times, _time_many(subject, scorer, times.reward, limits), plain, low_precision, floor)
         )
-        records.append(record)
-        answers += found
+        answers += [_answer(subject, scorer, check.removed) for check in checks if check.layer == layer]
+        del scorer  # its memory is the next one's
         progress.end()
-    # The answers come layer by layer, the checks in the order of their making.
-    ordered = sorted(checks, key=lambda check: layers.index(check.layer))
-    total = _total(records, plain.milliseconds, low_precision.milliseconds)
+    # The answers came layer by layer, the checks were made in ascending order of layers.
     return RewardsRecord(
-        plain, low_precision, tuple(records), total, low_agreement, _compare(subject, ordered, answers)
+        plain,
+        low_precision,
+        tuple(layer_records),
+        _total(layer_records, plain, low_precision),
+        low_agreement,
+        _compare(subject, checks, answers),
     )
 
 
@@ -138,7 +149,7 @@ def _time_low_precision(
     times: list[float] = []
     answers: list[tuple[float, Tensor]] = []
     # Every checked mask is scored, whatever it takes; further repeats stop at the limit.
-    for number in range(max(limits.repeats, len(checks))):
+    for number in range(limits.repeats):
         if number >= len(checks) and sum(times) >= limits.seconds:
             break
         check = checks[number % len(checks)]
@@ -158,50 +169,8 @@ def _plain_record(precision: str, batch_size: int, padding: str, times: list[flo
     return PlainRecord(precision, batch_size, padding, 1000 * middle, len(times), 1 / middle)
 
 
-def _time_layer(
-    subject: Subject,
-    layer: int,
-    checks: Sequence[_Check],
-    milliseconds: tuple[float, float, float],  # plain, low precision, floor
-    limits: Limits,
-    progress: Progress,
-) -> tuple[LayerRecord, list[tuple[float, Tensor]]]:
-    """The times of one layer, and the scorer's answers to its checks."""
-    plain, low_precision, floor = milliseconds
-    scorer, prepare_seconds, reward_seconds = time_scorer(subject, layer, limits, progress)
-    # As many at once as fit into an eighth of the limit: the call is made twice, once to warm up.
-    many = min(_MOST_AT_ONCE, max(1, int(limits.seconds / 8 / reward_seconds)))
-    many_seconds = reward_seconds
-    if many > 1:
-        masks = random_masks(scorer.present, many, subject.config.seed + 1, layer)
-        scorer.score_many(masks)
-        many_seconds = timed(lambda: scorer.score_many(masks), subject.hardware.device)[1] / many
-    order = torch.tensor(sorted(range(len(subject.rows)), key=lambda row: -subject.rows.lengths[row]))
-    answers = []
-    for check in checks:
-        logits = torch.empty_like(check.logits)
-        logits[order] = scorer.logits(check.removed).to(logits.device)  # the scorer gives the longest row first
-        answers.append((scorer.score(check.removed), logits))
-    taken = 1000 * reward_seconds
-    record = LayerRecord(
-        layer=layer,
-        prepare_seconds=prepare_seconds,
-        milliseconds=taken,
-        rewards_per_second=1000 / taken,
-        many=many,
-        many_milliseconds=1000 * many_seconds,
-        ratio=plain / taken,
-        low_precision_ratio=low_precision / taken,
-        floor_milliseconds=floor,
-        floor_share=floor / taken,
-    )
-    return record, answers
-
-
-def time_scorer(
-    subject: Subject, layer: int, limits: Limits, progress: Progress
-) -> tuple[LayerScorer, float, float]:
-    """A scorer of a layer, the seconds to its first reward, and the median seconds of a reward after that."""
+def time_scorer(subject: Subject, layer: int, limits: Limits, progress: Progress) -> tuple[LayerScorer, ScorerTimes]:
+    """A scorer of a layer, with what it took."""
     device = subject.hardware.device
     masks = random_masks(subject.encoder.present(layer), limits.repeats, subject.config.seed, layer)
 
@@ -217,30 +186,73 @@ def time_scorer(
         scorer.score(masks[number])
         progress.step(number + 1)
 
-    calls: list[Callable[[], None]] = [partial(reward, number) for number in range(limits.repeats)]
-    return scorer, prepare_seconds, median_seconds(calls, device, limits.seconds)
+    calls = [partial(reward, number) for number in range(limits.repeats)]
+    return scorer, ScorerTimes(prepare_seconds, median(each_seconds(calls, device, limits.seconds)))
 
 
-def _total(records: Sequence[LayerRecord], plain: float, low_precision: float) -> TotalRecord:
-    taken = fmean(record.milliseconds for record in records)
+def _time_many(subject: Subject, scorer: LayerScorer, single: float, limits: Limits) -> tuple[int, float]:
+    """How many masks were scored at once, and the seconds a reward then took."""
+    # As many as fit into an eighth of the limit; the call is made twice, once to warm up.
+    many = min(_MOST_AT_ONCE, int(limits.seconds / 8 / single))
+    if many < 2:
+        return 1, single
+    masks = random_masks(scorer.present, many, subject.config.seed + 1, scorer.layer)
+    scorer.score_many(masks)
+    return many, timed(lambda: scorer.score_many(masks), subject.hardware.device)[1] / many
+
+
+def _answer(subject: Subject, scorer: LayerScorer, removed: tuple[int, ...]) -> tuple[float, Tensor]:
+    """The scorer's metric and its logits in the order of the rows."""
+    found = scorer.logits(removed)  # (rows, labels), longest row first
+    order = torch.tensor(sorted(range(len(subject.rows)), key=lambda row: -subject.rows.lengths[row]))
+    logits = torch.empty_like(found)
+    logits[order.to(found.device)] = found
+    return scorer.score(removed), logits
+
+
+def _layer_record(
+    layer: int,
+    times: ScorerTimes,
+    many: tuple[int, float],
+    plain: PlainRecord,
+    low_precision: PlainRecord,
+    floor_milliseconds: float,
+) -> LayerRecord:
+    milliseconds = 1000 * times.reward
+    return LayerRecord(
+        layer=layer,
+        prepare_seconds=times.prepare,
+        milliseconds=milliseconds,
+        rewards_per_second=1000 / milliseconds,
+        many=many[0],
+        many_milliseconds=1000 * many[1],
+        ratio=plain.milliseconds / milliseconds,
+        low_precision_ratio=low_precision.milliseconds / milliseconds,
+        floor_milliseconds=floor_milliseconds,
+        floor_share=floor_milliseconds / milliseconds,
+    )
+
+
+def _total(records: Sequence[LayerRecord], plain: PlainRecord, low_precision: PlainRecord) -> TotalRecord:
+    """Every layer counts by its time, so the ratios are those of summed times."""
+    milliseconds = fmean(record.milliseconds for record in records)
     floor = fmean(record.floor_milliseconds for record in records)
     return TotalRecord(
         layers=len(records),
-        milliseconds=taken,
-        rewards_per_second=1000 / taken,
-        ratio=plain / taken,
-        low_precision_ratio=low_precision / taken,
+        milliseconds=milliseconds,
+        rewards_per_second=1000 / milliseconds,
+        ratio=plain.milliseconds / milliseconds,
+        low_precision_ratio=low_precision.milliseconds / milliseconds,
         floor_milliseconds=floor,
-        floor_share=floor / taken,
+        floor_share=floor / milliseconds,
         prepare_seconds=sum(record.prepare_seconds for record in records),
     )
 
 
-def _compare(
-    subject: Subject, checks: Sequence[_Check], answers: Sequence[tuple[float, Tensor]]
-) -> AgreementRecord:
+def _compare(subject: Subject, checks: Sequence[_Check], answers: Sequence[tuple[float, Tensor]]) -> AgreementRecord:
     """How far answers (metric, logits) are from the plain ones to the same masks."""
     pairs = list(zip(checks, answers, strict=True))
+    differences = [abs(check.score - score) for check, (score, _) in pairs]
     differing = 0
     if not subject.rows.is_regression:
         differing = sum(int((check.logits.argmax(1) != logits.argmax(1)).sum()) for check, (_, logits) in pairs)
@@ -250,5 +262,6 @@ def _compare(
         logit_spread=fmean(float(check.logits.std(0).mean()) for check in checks),
         disagreements=differing,
         predictions=len(pairs) * len(subject.rows),
-        largest_metric_difference=max(abs(check.score - score) for check, (score, _) in pairs),
+        largest_metric_difference=max(differences),
+        mean_metric_difference=fmean(differences),
     )

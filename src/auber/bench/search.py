@@ -23,7 +23,12 @@ def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchR
     result = pruned.result
     cost, heads = result["cost"], result["heads"]
     spent = cost["seconds"]
-    tuning = spent["first"] + spent["layer_tuning"] + spent["last"]
+    parts = {
+        "rewards": spent["rewards"],
+        "agent": spent["agent"],
+        "tuning": spent["first"] + spent["layer_tuning"] + spent["last"],
+        "evaluation": spent["evaluation"],
+    }
     return SearchRecord(
         preset=preset,
         protocol=result["protocol"],
@@ -33,14 +38,5 @@ def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchR
         tuning_steps=cost["tuning_steps"],
         heads_removed=heads["removed"],
         heads=heads["total"],
-        seconds=SearchSeconds(
-            rewards=spent.get("rewards"),
-            agent=spent.get("agent"),
-            search=spent["search"],
-            tuning=tuning,
-            evaluation=spent["evaluation"],
-            # Reading, copying and digesting weights, and writing the run's folder.
-            rest=total - spent["search"] - tuning - spent["evaluation"],
-            total=total,
-        ),
+        seconds=SearchSeconds(**parts, rest=total - sum(parts.values()), total=total),
     )

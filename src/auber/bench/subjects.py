@@ -7,7 +7,7 @@ rows are texts of made-up words, one token each, so that a whole run can be star
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from auber.config import Config
 from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
+from auber.errors import ConfigError
 from auber.evaluation import predict
 from auber.splits import make_splits
 from auber.tasks.base import Rows, TaskData
@@ -71,11 +72,8 @@ def make_subject(request: Request, config: Config, hardware: Hardware, task: Tas
     return _put_together(Path(request.model).resolve().name, start.model, tokenizer, task, config, hardware)
 
 
-def make_sized_subject(
-    size: Size, shape: RowShape, count: int | None, config: Config, hardware: Hardware, **changes: int
-) -> Subject:
-    """A model made on the spot with rows of a shape; `changes` go to the size."""
-    size = replace(size, **changes) if changes else size
+def make_sized_subject(size: Size, shape: RowShape, count: int | None, config: Config, hardware: Hardware) -> Subject:
+    """A model made on the spot with rows of a shape."""
     model = make_model(size, config.seed).to(hardware.device)
     tokenizer = make_tokenizer(model.config)
     task = make_rows_task(shape, count, config.seed, tokenizer)
@@ -148,6 +146,12 @@ def _put_together(
     config: Config,
     hardware: Hardware,
 ) -> Subject:
+    positions = getattr(model.config, "max_position_embeddings", config.max_length)
+    if config.max_length > positions:
+        raise ConfigError(
+            f"max_length must be at most {positions}, the positions {name} has, found {config.max_length}; "
+            f"add --set max_length={positions}"
+        )
     train = encode_rows(tokenizer, task.train, config.max_length, task.is_regression)
     splits = make_splits(task.train.labels, config, encoder_of(model).num_layers, task.is_regression)
     return Subject(name, model, tokenizer, task, train.select(splits.layers[0].reward), config, hardware)

@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from auber.cli import demo, evaluate, finetune, listings, prune
+from auber.cli import bench, demo, evaluate, finetune, listings, prune
 from auber.errors import AuberError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("demo")(demo.command)
 app.command("prune")(prune.command)
 app.command("finetune")(finetune.command)
 app.command("evaluate")(evaluate.command)
+app.command("bench")(bench.command)
 app.command("tasks")(listings.tasks)
 app.command("models")(listings.models)
 app.command("methods")(listings.methods)

@@ -73,6 +73,10 @@ class BarProgress:
         self._finished = 0
         self._bars.reset(self._whole, total=stages)
 
+    def skip(self, stages: int) -> None:
+        """Fewer stages than planned."""
+        self._bars.update(self._whole, total=(self._bars.tasks[0].total or 0) - stages)
+
     def begin(self, stage: str, total: int) -> None:
         """Show a stage."""
         self._bars.reset(self._stage, total=total or None, description=f"  {stage}", note="", visible=True)
@@ -103,6 +107,9 @@ class LineProgress:
         self._stage, self._note, self._started = "", "", 0.0
 
     def plan(self, stages: int) -> None:
+        """Nothing to show."""
+
+    def skip(self, stages: int) -> None:
         """Nothing to show."""
 
     def begin(self, stage: str, total: int) -> None:

@@ -6,7 +6,7 @@ names all heads at once at a given number. Controls are ranking methods that rem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
     from transformers import PreTrainedModel
 
+    from auber.devices import Hardware
     from auber.encoders.base import Encoder
+    from auber.tasks.encoding import EncodedRows
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,13 @@ class LayerWork:
     layer: int
     encoder: Encoder
     heads: tuple[int, ...]  # those still there, numbered as in the unpruned model
-    score: Callable[[tuple[int, ...]], float]  # removed heads -> metric on the reward set
+    score_many: Callable[[Sequence[tuple[int, ...]]], list[float]]  # sets of removed heads -> metric on the reward set
     config: Config
     progress: Progress
+
+    def score(self, removed: tuple[int, ...]) -> float:
+        """The metric on the reward set with these heads removed."""
+        return self.score_many([removed])[0]
 
 
 @dataclass(frozen=True)
@@ -45,13 +51,16 @@ class LayerChoice:
 
 @dataclass(frozen=True)
 class RankingWork:
-    """What a ranking method is given: the fine-tuned start and the number of heads to remove."""
+    """What a ranking method is given: the fine-tuned start, rows it was tuned on, and the number of heads to remove."""
 
-    model: PreTrainedModel
+    model: PreTrainedModel  # not to be changed
     encoder: Encoder
     num_removed: int
+    rows: EncodedRows
+    hardware: Hardware
     random: np.random.Generator
     config: Config
+    progress: Progress
 
 
 @dataclass(frozen=True)

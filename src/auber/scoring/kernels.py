@@ -41,7 +41,7 @@ def _attention_kernel(
         places = (start + columns)[:, None] * key_stride + dims[None, :]
         keys = tl.load(key + places, mask=there[:, None], other=0.0)
         values = tl.load(value + places, mask=there[:, None], other=0.0)
-        scores = tl.dot(tile, tl.trans(keys)) * scale
+        scores = tl.dot(tile, tl.trans(keys), input_precision="ieee") * scale
         if HAS_BIAS:
             offsets = columns[None, :] - rows[:, None] + bias_reach
             both = asked[:, None] & there[None, :]
@@ -51,7 +51,7 @@ def _attention_kernel(
         weights = tl.exp(scores - new_best[:, None])
         shrink = tl.exp(best - new_best)
         total = total * shrink + tl.sum(weights, 1)
-        mixed = mixed * shrink[:, None] + tl.dot(weights.to(values.dtype), values)
+        mixed = mixed * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
         best = new_best
     answer = (mixed / total[:, None]).to(out.dtype.element_ty)
     tl.store(out + query_rows[:, None] * out_stride + dims[None, :], answer, mask=asked[:, None])

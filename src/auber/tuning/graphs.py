@@ -1,9 +1,10 @@
 """Training steps recorded once for each shape of batch and replayed, so that a GPU does not wait for its host.
 
-A step of a base-size encoder is some two thousand short kernels; started one at a time, they keep the GPU idle most of the
+A step of a base-size encoder is some thousand short kernels; started one at a time, they keep the GPU idle most of the
 time. A CUDA graph starts them all at once. What a recording computes (forward pass, loss, backward pass, clipping) is what
-the ordinary step computes, with new dropout in every replay; a parameter the loss does not reach has a gradient of zeros
-rather than none, which leaves it where it is as well, since there is no weight decay.
+the ordinary step computes, with new dropout in every replay. Two things are done for all parameters at a time instead of
+one by one, with the same values: the casts of mixed precision, and the handing over of gradients. A parameter the loss does
+not reach has a gradient of zeros rather than none, which leaves it where it is as well, since there is no weight decay.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from __future__ import annotations
 import contextlib
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn import Parameter
+from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils import clip_grad_norm_
+from torch.overrides import TorchFunctionMode
 
 Work = Callable[[], None]
 Recorder = Callable[[Work], Work]
+ComputeLoss = Callable[[Callable[..., Any], dict[str, Tensor]], Tensor]  # of (model, inputs)
 
 
 class RecordingError(RuntimeError):
@@ -30,19 +35,29 @@ class RecordedSteps:
     """Computes loss and clipped gradients of batches, from the second batch of a shape on by replay.
 
     The first batch of each shape runs as it is: that warms up what a library sets up on first use, and whatever fails there
-    is no matter of recording. `recorder` turns work into something that repeats it. All recordings write to the same
-    gradients, so a new shape costs no memory for gradients of its own.
+    is no matter of recording. `recorder` turns work into something that repeats it. `autocast_dtype` is the type in which
+    the model's own autocast computes linear layers, None without one. All recordings write to the same gradients, so a new
+    shape costs no memory for gradients of its own.
     """
 
     def __init__(
         self,
-        parameters: Iterable[Parameter],
-        compute_loss: Callable[[dict[str, Tensor]], Tensor],
+        model: nn.Module,
+        compute_loss: ComputeLoss,
         max_norm: float,
         recorder: Recorder,
+        autocast_dtype: torch.dtype | None = None,
     ) -> None:
-        self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        self._compute_loss, self._max_norm, self._recorder = compute_loss, max_norm, recorder
+        self._model, self._compute_loss, self._max_norm, self._recorder = model, compute_loss, max_norm, recorder
+        trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        cast = [name for name in _linear_parameters(model) if name in trained] if autocast_dtype else []
+        self._sources: list[Tensor] = [trained.pop(name) for name in cast]
+        self._copies = {
+            name: source.detach().to(autocast_dtype).requires_grad_()
+            for name, source in zip(cast, self._sources, strict=True)
+        }
+        self._parameters = [*self._sources, *trained.values()]
+        self._leaves = [*self._copies.values(), *trained.values()]  # what the loss is derived by
         self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._loss = torch.zeros((), device=self._parameters[0].device)
         self._norm = torch.zeros_like(self._loss)
@@ -75,11 +90,30 @@ class RecordedSteps:
         return self._loss.clone()  # the next step overwrites it
 
     def _step(self, inputs: dict[str, Tensor]) -> None:
-        torch._foreach_zero_(self._gradients)
-        loss = self._compute_loss(inputs)
-        loss.backward()  # type: ignore[no-untyped-call]
+        _copy_all(list(self._copies.values()), self._sources)
+        loss = self._compute_loss(self._call_model, inputs)
+        gradients = torch.autograd.grad(loss, self._leaves, materialize_grads=True)
+        cast = len(self._copies)
+        _copy_all(self._gradients[:cast], gradients[:cast])
+        _copy_all(self._gradients[cast:], gradients[cast:])
         self._norm.copy_(clip_grad_norm_(self._parameters, self._max_norm))
         self._loss.copy_(loss.detach())
+
+    def _call_model(self, **inputs: Tensor) -> Any:
+        return functional_call(self._model, self._copies, (), inputs)
+
+
+def _linear_parameters(model: nn.Module) -> list[str]:
+    """The names of all weights and biases that autocast casts at every use."""
+    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
+
+
+@torch.no_grad()
+def _copy_all(targets: list[Tensor], sources: list[Tensor] | tuple[Tensor, ...]) -> None:
+    """Copy tensors of one type to tensors of one type, in a few kernels."""
+    if targets:
+        torch._foreach_copy_(targets, sources)
 
 
 class CudaRecorder:
@@ -96,8 +130,7 @@ class CudaRecorder:
         try:
             with (
                 torch.cuda.graph(graph, pool=self._pool),
-                # MPNet of transformers before 5.22 makes its positions on the CPU, and copying them cannot be recorded.
-                torch.device(self._device),
+                _MadeOnDevice(self._device),
                 _waiting_is_an_error(),
             ):
                 work()
@@ -105,6 +138,25 @@ class CudaRecorder:
             _replace_random_state(self._device, random_state)
             raise RecordingError(_reason(error)) from error
         return graph.replay
+
+
+class _MadeOnDevice(TorchFunctionMode):
+    """Makes on the device what some models make on the host and copy, which cannot be recorded.
+
+    Under transformers before 5.22 these are the positions of MPNet and the zero in the mask of eager attention.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._device = device
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.arange:
+            kwargs = {"device": self._device, **kwargs}
+        elif func is torch.tensor and isinstance(args[0], bool | int | float):
+            func, args = torch.full, ((), *args)  # a kernel that fills, in place of a copy
+        return func(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -128,9 +180,10 @@ def _replace_random_state(device: torch.device, state: Tensor) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of the first error, and where it was raised."""
+    """The first line of the first error, and where it was raised, as seen from outside torch."""
     while error.__context__ is not None:
         error = error.__context__
     text = (str(error).splitlines() or [type(error).__name__])[0]
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{text}, at {place.filename}:{place.lineno}"
+    inner = (str(Path(torch.__file__).parent), __file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(inner)]
+    return f"{text}, at {frames[-1].filename}:{frames[-1].lineno}" if frames else text

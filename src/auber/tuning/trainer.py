@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
@@ -43,3 +43,135 @@ class TuningSettings(Protocol):
     @property
     def batch_size(self) -> int:
         """Rows a step."""
+
+
+class StepTrainer(Trainer):  # type: ignore[misc]
+    """A Trainer of length-grouped batches that replays its steps where it is given a recorder."""
+
+    def __init__(self, *, sampler: Sampler[int], recorder: Recorder | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._sampler, self._recorder = sampler, recorder
+        self._steps: RecordedSteps | None = None
+        # The loss is the mean over the batch. Told that the model takes the number of items, the Trainer would count
+        # them each step, and in a process group multiply a mean that is already right by the number of processes.
+        self.model_accepts_loss_kwargs = False
+
+    def training_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
+        """Loss and gradients of a batch; the loss stays on the device."""
+        if self._recorder is not None:
+            if self._steps is None:
+                dtype = torch.bfloat16 if self.args.bf16 else None
+                self._steps = RecordedSteps(
+                    model, self.compute_loss, self.args.max_grad_norm, self._recorder, autocast_dtype=dtype
+                )
+            if not model.training:  # setting it anew in every module takes half a millisecond
+                model.train()
+            try:
+                return self._steps(self._prepare_inputs(inputs))
+            except RecordingError as error:
+                logger.warning(
+                    "The training steps of %s cannot be recorded as a CUDA graph and run several times slower: %s",
+                    type(self.model).__name__,
+                    error,
+                )
+                self._recorder = self._steps = None
+                model.zero_grad()
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        return loss
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        # A Trainer that names this otherwise clips what is clipped: that changes nothing and takes time.
+        return super()._clip_grad_norm(model) if self._steps is None else self._steps.norm
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
+        return self._sampler
+
+    def floating_point_ops(self, inputs: dict[str, Tensor]) -> int:
+        """None are counted: nobody asks, and the Trainer would walk over all parameters each step."""
+        return 0
+
+
+def run_trainer(
+    model: PreTrainedModel,
+    rows: EncodedRows,
+    settings: TuningSettings,
+    *,
+    seed: int,
+    hardware: Hardware,
+    scratch: str,
+    on_begin: Callable[[int], None],
+    on_step: Callable[[int], bool],
+) -> int:
+    """Train a model in place and return the number of steps.
+
+    `on_begin` hears how many steps there will be, `on_step` the number of each step done; it returns whether to stop.
+    """
+    arguments = _training_arguments(settings, seed, hardware, scratch)
+    recorder = _recorder(hardware)
+    trainer = StepTrainer(
+        model=model,
+        args=arguments,
+        # The Trainer deals in row numbers; the collator knows the rows.
+        train_dataset=range(len(rows)),
+        data_collator=RowCollator(rows, RECORDED_WIDTH if recorder else 1),
+        # In a process group consecutive batches make up a step: they are grouped as one.
+        sampler=LengthGroups(rows.lengths, arguments.train_batch_size * num_processes(), arguments.data_seed),
+        recorder=recorder,
+        callbacks=[_Listener(on_begin, on_step)],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    # Takes back the autocast that accelerate puts around `forward`; it would nest with every tuning.
+    trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+    steps: int = trainer.state.global_step
+    return steps
+
+
+def _recorder(hardware: Hardware) -> Recorder | None:
+    """What records the steps: CUDA graphs on one GPU. Processes that exchange gradients take ordinary steps."""
+    return CudaRecorder(hardware.device) if hardware.device.type == "cuda" and num_processes() == 1 else None
+
+
+def _training_arguments(settings: TuningSettings, seed: int, hardware: Hardware, scratch: str) -> TrainingArguments:
+    cuda = hardware.device.type == "cuda"
+    arguments = TrainingArguments(
+        output_dir=scratch,
+        num_train_epochs=settings.epochs,
+        learning_rate=settings.learning_rate,
+        # A process group shares the batch, so that a step sees as many rows whatever its size.
+        per_device_train_batch_size=max(1, settings.batch_size // num_processes()),
+        lr_scheduler_type="linear",
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+        optim="adamw_torch_fused" if cuda else "adamw_torch",
+        bf16=cuda and hardware.precision == "bfloat16",
+        use_cpu=hardware.device.type == "cpu",
+        seed=seed % 2**32,
+        data_seed=seed % 2**32,
+        dataloader_pin_memory=cuda,
+        accelerator_config={"non_blocking": cuda},
+        remove_unused_columns=False,
+        save_strategy="no",
+        eval_strategy="no",
+        logging_strategy="no",
+        logging_nan_inf_filter=False,  # it reads the loss on the host, so the GPU runs dry each step
+        report_to="none",
+        disable_tqdm=True,
+    )
+    if arguments.n_gpu > 1:
+        # Several GPUs in one process would mean DataParallel and a larger batch; torchrun is the way to use them.
+        arguments._n_gpu = 1
+    return arguments
+
+
+class _Listener(TrainerCallback):  # type: ignore[misc]
+    """Hands the Trainer's steps on, and stops it when asked to."""
+
+    def __init__(self, on_begin: Callable[[int], None], on_step: Callable[[int], bool]) -> None:
+        self._on_begin, self._on_step = on_begin, on_step
+
+    def on_train_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
+        self._on_begin(state.max_steps)
+
+    def on_step_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
+        control.should_training_stop |= self._on_step(state.global_step)

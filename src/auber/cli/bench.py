@@ -1,0 +1,160 @@
+"""`auber bench`: what a reward, a tuning step and a whole run cost here, beside the plain ways."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auber.bench.catalogue import ROWS, SIZES, Limits, Request, parse_layers
+from auber.cli import options, screen
+from auber.errors import ConfigError
+
+if TYPE_CHECKING:
+    from auber.bench.record import Bench
+
+_DEFAULTS = Request()
+_SIZES = ", ".join(SIZES)
+_ROWS = ", ".join(f"{shape.name} ({shape.count:,} rows)" for shape in ROWS.values())
+
+
+def command(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Kept results, for --page.", show_default=False)
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option("--size", help=f"A BERT made on the spot with random weights: {_SIZES}. [default: base]"),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="A model folder, a hub name or a finished run in place of a size.")
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option("--rows", help=f"Generated rows of lengths like those of {_ROWS}. [default: rte]")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", help="So many generated reward rows instead.")] = None,
+    task: options.Task = None,
+    data: options.Data = None,
+    layers: Annotated[
+        str | None, typer.Option("--layers", help="Searched layers to time, such as 0,5,11; all without it.")
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", help="Timed rewards of each way and layer.")
+    ] = _DEFAULTS.limits.repeats,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="No further repeat of a way or layer begins after so many seconds.")
+    ] = _DEFAULTS.limits.seconds,
+    steps: Annotated[int, typer.Option("--steps", help="About so many tuning steps each way.")] = _DEFAULTS.steps,
+    no_rewards: Annotated[bool, typer.Option("--no-rewards", help="Leave the rewards out.")] = False,
+    no_tuning: Annotated[bool, typer.Option("--no-tuning", help="Leave the tuning out.")] = False,
+    no_search: Annotated[bool, typer.Option("--no-search", help="Leave the whole run out.")] = False,
+    growth: Annotated[
+        bool, typer.Option("--growth", help="Also time rewards for growing numbers of rows, layers and heads.")
+    ] = False,
+    seed: options.Seed = None,
+    preset: options.Preset = "paper",
+    assignments: options.Set = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False)
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", help="Measure nothing: write this Markdown page, and its plot, from kept results."),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure rewards, tuning and a whole run against plain transformers, side by side in one run.
+
+    Rewards: transformers in float32 padded to 128, the same in the scorer's precision with rows sorted by length, and this
+    package's scorer for every layer, with the share of the arithmetic floor at the matrix rate measured here. Tuning:
+    against the Trainer with its defaults. A whole run: seconds of rewards, agent, tuning and the rest.
+
+    Example: auber bench --size small --rows cola --no-search --out results/bench/cpu.json
+    """
+    if page is not None:
+        _write_page(page, files)
+        return
+    if files:
+        raise ConfigError(
+            f"kept results go with --page PAGE, found {files[0]} without it; add --page or leave them out"
+        )
+    request = Request(
+        size=size or _DEFAULTS.size,
+        model=model,
+        rows=rows or _DEFAULTS.rows,
+        count=count,
+        layers=None if layers is None else parse_layers(layers),
+        limits=Limits(repeats, seconds),
+        steps=steps,
+        rewards=not no_rewards,
+        tuning=not no_tuning,
+        search=not no_search,
+        growth=growth,
+    )
+    _check_together({"--size": size, "--rows": rows, "--count": count}, model, task)
+    settings = options.build_config(preset, task or request.rows, None, assignments, seed=seed)
+    if out is not None:
+        _make_room(out)
+
+    from auber.bench.measure import run_bench
+    from auber.provenance import command_line
+    from auber.runs import write_json
+
+    with screen.listening(quiet=quiet) as progress:
+        own = None if task is None else options.read_task(task, data, None, None, None, "", None, settings.seed)
+        words = f"auber {command_line().partition(' ')[2]}"  # whatever file Python was started with
+        bench = run_bench(request, settings, preset, words, progress, own)
+    if out is not None:
+        write_json(out, bench.to_json())
+    if json:
+        screen.print_json(bench.to_json())
+    else:
+        _print(bench)
+
+
+def _check_together(given: dict[str, object], model: str | None, task: str | None) -> None:
+    """Some options take the place of others."""
+    refused = []
+    if model is not None and given["--size"] is not None:
+        refused.append(("--model", "--size"))
+    if task is not None:
+        refused += [("--task", name) for name in ("--rows", "--count") if given[name] is not None]
+    for name, other in refused:
+        raise ConfigError(f"{name} and {other} exclude each other; give one")
+    if task is not None and model is None:
+        raise ConfigError(
+            "--task needs --model: a model made on the spot cannot read real text; give a model or --rows"
+        )
+
+
+def _make_room(out: Path) -> None:
+    """Find out before the measuring whether its result can be kept."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{out}: its folder cannot be made ({error.strerror}); choose another --out") from error
+    if out.is_dir() or not os.access(out.parent, os.W_OK):
+        raise ConfigError(f"{out}: must be a file in a folder that can be written to; choose another --out")
+
+
+def _write_page(page: Path, files: list[Path] | None) -> None:
+    from auber.bench.page import write_page
+
+    if not files:
+        raise ConfigError("--page needs the results to show, found none; name files made with 'auber bench --out'")
+    write_page(page, files)
+    print(f"page: {page}")
+
+
+def _print(bench: Bench) -> None:
+    from auber.bench.tables import all_tables, describe, title_of
+
+    print(f"{title_of(bench)}\n{describe(bench)}")
+    for table in all_tables(bench):
+        print()
+        screen.print_table(table.columns, table.rows, title=table.title)
+        if table.note:
+            print(table.note)

@@ -1,0 +1,136 @@
+"""Fine-tuning on the Hugging Face Trainer, so that accelerate, mixed precision and several GPUs come with it.
+
+Deterministic on a CPU for a seed and a number of threads. Nothing is written to disk: a tuning that is cut starts again.
+Early stopping watches rows of train set apart and keeps the best weights in memory. Rate decay is linear without warm-up,
+AdamW without weight decay, gradients clipped to norm 1: what the authors' code inherits from its time's GLUE script.
+Batches hold rows of like length (`batches`); on one GPU the steps are recorded and replayed (`graphs`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from auber.config import LastTuning
+from auber.devices import Hardware
+from auber.progress import Progress, Silent
+from auber.tasks.encoding import EncodedRows
+from auber.tuning.stopping import BestKeeper
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from auber.tuning.trainer import TuningSettings
+
+__all__ = ["TuningReport", "tune"]
+
+
+@dataclass(frozen=True)
+class TuningReport:
+    """What a tuning did."""
+
+    steps: int
+    seconds: float
+    stopped_early: bool = False
+    best_step: int | None = None  # only where something was watched
+    watched: tuple[tuple[int, float, float], ...] = ()  # (step, metric, loss)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain JSON object."""
+        return {
+            "steps": self.steps,
+            "seconds": round(self.seconds, 3),
+            "stopped_early": self.stopped_early,
+            "best_step": self.best_step,
+            "watched": [list(entry) for entry in self.watched],
+        }
+
+
+def tune(
+    model: PreTrainedModel,
+    rows: EncodedRows,
+    settings: TuningSettings,
+    *,
+    seed: int,
+    hardware: Hardware,
+    watch: tuple[EncodedRows, str] | None = None,
+    stage: str = "tuning",
+    progress: Progress | None = None,
+) -> TuningReport:
+    """Fine-tune a model in place.
+
+    `watch` is (rows, metric): then the settings must be a `LastTuning`, whose early stopping applies.
+    """
+    started = time.perf_counter()
+    if settings.epochs == 0:
+        return TuningReport(0, 0.0)
+    listener = progress or Silent()
+    keeper = None
+    if watch is not None:
+        if not isinstance(settings, LastTuning):
+            raise TypeError(f"watching needs LastTuning settings, actual type: {type(settings).__name__}")
+        keeper = BestKeeper(model, *watch, settings, math.ceil(len(rows) / settings.batch_size))
+
+    def on_begin(steps: int) -> None:
+        listener.begin(stage, steps)
+        if keeper is not None:
+            keeper.look(0)  # here the Trainer has set the precision that later looks have as well
+
+    def on_step(step: int) -> bool:
+        listener.step(step)
+        return keeper is not None and keeper.after_step(step)
+
+    from auber.tuning.trainer import run_trainer  # the Trainer takes seconds to import
+
+    with _young_garbage(), tempfile.TemporaryDirectory(prefix="auber-") as scratch:
+        steps = run_trainer(
+            model,
+            rows,
+            settings,
+            seed=seed,
+            hardware=hardware,
+            scratch=scratch,
+            on_begin=on_begin,
+            on_step=on_step,
+        )
+        # The Trainer refers to itself: without this, optimiser and recordings would keep their memory for a while.
+        gc.collect()
+    listener.end()
+    if keeper is not None:
+        keeper.restore()
+    model.eval()
+    model.zero_grad(set_to_none=True)
+    if hardware.device.type == "cuda":
+        torch.cuda.empty_cache()
+    return TuningReport(
+        steps,
+        time.perf_counter() - started,
+        stopped_early=keeper.stopped if keeper else False,
+        best_step=keeper.best_step if keeper else None,
+        watched=tuple(keeper.watched) if keeper else (),
+    )
+
+
+@contextlib.contextmanager
+def _young_garbage() -> Iterator[None]:
+    """Let garbage collection look at new objects only.
+
+    The Trainer collects at its start as well, and going over all that torch and transformers have loaded takes as long as
+    a dozen steps each time. Where the program has set objects aside itself, they are left as they are.
+    """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

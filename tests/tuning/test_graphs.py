@@ -1,0 +1,165 @@
+"""What can be tested of recorded steps without a GPU: a recorder that repeats the work stands in for CUDA graphs."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from auber.config import FirstTuning
+from auber.tuning import trainer, tune
+from auber.tuning.batches import RowCollator
+from auber.tuning.graphs import RecordedSteps, RecordingError, _MadeOnDevice, _reason
+from tests.models import MODEL_TYPES, tiny_model
+from tests.small import cpu, small_rows, small_start
+
+SETTINGS = FirstTuning(epochs=3, learning_rate=1e-3, batch_size=16)
+
+
+class Repeater:
+    """Records by keeping the work, as a graph keeps its kernels."""
+
+    def __init__(self):
+        self.recorded = 0
+
+    def __call__(self, work):
+        self.recorded += 1
+        return work
+
+
+def refuse(work):
+    raise RecordingError("called a synchronizing CUDA operation, at model.py:7")
+
+
+def loss_of(model, inputs):
+    return model(**inputs).loss
+
+
+def loss_of_mixed_precision(model, inputs):
+    with torch.autocast("cpu", torch.bfloat16):
+        return model(**inputs).loss
+
+
+def plain_gradients(model, batch, compute_loss):
+    model.zero_grad()
+    loss = compute_loss(model, batch)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    return loss.detach(), norm, [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def tuned(monkeypatch, recorder):
+    monkeypatch.setattr(trainer, "_recorder", lambda hardware: recorder)
+    monkeypatch.setattr(trainer, "RECORDED_WIDTH", 1)  # the same padding as without a recorder
+    model, _ = small_start()
+    tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu())
+    return model.state_dict()
+
+
+def same(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize(
+    ("compute_loss", "dtype"), [(loss_of, None), (loss_of_mixed_precision, torch.bfloat16)], ids=["float32", "bfloat16"]
+)
+def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type, compute_loss, dtype):
+    model = tiny_model(model_type, pad_token_id=0)
+    recorder = Repeater()
+    steps = RecordedSteps(model, compute_loss, 0.5, recorder, dtype)
+    rows = small_rows(40)
+    rows.token_types = None
+    collate = RowCollator(rows, 32)
+    losses = []
+    for start, count in [(0, 16), (16, 16), (0, 8), (8, 16), (32, 8), (0, 16)]:
+        batch = collate(range(start, start + count))
+        loss, norm, gradients = plain_gradients(copy.deepcopy(model), batch, compute_loss)
+        model.zero_grad()
+        losses.append((steps(batch), loss))
+        torch.testing.assert_close(steps.norm, norm)
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            torch.testing.assert_close(parameter.grad, gradient, rtol=1e-5, atol=0)  # a last bit of the norm
+            parameter.data -= 0.1 * gradient  # a recording reads the weights as they are
+    assert recorder.recorded == 2, "one recording a shape"
+    assert all(loss == expected for loss, expected in losses), "a loss outlives the next step"
+
+
+def test_a_shape_that_comes_once_is_not_recorded():
+    model, _ = small_start()
+    recorder = Repeater()
+    steps = RecordedSteps(model, loss_of, 1.0, recorder)
+    collate = RowCollator(small_rows(40), 32)
+    for rows in (4, 8, 16):
+        steps(collate(range(rows)))
+    assert recorder.recorded == 0
+
+
+def test_frozen_parameters_get_no_gradient():
+    model, _ = small_start()
+    model.bert.embeddings.requires_grad_(False)
+    steps = RecordedSteps(model, loss_of, 1.0, Repeater())
+    steps(RowCollator(small_rows(8))(range(8)))
+    assert model.bert.embeddings.word_embeddings.weight.grad is None
+    assert model.classifier.weight.grad.abs().sum() > 0
+
+
+def test_replayed_tuning_has_the_bits_of_ordinary_tuning(monkeypatch):
+    recorder = Repeater()
+    replayed = tuned(monkeypatch, recorder)
+    assert recorder.recorded > 0
+    assert same(replayed, tuned(monkeypatch, None))
+
+
+def test_a_parameter_that_the_loss_does_not_reach_stays(monkeypatch):
+    monkeypatch.setattr(trainer, "_recorder", lambda hardware: Repeater())
+    model, _ = small_start()
+    model.idle = torch.nn.Parameter(torch.ones(3))
+    tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu())
+    assert model.idle.tolist() == [1, 1, 1]
+
+
+def test_what_cannot_be_recorded_is_said_and_tuned_ordinarily(monkeypatch, caplog):
+    refused = tuned(monkeypatch, refuse)
+    assert [record.getMessage() for record in caplog.records if record.name == "auber.tuning.trainer"] == [
+        "The training steps of BertForSequenceClassification cannot be recorded as a CUDA graph and run several times "
+        "slower: called a synchronizing CUDA operation, at model.py:7"
+    ]
+    assert same(refused, tuned(monkeypatch, None))
+
+
+def test_the_reason_is_the_first_error_and_its_place():
+    def fail():
+        raise ValueError("the first\nmore")
+
+    try:
+        try:
+            fail()
+        except ValueError:
+            raise RuntimeError("capture_end failed")  # noqa: B904 - as leaving a graph's context does
+    except RuntimeError as error:
+        text, _, place = _reason(error).partition(", at ")
+    assert text == "the first"
+    assert place.startswith(__file__)
+
+
+def test_an_error_of_the_model_is_not_taken_for_one_of_recording():
+    model, _ = small_start()
+
+    def broken(model, inputs):
+        raise ValueError("a mistake in the model")
+
+    steps = RecordedSteps(model, broken, 1.0, Repeater())
+    with pytest.raises(ValueError, match="a mistake in the model"):
+        steps(RowCollator(small_rows(8))(range(8)))
+
+
+def test_what_a_model_makes_on_the_host_is_made_on_the_device():
+    with _MadeOnDevice(torch.device("meta")):
+        assert torch.arange(3).device.type == "meta"
+        assert torch.arange(3, device="cpu").tolist() == [0, 1, 2]
+        zero = torch.tensor(0.0, dtype=torch.bfloat16, device="cpu")
+        assert (zero.item(), zero.dtype, zero.shape) == (0.0, torch.bfloat16, ())
+        assert [torch.tensor(value).dtype for value in (True, 1, 1.5)] == [torch.bool, torch.int64, torch.float32]
+        assert torch.tensor([1, 2]).tolist() == [1, 2]
