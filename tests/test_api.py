@@ -52,6 +52,8 @@ def test_the_run_accounts_for_itself(pruned):
     folder, outcome = pruned
     result = outcome.result
     assert (result["method"], result["protocol"], result["seed"]) == ("auber", "seen", 0)
+    assert (result["model"], result["labels"]) == ("BertForSequenceClassification", 2)
+    assert result["rows"] == {"train": 60, "dev": 24}
     assert result["gap"] == pytest.approx(result["train"]["score"] - result["dev"]["score"])
     assert result["cost"]["rewards_asked"] >= result["cost"]["rewards_computed"] > 0
     assert result["cost"]["rewards_computed"] == len((folder / "scores.jsonl").read_text().splitlines())

@@ -72,13 +72,15 @@ def prune(
     out: str | Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    command: str | None = None,
 ) -> Pruned:
     """Prune the heads of an encoder for a task and fine-tune what is left.
 
     `model`: folder, hub name, finished run, or a live model (left untouched) with its `tokenizer`.
     `task`: a known task's name or a `TaskData`; or `train` and `dev`: files, or rows that map the columns `text` (one or
     two) and `label`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove.
-    `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it.
+    `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it. `command`: the command line
+    to write into the result.
     """
     data = _task_data(task, train, dev, text, label, metric)
     chosen = get_method(method)
@@ -88,6 +90,8 @@ def prune(
     matched = _matched(heads_from, data, settings)
     job = Job(
         task=data,
+        model_name=start.name,
+        command=command,
         config=settings,
         hardware=hardware,
         method=chosen,
@@ -113,13 +117,16 @@ def finetune(
     out: str | Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    command: str | None = None,
 ) -> Pruned:
     """The first tuning alone: the start that several prunings can share. Arguments as in `prune`."""
     data = _task_data(task, train, dev, text, label, metric)
     settings = _settings(config, data.name).replace({"first.when": "always"})
     hardware = resolve_hardware(settings)
     start = _load_start(model, tokenizer, data, settings)
-    job = Job(data, settings, hardware, get_method("original"), None, None, first_tuning=True)
+    job = Job(
+        data, start.name, settings, hardware, get_method("original"), None, None, first_tuning=True, command=command
+    )
     return _carry_out("finetune", job, start, out, resume, progress or Silent())
 
 
@@ -230,7 +237,11 @@ def _load_start(
         seed=config.seed,
     )
     encoder_of(loaded.model)
-    name = Path(model).resolve().name if Path(model).exists() else str(model)
+    name = str(model)
+    if result is not None:
+        name = result["model"]
+    elif Path(model).exists():
+        name = Path(model).resolve().name
     return _Start(loaded.model, tokenizer or loaded.tokenizer, name, loaded.has_trained_classifier, result)
 
 

@@ -47,6 +47,7 @@ class Job:
     """What to do, decided in full before anything is computed."""
 
     task: TaskData
+    model_name: str
     config: Config
     hardware: Hardware
     method: Method
@@ -54,6 +55,7 @@ class Job:
     tuned_layers: tuple[int, ...] | None  # the layers tuned after, where another run prescribes them
     first_tuning: bool  # whether the start model still needs it
     expected_start: str | None = None  # the fine-tuned weights another run started from, where they must be the same
+    command: str | None = None  # the command line that asked for it
 
 
 class Pipeline:
@@ -111,8 +113,12 @@ class Pipeline:
         result = {
             "format": 1,
             "kind": kind,
+            "command": self.job.command,
+            "model": self.job.model_name,
             "method": self.job.method.name,
             "task": task.name,
+            "labels": task.num_labels,
+            "rows": {"train": len(task.train), "dev": len(task.dev)},
             "metric": task.metric,
             "protocol": config.protocol,
             "seed": config.seed,

@@ -105,6 +105,8 @@ def test_finetune_prune_evaluate(run, files, tmp_path):
     assert code == 0
     result = json.loads(out)
     assert result["method"] == "auber"
+    assert result["command"].startswith("auber prune --model start --train train.csv --dev dev.csv --text sentence")
+    assert result["model"] == "model"
     assert "layer 0: searching" in err
     code, out, _ = run("evaluate", tmp_path / "pruned", *own_rows(files), "--json", *SMALL)
     assert code == 0

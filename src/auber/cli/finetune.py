@@ -30,12 +30,20 @@ def command(
 
     Example: auber finetune --model bert-base-cased --task rte --out runs/rte-start
     """
-    from auber import api
+    from auber import api, provenance
 
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
         rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed)
-        tuned = api.finetune(model, task=rows, config=settings, out=out, resume=resume, progress=progress)
+        tuned = api.finetune(
+            model,
+            task=rows,
+            config=settings,
+            out=out,
+            resume=resume,
+            progress=progress,
+            command=provenance.command_line(),
+        )
     if json:
         screen.print_json(tuned.result)
     else:

@@ -51,7 +51,7 @@ def command(
 
     Example: auber prune --model bert-base-cased --task mrpc --out runs/mrpc
     """
-    from auber import api
+    from auber import api, provenance
 
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
@@ -66,6 +66,7 @@ def command(
             out=out,
             resume=resume,
             progress=progress,
+            command=provenance.command_line(),
         )
     if json:
         screen.print_json(pruned.result)
