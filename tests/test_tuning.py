@@ -65,13 +65,14 @@ def test_nothing_of_a_tuning_lingers(monkeypatch):
     trainers = weakref.WeakSet()
     begin = trainer.StepTrainer.train
     monkeypatch.setattr(trainer.StepTrainer, "train", lambda this: (trainers.add(this), begin(this)))
+    frozen = gc.get_freeze_count()
     tuned(FIRST)
     assert len(trainers) == 0
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() <= frozen
     gc.freeze()  # as a program may have done itself
     try:
         tuned(FIRST)
-        assert gc.get_freeze_count() > 0
+        assert gc.get_freeze_count() > frozen
     finally:
         gc.unfreeze()
 

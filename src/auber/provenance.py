@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import subprocess
@@ -39,8 +40,7 @@ def describe(hardware: Hardware) -> dict[str, Any]:
 
 def command_line() -> str:
     """The command that is running, as one would type it, paths cut to their last part."""
-    words = [Path(sys.argv[0]).stem if index == 0 else _without_folders(word) for index, word in enumerate(sys.argv)]
-    return shlex.join(words)
+    return shlex.join(["auber", *map(_without_folders, sys.argv[1:])])
 
 
 def _without_folders(word: str) -> str:
@@ -51,7 +51,13 @@ def _without_folders(word: str) -> str:
 
 
 def _commit() -> dict[str, Any] | None:
-    """The commit of the source tree this package runs from, and whether the tree differs from it; None if installed."""
+    """The commit of the source tree this package runs from, and whether the tree differs from it; None if installed.
+
+    A copy of the tree without its history is told its commit by the variable AUBER_COMMIT (with `+` behind it if it differs).
+    """
+    told = os.environ.get("AUBER_COMMIT")
+    if told:
+        return {"id": told.removesuffix("+"), "dirty": told.endswith("+")}
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

@@ -41,7 +41,7 @@ def make_bench(**changes: object) -> Bench:
             "BERT base, random weights", "bert", "sdpa", 12, 12, 768, 3072, 109_483_778,
             "rte-like", "accuracy", 1660, 110_000, 128, 2490, 0,
         ),
-        "device": DeviceRecord("NVIDIA H200", "bfloat16", 8, 8192, 786.0),
+        "device": DeviceRecord("NVIDIA H200", "bfloat16", 8, 8192, 786.0, 0.5),
         "rewards": RewardsRecord(
             PlainRecord("float32", 32, "every row to 128", 1040.0, 9, 0.9615),
             PlainRecord("bfloat16", 256, "sorted by length, to the longest of a batch", 104.0, 9, 9.615),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from auber import provenance
@@ -23,7 +24,7 @@ def run_bench(
     request: Request, config: Config, preset: str, command: str, progress: Progress, task: TaskData | None = None
 ) -> Bench:
     """Measure what is asked for, one part after the other on the same subject."""
-    started = time.perf_counter()
+    started, load = time.perf_counter(), _load()
     hardware = resolve_hardware(config)
     subject = make_subject(request, config, hardware, task)
     layers = request.check_layers(subject.encoder.num_layers)
@@ -49,7 +50,7 @@ def run_bench(
     return Bench(
         command=command,
         subject=_describe(subject),
-        device=_describe_device(hardware, rate),
+        device=_describe_device(hardware, rate, load),
         rewards=rewards,
         tuning=tuning,
         search=search,
@@ -80,6 +81,10 @@ def _describe(subject: Subject) -> SubjectRecord:
     )
 
 
-def _describe_device(hardware: Hardware, rate: MatrixRate) -> DeviceRecord:
+def _describe_device(hardware: Hardware, rate: MatrixRate, load: float | None) -> DeviceRecord:
     teraflops = rate.flops_per_second / 1e12
-    return DeviceRecord(hardware.name, hardware.precision, hardware.threads, rate.size, teraflops)
+    return DeviceRecord(hardware.name, hardware.precision, hardware.threads, rate.size, teraflops, load)
+
+
+def _load() -> float | None:
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None

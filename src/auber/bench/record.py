@@ -49,6 +49,7 @@ class DeviceRecord:
     threads: int
     matrix_size: int
     teraflops: float  # measured
+    load: float | None  # processes that wanted a core in the minute before the measuring; None where that is unknown
 
 
 @dataclass(frozen=True)

@@ -192,8 +192,8 @@ def time_scorer(subject: Subject, layer: int, limits: Limits, progress: Progress
 
 def _time_many(subject: Subject, scorer: LayerScorer, single: float, limits: Limits) -> tuple[int, float]:
     """How many masks were scored at once, and the seconds a reward then took."""
-    # As many as fit into an eighth of the limit; the call is made twice, once to warm up.
-    many = min(_MOST_AT_ONCE, int(limits.seconds / 8 / single))
+    # As many as fit into a hundredth of the limit; the call is made twice, once to warm up.
+    many = min(_MOST_AT_ONCE, int(limits.seconds / 100 / single))
     if many < 2:
         return 1, single
     masks = random_masks(scorer.present, many, subject.config.seed + 1, scorer.layer)

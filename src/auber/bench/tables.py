@@ -43,12 +43,14 @@ def device_of(bench: Bench) -> str:
 def describe(bench: Bench) -> str:
     """The sizes of what was measured, and the device's own speed."""
     subject, device = bench.subject, bench.device
+    # Other processes beside it change what a CPU measures, and not by the same factor for every way.
+    load = f"; load average before: {device.load:.1f}" if device.name == "cpu" and device.load is not None else ""
     return (
         f"{subject.layers} layers of {subject.heads} heads, hidden size {subject.hidden_size}, feed-forward "
         f"{subject.intermediate_size}, {_short(subject.parameters / 1e6)} million parameters; "
         f"{subject.rows:,} reward rows of {subject.tokens:,} tokens, mean {subject.tokens / subject.rows:.1f}, "
         f"longest {subject.longest}; the device multiplies {device.matrix_size} x {device.matrix_size} matrices in "
-        f"{device.precision} at {_short(device.teraflops)} TFLOP/s"
+        f"{device.precision} at {_short(device.teraflops)} TFLOP/s{load}"
     )
 
 
@@ -69,6 +71,12 @@ def all_tables(bench: Bench) -> Iterator[Table]:
 def ways_table(rewards: RewardsRecord) -> Table:
     """The three ways and the floor."""
     total = rewards.total
+    doubt = ""
+    if total.floor_share > 1:
+        doubt = (
+            " Not valid: nothing can be faster than its floor, so something else kept the device busy while its matrix rate "
+            "was measured, and perhaps the plain ways; measure again on an idle machine."
+        )
 
     def plain_row(name: str, way: PlainRecord, ratio: float) -> list[str]:
         share = total.floor_milliseconds / way.milliseconds
@@ -99,7 +107,7 @@ def ways_table(rewards: RewardsRecord) -> Table:
                 _percent(1.0),
             ],
         ],
-        f"Plain: {_way(rewards.plain)}. Plain and sorted: {_way(rewards.low_precision)}.",
+        f"Plain: {_way(rewards.plain)}. Plain and sorted: {_way(rewards.low_precision)}.{doubt}",
     )
 
 

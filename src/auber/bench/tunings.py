@@ -65,7 +65,7 @@ def train_plainly(
             num_train_epochs=settings.epochs,
             learning_rate=settings.learning_rate,
             per_device_train_batch_size=settings.batch_size,
-            seed=seed,
+            seed=seed % 2**32,
             use_cpu=hardware.device.type == "cpu",
             dataloader_pin_memory=hardware.device.type == "cuda",  # the default, which warns where there is no GPU
             save_strategy="no",

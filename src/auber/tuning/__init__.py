@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TuningReport", "tune"]
 
+_FROZEN_AT_IMPORT = gc.get_freeze_count()  # what the interpreter itself may have set aside
+
 
 @dataclass(frozen=True)
 class TuningReport:
@@ -126,7 +128,7 @@ def _young_garbage() -> Iterator[None]:
     The Trainer collects at its start as well, and going over all that torch and transformers have loaded takes as long as
     a dozen steps each time. Where the program has set objects aside itself, they are left as they are.
     """
-    if gc.get_freeze_count():
+    if gc.get_freeze_count() > _FROZEN_AT_IMPORT:
         yield
         return
     gc.freeze()

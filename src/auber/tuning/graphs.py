@@ -126,18 +126,22 @@ class CudaRecorder:
     def __call__(self, work: Work) -> Work:
         """What repeats the work; nothing is computed yet. `RecordingError` if it cannot be recorded."""
         graph = torch.cuda.CUDAGraph()
-        random_state = torch.cuda.get_rng_state(self._device)
+        stream, random_state = torch.cuda.current_stream(self._device), torch.cuda.get_rng_state(self._device)
         try:
-            with (
-                torch.cuda.graph(graph, pool=self._pool),
-                _MadeOnDevice(self._device),
-                _waiting_is_an_error(),
-            ):
+            with torch.cuda.graph(graph, pool=self._pool), _MadeOnDevice(self._device), _waiting_is_an_error():
                 work()
         except Exception as error:  # the same work has just run well: whatever fails here is the recording's fault
             _replace_random_state(self._device, random_state)
+            if torch.cuda.current_stream(self._device) != stream:
+                # CUDA broke the recording off, so torch could not end it: it is still on the recording's stream, and
+                # its allocator keeps asking the graph.
+                torch.cuda.set_stream(stream)
+                _broken_graphs.append(graph)
             raise RecordingError(_reason(error)) from error
         return graph.replay
+
+
+_broken_graphs: list[torch.cuda.CUDAGraph] = []
 
 
 class _MadeOnDevice(TorchFunctionMode):
@@ -154,7 +158,7 @@ class _MadeOnDevice(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.arange:
             kwargs = {"device": self._device, **kwargs}
-        elif func is torch.tensor and isinstance(args[0], bool | int | float):
+        elif func is torch.tensor and args and isinstance(args[0], bool | int | float):
             func, args = torch.full, ((), *args)  # a kernel that fills, in place of a copy
         return func(*args, **kwargs)
 
@@ -173,7 +177,7 @@ def _waiting_is_an_error() -> Iterator[None]:
 
 
 def _replace_random_state(device: torch.device, state: Tensor) -> None:
-    """Give the device's generator a state of its own again: a broken recording never hands the old one back."""
+    """Give the device's generator a new state in place of the one that a broken recording does not hand back."""
     generator = torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
     generator.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
     generator.set_state(state)

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import sys
+
+from auber import provenance
+from tests.small import cpu
+
+
+def test_a_result_knows_its_surroundings(monkeypatch):
+    monkeypatch.delenv("AUBER_COMMIT", raising=False)
+    described = provenance.describe(cpu())
+    assert described["threads"] == 1
+    assert described["device"] == "cpu"
+    assert set(described["versions"]) >= {"python", "auber", "torch", "transformers"}
+    assert described["commit"] is None or len(described["commit"]["id"]) == 40
+
+
+def test_a_copy_without_history_is_told_its_commit(monkeypatch):
+    monkeypatch.setenv("AUBER_COMMIT", "abc+")
+    assert provenance.describe(cpu())["commit"] == {"id": "abc", "dirty": True}
+    monkeypatch.setenv("AUBER_COMMIT", "abc")
+    assert provenance.describe(cpu())["commit"] == {"id": "abc", "dirty": False}
+
+
+def test_the_command_has_no_folders_of_the_machine(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/auber", "prune", "--model", "/home/me/bert base", "--out=/tmp/x/run", "--seed", "1"])
+    assert provenance.command_line() == "auber prune --model 'bert base' --out=run --seed 1"
+    monkeypatch.setattr(sys, "argv", ["/src/auber/__main__.py", "bench", "studies/quick.toml"])
+    assert provenance.command_line() == "auber bench studies/quick.toml"
