@@ -23,7 +23,9 @@ def test_a_copy_without_history_is_told_its_commit(monkeypatch):
 
 
 def test_the_command_has_no_folders_of_the_machine(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/auber", "prune", "--model", "/home/me/bert base", "--out=/tmp/x/run", "--seed", "1"])
+    monkeypatch.setattr(
+        sys, "argv", ["/usr/bin/auber", "prune", "--model", "/home/me/bert base", "--out=/tmp/x/run", "--seed", "1"]
+    )
     assert provenance.command_line() == "auber prune --model 'bert base' --out=run --seed 1"
     monkeypatch.setattr(sys, "argv", ["/src/auber/__main__.py", "bench", "studies/quick.toml"])
     assert provenance.command_line() == "auber bench studies/quick.toml"

@@ -16,9 +16,9 @@ SOURCE = Path(auber.__file__).parent
 
 # A module imports only from those above it; a package counts as one module.
 ORDER = [
-    "errors", "seeds", "config", "plan", "progress", "metrics", "tasks", "splits", "batching", "devices", "encoders", "surgery",
+    "errors", "seeds", "config", "plan", "progress", "metrics", "stats", "tasks", "splits", "batching", "devices", "encoders", "surgery",
     "checkpoint", "ledger", "runs", "provenance", "evaluation", "tuning", "scoring", "search", "methods", "pipeline", "api",
-    "demo", "bench", "cli",
+    "demo", "study", "bench", "report", "cli",
 ]  # fmt: skip
 
 

@@ -227,6 +227,20 @@ def test_gates_scale_heads_and_receive_gradients(model_type):
         assert gate.grad[head].item() == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_each_row_may_have_gates_of_its_own(model_type):
+    model = tiny_model(model_type)
+    batch = random_batch(model)
+    rows = len(batch["input_ids"])
+    gates = torch.rand(rows, HEADS, generator=torch.Generator().manual_seed(1))
+    with gated_heads(model, {1: gates}):
+        together = logits(model, batch)
+    for row in range(rows):
+        with gated_heads(model, {1: gates[row]}):
+            alone = logits(model, batch)[row]
+        assert_close(together[row], alone, atol=1e-6)
+
+
 def test_masks_nest_and_end_also_after_an_exception():
     model = tiny_model()
     batch = random_batch(model)
@@ -343,6 +357,8 @@ def test_gates_that_do_not_fit():
     message = r"^layer 0: one gate a present head, shape \(3,\), is needed, found \(4,\)$"
     with pytest.raises(PlanError, match=message):
         gated_heads(model, {0: torch.ones(4)}).__enter__()
+    with pytest.raises(PlanError, match=r"shape \(3,\), is needed, found \(2, 4\)$"):
+        gated_heads(model, {0: torch.ones(2, 4)}).__enter__()
 
 
 def test_removing_masked_heads_is_refused():

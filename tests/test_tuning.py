@@ -77,6 +77,17 @@ def test_nothing_of_a_tuning_lingers(monkeypatch):
         gc.unfreeze()
 
 
+def test_the_model_is_not_marked_by_its_tuning():
+    """accelerate marks a model it has wrapped; a marked one would be tuned without autocast the next time."""
+    model, _ = small_start()
+    before = set(model.__dict__)
+    tune(model, small_rows(40), FIRST, seed=1, hardware=cpu())
+    assert set(model.__dict__) == before
+    model.forward = forward = model.forward
+    tune(model, small_rows(40), FIRST, seed=1, hardware=cpu())
+    assert model.__dict__["forward"] is forward
+
+
 def test_no_epochs_no_change():
     start, _ = small_start()
     model, report = tuned(FirstTuning(epochs=0), model=start)
@@ -140,6 +151,16 @@ def test_a_listener_hears_every_step():
     listener = Listener()
     tuned(FirstTuning(epochs=1, batch_size=16), stage="first tuning", progress=listener)
     assert listener.heard == [("first tuning", 3), 1, 2, 3, "end"]
+
+
+@pytest.mark.gpu
+def test_one_tuning_after_the_other_on_a_gpu():
+    model = tiny_model("bert").cuda()
+    hardware = gpu()
+    for layer in range(2):
+        report = tune(model, rows_for(model, 38), FIRST, seed=layer, hardware=hardware)
+        assert report.steps == 6
+        remove_heads(model, PruningPlan({layer: [1]}))
 
 
 # --- on a GPU: `pytest -m gpu tests/test_tuning.py` ---------------------------------------------------------------------

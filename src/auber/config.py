@@ -125,6 +125,25 @@ class Agent:
 
 
 @dataclass(frozen=True)
+class RandomPruning:
+    """The method `random`."""
+
+    draw: int = setting(0, "which of several independent draws of heads", low=0)
+
+
+@dataclass(frozen=True)
+class Voita:
+    """The gates of the method `voita`."""
+
+    epochs: int = setting(3, "passes over the rows for each penalty tried", low=1)
+    learning_rate: float = setting(0.1, "rate of Adam on the gates' logarithms", low=1e-9)
+    batch_size: int = setting(32, "rows a step", low=1)
+    temperature: float = setting(2 / 3, "of the hard-concrete distribution; lower: nearer to 0 and 1", low=0.01)
+    stretch: float = setting(0.1, "the distribution is stretched by this beyond 0 and 1, then cut there", low=1e-6)
+    trials: int = setting(8, "penalties tried at most", low=1)
+
+
+@dataclass(frozen=True)
 class Config:
     """All settings of a run. Build one with `make_config`."""
 
@@ -140,6 +159,8 @@ class Config:
     agent: Agent = field(default_factory=Agent)
     layer: LayerTuning = field(default_factory=LayerTuning)
     last: LastTuning = field(default_factory=LastTuning)
+    random: RandomPruning = field(default_factory=RandomPruning)
+    voita: Voita = field(default_factory=Voita)
 
     def replace(self, settings: Mapping[str, Any]) -> Config:
         """A copy with some settings changed, given by dotted key."""

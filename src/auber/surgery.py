@@ -27,16 +27,17 @@ Plan = Mapping[int, Iterable[int]]
 
 @contextmanager
 def gated_heads(model: PreTrainedModel, gates: Mapping[int, Tensor]) -> Iterator[None]:
-    """Multiply what each present head of these layers gives by its gate, `gates[layer]` of shape (present_heads,).
+    """Multiply what each present head of these layers gives by its gate.
 
-    Gradients reach the gates; with gradient checkpointing call `backward` inside too. Nested gates multiply.
+    `gates[layer]` has shape (present_heads,), or (rows, present_heads) where each row of the batch has gates of its own;
+    one backward pass then gives every row's own gradients. Gradients reach the gates; with gradient checkpointing call `backward` inside too. Nested gates multiply.
     """
     encoder = encoder_of(model)
     for layer, gate in gates.items():
         if layer not in range(encoder.num_layers):
             raise PlanError(f"layer {layer}: the model has layers 0 to {encoder.num_layers - 1}; correct the gates")
         expected = (len(encoder.present(layer)),)
-        if gate.shape != expected:
+        if gate.dim() not in (1, 2) or gate.shape[-1:] != expected:
             raise PlanError(
                 f"layer {layer}: one gate a present head, shape {expected}, is needed, found {tuple(gate.shape)}"
             )
@@ -88,13 +89,13 @@ class _Gate:
         self.head_dim = head_dim
 
     def __call__(self, _output: nn.Module, arguments: tuple[Any, ...]) -> tuple[Tensor]:
-        (context,) = arguments  # (..., present_heads * head_dim)
-        columns = self.gate.to(context.dtype).repeat_interleave(self.head_dim)
-        if columns.shape[0] != context.shape[-1]:
+        (context,) = arguments  # (rows, length, present_heads * head_dim)
+        columns = self.gate.to(context.dtype).repeat_interleave(self.head_dim, dim=-1)
+        if columns.shape[-1] != context.shape[-1]:
             raise ModelError(
                 f"layer {self.layer}: heads were removed while masked; leave the context before remove_heads"
             )
-        return (context * columns,)
+        return (context * columns.unsqueeze(-2),)  # the same gates for all tokens of a row
 
 
 def _check(encoder: Encoder, plan: PruningPlan, allow_empty_layers: bool) -> None:

@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from auber.cli import bench, demo, evaluate, finetune, listings, prune
+from auber.cli import bench, demo, evaluate, finetune, listings, prune, report, study
 from auber.errors import AuberError
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ app.command("demo")(demo.command)
 app.command("prune")(prune.command)
 app.command("finetune")(finetune.command)
 app.command("evaluate")(evaluate.command)
+app.command("report")(report.command)
+app.command("study")(study.command)
 app.command("bench")(bench.command)
 app.command("tasks")(listings.tasks)
 app.command("models")(listings.models)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from auber.errors import ConfigError, unknown_name
-from auber.methods import auber, controls, random
+from auber.methods import auber, confidence, controls, exhaustive, greedy, michel, random, voita
 from auber.methods.base import Method
 
-METHODS: dict[str, Method] = {method.name: method for module in (auber, random, controls) for method in module.METHODS}
+_MODULES = (auber, greedy, exhaustive, random, confidence, michel, voita, controls)
+
+METHODS: dict[str, Method] = {method.name: method for module in _MODULES for method in module.METHODS}
 
 
 def get_method(name: str) -> Method:

@@ -1,24 +1,25 @@
-"""Random pruning: heads drawn uniformly among all that may go; one head stays in each layer."""
+"""Random pruning: heads drawn uniformly among all that may go; one head stays in each layer.
+
+A run is one draw, named by `random.draw`; a study makes several and reports their mean and deviation.
+"""
 
 from __future__ import annotations
 
 from auber.methods.base import Method, RankingChoice, RankingWork
-from auber.plan import PruningPlan
+from auber.methods.ranking import remove_lowest
 
 
 def choose_plan(work: RankingWork) -> RankingChoice:
     """Draw the heads one after the other, passing over the last head of a layer."""
-    left = {layer: len(work.encoder.present(layer)) for layer in range(work.encoder.num_layers)}
-    candidates = [(layer, head) for layer in left for head in work.encoder.present(layer)]
-    removed: dict[int, list[int]] = {}
-    for index in work.random.permutation(len(candidates)):
-        if sum(map(len, removed.values())) == work.num_removed:
-            break
-        layer, head = candidates[index]
-        if left[layer] > 1:
-            left[layer] -= 1
-            removed.setdefault(layer, []).append(head)
-    return RankingChoice(PruningPlan(removed))
+    from auber import seeds  # NumPy: the table of methods is read without it
+
+    generator = seeds.generator(work.config.seed, f"random/{work.config.random.draw}")
+    scores = {
+        layer: dict(zip(present, generator.random(len(present)).tolist(), strict=True))
+        for layer in range(work.encoder.num_layers)
+        if (present := work.encoder.present(layer))
+    }
+    return RankingChoice(remove_lowest(scores, work.num_removed), {"draw": work.config.random.draw})
 
 
 METHODS = (Method("random", "heads drawn at random, as many as asked for", choose_plan=choose_plan),)

@@ -7,7 +7,8 @@ gradients (clipping, where the recorded step has clipped), reads rows by length,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -120,11 +121,27 @@ def run_trainer(
         callbacks=[_Listener(on_begin, on_step)],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train()
-    # Takes back the autocast that accelerate puts around `forward`; it would nest with every tuning.
-    trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+    with _wrapping_taken_back(model):
+        trainer.train()
     steps: int = trainer.state.global_step
     return steps
+
+
+@contextmanager
+def _wrapping_taken_back(model: PreTrainedModel) -> Iterator[None]:
+    """Leave the model's `forward` as it was.
+
+    accelerate puts autocast around it and marks the model, so that the next Trainer would not do so again; its own
+    `unwrap_model` keeps the mark, and takes off the decorators of transformers with its own.
+    """
+    names = ("forward", "_original_forward", "_is_accelerate_prepared")
+    before = {name: model.__dict__[name] for name in names if name in model.__dict__}
+    try:
+        yield
+    finally:
+        for name in names:
+            model.__dict__.pop(name, None)
+        model.__dict__.update(before)
 
 
 def _recorder(hardware: Hardware) -> Recorder | None:

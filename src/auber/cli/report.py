@@ -1,0 +1,64 @@
+"""`auber report`: the tables of a folder of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auber.cli import options, screen
+
+if TYPE_CHECKING:
+    from auber.report import Written
+    from auber.report.tables import Table
+
+
+def command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder with runs below it, such as a study's.", show_default=False)
+    ],
+    json: options.Json = False,
+) -> None:
+    """Write the paper's tables from finished runs, with seeds, controls, intervals and a verdict in words.
+
+    Into DIR/report: table1 (tasks), table2 (methods), table3 (ablations), comparisons (pooled) and costs, each as
+    Markdown, CSV and LaTeX. Models and protocols are never mixed; unfinished runs are named and left out.
+
+    Example: auber report runs/table2
+    """
+    from auber.report import summarise, write_report
+
+    written = write_report(folder)
+    if json:
+        screen.print_json(summarise(written.report))
+    else:
+        _print(written, folder)
+
+
+def _print(written: Written, folder: Path) -> None:
+    for table in written.tables:
+        if table.name in ("table2", "table3", "comparisons"):
+            _print_table(table)
+    report = written.report
+    for section in report.sections:
+        for note in section.notes:
+            print(f"{section.model}, {section.protocol}: {note}")
+    print(
+        f"{report.runs} finished runs; {report.starts} fine-tuned starts; {len(report.unfinished)} unfinished or failed"
+    )
+    for name in report.unfinished:
+        print(f"  left out: {name}")
+    print(f"tables: {written.files[0].parent}")
+
+
+def _print_table(table: Table) -> None:
+    """The columns a terminal has room for."""
+    from auber.report.tables import Detail, plain
+
+    shown = [place for place, column in enumerate(table.columns) if column.detail == Detail.BRIEF]
+    for section in table.sections:
+        rows = [[plain(table.columns[place], row[place]) for place in shown] for row in section.rows]
+        titles = [table.columns[place].title for place in shown]
+        screen.print_table(titles, rows, title=f"{table.title}; {section.title}")
+        print()

@@ -1,0 +1,346 @@
+"""Rows to tables: columns that know what kind of value they hold, and sections that are never mixed.
+
+A table says nothing of how it is drawn. A renderer is a function from a table to text: it meets the values here, by the
+kind of their column, and `plain` gives the words for one where the format has no better way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+from auber.report import published
+from auber.report.analysis import CONTROL, SUBJECT, MethodRow, PooledRow, Report, Section
+from auber.stats import LEVEL, Comparison, Summary, verdict
+
+Value = str | int | float | tuple[float, float | None] | None
+
+
+class Detail(IntEnum):
+    """Where a column is wanted: everywhere, where a page has room for it, or in data files only."""
+
+    BRIEF = 0
+    PAGE = 1
+    DATA = 2
+
+
+@dataclass(frozen=True)
+class Column:
+    """A title and the kind of value below it.
+
+    `sentence` is text that wants to wrap; `number` holds one number; `spread` a mean and a deviation (None for a single run); `range` its two ends. None is a value that
+    is not there.
+    """
+
+    title: str
+    kind: Literal["text", "sentence", "number", "spread", "range"] = "text"
+    decimals: int = 0
+    signed: bool = False
+    detail: Detail = Detail.BRIEF
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it holds words."""
+        return self.kind in ("text", "sentence")
+
+
+@dataclass(frozen=True)
+class TableSection:
+    """The rows of one model under one protocol (of none where it does not matter), and what must be said with them."""
+
+    model: str | None
+    protocol: str | None
+    rows: tuple[tuple[Value, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str | None:
+        """Model and protocol in words."""
+        return None if self.model is None else f"{self.model}, protocol {self.protocol}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table. `name` is its file's; the notes are those of all sections."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    sections: tuple[TableSection, ...]
+    notes: tuple[str, ...] = ()
+    empty: str = "No runs."  # what stands in place of no section
+
+
+def all_tables(report: Report) -> tuple[Table, ...]:
+    """Every table of a report, in the order of reading."""
+    notes = tuple(_completeness(report))
+    return (
+        tasks_table(report, notes),
+        methods_table(report, notes),
+        ablations_table(report, notes),
+        comparisons_table(report, notes),
+        costs_table(report, notes),
+    )
+
+
+def tasks_table(report: Report, notes: tuple[str, ...]) -> Table:
+    """Table 1: the tasks."""
+    columns = (
+        Column("task"),
+        Column("metric"),
+        Column("classes", "number"),
+        Column("train rows", "number"),
+        Column("dev rows", "number"),
+        Column("dev majority class", "range", 2),
+    )
+    rows = tuple((row.task, row.metric, row.labels, row.train_rows, row.dev_rows, row.majority) for row in report.tasks)
+    share = "Dev majority class: the share, in %, of the most frequent class; always answering it has this accuracy."
+    return Table("table1", "Table 1: the tasks", columns, (TableSection(None, None, rows),), (share, *notes))
+
+
+def methods_table(report: Report, notes: tuple[str, ...]) -> Table:
+    """Table 2: every method on every task, against the control."""
+    sections = [
+        TableSection(
+            section.model,
+            section.protocol,
+            tuple(map(_method_values, section.methods)),
+            _notes(section, section.methods),
+        )
+        for section in report.sections
+        if section.methods
+    ]
+    return Table(
+        "table2",
+        "Table 2: the methods",
+        _method_columns(CONTROL),
+        tuple(sections),
+        (*_legend(CONTROL), *notes),
+        empty="No run of a method but ablations.",
+    )
+
+
+def ablations_table(report: Report, notes: tuple[str, ...]) -> Table:
+    """Table 3: the method and its ablations, against the method."""
+    sections = [
+        TableSection(
+            section.model,
+            section.protocol,
+            tuple(map(_method_values, section.ablations)),
+            _notes(section, section.ablations),
+        )
+        for section in report.sections
+        if section.ablations
+    ]
+    return Table(
+        "table3",
+        f"Table 3: {SUBJECT} and its ablations",
+        _method_columns(SUBJECT),
+        tuple(sections),
+        (*_legend(SUBJECT), *notes),
+        empty="No run of an ablation.",
+    )
+
+
+def comparisons_table(report: Report, notes: tuple[str, ...]) -> Table:
+    """The subject against every other method over all pairs of task and seed."""
+    columns = (
+        Column("method"),
+        Column("against"),
+        Column("tasks", "sentence", detail=Detail.PAGE),
+        Column("pairs", "number"),
+        *_comparison_columns(Detail.PAGE),
+        Column("verdict", "sentence"),
+    )
+    sections = [
+        TableSection(section.model, section.protocol, tuple(map(_pooled_values, section.pooled)), section.notes)
+        for section in report.sections
+        if section.pooled
+    ]
+    legend = (
+        "All pairs of a task and a seed that both methods have are pooled, each counting once; differences are in points. "
+        f"p is corrected together for the competitors and together for the ablations. {_RULE} Detectable: the difference such "
+        "a number of pairs finds with 80 % power in one uncorrected t test, were the observed deviation the true one."
+    )
+    return Table(
+        "comparisons",
+        f"{SUBJECT} against each other method",
+        columns,
+        tuple(sections),
+        (legend, *notes),
+        empty=f"No run of {SUBJECT} has a run of another method beside it.",
+    )
+
+
+def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
+    """What a run of each method took."""
+    columns = (
+        Column("task"),
+        Column("method"),
+        Column("seeds", "number"),
+        Column("rewards asked", "number"),
+        Column("rewards computed", "number"),
+        Column("tuning steps", "number"),
+        Column("seconds", "number", 1),
+    )
+    sections = []
+    for section in report.sections:
+        known = {(row.task, row.method) for row in section.methods}
+        rows = [*section.methods, *(row for row in section.ablations if (row.task, row.method) not in known)]
+        values = tuple(
+            (
+                row.task,
+                row.method,
+                len(row.seeds),
+                row.cost.rewards_asked,
+                row.cost.rewards_computed,
+                row.cost.tuning_steps,
+                row.cost.seconds,
+            )
+            for row in sorted(rows, key=lambda row: row.task)
+        )
+        sections.append(TableSection(section.model, section.protocol, values))
+    legend = "Means a run. A fine-tuned start that several runs share is not counted in any of them."
+    return Table("costs", "What a run took", columns, tuple(sections), (legend, *notes))
+
+
+def plain(column: Column, value: Value) -> str:
+    """A value in words; empty where there is none."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, tuple):
+        first, second = value
+        start = _number(column, first)
+        if second is None:
+            return start
+        end = _number(column, second)
+        if column.kind == "spread":
+            return f"{start} ± {end}"
+        return start if start == end else f"{start} to {end}"
+    return _number(column, value)
+
+
+_RULE = (
+    f"Shown is a difference whose 95 % t interval leaves out 0 and whose p, corrected by Holm's method, is below {LEVEL}: the exact "
+    "sign-flip test's where so few pairs could get there at all, else the paired t test's."
+)
+
+
+def _legend(reference: str) -> tuple[str, ...]:
+    return (
+        "Scores are in points (the metric times 100), mean ± sample deviation over the seeds, with the 95 % t interval of the mean. "
+        f"P: removed heads. Gap: train minus dev. The verdict is on the paired differences to {reference}, p corrected for the "
+        f"comparisons of the task. {_RULE} One run proves nothing.",
+        f"Columns named published are the paper's numbers for {published.MODEL}, of an unstated number of runs: not measured here, "
+        "and in none of the other columns.",
+    )
+
+
+def _notes(section: Section, rows: tuple[MethodRow, ...]) -> tuple[str, ...]:
+    """The section's notes, and that the published numbers are of another model where they are."""
+    if any(row.published for row in rows) and section.model.rpartition("/")[2] != published.MODEL:
+        return (*section.notes, f"Published: another model ({published.MODEL}, here {section.model}).")
+    return section.notes
+
+
+def _completeness(report: Report) -> Iterable[str]:
+    if report.unfinished:
+        number = len(report.unfinished)
+        runs = "1 run is unfinished or failed and" if number == 1 else f"{number} runs are unfinished or failed and"
+        yield f"{runs} not in any number: {', '.join(report.unfinished)}."
+
+
+def _method_columns(reference: str) -> tuple[Column, ...]:
+    return (
+        Column("task"),
+        Column("method"),
+        Column("seeds", "number"),
+        Column("P", "spread", 1),
+        Column("dev", "spread", 2),
+        Column("dev interval", "range", 2, detail=Detail.PAGE),
+        Column("train", "spread", 2, detail=Detail.PAGE),
+        Column("gap", "spread", 2, signed=True),
+        *_comparison_columns(Detail.DATA),
+        Column(f"against {reference}", "sentence"),
+        Column("careful", "sentence", detail=Detail.PAGE),
+        Column("published P", "number", detail=Detail.PAGE),
+        Column("published dev", "number", 2, detail=Detail.PAGE),
+    )
+
+
+def _comparison_columns(detail: Detail) -> tuple[Column, ...]:
+    return (
+        Column("difference", "number", 2, signed=True, detail=detail),
+        Column("difference interval", "range", 2, signed=True, detail=detail),
+        Column("p", "number", 4, detail=Detail.DATA),
+        Column("p of", detail=Detail.DATA),
+        Column("corrected p", "number", 4, detail=detail),
+        Column("smallest exact p", "number", 6, detail=Detail.DATA),
+        Column("comparisons", "number", detail=Detail.DATA),
+        Column("detectable", "number", 2, detail=detail),
+    )
+
+
+def _comparison_values(comparison: Comparison | None) -> tuple[Value, ...]:
+    if comparison is None:
+        return (None,) * len(_comparison_columns(Detail.DATA))
+    found = comparison.paired
+    return (
+        found.differences.mean,
+        _interval(found.differences),
+        comparison.p,
+        "sign flips" if comparison.exact else "t",
+        comparison.corrected,
+        found.smallest_p,
+        comparison.family,
+        found.detectable,
+    )
+
+
+def _method_values(row: MethodRow) -> tuple[Value, ...]:
+    return (
+        row.task,
+        row.method,
+        len(row.seeds),
+        (row.removed.mean, row.removed.deviation),
+        (row.dev.mean, row.dev.deviation),
+        _interval(row.dev),
+        (row.train.mean, row.train.deviation),
+        (row.gap.mean, row.gap.deviation),
+        *_comparison_values(row.comparison),
+        _words(row),
+        "; ".join(row.flags),
+        row.published.removed if row.published else None,
+        row.published.score if row.published else None,
+    )
+
+
+def _words(row: MethodRow) -> str | None:
+    if row.reference is None:
+        return None
+    if row.comparison is None:
+        return f"not compared: no run of {row.reference} with the same seed"
+    return verdict(row.comparison)
+
+
+def _pooled_values(row: PooledRow) -> tuple[Value, ...]:
+    return (
+        row.method,
+        row.reference,
+        ", ".join(row.tasks),
+        row.comparison.paired.differences.n,
+        *_comparison_values(row.comparison),
+        verdict(row.comparison, counted="(task, seed) pairs"),
+    )
+
+
+def _interval(found: Summary) -> tuple[float, float] | None:
+    return None if found.low is None or found.high is None else (found.low, found.high)
+
+
+def _number(column: Column, value: float) -> str:
+    rounded = round(value, column.decimals) + 0.0  # no minus before a zero
+    sign = "+" if column.signed and rounded > 0 else ""
+    return f"{sign}{rounded:.{column.decimals}f}"

@@ -1,0 +1,102 @@
+"""Studies: tasks x methods x seeds as runs in one folder, of which a call does what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from auber.errors import ConfigError, unknown_name
+from auber.study.block import Listener, Outcome, Work, outcome_of
+from auber.study.engines import ENGINES, run_local, run_processes
+from auber.study.folder import State, StudyFolder
+from auber.study.plan import Block, Study, change_study, make_study, read_study, select_blocks
+from auber.study.ray_engine import Request, run_ray
+from auber.tasks import load_task
+
+__all__ = [
+    "ENGINES",
+    "Block",
+    "Listener",
+    "Outcome",
+    "Place",
+    "Request",
+    "State",
+    "Study",
+    "StudyFolder",
+    "Work",
+    "change_study",
+    "make_study",
+    "outcomes_of",
+    "read_study",
+    "run_study",
+    "select_blocks",
+]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a study is computed."""
+
+    engine: str = "local"
+    request: Request = field(default_factory=Request)
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ConfigError(unknown_name("engine", self.engine, ENGINES))
+        if self.request.jobs < 1:
+            raise ConfigError(f"--jobs must be a whole number from 1, found {self.request.jobs}")
+        if self.engine == "local" and self.request.jobs > 1:
+            raise ConfigError(
+                f"engine local does one run at a time, found --jobs {self.request.jobs}; add --engine processes or ray"
+            )
+
+
+def run_study(
+    study: Study,
+    folder: StudyFolder,
+    listener: Listener,
+    *,
+    blocks: Sequence[Block] | None = None,
+    place: Place | None = None,
+    command: str | None = None,
+) -> list[Outcome]:
+    """Do what is missing of these blocks (all without them) and tell how every run of them stands."""
+    place = place or Place()
+    blocks = study.blocks() if blocks is None else blocks
+    folder.check(study)
+    _check_tasks(study, folder, blocks)
+    folder.open(study)
+    for block in blocks:
+        folder.forget_failures(block)
+        if not study.keep_weights:
+            folder.drop_weights(study, block)
+    works = [
+        Work(_absolute(study), folder.path.resolve(), block, tuple(run.name for run in pending), command)
+        for block in blocks
+        if (pending := folder.pending(study, block))
+    ]
+    if works and place.engine == "local":
+        run_local(works, listener)
+    elif works and place.engine == "processes":
+        run_processes(works, place.request.jobs, listener)
+    elif works:
+        run_ray(works, place.request, listener)
+    return outcomes_of(study, folder, blocks)
+
+
+def outcomes_of(study: Study, folder: StudyFolder, blocks: Sequence[Block]) -> list[Outcome]:
+    """How every run of these blocks stands."""
+    return [outcome_of(folder, block, run.name) for block in blocks for run in study.runs(block)]
+
+
+def _check_tasks(study: Study, folder: StudyFolder, blocks: Sequence[Block]) -> None:
+    """Read each task that will be needed once before anything is computed: a wrong data folder is the user's mistake."""
+    for task in {block.task: block for block in blocks if folder.pending(study, block)}:
+        load_task(task, data=study.data)
+
+
+def _absolute(study: Study) -> Study:
+    """The study with paths that mean the same wherever a worker stands."""
+    model = str(Path(study.model).resolve()) if Path(study.model).exists() else study.model
+    return replace(study, model=model, data=study.data and study.data.resolve())

@@ -1,0 +1,142 @@
+"""The work on one block: its runs one after the other, each complete, failed or left out at the end.
+
+A run that fails is written down and the block goes on; a run whose needs have failed is left out. Nothing is kept in
+memory between runs: what is done is read from the folder, so a block that was cut goes on anywhere.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from auber import api, checkpoint, runs
+from auber.progress import Progress
+from auber.study.folder import State, StudyFolder
+from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
+from auber.tasks import load_task
+from auber.tasks.base import TaskData
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A block to be done, with all that another process needs to know."""
+
+    study: Study
+    folder: Path
+    block: Block
+    names: tuple[str, ...]  # the runs that are not complete
+    command: str | None  # the command line that asked for it
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    block: Block
+    run: str
+    state: State
+    error: str | None
+    result: dict[str, Any] | None
+
+
+class Listener(Protocol):
+    """Whoever follows a study."""
+
+    def working(self, block: Block, run: str) -> Progress:
+        """A run begins in this process; who follows it."""
+
+    def settled(self, outcome: Outcome) -> None:
+        """A run has ended, here or elsewhere."""
+
+    def say(self, text: str) -> None:
+        """Something a person should read."""
+
+
+def carry_out(work: Work, listener: Listener) -> bool:
+    """Do what is open of a block; False where another process is at work in it."""
+    folder = StudyFolder(work.folder)
+    with folder.claim(work.block) as claimed:
+        if not claimed:
+            return False
+        task: TaskData | None = None
+        for run in work.study.runs(work.block):
+            if run.name not in work.names or _is_settled(folder, work.block, run):
+                continue
+            missing = [name for name in run.needs if folder.state(work.block, name) is not State.COMPLETE]
+            if missing:
+                folder.record_skip(work.block, run, missing[0])
+            else:
+                try:
+                    task = task or load_task(work.block.task, data=work.study.data, seed=work.block.seed)
+                    _do(work, folder, run, task, listener.working(work.block, run.name))
+                # Whatever goes wrong in one run, out of memory or a bug, must not take the others with it.
+                except Exception as error:
+                    logger.debug("%s %s failed", work.block, run.name, exc_info=True)
+                    folder.record_failure(work.block, run, error)
+                _free_memory()
+            listener.settled(outcome_of(folder, work.block, run.name))
+            if not work.study.keep_weights:
+                folder.drop_weights(work.study, work.block)
+    return True
+
+
+def outcome_of(folder: StudyFolder, block: Block, run: str) -> Outcome:
+    """How a run that is settled ended."""
+    state, failure = folder.state(block, run), folder.failure(block, run)
+    result = runs.read_result(folder.run_path(block, run)) if state is State.COMPLETE else None
+    return Outcome(block, run, state, failure.error if failure else None, result)
+
+
+def _is_settled(folder: StudyFolder, block: Block, run: StudyRun) -> bool:
+    """Whether there is nothing to do; a start that is asked for again has lost its weights."""
+    state = folder.state(block, run)
+    return state.is_settled and not (
+        run.name == START and state is State.COMPLETE and not folder.has_weights(block, START)
+    )
+
+
+def _do(work: Work, folder: StudyFolder, run: StudyRun, task: TaskData, progress: Progress) -> None:
+    block, study = work.block, work.study
+    out = folder.prepare(block, run)
+    start = folder.run_path(block, START) if run.from_start else _model(study, folder, block, task)
+    config = study.config(block, run)
+    if run.method is None:
+        api.finetune(start, task=task, config=config, out=out, resume=True, progress=progress, command=work.command)
+        return
+    api.prune(
+        start,
+        task=task,
+        method=run.method,
+        heads_from=folder.run_path(block, MATCHED) if run.is_matched else None,
+        config=config,
+        out=out,
+        resume=True,
+        progress=progress,
+        command=work.command,
+    )
+
+
+def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> str | Path:
+    """What the first tuning begins with; the embedded model is made once for a block."""
+    if study.model != EMBEDDED:
+        return study.model
+    from auber.tasks.agreement_model import build_model, build_tokenizer
+
+    path = folder.block_path(block) / EMBEDDED
+    if not path.is_dir():
+        checkpoint.save(build_model(task.num_labels, block.seed), build_tokenizer(), path)
+    return path
+
+
+def _free_memory() -> None:
+    """Give a GPU's memory back between runs: the next one, or another process on the same GPU, may want it."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,138 @@
+"""What is left of a study, and what it will cost.
+
+Seconds come from runs already finished in the same folder: a run is expected to take the mean of the finished ones of its
+method on its task, else of its method on any task. Where nothing of a kind has been measured, the most rewards and tuning
+steps it can take are counted instead, from the settings, the rows and the model's size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from auber import runs
+from auber.config import Config
+from auber.errors import ModelError
+from auber.methods import METHODS
+from auber.methods.auber import choose_layer as played_by_the_agent
+from auber.splits import Splits, make_splits
+from auber.study.folder import State, StudyFolder
+from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun
+from auber.tasks import load_task
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The cost of the runs that are open."""
+
+    open: int
+    seconds: float  # of the runs for which it is known
+    unknown: int  # runs of a kind that has not been measured yet
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The most that open runs can ask for."""
+
+    rewards: int
+    tuning_steps: int
+
+
+class Clock:
+    """How long finished runs took, by what they are."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[str | None, str | None], list[float]] = {}
+
+    def add(self, task: str, method: str | None, seconds: float) -> None:
+        """A finished run; `method` is None for the start."""
+        for key in ((task, method), (None, method)):
+            self._seconds.setdefault(key, []).append(seconds)
+
+    def expect(self, task: str, method: str | None) -> float | None:
+        """The seconds a run should take; None where none like it was measured."""
+        for key in ((task, method), (None, method)):
+            if key in self._seconds:
+                return sum(self._seconds[key]) / len(self._seconds[key])
+        return None
+
+    def estimate(self, open_runs: Sequence[tuple[Block, StudyRun]]) -> Estimate:
+        """The cost of these runs."""
+        expected = [self.expect(block.task, run.method) for block, run in open_runs]
+        known = [seconds for seconds in expected if seconds is not None]
+        return Estimate(len(expected), sum(known), len(expected) - len(known))
+
+
+def read_clock(study: Study, folder: StudyFolder) -> Clock:
+    """The times of all finished runs of a study."""
+    clock = Clock()
+    for block in study.blocks():
+        for run in study.runs(block):
+            if folder.state(block, run) is State.COMPLETE:
+                result = runs.read_result(folder.run_path(block, run))
+                clock.add(block.task, run.method, result["cost"]["seconds"]["total"])
+    return clock
+
+
+def count_bounds(study: Study, open_runs: Sequence[tuple[Block, StudyRun]]) -> Bounds:
+    """The most rewards and tuning steps these runs can take; reads the tasks and the model's configuration."""
+    num_layers, num_heads = _model_size(study)
+    total: Counter[str] = Counter()
+    splits: dict[Block, Splits] = {}
+    for block, run in open_runs:
+        config = study.config(block, run)
+        if block not in splits:
+            task = load_task(block.task, data=study.data, seed=block.seed)
+            splits[block] = make_splits(task.train.labels, config, num_layers, task.is_regression)
+        total.update(_bounds(run, config, splits[block], num_heads))
+    return Bounds(total["rewards"], total["tuning_steps"])
+
+
+def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int) -> dict[str, int]:
+    steps = 0
+    if not run.from_start:
+        rows = splits.first if run.name == START else splits.original_first
+        steps += _steps(len(rows), config.first)
+    rewards = 0
+    if run.method is not None:
+        method = METHODS[run.method]
+        if method.choose_layer is not None:
+            rewards = len(splits.layers) * _rewards_of_a_layer(run.method, config, num_heads)
+        if method.tunes:
+            steps += sum(_steps(len(layer.mini_train), config.layer) for layer in splits.layers)
+            steps += _steps(len(splits.last_train), config.last)
+    return {"rewards": rewards, "tuning_steps": steps}
+
+
+def _rewards_of_a_layer(method: str, config: Config, num_heads: int) -> int:
+    """Different masks a layer-wise method can ask for; one head always stays."""
+    masks = int(2**num_heads) - 1
+    if METHODS[method].choose_layer is played_by_the_agent:
+        # Each episode removes one head after the other; the unpruned score is asked for once.
+        return min(masks, config.agent.episodes * (num_heads - 1) + 1)
+    if method == "greedy":
+        return min(masks, num_heads * (num_heads + 1) // 2)
+    return masks
+
+
+def _steps(rows: int, settings: Any) -> int:
+    return int(settings.epochs) * math.ceil(rows / settings.batch_size)
+
+
+def _model_size(study: Study) -> tuple[int, int]:
+    """Layers, and heads of a layer."""
+    if study.model == EMBEDDED:
+        from auber.tasks.agreement_model import NUM_HEADS, NUM_LAYERS
+
+        return NUM_LAYERS, NUM_HEADS
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(study.model)
+    except Exception as error:  # no network, no such name, no configuration: transformers has many words for it
+        line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(f"'{study.model}': the model's size cannot be read ({line}); check the name") from error
+    return int(config.num_hidden_layers), int(config.num_attention_heads)

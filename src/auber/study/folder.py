@@ -1,0 +1,242 @@
+"""A study's folder: which study it is, and how far each run of it has come.
+
+    study.toml                                    the study: one folder holds one
+    TASK/PROTOCOL/seed-N/start                    the fine-tuned start, a run's folder like all below
+    TASK/PROTOCOL/seed-N/auber, random-0, ...     one run each
+    TASK/PROTOCOL/seed-N/NAME.failed.json, .txt   why a run failed or was left out, in one line, and the traceback
+    TASK/PROTOCOL/seed-N/.claim                   locked by the process at work in the block, with its number
+
+The state of a run is what lies there and nothing else, so whoever looks, in this process or on another machine, sees the
+same. Tasks, methods, seeds, protocols and draws may be added to a study later; model and settings may not change.
+Where the system has no `fcntl` (Windows) a block cannot be claimed: there, start one study at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from auber import runs
+from auber.config import Value, make_config
+from auber.errors import RunError
+from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun, read_study
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows
+    fcntl = None  # type: ignore[assignment]
+
+Item = TypeVar("Item")
+
+RECORD = "study.toml"
+CLAIM = ".claim"
+
+
+class State(StrEnum):
+    """How far a run has come."""
+
+    COMPLETE = "complete"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # a run it needs has failed
+    UNFINISHED = "unfinished"
+    MISSING = "missing"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this call of the study is through with it."""
+        return self in (State.COMPLETE, State.FAILED, State.SKIPPED)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run has no result."""
+
+    error: str
+    skipped: bool
+
+
+class StudyFolder:
+    """The folder `path` of a study."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def check(self, study: Study) -> None:
+        """Raise `RunError` unless the folder is new, or holds this study or a smaller one of the same settings."""
+        if not (self.path / RECORD).is_file():
+            if self.path.exists() and (not self.path.is_dir() or any(_visible(self.path))):
+                raise RunError(f"{self.path}: must be a new or an empty folder or a study's; choose another --out")
+            return
+        recorded = read_study(self.path / RECORD)
+        changed = _differences(recorded, study)
+        if changed:
+            raise RunError(
+                f"{self.path}: holds another study: {', '.join(changed)}; use the same settings or another --out"
+            )
+
+    def open(self, study: Study) -> None:
+        """Make the folder this study's: record it, together with what an earlier call has already asked for."""
+        self.check(study)
+        if (self.path / RECORD).is_file():
+            study = _joined(read_study(self.path / RECORD), study)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            runs.write_text(self.path / RECORD, study.to_toml())
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot be written ({error.strerror}); choose another --out") from error
+
+    def block_path(self, block: Block) -> Path:
+        """The folder of a block."""
+        return self.path / block.path
+
+    def run_path(self, block: Block, run: StudyRun | str) -> Path:
+        """The folder of a run."""
+        return self.path / block.path / (run if isinstance(run, str) else run.name)
+
+    def state(self, block: Block, run: StudyRun | str) -> State:
+        """How far a run has come."""
+        folder = self.run_path(block, run)
+        if (folder / runs.RESULT).is_file():
+            return State.COMPLETE
+        failure = self.failure(block, run)
+        if failure is not None:
+            return State.SKIPPED if failure.skipped else State.FAILED
+        return State.UNFINISHED if runs.is_run(folder) else State.MISSING
+
+    def pending(self, study: Study, block: Block) -> list[StudyRun]:
+        """The runs of a block that are not complete, in order; the start too where they need weights that are gone."""
+        all_runs = study.runs(block)
+        found = [run for run in all_runs if self.state(block, run) is not State.COMPLETE]
+        if any(run.from_start for run in found) and all_runs[0] not in found and not self.has_weights(block, START):
+            found.insert(0, all_runs[0])
+        return found
+
+    def has_weights(self, block: Block, run: StudyRun | str) -> bool:
+        """Whether the model of a run is still there."""
+        return (self.run_path(block, run) / "model").is_dir()
+
+    def prepare(self, block: Block, run: StudyRun) -> Path:
+        """The run's folder, cleared where it holds nothing a run can go on from."""
+        folder = self.run_path(block, run)
+        if (folder / runs.RESULT).is_file():  # its weights are gone and wanted again
+            shutil.rmtree(folder)
+        elif folder.is_dir() and not runs.is_run(folder) and set(_visible(folder)) <= {"stages", "config.toml"}:
+            shutil.rmtree(folder)  # killed while it was being made
+        return folder
+
+    # --- failures ---------------------------------------------------------------------------------------------------
+
+    def failure(self, block: Block, run: StudyRun | str) -> Failure | None:
+        """The failure of a run in this or an earlier call."""
+        path = self._failure_path(block, run)
+        if not path.is_file():
+            return None
+        data = runs.read_json(path)
+        return Failure(str(data["error"]), bool(data["skipped"]))
+
+    def record_failure(self, block: Block, run: StudyRun | str, error: BaseException | str) -> None:
+        """Write why a run failed: one line, and the traceback beside it where there is one."""
+        path = self._failure_path(block, run)
+        if isinstance(error, BaseException):
+            path.with_suffix(".txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+            error = f"{type(error).__name__}: {error}".splitlines()[0]
+        self._write_failure(path, block, run, error, skipped=False)
+
+    def record_skip(self, block: Block, run: StudyRun | str, needed: str) -> None:
+        """Write that a run was left out because another has no result."""
+        self._write_failure(
+            self._failure_path(block, run), block, run, f"left out: '{needed}' has no result", skipped=True
+        )
+
+    def forget_failures(self, block: Block) -> None:
+        """Everything that failed may be tried again."""
+        for pattern in ("*.failed.json", "*.failed.txt"):
+            for path in self.block_path(block).glob(pattern):
+                path.unlink()
+
+    def _failure_path(self, block: Block, run: StudyRun | str) -> Path:
+        folder = self.run_path(block, run)
+        return folder.with_name(f"{folder.name}.failed.json")
+
+    def _write_failure(self, path: Path, block: Block, run: StudyRun | str, error: str, *, skipped: bool) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        name = run if isinstance(run, str) else run.name
+        facts = {"task": block.task, "protocol": block.protocol, "seed": block.seed, "run": name}
+        runs.write_json(path, {**facts, "error": error, "skipped": skipped})
+
+    # --- weights and claims -----------------------------------------------------------------------------------------
+
+    def drop_weights(self, study: Study, block: Block) -> None:
+        """Delete the models of finished runs; the start's only when nothing can need it any more."""
+        complete = [run for run in study.runs(block) if self.state(block, run) is State.COMPLETE]
+        is_over = len(complete) == len(study.runs(block))
+        for run in complete:
+            if run.name != START or is_over:
+                shutil.rmtree(self.run_path(block, run) / "model", ignore_errors=True)
+        if is_over:
+            shutil.rmtree(self.block_path(block) / EMBEDDED, ignore_errors=True)
+
+    @contextmanager
+    def claim(self, block: Block) -> Iterator[bool]:
+        """Keep other processes out of a block; False where one is in. A process that dies gives its claim back."""
+        folder = self.block_path(block)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / CLAIM).open("a+", encoding="utf-8") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    yield False
+                    return
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield True
+
+
+def _visible(folder: Path) -> list[str]:
+    """What lies in a folder, but for the scratch files of a write that was cut."""
+    return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def _differences(was: Study, now: Study) -> list[str]:
+    """What keeps two studies out of one folder: another model, or other settings for all or for tasks both have."""
+    found: dict[str, str] = {}
+    if was.model_name != now.model_name:
+        found["model"] = f"model was {was.model_name!r} and is now {now.model_name!r}"
+    for task in (None, *(task for task in was.tasks if task in now.tasks)):
+        before, after = _settings(was, task), _settings(now, task)
+        for key in before:
+            if before[key] != after[key]:
+                place = f" for task {task}" if task else ""
+                found.setdefault(key, f"{key}{place} was {before[key]!r} and is now {after[key]!r}")
+    return list(found.values())
+
+
+def _settings(study: Study, task: str | None) -> dict[str, Value]:
+    """Every setting of a study for a task, or for one it says nothing particular about."""
+    return make_config(study.preset, task=task, settings=study.settings_of(task or "")).flat()
+
+
+def _joined(old: Study, new: Study) -> Study:
+    """Both studies together, the older one's order first."""
+    return replace(
+        new,
+        tasks=_both(old.tasks, new.tasks),
+        methods=_both(old.methods, new.methods),
+        seeds=_both(old.seeds, new.seeds),
+        protocols=_both(old.protocols, new.protocols),
+        draws=max(old.draws, new.draws),
+        task_settings={**old.task_settings, **new.task_settings},
+    )
+
+
+def _both(old: tuple[Item, ...], new: tuple[Item, ...]) -> tuple[Item, ...]:
+    return tuple(dict.fromkeys(old + new))

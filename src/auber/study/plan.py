@@ -1,0 +1,328 @@
+"""A study: the file that names tasks, methods and seeds, and the runs it means.
+
+A block is one (task, protocol, seed): its runs share one fine-tuned start, so a block is the unit of work that is handed
+to a process or a machine. Within it `auber` comes first, because the ranking methods and the tuned control are matched
+with it: as many heads, the same tuning. A study file holds only what differs from the defaults:
+
+    model = "bert-base-cased"                 # hub name, folder, or "agreement": the small generated default
+    tasks = ["mrpc", "rte"]                   # or a table [tasks.rte] for each, holding the settings of that task alone
+    methods = ["auber", "random", "original"]
+    seeds = [0, 1, 2]
+    protocols = ["seen"]                      # optional, as is all below
+    preset = "paper"
+    draws = 3                                 # of method random
+    data = "glue"                             # a GLUE folder instead of the hub
+    keep_weights = false                      # drop the model of a finished run; results stay
+
+    [settings]
+    agent.episodes = 50
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from auber.config import PRESETS, Config, Value, make_config
+from auber.errors import ConfigError, unknown_name
+from auber.methods import METHODS
+from auber.tasks import TASKS
+
+EMBEDDED = "agreement"  # the model made on the spot, and the one task it can read
+START = "start"
+MATCHED = "auber"  # the run whose number of heads and tunings the others take over
+PROTOCOLS = ("seen", "heldout")
+
+_KEYS = (
+    "model",
+    "tasks",
+    "methods",
+    "seeds",
+    "protocols",
+    "preset",
+    "draws",
+    "data",
+    "keep_weights",
+    "settings",
+)
+_NEEDED = ("model", "tasks", "methods", "seeds")
+# What a study decides for each run itself: (setting, what to write instead).
+_OWN_SETTINGS = {
+    "seed": "list it under seeds",
+    "protocol": "list it under protocols",
+    "draw": "say how many under draws",
+    "first.when": "a study always tunes the start itself",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """One (task, protocol, seed): the runs that share a start."""
+
+    task: str
+    protocol: str
+    seed: int
+
+    @property
+    def path(self) -> Path:
+        """Its folder below the study's."""
+        return Path(self.task) / self.protocol / f"seed-{self.seed}"
+
+    def __str__(self) -> str:
+        return f"{self.task} {self.protocol} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One run of a block; its name is its folder's."""
+
+    name: str
+    method: str | None  # None: the first tuning alone
+    from_start: bool  # whether it begins with the block's start; else with the model of the study
+    is_matched: bool  # whether it takes over auber's number of heads and tunings
+    draw: int = 0
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The runs of the block that must be complete before it."""
+        return (START,) * self.from_start + (MATCHED,) * self.is_matched
+
+
+@dataclass(frozen=True)
+class Study:
+    """What to compare: tasks x protocols x seeds, and the methods on each."""
+
+    model: str
+    tasks: tuple[str, ...]
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    protocols: tuple[str, ...] = ("seen",)
+    preset: str = "default"
+    draws: int = 1
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    task_settings: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    data: Path | None = None
+    keep_weights: bool = True
+
+    @property
+    def model_name(self) -> str:
+        """The model as it is recorded: of a folder its last part, for where it lies is no part of the study."""
+        return Path(self.model).resolve().name if Path(self.model).exists() else self.model
+
+    def blocks(self) -> list[Block]:
+        """All blocks, seed by seed, so that a study cut short has some of everything."""
+        return [
+            Block(task, protocol, seed) for seed in self.seeds for protocol in self.protocols for task in self.tasks
+        ]
+
+    def runs(self, block: Block) -> list[StudyRun]:
+        """The runs of a block in the order they are done."""
+        found = [StudyRun(START, None, from_start=False, is_matched=False)]
+        for name in sorted(self.methods, key=lambda name: name != MATCHED):
+            method = METHODS[name]
+            # Without pruning nobody would hold the reward rows back: under heldout a control has a first tuning of its own.
+            from_start = method.removes_heads or block.protocol == "seen"
+            is_matched = not method.decides_number and method.tunes and MATCHED in self.methods
+            if name == "random":
+                found += [StudyRun(f"random-{draw}", name, from_start, is_matched, draw) for draw in range(self.draws)]
+            else:
+                found.append(StudyRun(name, name, from_start, is_matched))
+        return found
+
+    def config(self, block: Block, run: StudyRun) -> Config:
+        """The settings of one run."""
+        own: dict[str, Value] = {"seed": block.seed, "protocol": block.protocol}
+        own["first.when"] = "never" if run.from_start else "always"
+        if run.draw:
+            own["draw"] = run.draw
+        return make_config(self.preset, task=block.task, settings={**self.settings_of(block.task), **own})
+
+    def settings_of(self, task: str) -> dict[str, Value]:
+        """What the study changes for a task."""
+        return {**self.settings, **self.task_settings.get(task, {})}
+
+    def to_toml(self) -> str:
+        """The study as a file that `read_study` takes back, but for where the data lies and what is kept."""
+        lines = [f"model = {_toml(self.model_name)}"]
+        if not self.task_settings:
+            lines.append(f"tasks = {_toml(self.tasks)}")
+        lines += [f"{name} = {_toml(getattr(self, name))}" for name in ("methods", "seeds", "protocols", "preset")]
+        lines.append(f"draws = {self.draws}")
+        lines += _table("settings", self.settings) if self.settings else []
+        for task in self.tasks if self.task_settings else ():
+            lines += _table(f"tasks.{task}", self.task_settings.get(task, {}))
+        return "\n".join(lines) + "\n"
+
+
+def read_study(path: str | Path) -> Study:
+    """The study in a TOML file; every problem of it is reported at once."""
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: cannot be read as a study ({error}); 'auber study --help' shows one") from error
+    return make_study(tables, where=str(path))
+
+
+def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
+    """The study a TOML document means; `where` is named in errors."""
+    problems = [unknown_name("key", key, _KEYS) for key in tables if key not in _KEYS]
+    problems += [f"{key} is missing" for key in _NEEDED if key not in tables]
+    tasks = tables.get("tasks", [])
+    task_settings: dict[str, dict[str, Any]] = {}
+    if isinstance(tasks, dict):
+        task_settings = {name: _flatten(_as_table(table, f"tasks.{name}", problems)) for name, table in tasks.items()}
+    values: dict[str, Any] = {
+        "model": _text(tables.get("model", ""), "model", problems),
+        "tasks": _names(list(tasks) if isinstance(tasks, dict) else tasks, "task", TASKS, problems),
+        "methods": _names(tables.get("methods", []), "method", METHODS, problems),
+        "seeds": _seeds(tables.get("seeds", []), problems),
+        "protocols": _names(tables.get("protocols", ["seen"]), "protocol", PROTOCOLS, problems),
+        "preset": _text(tables.get("preset", "default"), "preset", problems),
+        "draws": tables.get("draws", 1),
+        "settings": _flatten(_as_table(tables.get("settings", {}), "settings", problems)),
+        "task_settings": task_settings if any(task_settings.values()) else {},
+        "keep_weights": tables.get("keep_weights", True),
+        "data": Path(_text(tables["data"], "data", problems)) if "data" in tables else None,
+    }
+    if type(values["draws"]) is not int or values["draws"] < 1:
+        problems.append(f"draws must be a whole number from 1, found {values['draws']!r}")
+    if not isinstance(values["keep_weights"], bool):
+        problems.append(f"keep_weights must be true or false, found {values['keep_weights']!r}")
+    if problems:
+        raise ConfigError(f"{where}: " + "; ".join(problems))
+    study = Study(**values)
+    _check_meaning(study, where)
+    return study
+
+
+def change_study(
+    study: Study,
+    *,
+    model: str | None = None,
+    seeds: str | None = None,
+    data: Path | None = None,
+    where: str = "--seeds",
+) -> Study:
+    """The study with what the command line says in place of the file's."""
+    if seeds is not None:
+        problems: list[str] = []
+        words = seeds.split(",")
+        chosen = _seeds([int(word) if word.strip().isdecimal() else word for word in words], problems)
+        if problems:
+            raise ConfigError(f"{where}: " + "; ".join(problems))
+        study = replace(study, seeds=chosen)
+    if model is not None:
+        study = replace(study, model=model)
+    if data is not None:
+        study = replace(study, data=data)
+    _check_meaning(study, "study")
+    return study
+
+
+def select_blocks(study: Study, only: str | None) -> list[Block]:
+    """The blocks that `only` names, such as `task=rte,seed=1`; a key given twice means either."""
+    blocks = study.blocks()
+    if only is None:
+        return blocks
+    known = {"task": study.tasks, "protocol": study.protocols, "seed": tuple(map(str, study.seeds))}
+    wanted: dict[str, set[str]] = {}
+    for part in only.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not value:
+            raise ConfigError(f"--only takes key=value such as task=rte,seed=1, found '{part}'")
+        if key not in known:
+            raise ConfigError(f"--only: {unknown_name('key', key, known)}")
+        if value not in known[key]:
+            raise ConfigError(f"--only: {unknown_name(key, value, known[key])}")
+        wanted.setdefault(key, set()).add(value)
+    return [block for block in blocks if all(str(getattr(block, key)) in values for key, values in wanted.items())]
+
+
+def _check_meaning(study: Study, where: str) -> None:
+    """What must hold between the parts of a study."""
+    if study.preset not in PRESETS:
+        raise ConfigError(f"{where}: {unknown_name('preset', study.preset, PRESETS)}")
+    if study.model == EMBEDDED and study.tasks != (EMBEDDED,):
+        raise ConfigError(
+            f"{where}: the model '{EMBEDDED}' knows the words of the task '{EMBEDDED}' alone, found tasks "
+            f"{', '.join(study.tasks)}; name another model or that task"
+        )
+    unmatched = [name for name in study.methods if not METHODS[name].decides_number and METHODS[name].removes_heads]
+    if unmatched and MATCHED not in study.methods:
+        raise ConfigError(
+            f"{where}: '{unmatched[0]}' removes as many heads as {MATCHED} does, which is not among the methods; add '{MATCHED}'"
+        )
+    for table, settings in (("settings", study.settings), *((f"tasks.{t}", s) for t, s in study.task_settings.items())):
+        for key, remedy in _OWN_SETTINGS.items():
+            if key in settings:
+                raise ConfigError(f"{where}: {table}: {key} is set by the study for each run; {remedy}")
+    for block in study.blocks():
+        for run in study.runs(block):
+            try:
+                study.config(block, run)
+            except ConfigError as error:
+                raise ConfigError(f"{where}: {error}") from error
+
+
+def _names(found: Any, kind: str, known: Iterable[str], problems: list[str]) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        problems.append(f"{kind}s must be a list of names, found {found!r}")
+        return ()
+    problems += [unknown_name(kind, name, known) for name in found if name not in known]
+    return tuple(_once(found, f"{kind}s", problems))
+
+
+def _seeds(found: Any, problems: list[str]) -> tuple[int, ...]:
+    if not isinstance(found, list) or not all(type(seed) is int and seed >= 0 for seed in found):
+        problems.append(f"seeds must be a list of whole numbers from 0, found {found!r}")
+        return ()
+    return tuple(_once(found, "seeds", problems))
+
+
+def _once(found: list[Any], name: str, problems: list[str]) -> list[Any]:
+    if not found:
+        problems.append(f"{name} must name at least one")
+    repeated = sorted({item for item in found if found.count(item) > 1})
+    if repeated:
+        problems.append(
+            f"{name}: each may be listed once, {', '.join(map(str, repeated))} is there more often; remove the repeats"
+        )
+    return found
+
+
+def _text(found: Any, key: str, problems: list[str]) -> str:
+    if not isinstance(found, str):
+        problems.append(f"{key} must be text, found {found!r}")
+        return ""
+    return found
+
+
+def _as_table(found: Any, name: str, problems: list[str]) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        problems.append(f"{name} must be a table of settings, found {found!r}")
+        return {}
+    return found
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables by dotted key."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat.update(_flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value})
+    return flat
+
+
+def _table(name: str, values: Mapping[str, Value]) -> list[str]:
+    return ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in sorted(values.items()))]
+
+
+def _toml(value: Value | tuple[Any, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, str) else repr(value)

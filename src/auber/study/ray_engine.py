@@ -1,0 +1,129 @@
+"""A study on a Ray cluster: each block is a Ray task, results go through the shared folder.
+
+With `RAY_ADDRESS` set (a cluster's head, or `auto`) the tasks go to that cluster, whose nodes must have this package, the
+study's folder and the data under the same paths. Without it a small cluster is started on this machine for the length of
+the study, bound to 127.0.0.1, with no dashboard and no usage reports.
+
+Ray itself repeats a task whose worker or node was lost. When it gives up, the run that was being done is written down as
+failed and the rest of its block is handed in again. When no node is left that could take a block, and none comes within
+`patience` seconds, its runs are written down as failed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from auber.errors import ConfigError
+from auber.study.block import Listener, Work
+from auber.study.engines import RETRIES, Losses, Watch, require_pinned_threads, say_busy, work_quietly
+from auber.study.folder import StudyFolder
+
+_LOOK_EVERY = 0.5  # seconds between looks at the folder
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a block asks of the cluster, and how many are done at once where the cluster is this machine."""
+
+    jobs: int = 1
+    num_cpus: float = 1
+    num_gpus: float = 0
+    retries: int = RETRIES
+    patience: float = 300  # seconds to wait for a node that could take a block; an autoscaler needs some
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """By Ray's names, without those not asked for."""
+        return {name: amount for name, amount in (("CPU", self.num_cpus), ("GPU", self.num_gpus)) if amount}
+
+
+def run_ray(works: Sequence[Work], request: Request, listener: Listener) -> None:
+    """Every block as a Ray task."""
+    require_pinned_threads(works, "ray")
+    with _cluster(request) as ray:
+        _distribute(ray, works, request, listener)
+
+
+def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Listener) -> None:
+    watch, losses = Watch(works, listener), Losses(retries=0)  # Ray has done the retrying
+    task = ray.remote(work_quietly).options(
+        num_cpus=request.num_cpus, num_gpus=request.num_gpus, max_retries=request.retries, scheduling_strategy="SPREAD"
+    )
+    active = {task.remote(work): work for work in works}
+    last_room = time.monotonic()
+    while active:
+        done, _ = ray.wait(list(active), timeout=_LOOK_EVERY)
+        for reference in done:
+            work = active.pop(reference)
+            try:
+                if not ray.get(reference):
+                    say_busy(work, listener)
+            except ray.exceptions.RayError as error:
+                reason = f"its worker or node was lost ({type(error).__name__})"
+                if losses.take_up_again(work, reason):
+                    active[task.remote(work)] = work
+        if _has_room(ray, request):
+            last_room = time.monotonic()
+        elif time.monotonic() - last_room > request.patience:
+            _give_up(active, request)
+            for reference in active:
+                ray.cancel(reference, force=True)
+            active = {}
+        watch.look()
+
+
+def _has_room(ray: Any, request: Request) -> bool:
+    """Whether a node that is alive could take a block, now or when others are done."""
+    return any(
+        node["Alive"] and all(node["Resources"].get(name, 0) >= amount for name, amount in request.resources.items())
+        for node in ray.nodes()
+    )
+
+
+def _give_up(active: dict[Any, Work], request: Request) -> None:
+    wanted = " and ".join(f"{amount:g} {name}" for name, amount in request.resources.items())
+    for work in active.values():
+        folder = StudyFolder(work.folder)
+        for name in work.names:
+            if not folder.state(work.block, name).is_settled:
+                folder.record_failure(
+                    work.block, name, f"no node with {wanted} is left, and none came in {request.patience:g} s"
+                )
+
+
+@contextmanager
+def _cluster(request: Request) -> Iterator[Any]:
+    """Ray, connected."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("engine ray needs Ray, which is not installed; pip install auber[ray]") from error
+    address = os.environ.get("RAY_ADDRESS")
+    if ray.is_initialized():  # by the caller, who also ends it
+        yield ray
+        return
+    if address:
+        ray.init(address=address, log_to_driver=False)
+    else:
+        ray.init(
+            address="local",
+            num_cpus=max(1, round(request.jobs * request.num_cpus)),
+            include_dashboard=False,
+            log_to_driver=False,
+            _node_ip_address="127.0.0.1",
+        )
+    try:
+        if not address and not _has_room(ray, request):
+            raise ConfigError(
+                f"engine ray: a block asks for {request.resources}, this machine has "
+                f"{ray.cluster_resources().get('GPU', 0):g} GPUs; ask for less or set RAY_ADDRESS to a cluster"
+            )
+        yield ray
+    finally:
+        ray.shutdown()

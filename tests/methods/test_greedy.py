@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from auber.methods.greedy import choose_layer
+from auber.search.toy import ToyLayer
+from tests.methods.works import CountingToy
+
+
+def slow_climb(layer):
+    """The same in other words: walk to the best neighbour while it is strictly better."""
+    removed, order = frozenset(), []
+    while len(removed) < layer.num_heads - 1:
+        neighbours = {
+            head: layer.score(tuple(sorted(removed | {head}))) for head in set(range(layer.num_heads)) - removed
+        }
+        best = max(sorted(neighbours), key=neighbours.get)
+        if neighbours[best] <= layer.score(tuple(sorted(removed))):
+            break
+        removed |= {best}
+        order.append(best)
+    return tuple(sorted(removed)), order
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("steps", [0, 40])
+def test_against_a_walk(seed, steps):
+    toy = CountingToy(ToyLayer(8, seed, bias=0.004, pair=0.006, steps=steps))
+    choice = choose_layer(toy.work())
+    assert (choice.removed, choice.details["path"]) == slow_climb(toy.layer)
+    assert choice.details["unpruned_score"] == toy.score(())
+    assert choice.details["best_score"] == toy.score(choice.removed)
+    assert choice.rewards_asked == choice.rewards_computed == len(toy.asked) == len(set(toy.asked))
+    best, points = -1.0, []
+    for count, mask in enumerate(toy.asked, 1):
+        if toy.score(mask) > best:
+            best = toy.score(mask)
+            points.append([count, best])
+    assert choice.details["curve"] == points
+
+
+def test_without_pairs_it_finds_the_optimum():
+    toy = CountingToy(ToyLayer(8, 3, bias=0.0, pair=0.0))
+    assert choose_layer(toy.work()).removed == toy.layer.optimum()[0]
+
+
+def test_pairs_that_pay_only_together_stop_it_early():
+    toy = CountingToy(ToyLayer(10, 0, bias=-0.03, single=0.0, pair=0.03))
+    assert toy.layer.optimum()[0] != ()
+    choice = choose_layer(toy.work())
+    assert choice.removed == ()
+    assert choice.rewards_asked == 11
+
+
+def test_no_gain_is_no_reason():
+    toy = CountingToy(ToyLayer(4, bias=0.0, single=0.0, pair=0.0))
+    assert choose_layer(toy.work()).removed == ()
+
+
+def test_one_head_stays():
+    toy = CountingToy(ToyLayer(4, base=0.5, bias=0.05, single=0.001, pair=0.0))
+    assert len(choose_layer(toy.work()).removed) == 3
+
+
+def test_a_layer_of_one_head():
+    toy = CountingToy(ToyLayer(1))
+    choice = choose_layer(toy.work())
+    assert (choice.removed, choice.rewards_asked) == ((), 1)
+
+
+def test_heads_keep_their_numbers():
+    layer = ToyLayer(4, 3, bias=0.004, pair=0.0)
+    removed = choose_layer(CountingToy(layer).work()).removed
+    assert removed
+    numbers = (0, 2, 3, 5)
+    assert choose_layer(CountingToy(layer, numbers).work()).removed == tuple(numbers[head] for head in removed)
