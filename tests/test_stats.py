@@ -108,7 +108,7 @@ def test_the_detectable_difference_is_found_with_80_percent_power(n):
 
 
 def test_the_rule_uses_the_exact_test_where_it_can_decide():
-    assert [only(np.arange(1.0, n + 1)).exact for n in (2, 5, 6, 15)] == [False, False, True, True]
+    assert [only(np.arange(1.0, n + 1)).exact for n in (3, 5, 6, 15)] == [False, False, True, True]
     family = {name: np.arange(1.0, 9.0) for name in "abcdefgh"}
     assert not stats.compare(family)["a"].exact  # 8 times 0.0078 is above 0.05
     family = {name: np.arange(1.0, 10.0) for name in "abcdefgh"}
@@ -128,9 +128,11 @@ def test_both_the_interval_and_the_corrected_p_must_say_so():
     assert not far.shown
 
 
-def test_a_single_pair_shows_nothing_and_is_not_corrected_for():
-    found = stats.compare({"one": [5.0], "five": [1.0, 2.0, 3.0, 1.0, 2.5]})
+def test_one_pair_or_two_show_nothing_and_are_not_corrected_for():
+    found = stats.compare({"one": [5.0], "two": [5.0, 5.1], "five": [1.0, 2.0, 3.0, 1.0, 2.5]})
+    assert found["two"].paired.p_t < 0.05
     assert not found["one"].shown
+    assert not found["two"].shown
     assert (found["five"].family, found["five"].shown) == (1, True)
     assert stats.compare({}) == {}
 
@@ -146,7 +148,10 @@ def test_a_single_pair_shows_nothing_and_is_not_corrected_for():
         ([0.5, 0.5, 0.5], "no difference shown (the same +0.5 points in all 3 seeds)"),
         ([0.0, 0.0], "no difference shown (equal in all 2 seeds)"),
         ([1.9], "one run proves nothing (+1.9 points)"),
-        ([-1.0, 1.0], "no difference shown (0.0 points, 95 % interval -12.7 to +12.7, 2 seeds)"),
+        (
+            [-1.0, 1.0],
+            "no difference shown (0.0 points, 95 % interval -12.7 to +12.7, 2 seeds; 3 are the fewest to show one)",
+        ),
     ],
 )
 def test_verdicts(differences, words):
@@ -156,8 +161,8 @@ def test_verdicts(differences, words):
 def test_a_verdict_says_why_an_interval_without_0_is_not_enough():
     family = {"a": [1.0, 2.0, 3.0, 1.0, 2.5], **{name: [1.0, -1.0, 2.0, -2.0, 0.5] for name in "bcdef"}}
     assert stats.verdict(stats.compare(family)["a"], counted="pairs") == (
-        "no difference shown (+1.9 points, 95 % interval +0.8 to +3.0, 5 pairs; p 0.049 corrected for 6 comparisons)"
-    ) or "; p 0.0" in stats.verdict(stats.compare(family)["a"], counted="pairs")
+        "no difference shown (+1.9 points, 95 % interval +0.8 to +3.0, 5 pairs; p 0.054 corrected for 6 comparisons)"
+    )
 
 
 def simulate(shape, n, repeats):
@@ -172,22 +177,23 @@ def simulate(shape, n, repeats):
     return covered / repeats, alarms / repeats
 
 
-@pytest.mark.parametrize("n", [3, 5, 15])
-@pytest.mark.parametrize("shape", DIFFERENCES)
-def test_intervals_cover_and_alarms_are_rare(shape, n):
-    covered, alarms = simulate(shape, n, 1000)
-    assert 1 - covered <= three_errors_above(0.05, 1000)
-    assert alarms <= three_errors_above(0.05, 1000)
+def nominal(shape):
+    """What may go wrong in truth. Methods that do not differ have symmetric differences, and there it is 5 %.
+
+    Skewed differences of mean 0 are beyond what the t test promises: 20,000 repeats gave up to 5.6 % at 5 pairs, where it decides.
+    """
+    return 0.06 if shape == "skewed steps" else 0.05
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [3, 5, 15])
+@pytest.mark.parametrize(
+    ("n", "repeats"),
+    [(3, 1000), (5, 1000), (15, 1000)] + [pytest.param(n, 20_000, marks=pytest.mark.slow) for n in (3, 5, 15)],
+)
 @pytest.mark.parametrize("shape", DIFFERENCES)
-def test_intervals_cover_and_alarms_are_rare_in_many_repeats(shape, n):
-    covered, alarms = simulate(shape, n, 20_000)
-    # Skewed differences cost the interval up to one point of its coverage; the alarms stay below the level.
-    assert 1 - covered <= three_errors_above(0.06 if shape == "skewed steps" else 0.05, 20_000)
-    assert alarms <= three_errors_above(0.05, 20_000)
+def test_intervals_cover_and_alarms_are_rare(shape, n, repeats):
+    covered, alarms = simulate(shape, n, repeats)
+    assert 1 - covered <= three_errors_above(nominal(shape), repeats)
+    assert alarms <= three_errors_above(nominal(shape), repeats)
 
 
 @pytest.mark.parametrize("n", [3, 5, 15])

@@ -67,6 +67,14 @@ def test_a_pruned_start_keeps_a_head_in_each_layer(name, model_type):
 
 
 @pytest.mark.parametrize("name", RANKING)
+def test_a_layer_without_heads_is_passed_over(name):
+    model = tiny_model()
+    remove_heads(model, {1: range(HEADS)}, allow_empty_layers=True)
+    plan = choose(name, model, 6).plan
+    assert {layer: len(heads) for layer, heads in plan.items()} == {0: 3, 2: 3}
+
+
+@pytest.mark.parametrize("name", RANKING)
 def test_nothing_may_be_asked_for(name):
     assert choose(name, tiny_model(), 0).plan == {}
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -128,6 +129,18 @@ def test_a_higher_penalty_closes_more():
     assert trials[0].loss < trials[-1].loss
     again = train_gates(work, copied, heads, 0.05, steps.append)
     assert again == trials[1]
+
+
+def test_half_precision_is_close():
+    model = tiny_model(num_labels=1)
+    config = small_config(voita__epochs=1, voita__batch_size=8)
+    work = ranking_work(model, rows=self_labelled(model), config=config)
+    half = replace(work, hardware=replace(work.hardware, precision="bfloat16"))
+    exact, rounded = (
+        train_gates(one, frozen_copy(one), present_heads(one.encoder), 0.01, lambda step: None) for one in (work, half)
+    )
+    assert rounded.locations != exact.locations
+    assert rounded.locations == pytest.approx(exact.locations, abs=0.05)
 
 
 def test_the_trace_is_kept():

@@ -12,6 +12,7 @@ from auber.methods.base import LayerWork, RankingWork
 from auber.progress import Silent
 from auber.search.toy import ToyLayer
 from auber.seeds import generator
+from auber.surgery import remove_heads
 from auber.tasks.encoding import EncodedRows
 from tests.models import VOCABULARY, tiny_model
 from tests.small import cpu, small_config
@@ -69,7 +70,5 @@ class CountingToy:
         model = tiny_model("bert", num_attention_heads=num_heads, hidden_size=4 * num_heads, num_hidden_layers=1)
         encoder = encoder_of(model)
         if gone := [head for head in range(num_heads) if head not in self.heads]:
-            from auber.surgery import remove_heads
-
             remove_heads(model, {0: gone})
-        return LayerWork(0, encoder, self.heads, self.score_many, config or small_config(), progress or Silent())
+        return LayerWork(0, encoder, self.heads, self.score_many, cpu(), config or small_config(), progress or Silent())

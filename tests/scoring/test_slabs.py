@@ -31,6 +31,9 @@ def test_the_shape_of_a_slab(lengths):
 
 
 def test_copies_stand_one_after_the_other():
-    slab = Slab((3, 1), CPU).repeated(2)
+    single = Slab((3, 1), CPU)
+    slab = single.repeated(2)
+    assert single.repeated(2) is slab
+    assert single.repeated(1) is single
     assert slab.starts.tolist() == [0, 3, 4, 7, 8]
     assert slab.groups == ((0, 1, 3), (1, 1, 1), (2, 1, 3), (3, 1, 1))

@@ -23,7 +23,7 @@ def command(
     """Write the paper's tables from finished runs, with seeds, controls, intervals and a verdict in words.
 
     Into DIR/report: table1 (tasks), table2 (methods), table3 (ablations), comparisons (pooled) and costs, each as
-    Markdown, CSV and LaTeX. Models and protocols are never mixed; unfinished runs are named and left out.
+    Markdown, CSV and LaTeX. Models and protocols are never mixed; runs without a result are named and left out.
 
     Example: auber report runs/table2
     """
@@ -33,22 +33,21 @@ def command(
     if json:
         screen.print_json(summarise(written.report))
     else:
-        _print(written, folder)
+        _print(written)
 
 
-def _print(written: Written, folder: Path) -> None:
+def _print(written: Written) -> None:
     for table in written.tables:
         if table.name in ("table2", "table3", "comparisons"):
             _print_table(table)
     report = written.report
     for section in report.sections:
-        for note in section.notes:
-            print(f"{section.model}, {section.protocol}: {note}")
-    print(
-        f"{report.runs} finished runs; {report.starts} fine-tuned starts; {len(report.unfinished)} unfinished or failed"
-    )
-    for name in report.unfinished:
-        print(f"  left out: {name}")
+        lines = [f"careful: {row.task}, {row.method}: {flag}" for row in section.rows for flag in row.flags]
+        for line in [*lines, *section.notes]:
+            print(f"{section.model}, {section.protocol}: {line}")
+    print(f"runs: {report.runs} finished, {len(report.left_out)} without a result; fine-tuned starts: {report.starts}")
+    for run in report.left_out:
+        print(f"  left out: {run.folder} ({run.reason})")
     print(f"tables: {written.files[0].parent}")
 
 

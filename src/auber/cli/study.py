@@ -143,13 +143,11 @@ class _Screen:
             self._bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _time_left(self, before: str = "") -> str:
-        """What the clock expects of the runs that are open; nothing while it knows too few kinds of them."""
-        estimate = self._clock.estimate([(block, run) for (block, _), run in self._open.items()])
-        if not estimate.open or 2 * estimate.unknown > estimate.open:
+        """What the clock makes of the runs that are open."""
+        seconds = self._clock.guess([(block, run) for (block, _), run in self._open.items()])
+        if seconds is None:
             return ""
-        # The kinds not measured yet count as the mean of the others.
-        seconds = estimate.seconds * estimate.open / (estimate.open - estimate.unknown)
-        return f"{before}about {_duration(seconds / min(self._jobs, estimate.open))} left"
+        return f"{before}about {_duration(seconds / min(self._jobs, len(self._open)))} left"
 
 
 class _RunBar:

@@ -55,7 +55,7 @@ def summarise(report: Report) -> dict[str, Any]:
     return {
         "runs": report.runs,
         "starts": report.starts,
-        "unfinished": list(report.unfinished),
+        "left_out": [asdict(run) for run in report.left_out],
         "tasks": [asdict(row) for row in report.tasks],
         "sections": [
             {

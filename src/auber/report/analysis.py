@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
-from auber.report.collect import Collection, RunRecord
+from auber.report.collect import Collection, LeftOut, RunRecord
 from auber.report.published import Published, published
 from auber.stats import Comparison, Summary, compare, summary
 
@@ -32,7 +32,8 @@ _MATCHED = ("random", "confidence", "michel", "voita")
 
 # Settings that may differ between the runs of one method: they choose the run, or where it was computed.
 _FREE_SETTINGS = {"seed", "random.draw", "device", "precision", "threads"}
-# Settings that all methods of a task must share for their scores to be comparable.
+# Settings that all methods of a task must share for their scores to be comparable; a run that begins with a finished start
+# says so in first.when and in nothing else.
 _SHARED_SETTINGS = ("first.", "layer.", "last.", "reward.", "max_length")
 
 
@@ -98,6 +99,13 @@ class Section:
     pooled: tuple[PooledRow, ...]
     notes: tuple[str, ...]
 
+    @property
+    def rows(self) -> list[MethodRow]:
+        """Methods and ablations by task, each once."""
+        known = {(row.task, row.method) for row in self.methods}
+        others = [row for row in self.ablations if (row.task, row.method) not in known]
+        return sorted([*self.methods, *others], key=lambda row: row.task)
+
 
 @dataclass(frozen=True)
 class Report:
@@ -107,14 +115,14 @@ class Report:
     sections: tuple[Section, ...]
     runs: int
     starts: int
-    unfinished: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
 
 
 def analyse(collection: Collection) -> Report:
     """The rows of all tables."""
     grouped = _grouped(collection.runs, lambda run: (run.model, run.protocol))
     sections = tuple(_section(model, protocol, runs) for (model, protocol), runs in sorted(grouped.items()))
-    return Report(_task_rows(collection.runs), sections, len(collection.runs), collection.starts, collection.unfinished)
+    return Report(_task_rows(collection.runs), sections, len(collection.runs), collection.starts, collection.left_out)
 
 
 @dataclass(frozen=True)
@@ -276,7 +284,9 @@ def _notes(cells: _Cells) -> Iterable[str]:
                 f"{task}, {method}: its runs", cell.every, lambda key: key not in _FREE_SETTINGS
             )
         one_each = [cell.every[0] for cell in of_task.values()]
-        yield from _differing_settings(f"{task}: its methods", one_each, lambda key: key.startswith(_SHARED_SETTINGS))
+        yield from _differing_settings(
+            f"{task}: its methods", one_each, lambda key: key.startswith(_SHARED_SETTINGS) and key != "first.when"
+        )
 
 
 def _differing_settings(which: str, runs: Sequence[RunRecord], counts: Callable[[str], bool]) -> Iterable[str]:

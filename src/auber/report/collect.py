@@ -1,7 +1,7 @@
 """The finished runs below a folder, read and checked: what every table is made from.
 
-A run's folder holds `run.json`; `result.json` beside it means that it is complete. A run without one is named and left out:
-nothing partial gets into a table. A result that cannot be read, or that could stand for another of the same name, is an
+A run's folder holds `run.json`; `result.json` beside it means that it is complete. A run without one, or one that a study wrote
+down as failed (`NAME.failed.json` beside its place), is named and left out: nothing partial gets into a table. A result that cannot be read, or that could stand for another of the same name, is an
 error and not a gap, because a table that silently lacks it would be believed.
 """
 
@@ -18,6 +18,7 @@ from auber.errors import RunError
 from auber.runs import RESULT, is_run, read_json
 
 FORMAT = 1
+FAILED = ".failed.json"
 
 
 @dataclass(frozen=True)
@@ -61,47 +62,66 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A run without a result, and why."""
+
+    folder: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Collection:
-    """What a folder holds, sorted: runs to compare, fine-tuned starts (no method of their own), and unfinished runs."""
+    """What a folder holds, sorted: runs to compare, fine-tuned starts (no method of their own), runs without a result."""
 
     runs: tuple[RunRecord, ...]
     starts: int
-    unfinished: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
 
 
 def collect(folder: str | Path) -> Collection:
     """Read every run below a folder."""
     root = Path(folder)
-    records, unfinished = [], []
-    for path in _run_folders(root):
+    folders, reasons = _search(root)
+    records = []
+    for path in folders:
         name = path.relative_to(root).as_posix()
         if (path / RESULT).is_file():
             records.append(_read_record(path / RESULT, name))
+            reasons.pop(name, None)
         else:
-            unfinished.append(name)
+            reasons.setdefault(name, "unfinished")
     runs = [record for record in records if record.kind == "prune"]
     if not runs:
         raise RunError(
             f"{root}: no finished run below it (folders with run.json and {RESULT}, made by 'auber prune' or 'auber study'); "
-            f"found {len(records)} fine-tuned starts and {len(unfinished)} unfinished runs"
+            f"found {len(records)} fine-tuned starts and {len(reasons)} runs without a result"
         )
     _check_distinct(runs)
     _check_same_rows(runs)
     runs.sort(key=lambda record: record.key)
-    return Collection(tuple(runs), len(records) - len(runs), tuple(unfinished))
+    left_out = tuple(LeftOut(name, reason) for name, reason in sorted(reasons.items()))
+    return Collection(tuple(runs), len(records) - len(runs), left_out)
 
 
-def _run_folders(root: Path) -> list[Path]:
-    """The folders of runs in the order of their names; what lies inside a run is its own."""
+def _search(root: Path) -> tuple[list[Path], dict[str, str]]:
+    """The folders of runs in the order of their names, and why runs failed; what lies inside a run is its own."""
     if not root.is_dir():
         raise RunError(f"{root}: no such folder; give one that holds runs")
-    found = []
-    for place, folders, _ in os.walk(root):
-        folders.sort()
+    found: list[Path] = []
+    reasons: dict[str, str] = {}
+    for place, folders, files in os.walk(root):
         if is_run(place):
             found.append(Path(place))
             folders.clear()
-    return sorted(found)
+            continue
+        for file in files:
+            if file.endswith(FAILED):
+                path = Path(place, file)
+                name = path.relative_to(root).as_posix().removesuffix(FAILED)
+                failure = _Fields(path, read_json(path))
+                error = failure.get("error", str)
+                reasons[name] = error if failure.get("skipped", bool) else f"failed: {error}"
+    return sorted(found), reasons
 
 
 def _check_distinct(runs: list[RunRecord]) -> None:
@@ -166,7 +186,7 @@ def _read_record(path: Path, folder: str) -> RunRecord:
 class _Fields:
     """Typed access to a result by dotted key; whatever is missing or of another type is named with its file."""
 
-    def __init__(self, path: Path, result: dict[str, Any]) -> None:
+    def __init__(self, path: Path, result: Any) -> None:
         self._path, self._result = path, result
 
     def get(self, key: str, kind: type, *, optional: bool = False) -> Any:

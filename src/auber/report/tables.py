@@ -13,7 +13,7 @@ from typing import Literal
 
 from auber.report import published
 from auber.report.analysis import CONTROL, SUBJECT, MethodRow, PooledRow, Report, Section
-from auber.stats import LEVEL, Comparison, Summary, verdict
+from auber.stats import FEWEST_PAIRS, LEVEL, Comparison, Summary, verdict
 
 Value = str | int | float | tuple[float, float | None] | None
 
@@ -187,8 +187,6 @@ def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
     )
     sections = []
     for section in report.sections:
-        known = {(row.task, row.method) for row in section.methods}
-        rows = [*section.methods, *(row for row in section.ablations if (row.task, row.method) not in known)]
         values = tuple(
             (
                 row.task,
@@ -199,7 +197,7 @@ def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
                 row.cost.tuning_steps,
                 row.cost.seconds,
             )
-            for row in sorted(rows, key=lambda row: row.task)
+            for row in section.rows
         )
         sections.append(TableSection(section.model, section.protocol, values))
     legend = "Means a run. A fine-tuned start that several runs share is not counted in any of them."
@@ -215,16 +213,16 @@ def plain(column: Column, value: Value) -> str:
         start = _number(column, first)
         if second is None:
             return start
-        end = _number(column, second)
         if column.kind == "spread":
-            return f"{start} ± {end}"
+            return f"{start} ± {second:.{column.decimals}f}"
+        end = _number(column, second)
         return start if start == end else f"{start} to {end}"
     return _number(column, value)
 
 
 _RULE = (
-    f"Shown is a difference whose 95 % t interval leaves out 0 and whose p, corrected by Holm's method, is below {LEVEL}: the exact "
-    "sign-flip test's where so few pairs could get there at all, else the paired t test's."
+    f"Shown is a difference of {FEWEST_PAIRS} pairs or more whose 95 % t interval leaves out 0 and whose p, corrected by Holm's method, is "
+    f"below {LEVEL}: the p of the exact sign-flip test where the pairs are enough for it to get there at all, else the paired t test's."
 )
 
 
@@ -246,10 +244,11 @@ def _notes(section: Section, rows: tuple[MethodRow, ...]) -> tuple[str, ...]:
 
 
 def _completeness(report: Report) -> Iterable[str]:
-    if report.unfinished:
-        number = len(report.unfinished)
-        runs = "1 run is unfinished or failed and" if number == 1 else f"{number} runs are unfinished or failed and"
-        yield f"{runs} not in any number: {', '.join(report.unfinished)}."
+    if report.left_out:
+        number = len(report.left_out)
+        runs = "1 run has no result and is" if number == 1 else f"{number} runs have no result and are"
+        names = "; ".join(f"{run.folder} ({run.reason})" for run in report.left_out)
+        yield f"{runs} in no number here: {names}."
 
 
 def _method_columns(reference: str) -> tuple[Column, ...]:

@@ -7,7 +7,7 @@ block for attention, and everything else in a layer works on single tokens and n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
@@ -22,6 +22,7 @@ class Slab:
 
     lengths: tuple[int, ...]  # longest first
     device: torch.device
+    _copies: dict[int, Slab] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def num_tokens(self) -> int:
@@ -50,8 +51,13 @@ class Slab:
         return tuple(groups)
 
     def repeated(self, times: int) -> Slab:
-        """The same rows several times over, one copy after the other."""
-        return self if times == 1 else Slab(self.lengths * times, self.device)
+        """The same rows several times over, one copy after the other; the same slab for the same number each time.
+
+        What a slab computes of itself must exist before a pass over it is captured.
+        """
+        if times == 1:
+            return self
+        return self._copies.setdefault(times, Slab(self.lengths * times, self.device))
 
 
 def cut_rows(lengths: Sequence[int], tokens_per_slab: int) -> list[list[int]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from auber.errors import ConfigError, unknown_name
 from auber.study.block import Listener, Outcome, Work, outcome_of
 from auber.study.engines import ENGINES, run_local, run_processes
+from auber.study.estimate import model_size
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block, Study, change_study, make_study, read_study, select_blocks
 from auber.study.ray_engine import Request, run_ray
@@ -65,12 +66,14 @@ def run_study(
     place = place or Place()
     blocks = study.blocks() if blocks is None else blocks
     folder.check(study)
-    _check_tasks(study, folder, blocks)
+    _check_inputs(study, folder, blocks)
     folder.open(study)
     for block in blocks:
-        folder.forget_failures(block)
-        if not study.keep_weights:
-            folder.drop_weights(study, block)
+        with folder.claim(block) as claimed:
+            if claimed:  # else its failures and weights are another process's
+                folder.forget_failures(block)
+                if not study.keep_weights:
+                    folder.drop_weights(study, block)
     works = [
         Work(_absolute(study), folder.path.resolve(), block, tuple(run.name for run in pending), command)
         for block in blocks
@@ -90,9 +93,12 @@ def outcomes_of(study: Study, folder: StudyFolder, blocks: Sequence[Block]) -> l
     return [outcome_of(folder, block, run.name) for block in blocks for run in study.runs(block)]
 
 
-def _check_tasks(study: Study, folder: StudyFolder, blocks: Sequence[Block]) -> None:
-    """Read each task that will be needed once before anything is computed: a wrong data folder is the user's mistake."""
-    for task in {block.task: block for block in blocks if folder.pending(study, block)}:
+def _check_inputs(study: Study, folder: StudyFolder, blocks: Sequence[Block]) -> None:
+    """Read model and tasks once before anything is made: a name or folder that is wrong is the user's mistake, no failure."""
+    tasks = {block.task: None for block in blocks if folder.pending(study, block)}
+    if tasks:
+        model_size(study)
+    for task in tasks:
         load_task(task, data=study.data)
 
 

@@ -11,10 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from auber import runs
-from auber.config import Config
+from auber.config import Config, FirstTuning, LastTuning, LayerTuning
 from auber.errors import ModelError
 from auber.methods import METHODS
 from auber.methods.auber import choose_layer as played_by_the_agent
@@ -65,6 +64,14 @@ class Clock:
         known = [seconds for seconds in expected if seconds is not None]
         return Estimate(len(expected), sum(known), len(expected) - len(known))
 
+    def guess(self, open_runs: Sequence[tuple[Block, StudyRun]]) -> float | None:
+        """The seconds of these runs, those of an unmeasured kind taken for the mean of all; None if there is no telling."""
+        if not self._seconds or not open_runs:
+            return None
+        estimate = self.estimate(open_runs)
+        measured = [seconds for (task, _), kind in self._seconds.items() if task is None for seconds in kind]
+        return estimate.seconds + estimate.unknown * sum(measured) / len(measured)
+
 
 def read_clock(study: Study, folder: StudyFolder) -> Clock:
     """The times of all finished runs of a study."""
@@ -79,7 +86,7 @@ def read_clock(study: Study, folder: StudyFolder) -> Clock:
 
 def count_bounds(study: Study, open_runs: Sequence[tuple[Block, StudyRun]]) -> Bounds:
     """The most rewards and tuning steps these runs can take; reads the tasks and the model's configuration."""
-    num_layers, num_heads = _model_size(study)
+    num_layers, num_heads = model_size(study)
     total: Counter[str] = Counter()
     splits: dict[Block, Splits] = {}
     for block, run in open_runs:
@@ -109,7 +116,7 @@ def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int) -> di
 
 def _rewards_of_a_layer(method: str, config: Config, num_heads: int) -> int:
     """Different masks a layer-wise method can ask for; one head always stays."""
-    masks = int(2**num_heads) - 1
+    masks = (1 << num_heads) - 1
     if METHODS[method].choose_layer is played_by_the_agent:
         # Each episode removes one head after the other; the unpruned score is asked for once.
         return min(masks, config.agent.episodes * (num_heads - 1) + 1)
@@ -118,12 +125,12 @@ def _rewards_of_a_layer(method: str, config: Config, num_heads: int) -> int:
     return masks
 
 
-def _steps(rows: int, settings: Any) -> int:
-    return int(settings.epochs) * math.ceil(rows / settings.batch_size)
+def _steps(rows: int, settings: FirstTuning | LayerTuning | LastTuning) -> int:
+    return settings.epochs * math.ceil(rows / settings.batch_size)
 
 
-def _model_size(study: Study) -> tuple[int, int]:
-    """Layers, and heads of a layer."""
+def model_size(study: Study) -> tuple[int, int]:
+    """Layers, and heads of a layer; `ModelError` where the study names no model that can be read."""
     if study.model == EMBEDDED:
         from auber.tasks.agreement_model import NUM_HEADS, NUM_LAYERS
 

@@ -144,6 +144,7 @@ class StudyFolder:
     def record_failure(self, block: Block, run: StudyRun | str, error: BaseException | str) -> None:
         """Write why a run failed: one line, and the traceback beside it where there is one."""
         path = self._failure_path(block, run)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(error, BaseException):
             path.with_suffix(".txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
             error = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -166,7 +167,6 @@ class StudyFolder:
         return folder.with_name(f"{folder.name}.failed.json")
 
     def _write_failure(self, path: Path, block: Block, run: StudyRun | str, error: str, *, skipped: bool) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         name = run if isinstance(run, str) else run.name
         facts = {"task": block.task, "protocol": block.protocol, "seed": block.seed, "run": name}
         runs.write_json(path, {**facts, "error": error, "skipped": skipped})

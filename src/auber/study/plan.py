@@ -54,7 +54,7 @@ _NEEDED = ("model", "tasks", "methods", "seeds")
 _OWN_SETTINGS = {
     "seed": "list it under seeds",
     "protocol": "list it under protocols",
-    "draw": "say how many under draws",
+    "random.draw": "say how many under draws",
     "first.when": "a study always tunes the start itself",
 }
 
@@ -138,7 +138,7 @@ class Study:
         own: dict[str, Value] = {"seed": block.seed, "protocol": block.protocol}
         own["first.when"] = "never" if run.from_start else "always"
         if run.draw:
-            own["draw"] = run.draw
+            own["random.draw"] = run.draw
         return make_config(self.preset, task=block.task, settings={**self.settings_of(block.task), **own})
 
     def settings_of(self, task: str) -> dict[str, Value]:

@@ -105,10 +105,12 @@ def _cluster(request: Request) -> Iterator[Any]:
     except ImportError as error:
         raise ConfigError("engine ray needs Ray, which is not installed; pip install auber[ray]") from error
     address = os.environ.get("RAY_ADDRESS")
-    if ray.is_initialized():  # by the caller, who also ends it
-        yield ray
-        return
     if address:
+        if request.jobs > 1:
+            raise ConfigError(
+                f"engine ray: --jobs is for a cluster on this machine, found {request.jobs} beside RAY_ADDRESS; "
+                "leave it out: --num-cpus and --num-gpus say how many blocks a node takes"
+            )
         ray.init(address=address, log_to_driver=False)
     else:
         ray.init(

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from auber.errors import RunError
+from auber.report.collect import LeftOut, collect
+from tests.report.results import make_result, write_run
+
+
+def test_runs_are_found_at_any_depth_and_sorted(tmp_path):
+    write_run(tmp_path, "z/deep/run", make_result("mrpc", "auber", 0, 0.8))
+    write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
+    write_run(tmp_path, "b", make_result("mrpc", "auber", 1, 0.7))
+    found = collect(tmp_path)
+    assert [run.folder for run in found.runs] == ["z/deep/run", "b", "a"]
+    assert (found.starts, found.left_out) == (0, ())
+    run = found.runs[0]
+    assert (run.dev, run.train_rows, run.dev_rows, run.labels) == (0.8, 3668, 408, 2)
+
+
+def test_a_folder_that_is_a_run_is_itself_reported(tmp_path):
+    assert collect(write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))).runs[0].folder == "."
+
+
+def test_what_lies_inside_a_run_is_not_a_run(tmp_path):
+    folder = write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
+    write_run(folder, "stages/copy", make_result("rte", "auber", 0, 0.6))
+    assert len(collect(tmp_path).runs) == 1
+
+
+def test_runs_without_a_result_are_named_and_left_out(tmp_path):
+    write_run(tmp_path, "good", make_result("rte", "auber", 0, 0.6))
+    write_run(tmp_path, "cut", None)
+    write_run(tmp_path, "broken", None)
+    write_run(tmp_path, "again", make_result("rte", "auber", 1, 0.6))
+    for name in ("broken", "never-begun", "again"):  # the last has a result by now: that counts
+        (tmp_path / f"{name}.failed.json").write_text(json.dumps({"error": "RunError: no memory", "skipped": False}))
+    (tmp_path / "wanting.failed.json").write_text(
+        json.dumps({"error": "left out: 'broken' has no result", "skipped": True})
+    )
+    found = collect(tmp_path)
+    assert [run.folder for run in found.runs] == ["good", "again"]
+    assert found.left_out == (
+        LeftOut("broken", "failed: RunError: no memory"),
+        LeftOut("cut", "unfinished"),
+        LeftOut("never-begun", "failed: RunError: no memory"),
+        LeftOut("wanting", "left out: 'broken' has no result"),
+    )
+
+
+def test_fine_tuned_starts_are_counted_and_are_no_method(tmp_path):
+    write_run(tmp_path, "start", make_result("rte", "original", 0, 0.6, kind="finetune"))
+    write_run(tmp_path, "original", make_result("rte", "original", 0, 0.61))
+    found = collect(tmp_path)
+    assert ([run.folder for run in found.runs], found.starts) == (["original"], 1)
+
+
+def test_no_results_name_what_was_looked_for(tmp_path):
+    write_run(tmp_path, "cut", None)
+    message = (
+        r"no finished run below it \(folders with run.json and result.json, made by 'auber prune' or 'auber study'\); "
+        "found 0 fine-tuned starts and 1 runs without a result"
+    )
+    with pytest.raises(RunError, match=message):
+        collect(tmp_path)
+    with pytest.raises(RunError, match="none: no such folder; give one that holds runs"):
+        collect(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", r"a/result.json: cannot be read \("),
+        ("[]", "a/result.json: must be a result of format 1, found 'list'; make the run again"),
+        ('{"format": 7}', "a/result.json: must be a result of format 1, found 7; make the run again"),
+        ('{"format": 1}', "a/result.json: lacks 'config'; it is damaged or of another version, make the run again"),
+    ],
+)
+def test_a_damaged_result_is_named(tmp_path, text, message):
+    (write_run(tmp_path, "a", None) / "result.json").write_text(text)
+    with pytest.raises(RunError, match=message):
+        collect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("dev.score", float("nan"), "a/result.json: 'dev.score' must be a finite number, found nan; it is damaged"),
+        ("dev.score", "0.8", "a/result.json: 'dev.score' must be a finite number, found '0.8'"),
+        ("labels", True, "a/result.json: 'labels' must be a whole number, found True"),
+        ("model", "a\x1b[31m", "a/result.json: 'model' must be printable text, found "),
+        ("rows", {"train": 3}, "a/result.json: lacks 'rows.dev'"),
+        ("config", {"random.draw": "x"}, "a/result.json: 'draw' must be a whole number, found 'x'"),
+    ],
+)
+def test_a_wrong_entry_is_named(tmp_path, key, value, message):
+    write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6, **{key: value}))
+    with pytest.raises(RunError, match=message):
+        collect(tmp_path)
+
+
+def test_the_draw_may_be_absent_and_the_majority_none(tmp_path):
+    write_run(tmp_path, "a", make_result("rte", "random", 0, 0.6, config={}, **{"dev.majority": None}))
+    run = collect(tmp_path).runs[0]
+    assert (run.draw, run.majority, run.equals_majority) == (0, None, False)
+
+
+def test_two_runs_of_the_same_are_named(tmp_path):
+    write_run(tmp_path, "a", make_result("rte", "random", 3, 0.6, config={"random.draw": 2}))
+    write_run(tmp_path, "b", make_result("rte", "random", 3, 0.7, config={"random.draw": 2}))
+    message = "a and b: two runs of mpnet-base, rte, protocol seen, random, seed 3, draw 2; a report needs one of each"
+    with pytest.raises(RunError, match=message):
+        collect(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"data": "other"}, {"metric": "f1"}])
+def test_pairs_must_have_the_same_rows_and_metric(tmp_path, changes):
+    write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
+    write_run(tmp_path, "b", make_result("rte", "original", 0, 0.7, **changes))
+    with pytest.raises(RunError, match="a and b: task rte, seed 0 must have the same rows and metric in all runs"):
+        collect(tmp_path)

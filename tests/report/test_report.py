@@ -1,0 +1,120 @@
+"""The command and the files it leaves."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+
+import pytest
+
+from auber.cli import main
+from auber.errors import RunError
+from auber.report import write_report
+from tests.report.results import make_result, write_run, write_study
+
+SCORES = {
+    "mrpc": {
+        "original": [80.0, 81.0],
+        "original+tuning": [81.0, 82.0],
+        "auber": [83.0, 84.5],
+        "auber-l2": [80.0, 84.0],
+    },
+    "rte": {"original+tuning": [60.0, 61.0], "auber": [62.5, 63.0]},
+}
+NAMES = {
+    f"{table}.{suffix}"
+    for table in ("table1", "table2", "table3", "comparisons", "costs")
+    for suffix in ("md", "csv", "tex")
+}
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["auber", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "160")
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_files_are_the_same_byte_for_byte(tmp_path):
+    write_study(tmp_path, SCORES)
+    written = write_report(tmp_path)
+    first = {path.name: path.read_bytes() for path in written.files}
+    assert set(first) == NAMES == {path.name for path in (tmp_path / "report").iterdir()}
+    write_report(tmp_path)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "report").iterdir()} == first
+
+
+def test_files_do_not_depend_on_where_the_runs_lie(tmp_path):
+    for place in ("a", "b"):
+        write_study(tmp_path / place, SCORES if place == "a" else dict(reversed(SCORES.items())))
+        write_report(tmp_path / place)
+    for name in NAMES:
+        assert (tmp_path / "a" / "report" / name).read_bytes() == (tmp_path / "b" / "report" / name).read_bytes()
+
+
+def test_the_second_table_as_data(tmp_path):
+    write_study(tmp_path, SCORES)
+    write_report(tmp_path)
+    with (tmp_path / "report" / "table2.csv").open(newline="") as source:
+        rows = list(csv.DictReader(source))
+    assert [(row["task"], row["method"], row["dev"]) for row in rows] == [
+        ("mrpc", "original", "80.5"),
+        ("mrpc", "original+tuning", "81.5"),
+        ("mrpc", "auber", "83.75"),
+        ("rte", "original+tuning", "60.5"),
+        ("rte", "auber", "62.75"),
+    ]
+    assert (rows[2]["model"], rows[2]["protocol"], rows[2]["published dev"]) == ("mpnet-base", "seen", "86.03")
+    assert rows[2]["difference"] == "2.25"
+
+
+def test_the_command_shows_tables_and_verdicts(run, tmp_path):
+    write_study(tmp_path, SCORES)
+    write_run(tmp_path, "cut", None)
+    write_run(tmp_path, "one-class", make_result("rte", "michel", 0, 0.5271, **{"dev.one_class": True}))
+    code, out, err = run("report", tmp_path)
+    assert (code, err) == (0, "")
+    assert "Table 2: the methods; mpnet-base, protocol seen" in out
+    assert "no difference shown" in out
+    assert "4 (task, seed) pairs" in out
+    assert "share one dev set" in out
+    assert "mpnet-base, seen: careful: rte, michel: one class predicted in 1 of 1 run\n" in out
+    assert "runs: 13 finished, 1 without a result; fine-tuned starts: 0" in out
+    assert "left out: cut (unfinished)" in out
+    assert out.splitlines()[-1] == f"tables: {tmp_path / 'report'}"
+
+
+def test_the_command_prints_json(run, tmp_path):
+    write_study(tmp_path, SCORES)
+    code, out, _ = run("report", tmp_path, "--json")
+    summary = json.loads(out)
+    assert (code, summary["runs"], summary["starts"], summary["left_out"]) == (0, 12, 0, [])
+    (section,) = summary["sections"]
+    assert section["pooled"][0]["reference"] == "original+tuning"
+    assert section["pooled"][0]["verdict"].startswith("ahead by 2.2 points, 95 % interval ")
+    assert section["methods"][1]["verdict"] is None
+
+
+def test_a_mistake_is_one_line(run, tmp_path):
+    code, out, err = run("report", tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"auber: {tmp_path}: no finished run below it")
+    assert err.count("\n") == 1
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    write_study(tmp_path, SCORES)
+    (tmp_path / "report").write_text("mine")
+    with pytest.raises(RunError, match=r"report: cannot be written \(.*\); it must be a folder of its own"):
+        write_report(tmp_path)
+    assert (tmp_path / "report").read_text() == "mine"

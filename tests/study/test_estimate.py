@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from auber.errors import ModelError
+from auber.study import StudyFolder
+from auber.study.estimate import Bounds, Clock, Estimate, count_bounds, read_clock
+from auber.study.plan import Block, StudyRun
+from tests.study.tiny import tiny_study
+
+BLOCK = Block("agreement", "seen", 0)
+
+
+def run_of(method: str | None) -> StudyRun:
+    return StudyRun(method or "start", method, from_start=method is not None, is_matched=False)
+
+
+def test_a_run_is_expected_to_take_what_its_kind_took():
+    clock = Clock()
+    clock.add("rte", "auber", 10)
+    clock.add("rte", "auber", 20)
+    clock.add("cola", "auber", 60)
+    assert clock.expect("rte", "auber") == 15
+    assert clock.expect("mrpc", "auber") == 30, "its method on any task"
+    assert clock.expect("rte", None) is None
+    open_runs = [(Block("rte", "seen", 1), run_of(name)) for name in ("auber", None)]
+    assert clock.estimate(open_runs) == Estimate(open=2, seconds=15, unknown=1)
+    assert clock.guess(open_runs) == 15 + 30
+    assert clock.guess([]) is None
+    assert Clock().guess(open_runs) is None
+
+
+def test_the_clock_is_read_from_finished_runs(unbroken):
+    study, path, _ = unbroken
+    clock = read_clock(study, StudyFolder(path))
+    for method in (None, *study.methods):
+        assert 0 < clock.expect("agreement", method) < 60
+
+
+def test_bounds_of_the_embedded_default():
+    study = tiny_study(
+        methods=["auber", "greedy", "exhaustive", "original"],
+        settings={"agent.episodes": 10, "first.epochs": 2, "layer.epochs": 1, "last.epochs": 1},
+    )
+    runs = {run.name: run for run in study.runs(BLOCK)}
+    # 600 rows, batches of 32: 19 steps a pass; mini-train 200 rows: 7; nine tenths for the last tuning: 17.
+    assert count_bounds(study, [(BLOCK, runs["start"])]) == Bounds(0, 38)
+    assert count_bounds(study, [(BLOCK, runs["original"])]) == Bounds(0, 0)
+    for name, rewards in (("auber", 71), ("greedy", 36), ("exhaustive", 255)):
+        assert count_bounds(study, [(BLOCK, runs[name])]) == Bounds(4 * rewards, 4 * 7 + 17)
+
+
+def test_no_more_is_asked_for_than_bounded(unbroken):
+    from auber.runs import read_result
+
+    study, path, _ = unbroken
+    for run in study.runs(BLOCK):
+        bounds = count_bounds(study, [(BLOCK, run)])
+        cost = read_result(path / BLOCK.path / run.name)["cost"]
+        assert cost["rewards_computed"] <= bounds.rewards
+        assert cost["tuning_steps"] <= bounds.tuning_steps
+
+
+def test_a_model_that_is_not_there():
+    with pytest.raises(ModelError, match="^'./nowhere': the model's size cannot be read"):
+        count_bounds(tiny_study("./nowhere"), [(BLOCK, run_of("auber"))])

@@ -1,0 +1,194 @@
+"""A study in this process: what it leaves, what it skips, what it does when a run fails or the process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from auber import api, runs
+from auber.errors import ModelError, RunError, TaskError
+from auber.splits import Splits
+from auber.study import State, StudyFolder, run_study
+from auber.study.plan import Block
+from tests.study.tiny import Notes, results_of, tiny_study
+
+ROOT = Path(__file__).parents[2]
+BLOCK = Block("agreement", "seen", 0)
+
+
+def states(study, folder, block=BLOCK) -> dict[str, str]:
+    return {run.name: str(folder.state(block, run)) for run in study.runs(block)}
+
+
+def test_every_run_is_an_ordinary_run_from_one_start(unbroken):
+    study, path, notes = unbroken
+    for block in study.blocks():
+        results = {run.name: runs.read_result(path / block.path / run.name) for run in study.runs(block)}
+        assert {result["start"] for result in results.values()} == {results["start"]["start"]}
+        assert {result["seed"] for result in results.values()} == {block.seed}
+        assert results["start"]["kind"] == "finetune"
+        assert results["auber"]["heads"]["removed"] == results["random-0"]["heads"]["removed"] > 0
+        for name in ("random-0", "original+tuning"):
+            assert results[name]["tuned_layers"] == results["auber"]["tuned_layers"]
+        assert results["auber"]["command"] == "auber study tiny.toml"
+        assert results["auber"]["model"] == "tiny"
+    assert [(outcome.block.seed, outcome.run) for outcome in notes.ended] == [
+        (seed, name) for seed in (0, 1) for name in ("start", "auber", "random-0", "original", "original+tuning")
+    ]
+    assert all(outcome.state is State.COMPLETE for outcome in notes.ended)
+
+
+def test_what_is_complete_is_skipped(unbroken, monkeypatch):
+    study, path, _ = unbroken
+    monkeypatch.setattr(api, "prune", None)
+    monkeypatch.setattr(api, "finetune", None)
+    notes = Notes()
+    outcomes = run_study(study, StudyFolder(path), notes)
+    assert [outcome.state for outcome in outcomes] == [State.COMPLETE] * 10
+    assert notes.ended == []
+
+
+def test_a_failed_start_leaves_the_rest_out_and_is_tried_again(model, unbroken, tmp_path, monkeypatch):
+    _, whole, _ = unbroken
+    study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
+    with monkeypatch.context() as broken:
+        broken.setattr(api, "finetune", None)
+        outcomes = run_study(study, folder, Notes())
+    assert [outcome.state for outcome in outcomes] == [State.FAILED] + [State.SKIPPED] * 4
+    assert outcomes[0].error == "TypeError: 'NoneType' object is not callable"
+    assert outcomes[1].error == "left out: 'start' has no result"
+
+    outcomes = run_study(study, folder, Notes())
+    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
+    assert not list(folder.path.rglob("*.failed.*"))
+    assert results_of(study, folder.path) == results_of(study, whole)
+
+
+def test_a_failed_run_takes_only_those_with_it_that_need_it(model, tmp_path, monkeypatch):
+    prune = api.prune
+
+    def fail_once(*arguments, method, **options):
+        if method == "auber":
+            raise MemoryError("no room")
+        return prune(*arguments, method=method, **options)
+
+    monkeypatch.setattr(api, "prune", fail_once)
+    study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
+    run_study(study, folder, Notes())
+    expected = {
+        "start": "complete",
+        "auber": "failed",
+        "random-0": "skipped",
+        "original": "complete",
+        "original+tuning": "skipped",
+    }
+    assert states(study, folder) == expected
+    assert folder.failure(BLOCK, "auber").error == "MemoryError: no room"
+    assert "fail_once" in (folder.block_path(BLOCK) / "auber.failed.txt").read_text()
+
+
+def test_under_heldout_the_controls_are_tuned_on_the_reward_rows_from_the_start(model, tmp_path):
+    study, folder = tiny_study(model, protocols=["heldout"], methods=["original"]), StudyFolder(tmp_path / "study")
+    run_study(study, folder, Notes())
+    (block,) = study.blocks()
+    splits = Splits.from_json(runs.read_json(folder.run_path(block, "original") / "splits.json"))
+    assert len(splits.original_first) > len(splits.first)
+    steps = {
+        name: runs.read_result(folder.run_path(block, name))["cost"]["tuning_steps"] for name in ("start", "original")
+    }
+    assert steps == {"start": -(-len(splits.first) // 100), "original": -(-len(splits.original_first) // 100)}
+    results = [runs.read_result(folder.run_path(block, name))["start"] for name in ("start", "original")]
+    assert results[0] != results[1]
+
+
+def test_weights_can_go_and_a_start_is_made_again_for_a_method_that_comes_later(model, unbroken, tmp_path):
+    _, whole, _ = unbroken
+    folder = StudyFolder(tmp_path / "study")
+    few = tiny_study(model, methods=["auber"], keep_weights=False)
+    run_study(few, folder, Notes())
+    assert not list(folder.path.rglob("*.safetensors"))
+
+    more = tiny_study(model, keep_weights=False)
+    outcomes = run_study(more, folder, Notes())
+    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
+    assert not list(folder.path.rglob("*.safetensors"))
+    found, expected = results_of(more, folder.path), results_of(more, whole)
+    assert found == expected
+
+
+def test_random_pruning_is_drawn_several_times(model, tmp_path):
+    study, folder = tiny_study(model, methods=["auber", "random"], draws=2), StudyFolder(tmp_path / "study")
+    run_study(study, folder, Notes())
+    results = [runs.read_result(folder.run_path(BLOCK, f"random-{draw}")) for draw in (0, 1)]
+    assert results[0]["heads"] == results[1]["heads"]
+    assert results[0]["plan"] != results[1]["plan"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"model": "./nothing"}, ModelError, "'./nothing': the model's size cannot be read"),
+        ({"model": "tiny", "tasks": ["rte"], "data": "nothing"}, TaskError, "nothing"),
+    ],
+)
+def test_what_cannot_be_read_is_found_before_anything_is_made(model, tmp_path, monkeypatch, changes, error, message):
+    monkeypatch.chdir(model.parent)
+    with pytest.raises(error, match=message):
+        run_study(tiny_study(**changes), StudyFolder(tmp_path / "study"), Notes())
+    assert not (tmp_path / "study").exists()
+
+
+def test_another_study_in_the_folder(unbroken):
+    _, path, _ = unbroken
+    with pytest.raises(RunError, match="holds another study: model was 'tiny' and is now 'agreement'"):
+        run_study(tiny_study("agreement"), StudyFolder(path), Notes())
+
+
+def test_a_block_another_process_is_in_is_left_to_it(model, tmp_path):
+    study, folder, notes = tiny_study(model), StudyFolder(tmp_path / "study"), Notes()
+    with folder.claim(BLOCK):
+        (folder.path / "agreement").rename(tmp_path / "claimed")
+        folder.open(study)
+        (tmp_path / "claimed").rename(folder.path / "agreement")
+        outcomes = run_study(study, folder, notes)
+    assert notes.said == ["agreement seen seed 0: another process is at work in it; left to it"]
+    assert {outcome.state for outcome in outcomes} == {State.MISSING}
+
+
+SCRIPT = """
+import sys, time, torch
+torch.set_num_threads(1)
+import auber.scoring
+from auber.study import StudyFolder, run_study
+from tests.study.tiny import Notes, tiny_study
+score_many = auber.scoring.LayerScorer.score_many
+auber.scoring.LayerScorer.score_many = lambda *a: (time.sleep(0.2), score_many(*a))[1]
+run_study(tiny_study(sys.argv[1]), StudyFolder(sys.argv[2]), Notes())
+"""
+
+
+def test_a_killed_study_goes_on_to_the_same_results(model, unbroken, tmp_path):
+    _, whole, _ = unbroken
+    study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(model), str(folder.path)], env=environment)
+    ledger = folder.run_path(BLOCK, "auber") / "scores.jsonl"
+    deadline = time.monotonic() + 120
+    while not ledger.is_file() or ledger.read_text().count("\n") < 2:
+        assert process.poll() is None, "the study ended before the moment came"
+        assert time.monotonic() < deadline, "the moment never came"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert states(study, folder)["start"] == "complete"
+    assert states(study, folder)["auber"] == "unfinished"
+
+    outcomes = run_study(study, folder, Notes())
+    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
+    assert results_of(study, folder.path) == results_of(study, whole)

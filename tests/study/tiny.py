@@ -1,0 +1,109 @@
+"""A study of seconds: a tiny model and task, and someone who takes down what happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+from auber import checkpoint, runs
+from auber.progress import Silent
+from auber.study import Block, Outcome, Study, StudyFolder, make_study
+from tests.small import SETTINGS, small_start
+
+# The rows are the generated task's; few tuning steps keep a run to a second or so.
+QUICK = {
+    **SETTINGS,
+    "first.epochs": 1,
+    "layer.epochs": 1,
+    "last.epochs": 1,
+    "last.evaluations_per_epoch": 1,
+    "first.batch_size": 100,
+    "layer.batch_size": 100,
+    "last.batch_size": 100,
+    "agent.episodes": 3,
+    "agent.stop_value": -1000.0,  # so that heads go
+    "reward.max_rows": 40,
+}
+METHODS = ["auber", "random", "original", "original+tuning"]
+
+
+def tiny_model_folder(folder: Path) -> Path:
+    """A saved tiny encoder that reads the generated task."""
+    model, tokenizer = small_start(bare=True)
+    checkpoint.save(model, tokenizer, folder / "tiny")
+    return folder / "tiny"
+
+
+def tiny_study(model: str | Path = "agreement", **changes: Any) -> Study:
+    """A study file's content with some keys changed."""
+    tables = {
+        "model": str(model),
+        "tasks": ["agreement"],
+        "methods": METHODS,
+        "seeds": [0],
+        "preset": "paper",
+        "settings": QUICK,
+    }
+    return make_study({**tables, **changes})
+
+
+class Notes:
+    """A listener that takes down how each run ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[Outcome] = []
+        self.said: list[str] = []
+
+    def working(self, block, run):
+        return Silent()
+
+    def settled(self, outcome):
+        self.ended.append(outcome)
+
+    def say(self, text):
+        self.said.append(text)
+
+
+def results_of(study: Study, folder: Path) -> dict[str, Any]:
+    """What must be the same wherever a study is computed."""
+    place = StudyFolder(folder)
+    return {
+        f"{block}/{run.name}": {
+            key: runs.read_result(place.run_path(block, run))[key] for key in ("plan", "dev", "train", "tuned_layers")
+        }
+        for block in study.blocks()
+        for run in study.runs(block)
+    }
+
+
+class WorkerKiller:
+    """Kills whichever process is at work in a block as soon as it has begun the run `auber`, so many times."""
+
+    def __init__(self, folder: StudyFolder, block: Block, times: int = 1) -> None:
+        self._folder, self._block, self._times = folder, block, times
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.killed = 0
+
+    def __enter__(self) -> WorkerKiller:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        run, claim = self._folder.run_path(self._block, "auber"), self._folder.block_path(self._block) / ".claim"
+        last = os.getpid()
+        while self.killed < self._times and not self._stop.wait(0.005):
+            pid = int(claim.read_text() or 0) if claim.is_file() else 0
+            events = run / "events.jsonl"
+            begun = events.is_file() and events.read_text().count('ed"') > self.killed
+            if pid and pid != last and begun:
+                os.kill(pid, signal.SIGKILL)
+                last = pid
+                self.killed += 1
