@@ -121,10 +121,12 @@ class Counter(Silent):
         self.ended += 1
 
 
-@pytest.mark.parametrize("method", ["auber", "random", "original", "original+tuning"])
+@pytest.mark.parametrize(
+    "method", ["auber", "greedy", "random", "confidence", "michel", "voita", "original", "original+tuning"]
+)
 def test_the_stages_shown_are_the_stages_there_are(method, start, tmp_path):
     counter = Counter()
-    heads = 1 if method == "random" else None
+    heads = 1 if method in ("random", "confidence", "michel", "voita") else None
     arguments = {"task": small_task(), "method": method, "heads": heads, "config": small_config(agent__episodes=2)}
     auber.prune(start, **arguments, out=tmp_path / "run", progress=counter)
     assert counter.ended == counter.planned > 0

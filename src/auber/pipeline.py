@@ -29,7 +29,7 @@ from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
 from auber.scoring import LayerScorer
-from auber.seeds import derive, generator
+from auber.seeds import derive
 from auber.splits import Splits, make_splits
 from auber.surgery import remove_heads
 from auber.tasks.base import TaskData
@@ -81,14 +81,14 @@ class Pipeline:
     def prune(self) -> None:
         """All stages of the method."""
         method, layers = self.job.method, self._layer_order()
-        searches = len(layers) if method.choose_layer is not None else 0
-        self.progress.plan(1 + searches + (len(layers) + 1 if method.tunes else 0) + 1)
+        choices = len(layers) if method.choose_layer is not None else int(method.removes_heads)
+        self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
         self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
         if method.choose_layer is not None:
             for layer in layers:
                 self._stage(f"layer-{layer:02}", partial(self._search_layer, layer), shown=2)
         else:
-            self._stage("plan", self._choose_plan, shown=0)
+            self._stage("plan", self._choose_plan, shown=choices)
             tuned = self._layers_to_tune(layers)
             self.progress.skip(len(layers) - len(tuned) if method.tunes else 0)
             for layer in tuned:
@@ -235,7 +235,6 @@ class Pipeline:
             self.job.num_removed or 0,
             self._train.select(self.splits.first),
             self.job.hardware,
-            generator(config.seed, f"method/{self.job.method.name}"),
             config,
             self.progress,
         )

@@ -58,7 +58,19 @@ def test_help_teaches(run):
     code, out, _ = run("--help")
     assert code == 0
     assert "auber demo" in out
-    for command in ("demo", "prune", "finetune", "evaluate", "tasks", "models", "methods", "settings"):
+    for command in (
+        "demo",
+        "prune",
+        "finetune",
+        "evaluate",
+        "study",
+        "report",
+        "bench",
+        "tasks",
+        "models",
+        "methods",
+        "settings",
+    ):
         assert command in out
     code, out, _ = run("prune", "--help")
     assert "auber prune --model bert-base-cased --task mrpc --out runs/mrpc" in " ".join(out.split())

@@ -11,7 +11,6 @@ from auber.encoders import encoder_of
 from auber.methods.base import LayerWork, RankingWork
 from auber.progress import Silent
 from auber.search.toy import ToyLayer
-from auber.seeds import generator
 from auber.surgery import remove_heads
 from auber.tasks.encoding import EncodedRows
 from tests.models import VOCABULARY, tiny_model
@@ -44,7 +43,6 @@ def ranking_work(
         num_removed=num_removed,
         rows=random_rows(model) if rows is None else rows,
         hardware=cpu(),
-        random=generator(config.seed, "method"),
         config=config,
         progress=Silent(),
     )

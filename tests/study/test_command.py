@@ -36,7 +36,9 @@ def file(tmp_path):
     return tmp_path / "s.toml"
 
 
-def test_plan_do_skip(call, file, tmp_path):
+def test_plan_do_skip(call, file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agreement").mkdir()  # the embedded model is meant, whatever lies here
     code, out, _ = call(file, "--out", tmp_path / "o", "--dry-run")
     assert code == 0
     assert "4 runs: 4 missing." in out

@@ -31,9 +31,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
 
     game = PruningGame(state.numpy(), score, scale=config.reward.scale, stop_reward=config.reward.stop)
     work.progress.begin(f"layer {work.layer}: searching", config.agent.episodes)
-    # Beside a GPU the agent learns on it too: on one CPU thread it would take a fifth of the search.
-    device = work.hardware.device if work.hardware.device.type == "cuda" else "cpu"
-    outcome = play_layer(game, config.agent, seed=config.seed, layer=work.layer, on_episode=on_episode, device=device)
+    outcome = play_layer(game, config.agent, seed=config.seed, layer=work.layer, on_episode=on_episode)
     work.progress.end()
     return LayerChoice(
         removed=tuple(work.heads[position] for position in outcome.removed),

@@ -15,7 +15,6 @@ from auber.plan import PruningPlan
 from auber.progress import Progress
 
 if TYPE_CHECKING:
-    import numpy as np
     from transformers import PreTrainedModel
 
     from auber.devices import Hardware
@@ -59,7 +58,6 @@ class RankingWork:
     num_removed: int
     rows: EncodedRows
     hardware: Hardware
-    random: np.random.Generator
     config: Config
     progress: Progress
 

@@ -13,12 +13,14 @@ def choose_plan(work: RankingWork) -> RankingChoice:
     """Draw the heads one after the other, passing over the last head of a layer."""
     from auber import seeds  # NumPy: the table of methods is read without it
 
+    work.progress.begin("drawing heads", 1)
     generator = seeds.generator(work.config.seed, f"random/{work.config.random.draw}")
     scores = {
         layer: dict(zip(present, generator.random(len(present)).tolist(), strict=True))
         for layer in range(work.encoder.num_layers)
         if (present := work.encoder.present(layer))
     }
+    work.progress.end()
     return RankingChoice(remove_lowest(scores, work.num_removed), {"draw": work.config.random.draw})
 
 

@@ -11,7 +11,7 @@ from auber.study.block import Listener, Outcome, Work, outcome_of
 from auber.study.engines import ENGINES, run_local, run_processes
 from auber.study.estimate import model_size
 from auber.study.folder import State, StudyFolder
-from auber.study.plan import Block, Study, change_study, make_study, read_study, select_blocks
+from auber.study.plan import EMBEDDED, Block, Study, change_study, make_study, read_study, select_blocks
 from auber.study.ray_engine import Request, run_ray
 from auber.tasks import load_task
 
@@ -104,5 +104,6 @@ def _check_inputs(study: Study, folder: StudyFolder, blocks: Sequence[Block]) ->
 
 def _absolute(study: Study) -> Study:
     """The study with paths that mean the same wherever a worker stands."""
-    model = str(Path(study.model).resolve()) if Path(study.model).exists() else study.model
+    is_folder = study.model != EMBEDDED and Path(study.model).exists()
+    model = str(Path(study.model).resolve()) if is_folder else study.model
     return replace(study, model=model, data=study.data and study.data.resolve())

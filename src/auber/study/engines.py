@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -151,6 +152,8 @@ def _child(work: Work) -> None:
         parent.join()
         os._exit(1)
 
+    # A stop by hand reaches parent and children alike; the parent ends the children.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=leave_with_the_parent, daemon=True).start()
     if not work_quietly(work):
         raise SystemExit(_BUSY)

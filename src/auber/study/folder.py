@@ -84,11 +84,15 @@ class StudyFolder:
     def open(self, study: Study) -> None:
         """Make the folder this study's: record it, together with what an earlier call has already asked for."""
         self.check(study)
-        if (self.path / RECORD).is_file():
-            study = _joined(read_study(self.path / RECORD), study)
+        record = self.path / RECORD
+        if record.is_file():
+            old = read_study(record)
+            study = _joined(old, study)
+            if study.to_toml() == old.to_toml():
+                return  # many may open it at once, and none of them needs to write
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            runs.write_text(self.path / RECORD, study.to_toml())
+            runs.write_text(record, study.to_toml())
         except OSError as error:
             raise RunError(f"{self.path}: cannot be written ({error.strerror}); choose another --out") from error
 

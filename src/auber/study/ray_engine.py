@@ -54,6 +54,9 @@ def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Lis
     task = ray.remote(work_quietly).options(
         num_cpus=request.num_cpus, num_gpus=request.num_gpus, max_retries=request.retries, scheduling_strategy="SPREAD"
     )
+    gpus = ray.cluster_resources().get("GPU", 0)
+    if gpus and not request.num_gpus:
+        listener.say(f"the cluster has {gpus:g} GPUs and blocks ask for none; --num-gpus 1, or a part, gives them one")
     active = {task.remote(work): work for work in works}
     last_room = time.monotonic()
     while active:
