@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
@@ -15,3 +16,22 @@ import torch
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def run_auber(monkeypatch, capsys):
+    """Runs a command line in this process: (exit code, stdout, stderr)."""
+    from auber.cli import main
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["/somewhere/bin/auber", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "160")  # tables as wide as they like
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call

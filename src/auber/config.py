@@ -85,6 +85,12 @@ class Reward:
     max_rows: int = setting(0, "bound on the rows of the reward set, drawn by class; 0: no bound", low=0)
     scale: float = setting(100.0, "factor from the metric to the reward (100: points)", low=1e-6)
     stop: float = setting(0.0, "reward of stopping")
+    shards: int = setting(1, "parts the reward set is dealt into, to be scored side by side", low=1)
+    spread: str = setting(
+        "devices",
+        "where the parts are scored: a GPU (on a CPU a thread) of this process each, or a Ray worker each",
+        choices=("devices", "ray"),
+    )
 
 
 @dataclass(frozen=True)

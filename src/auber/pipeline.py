@@ -28,7 +28,7 @@ from auber.methods.base import LayerWork, Method, RankingWork
 from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
-from auber.scoring import LayerScorer
+from auber.scoring import Workers, make_scorer, open_workers
 from auber.seeds import derive
 from auber.splits import Splits, make_splits
 from auber.surgery import remove_heads
@@ -83,16 +83,17 @@ class Pipeline:
         method, layers = self.job.method, self._layer_order()
         choices = len(layers) if method.choose_layer is not None else int(method.removes_heads)
         self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
-        self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
-        if method.choose_layer is not None:
-            for layer in layers:
-                self._stage(f"layer-{layer:02}", partial(self._search_layer, layer), shown=2)
-        else:
-            self._stage("plan", self._choose_plan, shown=choices)
-            tuned = self._layers_to_tune(layers)
-            self.progress.skip(len(layers) - len(tuned) if method.tunes else 0)
-            for layer in tuned:
-                self._stage(f"layer-{layer:02}", partial(self._tune_only, layer))
+        with open_workers(self.job.config, self.job.hardware) as workers:
+            self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
+            if method.choose_layer is not None:
+                for layer in layers:
+                    self._stage(f"layer-{layer:02}", partial(self._search_layer, layer, workers), shown=2)
+            else:
+                self._stage("plan", self._choose_plan, shown=choices)
+                tuned = self._layers_to_tune(layers)
+                self.progress.skip(len(layers) - len(tuned) if method.tunes else 0)
+                for layer in tuned:
+                    self._stage(f"layer-{layer:02}", partial(self._tune_only, layer))
         if method.tunes:
             self._stage("last", lambda: {"tuning": self._last_tuning().to_json()})
 
@@ -188,12 +189,12 @@ class Pipeline:
             self.progress.skip(1)
         return {**info, "digest": weights_digest(self.model)}
 
-    def _search_layer(self, layer: int) -> dict[str, Any]:
+    def _search_layer(self, layer: int, workers: Workers | None) -> dict[str, Any]:
         """Decide one layer by the method, remove its heads, and tune what is left."""
         config, choose = self.job.config, self.job.method.choose_layer
         assert choose is not None
         reward_rows = self._train.select(self.splits.layers[layer].reward)
-        scorer = LayerScorer(self.model, layer, reward_rows, self.job.task.metric, self.job.hardware)
+        scorer = make_scorer(self.model, layer, reward_rows, self.job.task.metric, self.job.hardware, workers)
 
         reward_seconds = 0.0
 

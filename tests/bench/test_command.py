@@ -1,38 +1,19 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
 import auber
 from auber.bench.record import Bench, read_bench
-from auber.cli import main
 from tests.models import tiny_model, tiny_tokenizer
 
 TINY = ["bench", "--size", "tiny", "--rows", "cola", "--count", "24", "--set", "threads=1", "--set", "device=cpu"]
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command line in this process: (exit code, stdout, stderr)."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["/somewhere/bin/auber", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
-def test_everything_at_once(run, tmp_path):
+def test_everything_at_once(run_auber, tmp_path):
     quick = ["--repeats", "2", "--steps", "1", "--growth", "--set", "agent.episodes=2", "--set", "last.epochs=1"]
-    code, out, err = run(*TINY, *quick, "--json", "--out", tmp_path / "new" / "result.json")
+    code, out, err = run_auber(*TINY, *quick, "--json", "--out", tmp_path / "new" / "result.json")
     assert code == 0
     data = json.loads(out)
     assert (data["format"], data["kind"]) == (1, "bench")
@@ -54,17 +35,17 @@ def test_everything_at_once(run, tmp_path):
     for stage in ("plain float32", "layer 1: rewards", "plain Trainer", "layer 0: searching", "growth: 8 heads"):
         assert stage in err
 
-    code, out, _ = run("bench", "--page", tmp_path / "page.md", tmp_path / "new" / "result.json")
+    code, out, _ = run_auber("bench", "--page", tmp_path / "page.md", tmp_path / "new" / "result.json")
     assert (code, out) == (0, f"page: {tmp_path / 'page.md'}\n")
     assert "BERT tiny, random weights" in (tmp_path / "page.md").read_text()
     assert (tmp_path / "growth.svg").is_file()
 
 
-def test_a_saved_model_in_words(run, tmp_path):
+def test_a_saved_model_in_words(run_auber, tmp_path):
     model = tiny_model("distilbert", max_position_embeddings=128, pad_token_id=0)
     auber.save(model, tiny_tokenizer(), tmp_path / "mine")
     arguments = ["--rows", "cola", "--count", "12", "--set", "threads=1", "--set", "device=cpu", "--repeats", "1"]
-    code, out, err = run(
+    code, out, err = run_auber(
         "bench", "--model", tmp_path / "mine", *arguments, "--layers", "2", "--no-search", "--no-tuning", "--quiet"
     )
     assert (code, err) == (0, "")
@@ -93,17 +74,17 @@ def test_a_saved_model_in_words(run, tmp_path):
         (["--out", "/dev/null/x/y.json"], "auber: /dev/null/x/y.json: its folder cannot be made (Not a directory)"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(run, arguments, message):
-    code, out, err = run("bench", *arguments)
+def test_a_mistake_is_one_line_and_exit_code_2(run_auber, arguments, message):
+    code, out, err = run_auber("bench", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith(message)
     assert err.count("\n") == 1
 
 
-def test_a_task_is_read_with_its_own_model(run, tmp_path):
+def test_a_task_is_read_with_its_own_model(run_auber, tmp_path):
     auber.save(tiny_model("bert", max_position_embeddings=128, pad_token_id=0), tiny_tokenizer(), tmp_path / "mine")
     arguments = ["--task", "agreement", "--set", "threads=1", "--set", "device=cpu", "--set", "reward.max_rows=20"]
-    code, out, _ = run(
+    code, out, _ = run_auber(
         "bench", "--model", tmp_path / "mine", *arguments, "--repeats", "1", "--no-search", "--no-tuning", "--json"
     )
     assert code == 0

@@ -1,31 +1,11 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
 import auber
-from auber.cli import main
 from tests.small import SETTINGS, small_start
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command line in this process: (exit code, stdout, stderr)."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["auber", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
 
 SMALL = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
 
@@ -54,8 +34,8 @@ def own_rows(files):
     return ["--train", files / "train.csv", "--dev", files / "dev.csv", "--text", "sentence", "--label", "good"]
 
 
-def test_help_teaches(run):
-    code, out, _ = run("--help")
+def test_help_teaches(run_auber):
+    code, out, _ = run_auber("--help")
     assert code == 0
     assert "auber demo" in out
     for command in (
@@ -72,18 +52,18 @@ def test_help_teaches(run):
         "settings",
     ):
         assert command in out
-    code, out, _ = run("prune", "--help")
+    code, out, _ = run_auber("prune", "--help")
     assert "auber prune --model bert-base-cased --task mrpc --out runs/mrpc" in " ".join(out.split())
     assert "original+tuning" in out
 
 
-def test_no_arguments_show_the_help(run):
-    _, out, err = run()
+def test_no_arguments_show_the_help(run_auber):
+    _, out, err = run_auber()
     assert "Usage" in out + err
 
 
-def test_version(run):
-    code, out, _ = run("--version")
+def test_version(run_auber):
+    code, out, _ = run_auber("--version")
     assert (code, out) == (0, "auber 0.1.0\n")
 
 
@@ -96,22 +76,22 @@ def test_version(run):
         ("settings", ["agent.gamma", "reward.max_rows", "protocol"]),
     ],
 )
-def test_what_can_be_named_is_listed(run, command, words):
-    code, out, _ = run(command)
+def test_what_can_be_named_is_listed(run_auber, command, words):
+    code, out, _ = run_auber(command)
     assert code == 0
     for word in words:
         assert word in out
-    code, out, _ = run(command, "--json")
+    code, out, _ = run_auber(command, "--json")
     assert {word for row in json.loads(out) for value in row.values() for word in str(value).split(", ")} >= set(words)
 
 
-def test_finetune_prune_evaluate(run, files, tmp_path):
-    code, out, _ = run(
+def test_finetune_prune_evaluate(run_auber, files, tmp_path):
+    code, out, _ = run_auber(
         "finetune", "--model", files / "model", *own_rows(files), "--out", tmp_path / "start", *SMALL, "--quiet"
     )
     assert code == 0
     assert "dev accuracy" in out
-    code, out, err = run(
+    code, out, err = run_auber(
         "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "pruned", *SMALL, "--json"
     )
     assert code == 0
@@ -120,11 +100,11 @@ def test_finetune_prune_evaluate(run, files, tmp_path):
     assert result["command"].startswith("auber prune --model start --train train.csv --dev dev.csv --text sentence")
     assert result["model"] == "model"
     assert "layer 0: searching" in err
-    code, out, _ = run("evaluate", tmp_path / "pruned", *own_rows(files), "--json", *SMALL)
+    code, out, _ = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--json", *SMALL)
     assert code == 0
     scores = json.loads(out)
     assert (scores["score"], scores["rows"]) == (result["dev"]["score"], 8)
-    code, out, err = run(
+    code, out, err = run_auber(
         "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "pruned", *SMALL, "--resume"
     )
     assert code == 0
@@ -160,21 +140,21 @@ def test_finetune_prune_evaluate(run, files, tmp_path):
         (["--task", "agreement", "--config", "no.toml"], "auber: no.toml: cannot be read as TOML"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(run, files, tmp_path, arguments, message):
-    code, out, err = run("prune", "--model", files / "model", "--out", tmp_path / "x", *arguments)
+def test_a_mistake_is_one_line_and_exit_code_2(run_auber, files, tmp_path, arguments, message):
+    code, out, err = run_auber("prune", "--model", files / "model", "--out", tmp_path / "x", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith(message)
     assert err.count("\n") == 1
     assert not (tmp_path / "x").exists()
 
 
-def test_a_missing_model_is_one_line(run, files, tmp_path):
-    code, _, err = run("prune", "--model", tmp_path / "none", *own_rows(files), "--out", tmp_path / "x")
+def test_a_missing_model_is_one_line(run_auber, files, tmp_path):
+    code, _, err = run_auber("prune", "--model", tmp_path / "none", *own_rows(files), "--out", tmp_path / "x")
     assert code == 2
     assert err.count("\n") == 1
 
 
-def test_an_unfinished_option_is_named(run):
-    code, _, err = run("prune", "--model", "x")
+def test_an_unfinished_option_is_named(run_auber):
+    code, _, err = run_auber("prune", "--model", "x")
     assert code == 2
     assert "--out" in err

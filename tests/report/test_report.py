@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 
 import pytest
 
-from auber.cli import main
 from auber.errors import RunError
 from auber.report import write_report
 from tests.report.results import make_result, write_run, write_study
@@ -27,22 +25,6 @@ NAMES = {
     for table in ("table1", "table2", "table3", "comparisons", "costs")
     for suffix in ("md", "csv", "tex")
 }
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["auber", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "160")
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_files_are_the_same_byte_for_byte(tmp_path):
@@ -78,11 +60,11 @@ def test_the_second_table_as_data(tmp_path):
     assert rows[2]["difference"] == "2.25"
 
 
-def test_the_command_shows_tables_and_verdicts(run, tmp_path):
+def test_the_command_shows_tables_and_verdicts(run_auber, tmp_path):
     write_study(tmp_path, SCORES)
     write_run(tmp_path, "cut", None)
     write_run(tmp_path, "one-class", make_result("rte", "michel", 0, 0.5271, **{"dev.one_class": True}))
-    code, out, err = run("report", tmp_path)
+    code, out, err = run_auber("report", tmp_path)
     assert (code, err) == (0, "")
     assert "Table 2: the methods; mpnet-base, protocol seen" in out
     assert "no difference shown" in out
@@ -94,9 +76,9 @@ def test_the_command_shows_tables_and_verdicts(run, tmp_path):
     assert out.splitlines()[-1] == f"tables: {tmp_path / 'report'}"
 
 
-def test_the_command_prints_json(run, tmp_path):
+def test_the_command_prints_json(run_auber, tmp_path):
     write_study(tmp_path, SCORES)
-    code, out, _ = run("report", tmp_path, "--json")
+    code, out, _ = run_auber("report", tmp_path, "--json")
     summary = json.loads(out)
     assert (code, summary["runs"], summary["starts"], summary["left_out"]) == (0, 12, 0, [])
     (section,) = summary["sections"]
@@ -105,8 +87,8 @@ def test_the_command_prints_json(run, tmp_path):
     assert section["methods"][1]["verdict"] is None
 
 
-def test_a_mistake_is_one_line(run, tmp_path):
-    code, out, err = run("report", tmp_path)
+def test_a_mistake_is_one_line(run_auber, tmp_path):
+    code, out, err = run_auber("report", tmp_path)
     assert (code, out) == (2, "")
     assert err.startswith(f"auber: {tmp_path}: no finished run below it")
     assert err.count("\n") == 1

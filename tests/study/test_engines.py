@@ -11,6 +11,18 @@ from tests.study.tiny import QUICK, Notes, WorkerKiller, results_of, tiny_study
 BLOCK = Block("agreement", "seen", 0)
 
 
+def test_a_process_of_its_own(model, unbroken, tmp_path):
+    _, whole, _ = unbroken
+    study, folder, notes = tiny_study(model, methods=["original"]), StudyFolder(tmp_path / "study"), Notes()
+    run_study(study, folder, notes, place=Place("processes"))
+    assert [(outcome.run, outcome.state) for outcome in notes.ended] == [
+        ("start", State.COMPLETE),
+        ("original", State.COMPLETE),
+    ]
+    assert results_of(study, folder.path) == results_of(study, whole)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_several_processes_and_one_killed_give_the_results_of_one(unbroken, tmp_path):
     study, whole, _ = unbroken

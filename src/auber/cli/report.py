@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from auber.report import Written
     from auber.report.tables import Table
 
+_WIDEST = 40  # characters of a table's cell; longer ones are sentences
+
 
 def command(
     folder: Annotated[
@@ -52,12 +54,20 @@ def _print(written: Written) -> None:
 
 
 def _print_table(table: Table) -> None:
-    """The columns a terminal has room for."""
+    """The columns a terminal has room for, and below them, line by line, what is said in sentences."""
     from auber.report.tables import Detail, plain
 
-    shown = [place for place, column in enumerate(table.columns) if column.detail == Detail.BRIEF]
+    brief = [place for place, column in enumerate(table.columns) if column.detail == Detail.BRIEF]
     for section in table.sections:
-        rows = [[plain(table.columns[place], row[place]) for place in shown] for row in section.rows]
+        cells = {place: [plain(table.columns[place], row[place]) for row in section.rows] for place in brief}
+        told = [place for place in brief if any(len(cell) > _WIDEST for cell in cells[place])]
+        shown = [place for place in brief if place not in told]
+        rows = [list(row) for row in zip(*(cells[place] for place in shown), strict=True)]
         titles = [table.columns[place].title for place in shown]
         screen.print_table(titles, rows, title=f"{table.title}; {section.title}")
+        for place in told:
+            print(f"\n{table.columns[place].title}:")
+            for row, sentence in zip(rows, cells[place], strict=True):
+                if sentence:
+                    print(f"  {', '.join(row[:2])}: {sentence}")
         print()

@@ -1,9 +1,11 @@
 """The scorer: which heads of one layer go -> the metric on the reward set, as often a second as the hardware can.
 
 `slabs` packs the rows without padding, `layers` computes on packed tokens, `kernels` holds what a GPU needs beside matrix
-products, `memory` decides what may be kept, and `scorer` puts them together.
+products, `memory` decides what may be kept, and `scorer` puts them together. `sharded` and `ray_shards` spread the rows over
+several devices or Ray workers.
 """
 
 from auber.scoring.scorer import VERSION, LayerScorer
+from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, make_scorer, open_workers
 
-__all__ = ["VERSION", "LayerScorer"]
+__all__ = ["VERSION", "DeviceWorkers", "LayerScorer", "ShardedScorer", "Workers", "make_scorer", "open_workers"]

@@ -13,8 +13,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,6 +45,9 @@ _SLAB_TOKENS = {"cuda": 131_072, "cpu": 1_024}
 _FULL_TOKENS = {"cuda": 65_536, "cpu": 1_024}
 _MOST_MASKS = 64
 
+# Recording a graph and emptying the allocator's cache reach beyond the thread that does it: one thread at a time may.
+_whole_process = threading.Lock()
+
 
 @dataclass
 class _Piece:
@@ -68,7 +73,8 @@ class _Graph:
 class LayerScorer:
     """Scores masks of one layer of a model whose other layers stay as they are; the model itself is left alone.
 
-    The caches are made at the first score, so that a scorer whose every score is already known costs nothing.
+    The caches are made at the first score, so that a scorer whose every score is already known costs nothing. `tenants` is
+    how many scorers share the device's memory.
     """
 
     def __init__(
@@ -79,16 +85,25 @@ class LayerScorer:
         metric: str,
         hardware: Hardware,
         tokens_per_slab: int | None = None,
+        tenants: int = 1,
     ) -> None:
         self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
-        self._metric = get_metric(metric)
+        self._metric, self._tenants = get_metric(metric), tenants
         self._tokens_per_slab = tokens_per_slab or _SLAB_TOKENS.get(hardware.device.type, _SLAB_TOKENS["cpu"])
         self._pieces: list[_Piece] | None = None
         encoder = encoder_of(model)
         self.present = encoder.present(layer)
         self._is_last = layer == encoder.num_layers - 1
-        identity = f"{weights_digest(model)}/{rows.content_hash}/{metric}/{hardware.precision}/{VERSION}"
-        self.key = hashlib.sha256(identity.encode()).hexdigest()[:24]
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._hardware.device
+
+    @cached_property
+    def key(self) -> str:
+        """What a score depends on beside layer and mask: equal keys, equal scores."""
+        return score_key(self._model, self._rows, self._metric.name, self._hardware.precision)
 
     def score(self, removed: Sequence[int]) -> float:
         """The metric with these heads (numbered as in the unpruned model) removed from the layer."""
@@ -98,16 +113,20 @@ class LayerScorer:
         """The metric for each of several sets of removed heads; several share a pass where one does not fill the device."""
         if not masks:
             return []
+        values: list[float] = torch.stack([self._metric.finish(each) for each in self.statistics(masks)]).tolist()
+        return values
+
+    def statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
+        """What the metric is a function of, for each of at least one mask."""  # (masks, ...)
         self._prepare()
         width = min(self._masks_per_pass(), len(masks))
-        scores = []
+        found = []
         for start in range(0, len(masks), width):
             some = list(masks[start : start + width])
             # A short last pass is filled up, so that one captured graph serves them all.
             logits = self._logits(some + [some[-1]] * (width - len(some)))
-            scores += [self._metric.compute(logits[index], self._labels) for index in range(len(some))]
-        values: list[float] = torch.stack(scores).tolist()
-        return values
+            found += [self._metric.statistics(logits[index], self._labels) for index in range(len(some))]
+        return torch.stack(found)
 
     def logits(self, removed: Sequence[int]) -> torch.Tensor:
         """The logits of every row, longest row first, in float32."""  # (rows, labels)
@@ -135,7 +154,7 @@ class LayerScorer:
 
     def _cut(self, encoder: Encoder, itemsize: int) -> list[_Piece]:
         """The rows in slabs that fit into memory, those that may keep their caches marked."""
-        room = int(memory.SAFETY * memory.available_bytes(self._hardware.device))
+        room = int(memory.SAFETY * memory.available_bytes(self._hardware.device)) // self._tenants
         passing = memory.passing_bytes_per_token(encoder, itemsize)
         tokens = max(1, min(self._tokens_per_slab, room // 2 // passing))
         cut = cut_rows(self._rows.lengths, tokens)
@@ -221,14 +240,16 @@ class LayerScorer:
     def _capture(self, piece: _Piece, weights: torch.Tensor) -> _Graph:
         """A pass recorded once, so that a score costs no launches."""
         static = weights.clone()
+        # A stream of this device: torch's own for recording belongs to the device that recorded first.
         side: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            self._above(piece, static)  # compiles kernels and fills the caches outside the recording
-        torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            logits = self._above(piece, static)
+        with _whole_process:
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self._above(piece, static)  # compiles kernels and fills the caches outside the recording
+            torch.cuda.current_stream().wait_stream(side)
+            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+                logits = self._above(piece, static)
         return _Graph(static, logits, graph.replay)
 
     def _halve(self, piece: _Piece, error: torch.OutOfMemoryError) -> list[_Piece]:
@@ -246,7 +267,8 @@ class LayerScorer:
         ]
         self._pieces[at : at + 1] = halves
         if self._hardware.device.type == "cuda":
-            torch.cuda.empty_cache()
+            with _whole_process:
+                torch.cuda.empty_cache()
         logger.warning("layer %d: out of memory, a slab of %d rows is halved", self.layer, len(piece.rows))
         return halves
 
@@ -258,3 +280,9 @@ class LayerScorer:
         tokens = len(slab.lengths) if self._is_last else slab.num_tokens
         full = _FULL_TOKENS.get(self._hardware.device.type, _FULL_TOKENS["cpu"])
         return max(1, min(_MOST_MASKS, full // tokens))
+
+
+def score_key(model: PreTrainedModel, rows: EncodedRows, metric: str, precision: str) -> str:
+    """The name of all scores of these weights on these rows."""
+    identity = f"{weights_digest(model)}/{rows.content_hash}/{metric}/{precision}/{VERSION}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:24]

@@ -2,7 +2,8 @@
 
 With `RAY_ADDRESS` set (a cluster's head, or `auto`) the tasks go to that cluster, whose nodes must have this package, the
 study's folder and the data under the same paths. Without it a small cluster is started on this machine for the length of
-the study, bound to 127.0.0.1, with no dashboard and no usage reports.
+the study, bound to 127.0.0.1, with no dashboard and no usage reports, and a token of its own that nobody else can join
+with. To a cluster that asks for a token, Ray's own `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` (or its token file) give it.
 
 Ray itself repeats a task whose worker or node was lost. When it gives up, the run that was being done is written down as
 failed and the rest of its block is handed in again. When no node is left that could take a block, and none comes within
@@ -12,6 +13,8 @@ failed and the rest of its block is handed in again. When no node is left that c
 from __future__ import annotations
 
 import os
+import secrets
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -102,19 +105,17 @@ def _give_up(active: dict[Any, Work], request: Request) -> None:
 @contextmanager
 def _cluster(request: Request) -> Iterator[Any]:
     """Ray, connected."""
+    address = os.environ.get("RAY_ADDRESS")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if not address and "RAY_AUTH_MODE" not in os.environ:
+        # Ray asks for a token on a cluster it starts itself; without one it would write one into the home folder.
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         import ray
     except ImportError as error:
         raise ConfigError("engine ray needs Ray, which is not installed; pip install auber[ray]") from error
-    address = os.environ.get("RAY_ADDRESS")
     if address:
-        if request.jobs > 1:
-            raise ConfigError(
-                f"engine ray: --jobs is for a cluster on this machine, found {request.jobs} beside RAY_ADDRESS; "
-                "leave it out: --num-cpus and --num-gpus say how many blocks a node takes"
-            )
-        ray.init(address=address, log_to_driver=False)
+        _connect(ray, address, request)
     else:
         ray.init(
             address="local",
@@ -132,3 +133,26 @@ def _cluster(request: Request) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _connect(ray: Any, address: str, request: Request) -> None:
+    if request.jobs > 1:
+        raise ConfigError(
+            f"engine ray: --jobs is for a cluster on this machine, found {request.jobs} beside RAY_ADDRESS; "
+            "leave it out: --num-cpus and --num-gpus say how many blocks a node takes"
+        )
+    try:
+        _knock(address)
+        ray.init(address=address, log_to_driver=False)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise ConfigError(
+            f"engine ray: RAY_ADDRESS must be a cluster that takes us, found '{address}' ({str(error).splitlines()[0]}); "
+            "check the address and, if it asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN"
+        ) from error
+
+
+def _knock(address: str) -> None:
+    """Raise `OSError` where nobody answers at host:port: Ray itself would try for minutes and then end the process."""
+    host, colon, port = address.rpartition(":")
+    if colon and host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=10).close()

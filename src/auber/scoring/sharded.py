@@ -1,0 +1,198 @@
+"""One layer's rewards computed in parts: the reward set is dealt to shards, their statistics are joined, the metric is one.
+
+Each shard is an ordinary `LayerScorer` with some of the rows. `DeviceWorkers` runs the shards in threads of this process,
+each on a GPU of its own or all on the CPU; `ray_shards` runs them in Ray workers.
+
+Contract: a shard's predictions are those of one scorer, row for row, as far as the scorer's own contract goes (float32). A
+classification metric is a function of counts, which add up exactly, so there a score is that of one scorer, bit for bit, and
+has the same key. Sums of regression outputs and predictions in bfloat16 depend in their last bits on how the rows were
+dealt: there the key names the number of shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from auber.config import Config
+from auber.devices import Hardware, num_processes
+from auber.encoders import encoder_of
+from auber.errors import ConfigError
+from auber.metrics import get_metric
+from auber.scoring.scorer import LayerScorer, score_key
+from auber.tasks.encoding import EncodedRows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """What the workers compute on: one layer of a model, and each shard's rows."""
+
+    model: PreTrainedModel
+    layer: int
+    metric: str
+    parts: tuple[EncodedRows, ...]
+
+
+class Workers(Protocol):
+    """Whoever computes the shards. Nothing is started before the first statistics are asked for."""
+
+    @property
+    def num_shards(self) -> int:
+        """How many parts the rows are to be dealt into."""
+
+    def statistics(self, assignment: Assignment, masks: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        """Each shard's statistics for each mask, on the CPU; another assignment takes the place of the one before."""
+
+    def close(self) -> None:
+        """Let go of all that was started."""
+
+
+class ShardedScorer:
+    """Scores masks as `LayerScorer` does, each shard of the rows by a worker."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        layer: int,
+        rows: EncodedRows,
+        metric: str,
+        hardware: Hardware,
+        workers: Workers,
+    ) -> None:
+        self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
+        self._metric, self._workers = get_metric(metric), workers
+        self.present = encoder_of(model).present(layer)
+        parts = tuple(rows.select(part) for part in deal_rows(rows.lengths, workers.num_shards))
+        self._assignment = Assignment(model, layer, metric, parts)
+
+    @cached_property
+    def key(self) -> str:
+        """What a score depends on beside layer and mask: equal keys, equal scores."""
+        key = score_key(self._model, self._rows, self._metric.name, self._hardware.precision)
+        exact = not self._metric.is_regression and self._hardware.dtype == torch.float32
+        return key if exact else f"{key}-{self._workers.num_shards}"
+
+    def score(self, removed: Sequence[int]) -> float:
+        """The metric with these heads (numbered as in the unpruned model) removed from the layer."""
+        return self.score_many([removed])[0]
+
+    def score_many(self, masks: Sequence[Sequence[int]]) -> list[float]:
+        """The metric for each of several sets of removed heads."""
+        if not masks:
+            return []
+        shards = self._workers.statistics(self._assignment, masks)  # by shard: (masks, ...)
+        joined = torch.stack([self._metric.combine([shard[mask] for shard in shards]) for mask in range(len(masks))])
+        if self._hardware.device.type == "cuda":
+            joined = joined.to(self._hardware.device)  # finished where one scorer would, so that its bits are the same
+        values: list[float] = torch.stack([self._metric.finish(each) for each in joined]).tolist()
+        return values
+
+
+class DeviceWorkers:
+    """Shards in threads of this process, one for each of `devices`; a device may be named several times."""
+
+    def __init__(self, hardware: Hardware, devices: Sequence[torch.device]) -> None:
+        self._places = [replace(hardware, device=device) for device in devices]
+        self._assignment: Assignment | None = None
+        self._scorers: list[LayerScorer] = []
+        self._threads = ThreadPoolExecutor(len(devices), thread_name_prefix="auber-shard")
+
+    @property
+    def num_shards(self) -> int:
+        """As many as devices."""
+        return len(self._places)
+
+    def statistics(self, assignment: Assignment, masks: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        """Each shard's statistics for each mask, on the CPU."""
+        if assignment is not self._assignment:
+            self._scorers = [self._scorer(assignment, shard) for shard in range(self.num_shards)]
+            self._assignment = assignment
+        return list(self._threads.map(lambda scorer: _statistics(scorer, masks), self._scorers))
+
+    def close(self) -> None:
+        """End the threads and forget the scorers."""
+        self._threads.shutdown(cancel_futures=True)
+        self._scorers, self._assignment = [], None
+
+    def _scorer(self, assignment: Assignment, shard: int) -> LayerScorer:
+        place, part = self._places[shard], assignment.parts[shard]
+        tenants = sum(other.device == place.device for other in self._places)
+        return LayerScorer(assignment.model, assignment.layer, part, assignment.metric, place, tenants=tenants)
+
+
+def make_scorer(
+    model: PreTrainedModel, layer: int, rows: EncodedRows, metric: str, hardware: Hardware, workers: Workers | None
+) -> LayerScorer | ShardedScorer:
+    """The scorer of one layer: in parts by the workers, in one piece where there are none."""
+    if workers is None:
+        return LayerScorer(model, layer, rows, metric, hardware)
+    return ShardedScorer(model, layer, rows, metric, hardware, workers)
+
+
+@contextmanager
+def open_workers(config: Config, hardware: Hardware) -> Iterator[Workers | None]:
+    """The workers that `reward.shards` and `reward.spread` ask for; None where the reward set stays in one piece."""
+    if config.reward.shards == 1:
+        yield None
+        return
+    if num_processes() > 1:
+        raise ConfigError(
+            f"reward.shards must be 1 in a group of {num_processes()} processes, found {config.reward.shards}; "
+            "start one process, it drives all shards"
+        )
+    workers: Workers
+    if config.reward.spread == "ray":
+        from auber.scoring.ray_shards import RayWorkers
+
+        workers = RayWorkers(hardware, config.reward.shards)
+    else:
+        workers = DeviceWorkers(hardware, _devices(hardware.device, config.reward.shards))
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
+def deal_rows(lengths: Sequence[int], num_shards: int) -> list[list[int]]:
+    """Row indices by shard, the tokens about even: the longest row that is left goes to the shard with the fewest tokens."""
+    if num_shards > len(lengths):
+        raise ConfigError(
+            f"reward.shards must be at most the number of reward rows ({len(lengths)}), found {num_shards}; lower it"
+        )
+    parts: list[list[int]] = [[] for _ in range(num_shards)]
+    tokens = [0] * num_shards
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        shard = tokens.index(min(tokens))
+        parts[shard].append(row)
+        tokens[shard] += lengths[row]
+    return parts
+
+
+def _devices(home: torch.device, num_shards: int) -> list[torch.device]:
+    """A device for each shard, the run's own first. The CPU takes any number of threads."""
+    if home.type == "cpu":
+        return [home] * num_shards
+    here = torch.cuda.device_count() if home.type == "cuda" else 1
+    if num_shards > here:
+        raise ConfigError(
+            f"reward.shards must be at most the number of {home.type} devices here ({here}), found {num_shards}; "
+            "lower it, or set reward.spread=ray to use those of a cluster"
+        )
+    others = [torch.device(home.type, index) for index in range(here) if index != (home.index or 0)]
+    return [home, *others][:num_shards]
+
+
+def _statistics(scorer: LayerScorer, masks: Sequence[Sequence[int]]) -> torch.Tensor:
+    """A shard's part, in a thread whose current device is the shard's: kernels and streams go by that."""
+    device = scorer.device
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        return scorer.statistics(masks).cpu()
