@@ -2,8 +2,8 @@
 
 With `RAY_ADDRESS` set the workers are that cluster's, whose nodes must have this package; inside a program that has already
 connected to Ray (a study's worker is one) they are its cluster's. Otherwise a small cluster is started on this machine for
-as long as the workers are open, with a token of its own, no dashboard and no usage reports. It listens on 127.0.0.1 alone,
-unless the program had imported Ray before, which then decides by itself.
+as long as the workers are open, with no dashboard and no usage reports; it listens on 127.0.0.1 alone and has a token of its
+own. (Ray reads the environment when it is imported: a program that imports it first decides the last two itself.)
 
 A worker asks for a GPU where the run computes on one, else for as many CPUs as the run has threads, and computes with the
 run's precision and threads. It stays for all layers of a run. One that is lost is started anew, given the same rows and
@@ -172,10 +172,9 @@ class RayWorkers:
 
 
 def _set_environment() -> None:
-    """What Ray must find when it is imported: all it reports or opens by itself is switched off."""
+    """What Ray must find when it is imported; later its processes would have other settings than this one."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    imported = sys.modules.get("ray")
-    if "RAY_ADDRESS" in os.environ or (imported is not None and imported.is_initialized()):
+    if "ray" in sys.modules or "RAY_ADDRESS" in os.environ:
         return
     # The name is Ray's: without clusters it listens on the loopback address; an address given to `init` is not heeded.
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
