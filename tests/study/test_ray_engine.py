@@ -87,5 +87,7 @@ def test_a_request_this_machine_cannot_meet(ray, model, tmp_path):
 
 def test_without_ray_it_says_what_to_install(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"^engine ray needs Ray, which is not installed; pip install auber\[ray\]$"):
+    with pytest.raises(
+        ConfigError, match=r"^engine ray needs Ray, which is not installed; pip install 'auber\[ray\]'$"
+    ):
         run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), place=Place("ray"))

@@ -2,8 +2,7 @@
 
 With `RAY_ADDRESS` set the workers are that cluster's, whose nodes must have this package; inside a program that has already
 connected to Ray (a study's worker is one) they are its cluster's. Otherwise a small cluster is started on this machine for
-as long as the workers are open, with no dashboard and no usage reports; it listens on 127.0.0.1 alone and has a token of its
-own. (Ray reads the environment when it is imported: a program that imports it first decides the last two itself.)
+as long as the workers are open (see `auber.cluster`).
 
 A worker asks for a GPU where the run computes on one, else for as many CPUs as the run has threads, and computes with the
 run's precision and threads. It stays for all layers of a run. One that is lost is started anew, given the same rows and
@@ -15,13 +14,12 @@ from __future__ import annotations
 import copy
 import logging
 import os
-import secrets
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from auber import cluster
 from auber.devices import Hardware
 from auber.errors import AuberError, ConfigError, RunError
 from auber.scoring.scorer import LayerScorer
@@ -42,14 +40,7 @@ class RayWorkers:
     """Shards in Ray workers; connects at the first statistics asked for."""
 
     def __init__(self, hardware: Hardware, num_shards: int) -> None:
-        _set_environment()
-        try:
-            import ray
-        except ImportError as error:
-            raise ConfigError(
-                "reward.spread=ray needs Ray, which is not installed; pip install 'auber[ray]', or use reward.spread=devices"
-            ) from error
-        self._ray: Any = ray
+        self._ray = cluster.import_ray("reward.spread=ray")
         self._hardware, self._num_shards = hardware, num_shards
         on_gpu = hardware.device.type == "cuda"
         self._request = {"num_cpus": 1 if on_gpu else hardware.threads, "num_gpus": 1 if on_gpu else 0}
@@ -88,10 +79,9 @@ class RayWorkers:
         if not self._ray.is_initialized():
             address = os.environ.get("RAY_ADDRESS")
             if address:
-                self._join(address)
+                cluster.join_ray(self._ray, address, "reward.spread=ray")
             else:
-                cpus = self._num_shards * self._request["num_cpus"]
-                self._ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+                cluster.start_ray(self._ray, self._num_shards * self._request["num_cpus"])
             self._connected = True
         if self._request["num_gpus"]:
             here = int(self._ray.cluster_resources().get("GPU", 0))
@@ -100,15 +90,6 @@ class RayWorkers:
                     f"reward.shards must be at most the number of GPUs of the Ray cluster ({here}), "
                     f"found {self._num_shards}; lower it"
                 )
-
-    def _join(self, address: str) -> None:
-        try:
-            self._ray.init(address=address, log_to_driver=False)
-        except (OSError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
-            raise ConfigError(
-                f"reward.spread=ray: RAY_ADDRESS must be a cluster that takes us, found '{address}' "
-                f"({str(error).splitlines()[0]}); check the address and, if it asks for one, the token"
-            ) from error
 
     def _start(self) -> Any:
         # Ray's own restarts would lose the rows; SPREAD: one machine's memory and cores are not asked for all shards first.
@@ -169,18 +150,6 @@ class RayWorkers:
                 self._load([shard])
                 answer = self._ask(shard, masks)
         raise AssertionError("the last attempt returns or raises")
-
-
-def _set_environment() -> None:
-    """What Ray must find when it is imported; later its processes would have other settings than this one."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if "ray" in sys.modules or "RAY_ADDRESS" in os.environ:
-        return
-    # The name is Ray's: without clusters it listens on the loopback address; an address given to `init` is not heeded.
-    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-    if "RAY_AUTH_MODE" not in os.environ:
-        # Left to itself Ray would write a token into the home folder, for every later cluster to find.
-        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 
 class _Shard:

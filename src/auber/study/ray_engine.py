@@ -2,8 +2,8 @@
 
 With `RAY_ADDRESS` set (a cluster's head, or `auto`) the tasks go to that cluster, whose nodes must have this package, the
 study's folder and the data under the same paths. Without it a small cluster is started on this machine for the length of
-the study, bound to 127.0.0.1, with no dashboard and no usage reports, and a token of its own that nobody else can join
-with. To a cluster that asks for a token, Ray's own `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` (or its token file) give it.
+the study (see `auber.cluster`). To a cluster that asks for a token, Ray's own `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` (or its
+token file) give it.
 
 Ray itself repeats a task whose worker or node was lost. When it gives up, the run that was being done is written down as
 failed and the rest of its block is handed in again. When no node is left that could take a block, and none comes within
@@ -13,14 +13,13 @@ failed and the rest of its block is handed in again. When no node is left that c
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from auber import cluster
 from auber.errors import ConfigError
 from auber.study.block import Listener, Work
 from auber.study.engines import RETRIES, Losses, Watch, require_pinned_threads, say_busy, work_quietly
@@ -106,24 +105,16 @@ def _give_up(active: dict[Any, Work], request: Request) -> None:
 def _cluster(request: Request) -> Iterator[Any]:
     """Ray, connected."""
     address = os.environ.get("RAY_ADDRESS")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if not address and "RAY_AUTH_MODE" not in os.environ:
-        # Ray asks for a token on a cluster it starts itself; without one it would write one into the home folder.
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError("engine ray needs Ray, which is not installed; pip install auber[ray]") from error
+    ray = cluster.import_ray("engine ray")
     if address:
-        _connect(ray, address, request)
+        if request.jobs > 1:
+            raise ConfigError(
+                f"engine ray: --jobs is for a cluster on this machine, found {request.jobs} beside RAY_ADDRESS; "
+                "leave it out: --num-cpus and --num-gpus say how many blocks a node takes"
+            )
+        cluster.join_ray(ray, address, "engine ray")
     else:
-        ray.init(
-            address="local",
-            num_cpus=max(1, round(request.jobs * request.num_cpus)),
-            include_dashboard=False,
-            log_to_driver=False,
-            _node_ip_address="127.0.0.1",
-        )
+        cluster.start_ray(ray, max(1, round(request.jobs * request.num_cpus)))
     try:
         if not address and not _has_room(ray, request):
             raise ConfigError(
@@ -133,26 +124,3 @@ def _cluster(request: Request) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
-
-
-def _connect(ray: Any, address: str, request: Request) -> None:
-    if request.jobs > 1:
-        raise ConfigError(
-            f"engine ray: --jobs is for a cluster on this machine, found {request.jobs} beside RAY_ADDRESS; "
-            "leave it out: --num-cpus and --num-gpus say how many blocks a node takes"
-        )
-    try:
-        _knock(address)
-        ray.init(address=address, log_to_driver=False)
-    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise ConfigError(
-            f"engine ray: RAY_ADDRESS must be a cluster that takes us, found '{address}' ({str(error).splitlines()[0]}); "
-            "check the address and, if it asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN"
-        ) from error
-
-
-def _knock(address: str) -> None:
-    """Raise `OSError` where nobody answers at host:port: Ray itself would try for minutes and then end the process."""
-    host, colon, port = address.rpartition(":")
-    if colon and host and port.isdecimal() and "/" not in host:
-        socket.create_connection((host, int(port)), timeout=10).close()
