@@ -7,6 +7,7 @@ the caller's own train and dev. Everything that can be wrong is checked here, be
 from __future__ import annotations
 
 import copy
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,7 +168,7 @@ def _carry_out(kind: str, job: Job, start: _Start, out: str | Path | None, resum
             progress.say(f"{run.folder} is complete: nothing to do")
             model = checkpoint.load(run.folder / "model", device=job.hardware.device)
             return Pruned(model, start.tokenizer, encoder_of(model).removed, run.result)
-        run.log("resumed" if run.resumed else "started")
+        run.log("resumed" if run.resumed else "started", process=os.getpid())
         try:
             pipeline = Pipeline(job, run, start.model, start.tokenizer, progress)
             if kind == "finetune":

@@ -59,7 +59,9 @@ def test_a_node_lost_for_good_is_a_failure(ray, model, tmp_path, monkeypatch):
         thread.join()
         cluster.shutdown()
     assert folder.state(BLOCK, "start") is State.COMPLETE
-    assert folder.failure(BLOCK, "auber").error == "no node with 1 CPU is left, and none came in 3 s"
+    # Ray gives up on the task before or after we give up on the node.
+    lost = ("no node with 1 CPU is left, and none came in 3 s", "its worker or node was lost (")
+    assert folder.failure(BLOCK, "auber").error.startswith(lost)
     assert run_study(study, folder, Notes())[-1].state is State.COMPLETE, "a later call, elsewhere, does the rest"
 
 
@@ -80,7 +82,7 @@ def test_jobs_are_for_one_machine(ray, model, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_request_this_machine_cannot_meet(ray, model, tmp_path):
-    message = "engine ray: a block asks for .*'GPU': 99.*, this machine has . GPUs; ask for less or set RAY_ADDRESS"
+    message = "engine ray: a run asks for .*'GPU': 99.*, this machine has . GPUs; ask for less or set RAY_ADDRESS"
     with pytest.raises(ConfigError, match=f"^{message}"):
         run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), place=Place("ray", Request(num_gpus=99)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -97,13 +98,10 @@ class WorkerKiller:
         self._thread.join()
 
     def _watch(self) -> None:
-        run, claim = self._folder.run_path(self._block, "auber"), self._folder.block_path(self._block) / ".claim"
-        last = os.getpid()
+        events = self._folder.run_path(self._block, "auber") / "events.jsonl"
         while self.killed < self._times and not self._stop.wait(0.005):
-            pid = int(claim.read_text() or 0) if claim.is_file() else 0
-            events = run / "events.jsonl"
-            begun = events.is_file() and events.read_text().count('ed"') > self.killed
-            if pid and pid != last and begun:
-                os.kill(pid, signal.SIGKILL)
-                last = pid
+            lines = events.read_text().splitlines() if events.is_file() else []
+            begun = [json.loads(line)["process"] for line in lines if '"process"' in line]
+            if len(begun) > self.killed:
+                os.kill(begun[-1], signal.SIGKILL)
                 self.killed += 1

@@ -42,11 +42,11 @@ def command(
         int | None, typer.Option("--jobs", help="Blocks at a time on this machine. [default: 1]", show_default=False)
     ] = None,
     num_cpus: Annotated[
-        float | None, typer.Option("--num-cpus", help="CPUs a block asks of Ray. [default: 1]", show_default=False)
+        float | None, typer.Option("--num-cpus", help="CPUs a run asks of Ray. [default: 1]", show_default=False)
     ] = None,
     num_gpus: Annotated[
         float | None,
-        typer.Option("--num-gpus", help="GPUs a block asks of Ray, such as 0.5. [default: 0]", show_default=False),
+        typer.Option("--num-gpus", help="GPUs a run asks of Ray, such as 0.5. [default: 0]", show_default=False),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs and what they may cost.")] = False,
     json: options.Json = False,

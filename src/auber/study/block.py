@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +32,11 @@ class Work:
     block: Block
     names: tuple[str, ...]  # the runs that are not complete
     command: str | None  # the command line that asked for it
+    claimed: bool = False  # whoever hands it out keeps others out of the block
+
+    def single_runs(self) -> list[Work]:
+        """The same work, one run each; who takes it apart claims the block."""
+        return [replace(self, names=(name,), claimed=True) for name in self.names]
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Listener(Protocol):
 def carry_out(work: Work, listener: Listener) -> bool:
     """Do what is open of a block; False where another process is at work in it."""
     folder = StudyFolder(work.folder)
-    with folder.claim(work.block) as claimed:
+    with nullcontext(True) if work.claimed else folder.claim(work.block) as claimed:
         if not claimed:
             return False
         task: TaskData | None = None

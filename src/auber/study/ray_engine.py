@@ -1,13 +1,14 @@
-"""A study on a Ray cluster: each block is a Ray task, results go through the shared folder.
+"""A study on a Ray cluster: each run is a Ray task, results go through the shared folder.
 
 With `RAY_ADDRESS` set (a cluster's head, or `auto`) the tasks go to that cluster, whose nodes must have this package, the
 study's folder and the data under the same paths. Without it a small cluster is started on this machine for the length of
 the study (see `auber.cluster`). To a cluster that asks for a token, Ray's own `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` (or its
 token file) give it.
 
-Ray itself repeats a task whose worker or node was lost. When it gives up, the run that was being done is written down as
-failed and the rest of its block is handed in again. When no node is left that could take a block, and none comes within
-`patience` seconds, its runs are written down as failed.
+A run is handed in when the runs it needs are settled (the start, and the `auber` run it is matched with); the runs of a
+block need not be on one node. Ray itself repeats a task whose worker or node was lost. When it gives up, the run is written
+down as failed. When no node is left that could take a run, and none comes within `patience` seconds, all that is left is
+written down as failed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,19 +25,20 @@ from auber.errors import ConfigError
 from auber.study.block import Listener, Work
 from auber.study.engines import RETRIES, Losses, Watch, require_pinned_threads, say_busy, work_quietly
 from auber.study.folder import StudyFolder
+from auber.study.plan import Block
 
 _LOOK_EVERY = 0.5  # seconds between looks at the folder
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a block asks of the cluster, and how many are done at once where the cluster is this machine."""
+    """What a run asks of the cluster, and how many are done at once where the cluster is this machine."""
 
     jobs: int = 1
     num_cpus: float = 1
     num_gpus: float = 0
     retries: int = RETRIES
-    patience: float = 300  # seconds to wait for a node that could take a block; an autoscaler needs some
+    patience: float = 300  # seconds to wait for a node that could take a run; an autoscaler needs some
 
     @property
     def resources(self) -> dict[str, float]:
@@ -45,10 +47,16 @@ class Request:
 
 
 def run_ray(works: Sequence[Work], request: Request, listener: Listener) -> None:
-    """Every block as a Ray task."""
+    """Every run as a Ray task, handed in when the runs it needs are settled."""
     require_pinned_threads(works, "ray")
-    with _cluster(request) as ray:
-        _distribute(ray, works, request, listener)
+    with ExitStack() as claims, _cluster(request) as ray:
+        ours = []
+        for work in works:
+            if claims.enter_context(StudyFolder(work.folder).claim(work.block)):
+                ours.append(work)
+            else:
+                say_busy(work, listener)
+        _distribute(ray, ours, request, listener)
 
 
 def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Listener) -> None:
@@ -58,41 +66,52 @@ def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Lis
     )
     gpus = ray.cluster_resources().get("GPU", 0)
     if gpus and not request.num_gpus:
-        listener.say(f"the cluster has {gpus:g} GPUs and blocks ask for none; --num-gpus 1, or a part, gives them one")
-    active = {task.remote(work): work for work in works}
+        listener.say(f"the cluster has {gpus:g} GPUs and runs ask for none; --num-gpus 1, or a part, gives them one")
+    waiting = [run for work in works for run in work.single_runs()]
+    active: dict[Any, Work] = {}
     last_room = time.monotonic()
-    while active:
+    while waiting or active:
+        unsettled = {(run.block, run.names[0]) for run in (*waiting, *active.values())}
+        for run in [run for run in waiting if not _needs(run) & unsettled]:
+            waiting.remove(run)
+            active[task.remote(run)] = run
         done, _ = ray.wait(list(active), timeout=_LOOK_EVERY)
         for reference in done:
-            work = active.pop(reference)
+            run = active.pop(reference)
             try:
-                if not ray.get(reference):
-                    say_busy(work, listener)
+                ray.get(reference)
             except ray.exceptions.RayError as error:
                 reason = f"its worker or node was lost ({type(error).__name__})"
-                if losses.take_up_again(work, reason):
-                    active[task.remote(work)] = work
+                if losses.take_up_again(run, reason):
+                    waiting.append(run)
         if _has_room(ray, request):
             last_room = time.monotonic()
         elif time.monotonic() - last_room > request.patience:
-            _give_up(active, request)
+            _give_up([*waiting, *active.values()], request)
             for reference in active:
                 ray.cancel(reference, force=True)
-            active = {}
+            waiting, active = [], {}
         watch.look()
 
 
+def _needs(work: Work) -> set[tuple[Block, str]]:
+    """The runs of its block that a run must wait for."""
+    (name,) = work.names
+    (run,) = [run for run in work.study.runs(work.block) if run.name == name]
+    return {(work.block, needed) for needed in run.needs}
+
+
 def _has_room(ray: Any, request: Request) -> bool:
-    """Whether a node that is alive could take a block, now or when others are done."""
+    """Whether a node that is alive could take a run, now or when others are done."""
     return any(
         node["Alive"] and all(node["Resources"].get(name, 0) >= amount for name, amount in request.resources.items())
         for node in ray.nodes()
     )
 
 
-def _give_up(active: dict[Any, Work], request: Request) -> None:
+def _give_up(left: Sequence[Work], request: Request) -> None:
     wanted = " and ".join(f"{amount:g} {name}" for name, amount in request.resources.items())
-    for work in active.values():
+    for work in left:
         folder = StudyFolder(work.folder)
         for name in work.names:
             if not folder.state(work.block, name).is_settled:
@@ -110,7 +129,7 @@ def _cluster(request: Request) -> Iterator[Any]:
         if request.jobs > 1:
             raise ConfigError(
                 f"engine ray: --jobs is for a cluster on this machine, found {request.jobs} beside RAY_ADDRESS; "
-                "leave it out: --num-cpus and --num-gpus say how many blocks a node takes"
+                "leave it out: --num-cpus and --num-gpus say how many runs a node takes"
             )
         cluster.join_ray(ray, address, "engine ray")
     else:
@@ -118,7 +137,7 @@ def _cluster(request: Request) -> Iterator[Any]:
     try:
         if not address and not _has_room(ray, request):
             raise ConfigError(
-                f"engine ray: a block asks for {request.resources}, this machine has "
+                f"engine ray: a run asks for {request.resources}, this machine has "
                 f"{ray.cluster_resources().get('GPU', 0):g} GPUs; ask for less or set RAY_ADDRESS to a cluster"
             )
         yield ray
