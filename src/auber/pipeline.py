@@ -207,7 +207,7 @@ class Pipeline:
 
         encoder = encoder_of(self.model)
         started = time.perf_counter()
-        choice = choose(LayerWork(layer, encoder, scorer.present, score_many, self.job.hardware, config, self.progress))
+        choice = choose(LayerWork(layer, encoder, scorer.present, score_many, config, self.progress))
         info: dict[str, Any] = {
             "removed": list(choice.removed),
             "search": {

@@ -69,4 +69,4 @@ class CountingToy:
         encoder = encoder_of(model)
         if gone := [head for head in range(num_heads) if head not in self.heads]:
             remove_heads(model, {0: gone})
-        return LayerWork(0, encoder, self.heads, self.score_many, cpu(), config or small_config(), progress or Silent())
+        return LayerWork(0, encoder, self.heads, self.score_many, config or small_config(), progress or Silent())

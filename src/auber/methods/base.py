@@ -30,7 +30,6 @@ class LayerWork:
     encoder: Encoder
     heads: tuple[int, ...]  # those still there, numbered as in the unpruned model
     score_many: Callable[[Sequence[tuple[int, ...]]], list[float]]  # sets of removed heads -> metric on the reward set
-    hardware: Hardware
     config: Config
     progress: Progress
 
