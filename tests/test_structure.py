@@ -16,7 +16,7 @@ SOURCE = Path(auber.__file__).parent
 
 # A module imports only from those above it; a package counts as one module.
 ORDER = [
-    "errors", "seeds", "config", "plan", "progress", "metrics", "stats", "tasks", "splits", "batching", "devices", "cluster", "encoders", "surgery",
+    "errors", "seeds", "config", "plan", "progress", "metrics", "stats", "tasks", "splits", "batching", "devices", "recording", "cluster", "encoders", "surgery",
     "checkpoint", "ledger", "runs", "provenance", "evaluation", "tuning", "scoring", "search", "methods", "pipeline", "api",
     "demo", "study", "bench", "report", "cli",
 ]  # fmt: skip

@@ -12,10 +12,11 @@ from auber.devices import resolve_hardware
 from auber.evaluation import evaluate_rows
 from auber.plan import PruningPlan
 from auber.progress import Silent
+from auber.recording import CudaRecorder
 from auber.surgery import remove_heads
 from auber.tuning import stopping, trainer, tune
 from auber.tuning.batches import RowCollator
-from auber.tuning.graphs import CudaRecorder, RecordedSteps
+from auber.tuning.graphs import RecordedSteps
 from tests.models import VARIANTS, tiny_model
 from tests.small import cpu, small_config, small_rows, small_start
 

@@ -10,9 +10,10 @@ import torch
 
 from auber.config import Agent, make_config
 from auber.errors import ConfigError
-from auber.search.agent import DQNAgent, EpisodeInfo, LayerOutcome, QNetwork, epsilon, play_layer
+from auber.search.agent import DQNAgent, EpisodeInfo, LayerOutcome, epsilon, play_layer
 from auber.search.game import FloatArray, PruningGame
-from auber.search.replay import Batch
+from auber.search.learner import QNetwork
+from auber.search.replay import Batch, unpack
 from auber.search.toy import ToyLayer
 
 DEFAULT = make_config("default").agent
@@ -100,9 +101,9 @@ def test_target_is_copied_at_exactly_the_35th_and_70th_episode() -> None:
     copied_at = []
     for episode in range(1, 101):
         with torch.no_grad():
-            agent.policy.layers[0].bias.add_(1.0)  # every episode leaves another policy network
+            agent.learner.policy.layers[0].bias.add_(1.0)  # every episode leaves another policy network
         agent.finish_episode()
-        if torch.equal(agent.policy.layers[0].bias, agent.target.layers[0].bias):
+        if torch.equal(agent.learner.policy.layers[0].bias, agent.learner.target.layers[0].bias):
             copied_at.append(episode)
     assert copied_at == [35, 70]
 
@@ -110,7 +111,7 @@ def test_target_is_copied_at_exactly_the_35th_and_70th_episode() -> None:
 @pytest.mark.parametrize("share_of_random", [0.0, 0.5, 1.0])
 def test_removed_heads_are_never_chosen_again(share_of_random: float) -> None:
     agent = make_agent(config=dataclasses.replace(SMALL, epsilon_start=share_of_random, epsilon_end=share_of_random))
-    values_are(agent.policy, [9.0, 1.0, 8.0, 0.5, 0.0])  # the policy would love the removed heads
+    values_are(agent.learner.policy, [9.0, 1.0, 8.0, 0.5, 0.0])  # the policy would love the removed heads
     legal = np.array([False, True, False, True, True])
     chosen = {agent.act(np.array([0.0, 0.5, 0.0, 0.5], dtype=np.float32), legal) for _ in range(200)}
     assert chosen == ({1} if share_of_random == 0 else {1, 3, 4})
@@ -119,23 +120,23 @@ def test_removed_heads_are_never_chosen_again(share_of_random: float) -> None:
 @pytest.mark.parametrize(("double_q", "expected"), [(False, 3.0), (True, 2.0)])
 def test_target_maximum_counts_legal_actions_only(double_q: bool, expected: float) -> None:
     agent = make_agent(num_heads=2, config=dataclasses.replace(SMALL, double_q=double_q, gamma=0.5))
-    values_are(agent.policy, [9.0, 4.0, 5.0])  # double Q takes action 2, the best of the legal ones here
-    values_are(agent.target, [100.0, 4.0, 2.0])
+    values_are(agent.learner.policy, [9.0, 4.0, 5.0])  # double Q takes action 2, the best of the legal ones here
+    values_are(agent.learner.target, [100.0, 4.0, 2.0])
     batch = one_transition(action=0, reward=1.0, next_legal=[False, True, True])
-    assert agent.targets(batch).tolist() == [expected]
+    assert agent.learner.targets(batch).tolist() == [expected]
 
 
 def test_target_of_a_stop_is_its_reward() -> None:
     agent = make_agent(num_heads=2)
-    values_are(agent.target, [5.0, 5.0, 5.0])
-    assert agent.targets(one_transition(action=2, reward=0.25, next_legal=None)).tolist() == [0.25]
+    values_are(agent.learner.target, [5.0, 5.0, 5.0])
+    assert agent.learner.targets(one_transition(action=2, reward=0.25, next_legal=None)).tolist() == [0.25]
 
 
 def test_forced_stop_is_all_that_a_single_head_can_hope_for() -> None:
     agent = make_agent(num_heads=2)
-    values_are(agent.target, [100.0, 100.0, -1.0])
+    values_are(agent.learner.target, [100.0, 100.0, -1.0])
     batch = one_transition(action=0, reward=1.0, next_legal=[False, False, True])
-    assert agent.targets(batch).tolist() == [0.0]
+    assert agent.learner.targets(batch).tolist() == [0.0]
 
 
 def one_transition(*, action: int, reward: float, next_legal: list[bool] | None) -> Batch:
@@ -154,21 +155,21 @@ def test_fixed_stop_value_rules_acting_and_targets_and_is_not_learned() -> None:
         num_heads=2, config=dataclasses.replace(SMALL, stop_value=0.2, epsilon_start=0.0, epsilon_end=0.0)
     )
     state, legal = np.full(2, 0.5, dtype=np.float32), np.ones(3, dtype=np.bool_)
-    values_are(agent.policy, [0.1, 0.0, -50.0])
-    values_are(agent.target, [0.1, 0.0, 50.0])
+    values_are(agent.learner.policy, [0.1, 0.0, -50.0])
+    values_are(agent.learner.target, [0.1, 0.0, 50.0])
     assert agent.act(state, legal) == 2
     assert agent.q_values(state)[2] == pytest.approx(0.2)
-    assert agent.targets(
+    assert agent.learner.targets(
         one_transition(action=0, reward=1.0, next_legal=[False, True, True])
     ).tolist() == pytest.approx([1.2])
-    assert agent.targets(one_transition(action=2, reward=7.0, next_legal=None)).tolist() == pytest.approx([0.2])
+    assert agent.learner.targets(one_transition(action=2, reward=7.0, next_legal=None)).tolist() == pytest.approx([0.2])
     game = PruningGame(state, lambda removed: 0.5, stop_reward=7.0)
     for _ in range(SMALL.learning_starts):
         game.reset()
         agent.remember(game.step(2))
-    before = [parameter.clone() for parameter in agent.policy.parameters()]
+    before = [parameter.clone() for parameter in agent.learner.policy.parameters()]
     assert agent.finish_episode() == 0.0
-    assert all(torch.equal(a, b) for a, b in zip(before, agent.policy.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, agent.learner.policy.parameters(), strict=True))
 
 
 def test_gradients_are_clamped_entrywise() -> None:
@@ -179,20 +180,20 @@ def test_gradients_are_clamped_entrywise() -> None:
     game = PruningGame(np.full(4, 0.25, dtype=np.float32), lambda removed: float(len(removed)))
     for _ in range(20):
         play_episode(game, agent)
-    before = [parameter.clone() for parameter in agent.policy.parameters()]
+    before = [parameter.clone() for parameter in agent.learner.policy.parameters()]
     agent.finish_episode()
     moves = torch.cat(
-        [(a - b).detach().abs().flatten() for a, b in zip(before, agent.policy.parameters(), strict=True)]
+        [(a - b).detach().abs().flatten() for a, b in zip(before, agent.learner.policy.parameters(), strict=True)]
     )
     assert float(moves.max()) == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_forced_stop_is_stored_like_any_other() -> None:
     agent = make_agent(num_heads=3, config=dataclasses.replace(SMALL, epsilon_start=0.0, epsilon_end=0.0))
-    values_are(agent.policy, [3.0, 2.0, 1.0, 0.0])  # removes until it may not
+    values_are(agent.learner.policy, [3.0, 2.0, 1.0, 0.0])  # removes until it may not
     play_episode(PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, stop_reward=4.0), agent)
     assert len(agent.memory) == 3
-    batch = agent.memory.sample(3, np.random.default_rng(0))
+    batch = unpack(agent.memory.sample(3, np.random.default_rng(0)))
     stop = batch.actions == 3
     assert stop.sum() == 1
     assert (batch.rewards[stop].item(), batch.done[stop].item()) == (0.0, True)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from auber.search.game import Step
-from auber.search.replay import ReplayMemory
+from auber.search.replay import ReplayMemory, unpack
 
 
 def transition(number: int, *, done: bool = False) -> Step:
@@ -15,14 +15,14 @@ def transition(number: int, *, done: bool = False) -> Step:
 
 
 def stored(memory: ReplayMemory) -> list[int]:
-    batch = memory.sample(memory.capacity, np.random.default_rng(0))
+    batch = unpack(memory.sample(memory.capacity, np.random.default_rng(0)))
     return sorted(int(reward) for reward in batch.rewards)
 
 
 def test_a_transition_comes_back_whole() -> None:
     memory = ReplayMemory(4, num_heads=2)
     memory.push(transition(7))
-    batch = memory.sample(1, np.random.default_rng(0))
+    batch = unpack(memory.sample(1, np.random.default_rng(0)))
     assert batch.states.tolist() == [[7.0, 0.5]]
     assert batch.actions.tolist() == [0]
     assert batch.rewards.tolist() == [7.0]
@@ -35,7 +35,7 @@ def test_a_stop_has_nothing_legal_after_it_even_in_a_row_used_before() -> None:
     memory = ReplayMemory(1, num_heads=2)
     memory.push(transition(1))
     memory.push(transition(2, done=True))
-    batch = memory.sample(1, np.random.default_rng(0))
+    batch = unpack(memory.sample(1, np.random.default_rng(0)))
     assert batch.done.tolist() == [True]
     assert batch.next_states.tolist() == [[0.0, 0.0]]
     assert batch.next_legal.tolist() == [[False, False, False]]
@@ -56,7 +56,7 @@ def test_a_batch_has_no_transition_twice_and_is_the_generators() -> None:
     memory = ReplayMemory(50, num_heads=2)
     for number in range(50):
         memory.push(transition(number))
-    first, again, other = (memory.sample(20, np.random.default_rng(seed)).rewards for seed in (1, 1, 2))
+    first, again, other = (unpack(memory.sample(20, np.random.default_rng(seed))).rewards for seed in (1, 1, 2))
     assert len(set(first.tolist())) == 20
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

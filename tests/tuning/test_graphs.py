@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from auber.config import FirstTuning
+from auber.recording import RecordingError, _MadeOnDevice, _reason
 from auber.tuning import trainer, tune
 from auber.tuning.batches import RowCollator
-from auber.tuning.graphs import RecordedSteps, RecordingError, _MadeOnDevice, _reason
+from auber.tuning.graphs import RecordedSteps
 from tests.models import MODEL_TYPES, tiny_model
 from tests.small import cpu, small_rows, small_start
 

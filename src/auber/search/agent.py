@@ -5,9 +5,9 @@ each layer. Where the paper is silent, `config.Agent` says what is done and `con
 a removed head is never chosen again, neither by the policy, nor at random, nor in the target's maximum; the legal actions
 are handed in with each state and all others are out of the question.
 
-The same seed and layer give the same play to the last bit: every random draw comes from generators derived of (seed,
-purpose, layer), torch's global generator is left alone, and the agent's arithmetic runs on one CPU thread whatever the
-scorer around it uses (more threads change the last bits, and cost more than they save at this size).
+The same seed and layer give the same play to the last bit on the same kind of device: every random draw comes from generators
+derived of (seed, purpose, layer), torch's global generator is left alone, and on a CPU the agent's arithmetic runs on one thread
+whatever the scorer around it uses (more threads change the last bits, and cost more than they save at this size).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from auber import seeds
 from auber.config import Agent
 from auber.errors import ConfigError
+from auber.recording import CudaRecorder
 from auber.search.game import BoolArray, FloatArray, Mask, PruningGame, Step
-from auber.search.replay import Batch, ReplayMemory
+from auber.search.learner import Learner
+from auber.search.replay import ReplayMemory
 
 
 @dataclass(frozen=True)
@@ -62,34 +62,6 @@ class LayerOutcome:
     curve: tuple[tuple[int, float], ...]  # (rewards computed, best score so far) at each improvement
 
 
-class QNetwork(nn.Module):
-    """State to action values: H -> hidden ... hidden -> H + 1, LeakyReLU between."""
-
-    def __init__(self, num_heads: int, config: Agent, seed: int) -> None:
-        super().__init__()
-        sizes = [num_heads, *[config.hidden_size] * config.hidden_layers, num_heads + 1]
-        self.input_scale = float(num_heads) if config.scale_state else 1.0
-        generator = torch.Generator().manual_seed(seed)
-        self.layers = nn.ModuleList(_make_linear(size, next_size, generator) for size, next_size in pairwise(sizes))
-
-    def forward(self, states: Tensor) -> Tensor:
-        """(batch, num_heads) -> (batch, num_heads + 1)."""
-        values = states * self.input_scale
-        for layer in self.layers[:-1]:
-            values = F.leaky_relu(layer(values))
-        output: Tensor = self.layers[-1](values)
-        return output
-
-
-def _make_linear(size: int, next_size: int, generator: torch.Generator) -> nn.Linear:
-    """A linear layer with torch's default start, drawn by a generator of ours: its constructor would use the global one."""
-    linear = nn.Linear(size, next_size, device="meta").to_empty(device="cpu")
-    bound = 1 / math.sqrt(size)
-    nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
-    nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
-    return linear
-
-
 def epsilon(config: Agent, actions_taken: int) -> float:
     """The share of random actions after so many actions chosen."""
     gap = config.epsilon_start - config.epsilon_end
@@ -97,7 +69,7 @@ def epsilon(config: Agent, actions_taken: int) -> float:
 
 
 class DQNAgent:
-    """Policy and target network, replay memory and exploration of one layer's player."""
+    """Networks, replay memory and exploration of one layer's player."""
 
     def __init__(
         self, num_heads: int, config: Agent, *, seed: int, layer: int, device: torch.device | str = "cpu"
@@ -107,18 +79,15 @@ class DQNAgent:
                 f"agent.replay_size must be at least agent.learning_starts ({config.learning_starts}), "
                 f"found {config.replay_size}: no update would ever be made"
             )
-        network_seed = seeds.derive(seed, "agent", layer)
+        device = torch.device(device)
+        recorder = CudaRecorder(device) if device.type == "cuda" else None
         self.config = config
-        self.stop = num_heads
-        self.device = torch.device(device)
         with _one_thread():
-            self.policy = QNetwork(num_heads, config, network_seed).to(self.device)
-            self.target = QNetwork(num_heads, config, network_seed).to(self.device).requires_grad_(False)
-            self.memory = ReplayMemory(config.replay_size, num_heads, self.device)
+            self.learner = Learner(num_heads, config, seeds.derive(seed, "agent", layer), device, recorder)
+        self.memory = ReplayMemory(config.replay_size, num_heads)
         self.actions_taken = 0
         self.episodes_played = 0
         self.updates_made = 0
-        self._optimizer = _make_optimizer(self.policy, config)
         self._exploration = seeds.generator(seed, "exploration", layer)
         self._sampling = seeds.generator(seed, "replay", layer)
 
@@ -142,10 +111,8 @@ class DQNAgent:
 
     def q_values(self, state: FloatArray) -> NDArray[np.float32]:
         """The value of each action, legal or not, in points: (num_heads + 1,)."""
-        with _one_thread(), torch.inference_mode():
-            values: NDArray[np.float32] = (
-                self._values(self.policy, torch.tensor(state, device=self.device)[None])[0].cpu().numpy()
-            )
+        with _one_thread():
+            values: NDArray[np.float32] = self.learner.values(torch.tensor(state)[None])[0].cpu().numpy()
         return values
 
     def remember(self, step: Step) -> None:
@@ -160,42 +127,12 @@ class DQNAgent:
             if len(self.memory) >= self.config.learning_starts:
                 losses = [self._update() for _ in range(self.config.updates_per_episode)]
             if self.episodes_played % self.config.target_every == 0:
-                self.target.load_state_dict(self.policy.state_dict())
+                self.learner.copy_to_target()
         return float(torch.stack(losses).mean()) if losses else None
 
-    def targets(self, batch: Batch) -> Tensor:
-        """What the value of each action taken should be: reward plus the discounted best legal value after it; (batch,)."""
-        with torch.no_grad():
-            next_values = self._values(self.target, batch.next_states)  # (batch, num_heads + 1)
-            ranking = self._values(self.policy, batch.next_states) if self.config.double_q else next_values
-            best = ranking.masked_fill(~batch.next_legal, -math.inf).argmax(dim=1, keepdim=True)  # (batch, 1)
-            future = next_values.gather(1, best).squeeze(1).masked_fill(batch.done, 0.0)
-            targets = batch.rewards + self.config.gamma * future
-            if self.config.stop_value is not None:
-                # a fixed value is its own target: nothing is learned from a stop
-                targets = targets.masked_fill(batch.actions == self.stop, self.config.stop_value)
-        return targets
-
-    def _values(self, network: QNetwork, states: Tensor) -> Tensor:
-        """(batch, num_heads) -> (batch, num_heads + 1), the value of stopping replaced where it is fixed."""
-        values: Tensor = network(states)
-        if self.config.stop_value is None:
-            return values
-        return torch.cat(
-            [values[:, : self.stop], torch.full_like(values[:, self.stop :], self.config.stop_value)], dim=1
-        )
-
     def _update(self) -> Tensor:
-        batch = self.memory.sample(self.config.batch_size, self._sampling)
-        targets = self.targets(batch)
-        taken = self._values(self.policy, batch.states).gather(1, batch.actions[:, None]).squeeze(1)  # (batch,)
-        loss = F.huber_loss(taken, targets)
-        self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_value_(self.policy.parameters(), self.config.gradient_clamp)
-        self._optimizer.step()
         self.updates_made += 1
-        return loss.detach()
+        return self.learner.update(self.memory.sample(self.config.batch_size, self._sampling))
 
 
 def play_layer(
@@ -265,13 +202,6 @@ def _curve(scores: Mapping[Mask, float]) -> tuple[tuple[int, float], ...]:
         if not curve or score > curve[-1][1]:
             curve.append((count, score))
     return tuple(curve)
-
-
-def _make_optimizer(network: QNetwork, config: Agent) -> torch.optim.Optimizer:
-    # fused: one kernel over all parameters, a third of the time of the loop over them on a CPU
-    if config.optimizer == "adam":
-        return torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
-    return torch.optim.SGD(network.parameters(), lr=config.learning_rate, momentum=config.momentum, fused=True)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
-"""The replay memory: the last transitions of a layer's games, in preallocated tensors.
+"""The replay memory: the last transitions of a layer's games, one row of numbers each.
 
 A ring: when it is full, the oldest transition makes room. Batches are drawn without replacement by a generator that is
-handed in. The legal actions of the next state are stored too, so that the target's maximum never counts a removed head.
+handed in. The legal actions of the next state are stored too, so that the target's maximum never counts a removed head. A
+batch is one matrix, so that it reaches a GPU in one copy; `unpack` says what its columns are.
 """
 
 from __future__ import annotations
@@ -29,36 +30,40 @@ class Batch(NamedTuple):
 class ReplayMemory:
     """Room for `capacity` transitions of a layer with `num_heads` heads."""
 
-    def __init__(self, capacity: int, num_heads: int, device: torch.device | str = "cpu") -> None:
+    def __init__(self, capacity: int, num_heads: int) -> None:
         self.capacity = capacity
+        self._num_heads = num_heads
+        self._rows = np.zeros((capacity, 3 * num_heads + 4), dtype=np.float32)
         self._size = 0
         self._next = 0
-        self._columns = Batch(
-            states=torch.zeros(capacity, num_heads, device=device),
-            actions=torch.zeros(capacity, dtype=torch.int64, device=device),
-            rewards=torch.zeros(capacity, device=device),
-            next_states=torch.zeros(capacity, num_heads, device=device),
-            next_legal=torch.zeros(capacity, num_heads + 1, dtype=torch.bool, device=device),
-            done=torch.zeros(capacity, dtype=torch.bool, device=device),
-        )
 
     def __len__(self) -> int:
         return self._size
 
     def push(self, step: Step) -> None:
         """Store a transition, in place of the oldest if there is no room."""
-        row, columns = self._next, self._columns
-        columns.states[row] = torch.tensor(step.state)
-        columns.actions[row] = step.action
-        columns.rewards[row] = step.reward
-        columns.next_states[row] = 0.0 if step.next_state is None else torch.tensor(step.next_state)
-        columns.next_legal[row] = torch.tensor(step.next_legal)
-        columns.done[row] = step.done
-        self._next = (row + 1) % self.capacity
+        row, heads = self._rows[self._next], self._num_heads
+        row[:heads] = step.state
+        row[heads : 2 * heads] = 0.0 if step.next_state is None else step.next_state
+        row[2 * heads : -3] = step.next_legal
+        row[-3:] = step.action, step.reward, step.done
+        self._next = (self._next + 1) % self.capacity
         self._size = min(self._size + 1, self.capacity)
 
-    def sample(self, batch_size: int, generator: np.random.Generator) -> Batch:
-        """`batch_size` different transitions, uniformly; all of them while fewer are stored."""
+    def sample(self, batch_size: int, generator: np.random.Generator) -> Tensor:
+        """`batch_size` different transitions, uniformly, as rows; all of them while fewer are stored."""
         rows = generator.choice(self._size, min(batch_size, self._size), replace=False)
-        index = torch.from_numpy(rows).to(self._columns.actions.device)
-        return Batch(*(column[index] for column in self._columns))
+        return torch.from_numpy(self._rows[rows])
+
+
+def unpack(rows: Tensor) -> Batch:
+    """The columns of sampled rows by their names."""
+    heads = (rows.shape[1] - 4) // 3
+    return Batch(
+        states=rows[:, :heads],
+        next_states=rows[:, heads : 2 * heads],
+        next_legal=rows[:, 2 * heads : -3].bool(),
+        actions=rows[:, -3].long(),
+        rewards=rows[:, -2],
+        done=rows[:, -1].bool(),
+    )

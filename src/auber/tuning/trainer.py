@@ -17,9 +17,10 @@ from torch.utils.data import Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from auber.devices import Hardware, num_processes
+from auber.recording import CudaRecorder, Recorder, RecordingError
 from auber.tasks.encoding import EncodedRows
 from auber.tuning.batches import LengthGroups, RowCollator
-from auber.tuning.graphs import CudaRecorder, RecordedSteps, Recorder, RecordingError
+from auber.tuning.graphs import RecordedSteps
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainerControl

@@ -1,0 +1,102 @@
+"""Work on a GPU recorded once as a CUDA graph and replayed, so that the GPU does not wait for its host between kernels.
+
+What is recorded must read its inputs from, and leave its results in, tensors that stay where they are, and must not wait for
+the device. Work that cannot be recorded raises `RecordingError`, and torch goes on as if nothing had been tried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+Work = Callable[[], None]
+Recorder = Callable[[Work], Work]
+
+
+class RecordingError(RuntimeError):
+    """Work cannot be recorded; the message says why and where."""
+
+
+class CudaRecorder:
+    """Records work as CUDA graphs that share one pool of memory: they never run at the same time."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, work: Work) -> Work:
+        """What repeats the work; nothing is computed yet. `RecordingError` if it cannot be recorded."""
+        graph = torch.cuda.CUDAGraph()
+        stream, random_state = torch.cuda.current_stream(self._device), torch.cuda.get_rng_state(self._device)
+        try:
+            with torch.cuda.graph(graph, pool=self._pool), _MadeOnDevice(self._device), _waiting_is_an_error():
+                work()
+        except Exception as error:  # the same work has just run well: whatever fails here is the recording's fault
+            _replace_random_state(self._device, random_state)
+            if torch.cuda.current_stream(self._device) != stream:
+                # CUDA broke the recording off, so torch could not end it: it is still on the recording's stream, and
+                # its allocator keeps asking the graph.
+                torch.cuda.set_stream(stream)
+                _broken_graphs.append(graph)
+            raise RecordingError(_reason(error)) from error
+        return graph.replay
+
+
+_broken_graphs: list[torch.cuda.CUDAGraph] = []
+
+
+class _MadeOnDevice(TorchFunctionMode):
+    """Makes on the device what some models make on the host and copy, which cannot be recorded.
+
+    Under transformers before 5.22 these are the positions of MPNet and the zero in the mask of eager attention.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._device = device
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.arange:
+            kwargs = {"device": self._device, **kwargs}
+        elif func is torch.tensor and args and isinstance(args[0], bool | int | float):
+            func, args = torch.full, ((), *args)  # a kernel that fills, in place of a copy
+        return func(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _waiting_is_an_error() -> Iterator[None]:
+    """Let torch refuse to wait for the GPU before CUDA does: CUDA's refusal would break the recording under way."""
+    mode = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that it does not find every wait
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
+
+
+def _replace_random_state(device: torch.device, state: Tensor) -> None:
+    """Give the device's generator a new state in place of the one that a broken recording does not hand back."""
+    generator = torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
+    generator.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
+    generator.set_state(state)
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of the first error, and where it was raised, as seen from outside torch."""
+    while error.__context__ is not None:
+        error = error.__context__
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    inner = (str(Path(torch.__file__).parent), __file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(inner)]
+    return f"{text}, at {frames[-1].filename}:{frames[-1].lineno}" if frames else text
