@@ -66,6 +66,17 @@ def test_plan_do_skip(call, file, tmp_path, monkeypatch):
     assert runs[0]["dev"] == runs[1]["dev"]
 
 
+def test_only_may_be_repeated_and_name_methods(call, tmp_path):
+    study = tiny_study(methods=["auber", "random", "original"], seeds=[0, 1])
+    (tmp_path / "s.toml").write_text(study.to_toml())
+    only = ["--only", "seed=1", "--only", "method=original,method=random"]
+    code, out, _ = call(tmp_path / "s.toml", "--out", tmp_path / "o", "--dry-run", "--json", *only)
+    runs = [(run["seed"], run["run"]) for run in json.loads(out)["runs"]]
+    assert (code, runs) == (0, [(1, "start"), (1, "auber"), (1, "random-0"), (1, "original")])
+    _, out, _ = call(tmp_path / "s.toml", "--out", tmp_path / "o", "--dry-run", "--json", "--only", "method=original")
+    assert [run["run"] for run in json.loads(out)["runs"]] == ["start", "original"] * 2
+
+
 def test_a_failure_is_told_and_the_exit_code_is_1(call, file, tmp_path, monkeypatch):
     from auber import api
 

@@ -1,25 +1,59 @@
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 
 from auber.errors import ConfigError
 from auber.study import Place, Request, State, StudyFolder, Work, run_study
-from auber.study.engines import Losses, Watch
+from auber.study.engines import Losses, Watch, run_processes
 from auber.study.plan import Block
 from tests.study.tiny import QUICK, Notes, WorkerKiller, results_of, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
 
 
-def test_a_process_of_its_own(model, unbroken, tmp_path):
+def workers_of(study, folder, run="start"):
+    """The process each block's run was begun in."""
+    events = [(folder.run_path(block, run) / "events.jsonl").read_text().splitlines() for block in study.blocks()]
+    return [json.loads(lines[0])["process"] for lines in events]
+
+
+def test_a_process_does_one_block_after_another(model, unbroken, tmp_path):
     _, whole, _ = unbroken
-    study, folder, notes = tiny_study(model, methods=["original"]), StudyFolder(tmp_path / "study"), Notes()
+    study, folder = tiny_study(model, methods=["original"], seeds=[0, 1]), StudyFolder(tmp_path / "study")
+    notes = Notes()
     run_study(study, folder, notes, place=Place("processes"))
-    assert [(outcome.run, outcome.state) for outcome in notes.ended] == [
-        ("start", State.COMPLETE),
-        ("original", State.COMPLETE),
+    assert [(outcome.block.seed, outcome.run, outcome.state) for outcome in notes.ended] == [
+        (seed, run, State.COMPLETE) for seed in (0, 1) for run in ("start", "original")
     ]
     assert results_of(study, folder.path) == results_of(study, whole)
+    first, second = workers_of(study, folder)
+    assert first == second, "its start is paid for once"
+    assert first != os.getpid()
+
+
+@pytest.mark.slow
+def test_a_process_in_which_a_run_failed_does_no_further_block(model, tmp_path):
+    study, folder = tiny_study(model, methods=["original"], seeds=[0, 1]), StudyFolder(tmp_path / "study")
+    folder.open(study)
+    foreign = folder.run_path(BLOCK, "original") / "notes.txt"
+    foreign.parent.mkdir(parents=True)
+    foreign.touch()
+    outcomes = run_study(study, folder, Notes(), place=Place("processes"))
+    assert [str(outcome.state) for outcome in outcomes] == ["complete", "failed", "complete", "complete"]
+    first, second = workers_of(study, folder)
+    assert first != second
+
+
+def test_a_block_that_another_process_is_in_is_left_to_it(model, tmp_path):
+    study, folder, notes = tiny_study(model, methods=["original"], seeds=[0, 1]), StudyFolder(tmp_path), Notes()
+    work, other = (Work(study, tmp_path, block, ("start",), None) for block in study.blocks())
+    with folder.claim(work.block):
+        run_processes([work, other], 1, notes)
+    assert notes.said == [f"{work.block}: another process is at work in it; left to it"]
+    assert [outcome.block for outcome in notes.ended] == [other.block]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from auber.errors import ConfigError
 from auber.methods import METHODS
-from auber.study import change_study, make_study, read_study, select_blocks
+from auber.study import change_study, make_study, read_study, select_runs
 from auber.study.plan import Block
 from tests.study.tiny import tiny_study
 
@@ -128,17 +128,37 @@ def test_the_command_line_goes_before_the_file():
 
 def test_some_blocks():
     study = make_study({**SMALLEST, "tasks": ["rte", "cola"], "seeds": [0, 1], "protocols": ["seen", "heldout"]})
-    assert len(select_blocks(study, None)) == 8
-    assert select_blocks(study, "task=rte, seed=1,protocol=seen") == [Block("rte", "seen", 1)]
-    assert len(select_blocks(study, "seed=0,seed=1,task=cola")) == 4
+    assert len(select_runs(study).blocks) == 8
+    assert select_runs(study, ["task=rte, seed=1,protocol=seen"]).blocks == (Block("rte", "seen", 1),)
+    assert len(select_runs(study, ["seed=0,seed=1,task=cola"]).blocks) == 4
+    assert select_runs(study, ["task=rte", "seed=0", "protocol=heldout"]).blocks == (Block("rte", "heldout", 0),)
     for only, message in (
         ("task=rt", "--only: Unknown task 'rt'. Did you mean 'rte'? Known: cola, rte"),
         ("seed=2", "--only: Unknown seed '2'. Known: 0, 1"),
-        ("tsk=rte", "--only: Unknown key 'tsk'. Did you mean 'task'? Known: protocol, seed, task"),
+        ("method=michel", "--only: Unknown method 'michel'. Known: auber"),
+        ("tsk=rte", "--only: Unknown key 'tsk'. Did you mean 'task'? Known: method, protocol, seed, task"),
         ("rte", "--only takes key=value such as task=rte,seed=1, found 'rte'"),
     ):
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
-            select_blocks(study, only)
+            select_runs(study, [only])
+
+
+@pytest.mark.parametrize(
+    ("only", "protocol", "names"),
+    [
+        ("method=auber-l2", "seen", ["start", "auber-l2"]),
+        ("method=random", "seen", ["start", "auber", "random-0", "random-1"]),
+        ("method=original+tuning", "heldout", ["start", "auber", "original+tuning"]),
+        ("method=original", "heldout", ["original"]),
+        ("seed=0", "seen", ["start", "auber", "random-0", "random-1", "auber-l2", "original", "original+tuning"]),
+    ],
+)
+def test_some_methods_come_with_the_runs_they_need(only, protocol, names):
+    methods = ["random", "auber", "auber-l2", "original", "original+tuning"]
+    study = make_study({**SMALLEST, "methods": methods, "draws": 2, "protocols": ["seen", "heldout"]})
+    selection = select_runs(study, [only, f"protocol={protocol}"])
+    (block,) = selection.blocks
+    assert [run.name for run in selection.runs(study, block)] == names
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
@@ -155,10 +175,11 @@ def test_the_quick_study_has_every_method():
 
 
 def test_the_paper_s_tables():
-    table2, table3 = (read_study(STUDIES / f"table{number}.toml") for number in (2, 3))
-    for study in (table2, table3):
+    table2, table3, heldout = (read_study(STUDIES / f"{name}.toml") for name in ("table2", "table3", "heldout"))
+    for study in (table2, table3, heldout):
         assert set(study.tasks) == {"mrpc", "cola", "rte", "wnli"}
         assert (study.model, study.preset, study.seeds) == ("bert-base-cased", "paper", (0, 1, 2))
         assert {"auber", "original", "original+tuning"} <= set(study.methods)
     assert {"random", "confidence", "michel", "voita"} <= set(table2.methods)
     assert {"auber-query", "auber-key", "auber-l2", "auber-reverse"} <= set(table3.methods)
+    assert (heldout.protocols, table2.protocols, heldout.keep_weights) == (("heldout",), ("seen",), False)

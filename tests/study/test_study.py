@@ -14,7 +14,7 @@ import pytest
 from auber import api, runs
 from auber.errors import ModelError, RunError, TaskError
 from auber.splits import Splits
-from auber.study import State, StudyFolder, run_study
+from auber.study import State, StudyFolder, run_study, select_runs
 from auber.study.plan import Block
 from tests.study.tiny import Notes, results_of, tiny_study
 
@@ -120,6 +120,55 @@ def test_weights_can_go_and_a_start_is_made_again_for_a_method_that_comes_later(
     assert not list(folder.path.rglob("*.safetensors"))
     found, expected = results_of(more, folder.path), results_of(more, whole)
     assert found == expected
+
+
+def test_a_start_made_again_with_other_bits_is_not_taken_for_the_first(model, tmp_path, monkeypatch):
+    """What a GPU can do; a start of another rate stands for it here."""
+    folder = StudyFolder(tmp_path / "study")
+    run_study(tiny_study(model, methods=["auber"], keep_weights=False), folder, Notes())
+    finetune = api.finetune
+
+    def other_bits(*arguments, config, **options):
+        return finetune(*arguments, config=config.replace({"first.learning_rate": 2e-3}), **options)
+
+    monkeypatch.setattr(api, "finetune", other_bits)
+    methods = ["auber", "auber-l2", "random", "original+tuning"]
+    study = tiny_study(model, methods=methods, keep_weights=False)
+    run_study(study, folder, Notes())
+    assert states(study, folder) == {
+        "start": "complete",
+        "auber": "complete",
+        "auber-l2": "complete",
+        "random-0": "failed",
+        "original+tuning": "complete",
+    }
+    assert "started from other fine-tuned weights than this one" in folder.failure(BLOCK, "random-0").error
+    starts = {name: runs.read_result(folder.run_path(BLOCK, name))["start"] for name in ("auber", "original+tuning")}
+    assert starts["auber"] != starts["original+tuning"], "the report says so"
+
+
+def test_some_methods_first_and_the_rest_later(model, unbroken, tmp_path):
+    _, whole, _ = unbroken
+    study, folder = tiny_study(model, keep_weights=False), StudyFolder(tmp_path / "study")
+    outcomes = run_study(study, folder, Notes(), selection=select_runs(study, ["method=random"]))
+    assert [outcome.run for outcome in outcomes] == ["start", "auber", "random-0"]
+    assert states(study, folder)["original"] == "missing"
+    assert folder.has_weights(BLOCK, "start"), "the study is not over"
+    assert not folder.has_weights(BLOCK, "auber")
+
+    notes = Notes()
+    run_study(study, folder, notes)
+    assert [outcome.run for outcome in notes.ended] == ["original", "original+tuning"]
+    assert not list(folder.path.rglob("*.safetensors"))
+    assert results_of(study, folder.path) == results_of(study, whole)
+
+
+def test_a_failure_that_is_not_tried_again_stays(model, tmp_path):
+    study, folder = tiny_study(model, methods=["original", "greedy"]), StudyFolder(tmp_path / "study")
+    folder.open(study)
+    folder.record_failure(BLOCK, "greedy", "no room")
+    run_study(study, folder, Notes(), selection=select_runs(study, ["method=original"]))
+    assert states(study, folder) == {"start": "complete", "original": "complete", "greedy": "failed"}
 
 
 def test_random_pruning_is_drawn_several_times(model, tmp_path):

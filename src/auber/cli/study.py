@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
-    from auber.study import Block, Outcome, Place, Study, StudyFolder
+    from auber.study import Block, Outcome, Place, Selection, Study, StudyFolder
     from auber.study.estimate import Clock
     from auber.study.plan import StudyRun
 
@@ -28,8 +28,12 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", help="The study's folder.", show_default=False)],
     only: Annotated[
-        str | None,
-        typer.Option("--only", metavar="KEY=VALUE,...", help="Some blocks of it, such as task=rte,seed=1."),
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="KEY=VALUE,...",
+            help="A part of it by task, seed, protocol and method, such as task=rte,seed=1; may be repeated.",
+        ),
     ] = None,
     seeds: Annotated[str | None, typer.Option("--seeds", help="In place of the file's, such as 0,1,2.")] = None,
     model: Annotated[str | None, typer.Option("--model", help="In place of the file's.", show_default=False)] = None,
@@ -62,15 +66,15 @@ def command(
 
     Example: auber study studies/quick.toml --out runs/quick
     """
-    from auber.study import StudyFolder, change_study, read_study, select_blocks
+    from auber.study import StudyFolder, change_study, read_study, select_runs
 
     study = change_study(read_study(file), model=model, seeds=seeds, data=data)
-    blocks = select_blocks(study, only)
+    selection = select_runs(study, only or ())
     folder = StudyFolder(out)
     place = _place(engine, jobs, num_cpus, num_gpus)
     folder.check(study)
     if dry_run:
-        _show_plan(study, folder, blocks, place.request.jobs, as_json=json)
+        _show_plan(study, folder, selection, place.request.jobs, as_json=json)
         return
 
     from auber.provenance import command_line
@@ -80,8 +84,9 @@ def command(
     try:
         # The study draws its own bars; what is wanted of the other listener is that the libraries' are silent.
         with screen.listening(quiet=True), _bars(quiet) as bars:
-            listener = _Screen(bars, _open_runs(study, folder, blocks), read_clock(study, folder), place.request.jobs)
-            outcomes = run_study(study, folder, listener, blocks=blocks, place=place, command=command_line())
+            open_runs = _open_runs(study, folder, selection)
+            listener = _Screen(bars, open_runs, read_clock(study, folder), place.request.jobs)
+            outcomes = run_study(study, folder, listener, selection=selection, place=place, command=command_line())
     except KeyboardInterrupt:
         print("auber: stopped; the same command goes on from here", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -104,8 +109,10 @@ def _place(engine: str | None, jobs: int | None, num_cpus: float | None, num_gpu
     return Place(engine, Request(jobs=1 if jobs is None else jobs, num_cpus=cpus, num_gpus=num_gpus or 0.0))
 
 
-def _open_runs(study: Study, folder: StudyFolder, blocks: Sequence[Block]) -> list[tuple[Block, StudyRun]]:
-    return [(block, run) for block in blocks for run in folder.pending(study, block)]
+def _open_runs(study: Study, folder: StudyFolder, selection: Selection) -> list[tuple[Block, StudyRun]]:
+    return [
+        (block, run) for block in selection.blocks for run in folder.pending(study, block, selection.runs(study, block))
+    ]
 
 
 # --- while it runs ----------------------------------------------------------------------------------------------------
@@ -255,13 +262,13 @@ def _count(outcomes: Sequence[Outcome]) -> str:
     return f"{len(outcomes)} runs: {', '.join(counts)}."
 
 
-def _show_plan(study: Study, folder: StudyFolder, blocks: Sequence[Block], jobs: int, *, as_json: bool) -> None:
+def _show_plan(study: Study, folder: StudyFolder, selection: Selection, jobs: int, *, as_json: bool) -> None:
     """The runs of a study, how each stands, and what the open ones may cost."""
     from auber.study import outcomes_of
     from auber.study.estimate import count_bounds, read_clock
 
-    outcomes = outcomes_of(study, folder, blocks)
-    open_runs = _open_runs(study, folder, blocks)
+    outcomes = outcomes_of(study, folder, selection)
+    open_runs = _open_runs(study, folder, selection)
     clock = read_clock(study, folder)
     estimate = clock.estimate(open_runs)
     unmeasured = [(block, run) for block, run in open_runs if clock.expect(block.task, run.method) is None]

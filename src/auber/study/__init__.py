@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from auber.study.block import Listener, Outcome, Work, outcome_of
 from auber.study.engines import ENGINES, run_local, run_processes
 from auber.study.estimate import model_size
 from auber.study.folder import State, StudyFolder
-from auber.study.plan import EMBEDDED, Block, Study, change_study, make_study, read_study, select_blocks
+from auber.study.plan import EMBEDDED, Block, Selection, Study, change_study, make_study, read_study, select_runs
 from auber.study.ray_engine import Request, run_ray
 from auber.tasks import load_task
 
@@ -22,6 +21,7 @@ __all__ = [
     "Outcome",
     "Place",
     "Request",
+    "Selection",
     "State",
     "Study",
     "StudyFolder",
@@ -31,7 +31,7 @@ __all__ = [
     "outcomes_of",
     "read_study",
     "run_study",
-    "select_blocks",
+    "select_runs",
 ]
 
 
@@ -58,26 +58,26 @@ def run_study(
     folder: StudyFolder,
     listener: Listener,
     *,
-    blocks: Sequence[Block] | None = None,
+    selection: Selection | None = None,
     place: Place | None = None,
     command: str | None = None,
 ) -> list[Outcome]:
-    """Do what is missing of these blocks (all without them) and tell how every run of them stands."""
+    """Do what is missing of a part of a study (of all without one) and tell how every run of it stands."""
     place = place or Place()
-    blocks = study.blocks() if blocks is None else blocks
+    selection = selection or select_runs(study)
     folder.check(study)
-    _check_inputs(study, folder, blocks)
+    _check_inputs(study, folder, selection)
     folder.open(study)
-    for block in blocks:
+    for block in selection.blocks:
         with folder.claim(block) as claimed:
             if claimed:  # else its failures and weights are another process's
-                folder.forget_failures(block)
+                folder.forget_failures(block, selection.runs(study, block))
                 if not study.keep_weights:
                     folder.drop_weights(study, block)
     works = [
         Work(_absolute(study), folder.path.resolve(), block, tuple(run.name for run in pending), command)
-        for block in blocks
-        if (pending := folder.pending(study, block))
+        for block in selection.blocks
+        if (pending := folder.pending(study, block, selection.runs(study, block)))
     ]
     if works and place.engine == "local":
         run_local(works, listener)
@@ -85,17 +85,19 @@ def run_study(
         run_processes(works, place.request.jobs, listener)
     elif works:
         run_ray(works, place.request, listener)
-    return outcomes_of(study, folder, blocks)
+    return outcomes_of(study, folder, selection)
 
 
-def outcomes_of(study: Study, folder: StudyFolder, blocks: Sequence[Block]) -> list[Outcome]:
-    """How every run of these blocks stands."""
-    return [outcome_of(folder, block, run.name) for block in blocks for run in study.runs(block)]
+def outcomes_of(study: Study, folder: StudyFolder, selection: Selection) -> list[Outcome]:
+    """How every run of a part of a study stands."""
+    return [outcome_of(folder, block, run.name) for block in selection.blocks for run in selection.runs(study, block)]
 
 
-def _check_inputs(study: Study, folder: StudyFolder, blocks: Sequence[Block]) -> None:
+def _check_inputs(study: Study, folder: StudyFolder, selection: Selection) -> None:
     """Read model and tasks once before anything is made: a name or folder that is wrong is the user's mistake, no failure."""
-    tasks = {block.task: None for block in blocks if folder.pending(study, block)}
+    tasks = {
+        block.task: None for block in selection.blocks if folder.pending(study, block, selection.runs(study, block))
+    }
     if tasks:
         model_size(study)
     for task in tasks:

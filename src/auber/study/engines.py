@@ -1,8 +1,8 @@
 """Where the blocks of a study are done: in this process, or in several on one machine.
 
 An engine hands out blocks and hears of their runs from the folder alone. A worker that is lost (killed, out of memory)
-is replaced: the run it was in is taken up again, and written down as failed when that has happened `RETRIES` times; the
-rest of its block goes on. `Losses` keeps that account for every engine with workers.
+is replaced: the run it was in is taken up again, and written down as failed when that has happened more than `RETRIES`
+times; the rest of its block goes on. `Losses` keeps that account for every engine with workers.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ import signal
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
-from multiprocessing.connection import wait
-from multiprocessing.context import SpawnProcess
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
 
 from auber.errors import ConfigError
 from auber.progress import Progress, Silent
 from auber.study.block import Listener, Outcome, Work, carry_out, outcome_of
-from auber.study.folder import StudyFolder
+from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
 
 ENGINES = ("local", "processes", "ray")
 RETRIES = 1
 _LOOK_EVERY = 0.5  # seconds between looks at the folder
-_BUSY = 75  # a worker's exit code for a block that another process is in; os.EX_TEMPFAIL where the system has it
+_LEAVE_WITHIN = 10.0  # seconds a worker that is not needed any more has to end by itself
 
 
 def run_local(works: Sequence[Work], listener: Listener) -> None:
@@ -36,34 +38,93 @@ def run_local(works: Sequence[Work], listener: Listener) -> None:
 
 
 def run_processes(works: Sequence[Work], jobs: int, listener: Listener) -> None:
-    """Up to `jobs` blocks at a time, each in a fresh process of this machine; a GPU is shared between them."""
+    """Up to `jobs` blocks at a time, each in a process of this machine; a GPU is shared between them.
+
+    A process does one block after another, because its start takes as long as a short run. One in which a run has failed is
+    replaced after the block: what an error leaves behind, such as a GPU context that answers nothing any more, stays there.
+    """
     require_pinned_threads(works, "processes")
     watch, losses = Watch(works, listener), Losses()
-    # spawn: a forked child of a process that has used threads or a GPU can hang.
-    context = multiprocessing.get_context("spawn")
     waiting = deque(works)
-    active: dict[SpawnProcess, Work] = {}
+    workers: list[_Worker] = []
     try:
-        while waiting or active:
-            while waiting and len(active) < jobs:
-                work = waiting.popleft()
-                process = context.Process(target=_child, args=(work,), daemon=True)
-                process.start()
-                active[process] = work
-            wait([process.sentinel for process in active], timeout=_LOOK_EVERY)
-            for process in [process for process in active if process.exitcode is not None]:
-                work = active.pop(process)
-                if process.exitcode == _BUSY:
+        while waiting or workers:
+            while waiting and len(workers) < jobs:
+                workers.append(_Worker(waiting.popleft()))
+            wait([source for worker in workers for source in worker.sources], timeout=_LOOK_EVERY)
+            for worker in workers[:]:
+                work, end = worker.work, worker.look()
+                if end is None:
+                    continue
+                if end.is_busy:
                     say_busy(work, listener)
-                elif process.exitcode and losses.take_up_again(
-                    work, f"its process was lost (exit code {process.exitcode})"
-                ):
+                if end.loss is not None and losses.take_up_again(work, end.loss):
                     waiting.append(work)
+                if waiting and end.loss is None and not _has_failed(work):
+                    worker.hand(waiting.popleft())
+                else:
+                    worker.dismiss()
+                    workers.remove(worker)
             watch.look()
     finally:
-        for process in active:
-            process.kill()
-            process.join()
+        for worker in workers:
+            worker.process.kill()
+            worker.process.join()
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a worker came out of a block."""
+
+    is_busy: bool = False  # another process is in the block
+    loss: str | None = None  # how the worker itself was lost
+
+
+class _Worker:
+    """A process and the block it is in."""
+
+    def __init__(self, work: Work) -> None:
+        # spawn: a forked child of a process that has used threads or a GPU can hang.
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.hand(work)
+
+    @property
+    def sources(self) -> tuple[Any, ...]:
+        """What stirs when there is something to look at: an answer, or the end of the process."""
+        return self._connection, self.process.sentinel
+
+    def hand(self, work: Work) -> None:
+        """Give it the next block."""
+        self.work = work
+        with suppress(OSError):  # it was lost while it waited: the next look shows it
+            self._connection.send(work)
+
+    def look(self) -> _End | None:
+        """How it came out of its block; None while it is at work."""
+        try:
+            if self._connection.poll():
+                return _End(is_busy=not self._connection.recv())
+        except (EOFError, OSError):  # the other end is closed: the process is ending
+            self.process.join()
+        if self.process.exitcode is None:
+            return None
+        return _End(loss=f"its process was lost (exit code {self.process.exitcode})")
+
+    def dismiss(self) -> None:
+        """Let the process end, and wait until its memory is free; it has nothing left to lose."""
+        self._connection.close()
+        self.process.join(_LEAVE_WITHIN)
+        self.process.kill()
+        self.process.join()
+
+
+def _has_failed(work: Work) -> bool:
+    folder = StudyFolder(work.folder)
+    return any(folder.state(work.block, name) is State.FAILED for name in work.names)
 
 
 class Watch:
@@ -144,7 +205,8 @@ def say_busy(work: Work, listener: Listener) -> None:
     listener.say(f"{work.block}: another process is at work in it; left to it")
 
 
-def _child(work: Work) -> None:
+def _serve(connection: Connection[bool, Work]) -> None:
+    """Carry out the blocks that come in, until the other end is closed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -155,5 +217,9 @@ def _child(work: Work) -> None:
     # A stop by hand reaches parent and children alike; the parent ends the children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=leave_with_the_parent, daemon=True).start()
-    if not work_quietly(work):
-        raise SystemExit(_BUSY)
+    while True:
+        try:
+            work = connection.recv()
+        except EOFError:
+            return
+        connection.send(work_quietly(work))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -75,7 +75,7 @@ class StudyFolder:
                 raise RunError(f"{self.path}: must be a new or an empty folder or a study's; choose another --out")
             return
         recorded = read_study(self.path / RECORD)
-        changed = _differences(recorded, study)
+        changed = study_differences(recorded, study)
         if changed:
             raise RunError(
                 f"{self.path}: holds another study: {', '.join(changed)}; use the same settings or another --out"
@@ -87,7 +87,7 @@ class StudyFolder:
         record = self.path / RECORD
         if record.is_file():
             old = read_study(record)
-            study = _joined(old, study)
+            study = joined_studies(old, study)
             if study.to_toml() == old.to_toml():
                 return  # many may open it at once, and none of them needs to write
         try:
@@ -114,10 +114,15 @@ class StudyFolder:
             return State.SKIPPED if failure.skipped else State.FAILED
         return State.UNFINISHED if runs.is_run(folder) else State.MISSING
 
-    def pending(self, study: Study, block: Block) -> list[StudyRun]:
-        """The runs of a block that are not complete, in order; the start too where they need weights that are gone."""
+    def pending(self, study: Study, block: Block, chosen: Sequence[StudyRun] | None = None) -> list[StudyRun]:
+        """The chosen runs of a block (all without it) that are not complete, in order.
+
+        The start is among them too where they need its weights and those are gone.
+        """
         all_runs = study.runs(block)
-        found = [run for run in all_runs if self.state(block, run) is not State.COMPLETE]
+        found = [
+            run for run in (all_runs if chosen is None else chosen) if self.state(block, run) is not State.COMPLETE
+        ]
         if any(run.from_start for run in found) and all_runs[0] not in found and not self.has_weights(block, START):
             found.insert(0, all_runs[0])
         return found
@@ -160,11 +165,12 @@ class StudyFolder:
             self._failure_path(block, run), block, run, f"left out: '{needed}' has no result", skipped=True
         )
 
-    def forget_failures(self, block: Block) -> None:
-        """Everything that failed may be tried again."""
-        for pattern in ("*.failed.json", "*.failed.txt"):
-            for path in self.block_path(block).glob(pattern):
-                path.unlink()
+    def forget_failures(self, block: Block, chosen: Iterable[StudyRun]) -> None:
+        """What failed of these may be tried again."""
+        for run in chosen:
+            path = self._failure_path(block, run)
+            for part in (path, path.with_suffix(".txt")):
+                part.unlink(missing_ok=True)
 
     def _failure_path(self, block: Block, run: StudyRun | str) -> Path:
         folder = self.run_path(block, run)
@@ -210,7 +216,7 @@ def _visible(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
 
 
-def _differences(was: Study, now: Study) -> list[str]:
+def study_differences(was: Study, now: Study) -> list[str]:
     """What keeps two studies out of one folder: another model, or other settings for all or for tasks both have."""
     found: dict[str, str] = {}
     if was.model_name != now.model_name:
@@ -229,7 +235,7 @@ def _settings(study: Study, task: str | None) -> dict[str, Value]:
     return make_config(study.preset, task=task, settings=study.settings_of(task or "")).flat()
 
 
-def _joined(old: Study, new: Study) -> Study:
+def joined_studies(old: Study, new: Study) -> Study:
     """Both studies together, the older one's order first."""
     return replace(
         new,

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,25 @@ class StudyRun:
     def needs(self) -> tuple[str, ...]:
         """The runs of the block that must be complete before it."""
         return (START,) * self.from_start + (MATCHED,) * self.is_matched
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of a study that a call is for."""
+
+    blocks: tuple[Block, ...]
+    methods: frozenset[str] | None = None  # None: all
+
+    def runs(self, study: Study, block: Block) -> list[StudyRun]:
+        """Its runs of a block in the order they are done, those that others of them need among them."""
+        all_runs = study.runs(block)
+        if self.methods is None:
+            return all_runs
+        wanted = {run.name for run in all_runs if run.method in self.methods}
+        for run in reversed(all_runs):  # a run comes after those it needs, so one pass finds them all
+            if run.name in wanted:
+                wanted.update(run.needs)
+        return [run for run in all_runs if run.name in wanted]
 
 
 @dataclass(frozen=True)
@@ -223,14 +242,16 @@ def change_study(
     return study
 
 
-def select_blocks(study: Study, only: str | None) -> list[Block]:
-    """The blocks that `only` names, such as `task=rte,seed=1`; a key given twice means either."""
-    blocks = study.blocks()
-    if only is None:
-        return blocks
-    known = {"task": study.tasks, "protocol": study.protocols, "seed": tuple(map(str, study.seeds))}
+def select_runs(study: Study, only: Sequence[str] = ()) -> Selection:
+    """What `only` names, such as `task=rte,seed=1` or `method=michel`; a key given twice means either."""
+    known = {
+        "task": study.tasks,
+        "protocol": study.protocols,
+        "seed": tuple(map(str, study.seeds)),
+        "method": study.methods,
+    }
     wanted: dict[str, set[str]] = {}
-    for part in only.split(","):
+    for part in (part for text in only for part in text.split(",")):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals or not value:
             raise ConfigError(f"--only takes key=value such as task=rte,seed=1, found '{part}'")
@@ -239,7 +260,11 @@ def select_blocks(study: Study, only: str | None) -> list[Block]:
         if value not in known[key]:
             raise ConfigError(f"--only: {unknown_name(key, value, known[key])}")
         wanted.setdefault(key, set()).add(value)
-    return [block for block in blocks if all(str(getattr(block, key)) in values for key, values in wanted.items())]
+    methods = wanted.pop("method", None)
+    blocks = [
+        block for block in study.blocks() if all(str(getattr(block, key)) in values for key, values in wanted.items())
+    ]
+    return Selection(tuple(blocks), None if methods is None else frozenset(methods))
 
 
 def _check_meaning(study: Study, where: str) -> None:
