@@ -88,6 +88,33 @@ def test_text_is_read_as_the_settings_type():
     assert (config.agent.double_q, config.agent.stop_value, config.agent.episodes) == (True, None, 9)
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("", "all"), ("all", "all"), (" all ", "all"), ("3", "3"), ("10, 2,6", "2,6,10"), ("02", "2")],
+)
+def test_layers_are_kept_in_one_form(text, kept):
+    assert make_config("paper", settings={"search.layers": text}).search.layers == kept
+
+
+@pytest.mark.parametrize("value", ["2,2", "2,02", "-1", "2;6", "2,", "1.5", "two", "\u0663", "1" * 5000, 3])
+def test_layers_must_be_different_numbers(value):
+    with pytest.raises(ConfigError, match="search.layers must be all, or different layers such as 2,6,10, found "):
+        make_config("paper", settings={"search.layers": value})
+
+
+def test_the_layers_of_a_model():
+    def layers(text: str) -> list[int]:
+        return make_config("paper", settings={"search.layers": text}).search.layers_of(6)
+
+    assert layers("all") == [0, 1, 2, 3, 4, 5]
+    assert layers("5,0,2") == [0, 2, 5]
+    message = (
+        r"^search.layers must name layers of the model, which has 6 \(0 to 5\), found 6, 11; leave out what it does"
+    )
+    with pytest.raises(ConfigError, match=message):
+        layers("0,6,11")
+
+
 def test_unknown_preset():
     with pytest.raises(
         ConfigError, match="Unknown preset 'papr'. Did you mean 'paper'. Known: default, paper, reference"

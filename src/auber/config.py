@@ -12,7 +12,7 @@ import dataclasses
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,29 @@ from typing import Any
 from auber.errors import ConfigError, unknown_name
 
 Value = str | int | float | bool | None
+
+ALL_LAYERS = "all"
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the text of a setting must look like."""
+
+    words: str  # for people
+    read: Callable[
+        [str], str | None
+    ]  # the text as it is kept, one for all ways to write the same; None: not of this form
+
+
+def _read_layers(text: str) -> str | None:
+    """`2,6,10` in ascending order, or `all`; no layer twice."""
+    if text.strip() in ("", ALL_LAYERS):
+        return ALL_LAYERS
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
+        return None
+    layers = sorted(int(word) for word in words)
+    return ",".join(map(str, layers)) if len(set(layers)) == len(layers) else None
 
 
 def setting(
@@ -29,9 +52,10 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] | None = None,
+    form: Form | None = None,
 ) -> Any:
     """Declare one setting; `low` and `high` are inclusive."""
-    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "choices": choices})
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "choices": choices, "form": form})
 
 
 @dataclass(frozen=True)
@@ -95,11 +119,30 @@ class Reward:
 
 @dataclass(frozen=True)
 class Search:
-    """The order of the layers and what the agent sees of one."""
+    """Which layers are searched, in which order, and what the agent sees of one."""
 
     order: str = setting("forward", "first layer to last, or last to first", choices=("forward", "reverse"))
+    layers: str = setting(
+        ALL_LAYERS,
+        "the layers a layer-wise method searches, the others are left alone; original+tuning, if no run prescribes its tunings, "
+        "gets those of these layers; ranking methods choose among all layers",
+        form=Form("all, or different layers such as 2,6,10", _read_layers),
+    )
     matrix: str = setting("value", "projection whose norm per head is the state", choices=("value", "query", "key"))
     norm: str = setting("l1", "entrywise norm of that projection", choices=("l1", "l2"))
+
+    def layers_of(self, num_layers: int) -> list[int]:
+        """The layers to search of a model with so many, ascending."""
+        chosen = (
+            list(range(num_layers)) if self.layers == ALL_LAYERS else [int(word) for word in self.layers.split(",")]
+        )
+        missing = [str(layer) for layer in chosen if layer >= num_layers]
+        if missing:
+            raise ConfigError(
+                f"search.layers must name layers of the model, which has {num_layers} (0 to {num_layers - 1}), "
+                f"found {', '.join(missing)}; leave out what it does not have"
+            )
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -234,12 +277,15 @@ class SettingInfo:
     low: float | None
     high: float | None
     choices: tuple[str, ...] | None
+    form: Form | None
 
     @property
     def allowed(self) -> str:
         """What a value may be, in words."""
         if self.choices:
             return ", ".join(self.choices)
+        if self.form:
+            return self.form.words
         words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[self.kind]
         if self.low is not None and self.high is not None:
             words += f" from {self.low:g} to {self.high:g}"
@@ -342,6 +388,8 @@ def _convert(info: SettingInfo, value: Any) -> Value:
     if info.optional and (value is None or value == "none"):
         return None
     converted = _parse(info.kind, value)
+    if info.form is not None and converted is not None:
+        converted = info.form.read(converted)
     in_range = converted is not None and (
         (info.low is None or converted >= info.low)
         and (info.high is None or converted <= info.high)

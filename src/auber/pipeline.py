@@ -80,7 +80,7 @@ class Pipeline:
 
     def prune(self) -> None:
         """All stages of the method."""
-        method, layers = self.job.method, self._layer_order()
+        method, layers = self.job.method, self._layers()
         choices = len(layers) if method.choose_layer is not None else int(method.removes_heads)
         self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
         with open_workers(self.job.config, self.job.hardware) as workers:
@@ -278,12 +278,16 @@ class Pipeline:
 
     # --- accounts ---------------------------------------------------------------------------------------------------
 
-    def _layer_order(self) -> list[int]:
-        layers = list(range(encoder_of(self.model).num_layers))
-        return layers if self.job.config.search.order == "forward" else layers[::-1]
+    def _layers(self) -> list[int]:
+        """The layers gone through, in order: those of `search.layers`, or all where the method chooses among all."""
+        search, method = self.job.config.search, self.job.method
+        num_layers = encoder_of(self.model).num_layers
+        chooses_among_all = method.choose_layer is None and method.removes_heads
+        layers = list(range(num_layers)) if chooses_among_all else search.layers_of(num_layers)
+        return layers if search.order == "forward" else layers[::-1]
 
     def _layers_to_tune(self, layers: list[int]) -> list[int]:
-        """The layers a ranking method is tuned for: another run's, else those that lost heads; all for the control."""
+        """Which of these a ranking method is tuned for: another run's, else those that lost heads; all for the control."""
         if not self.job.method.tunes:
             return []
         if self.job.tuned_layers is not None:

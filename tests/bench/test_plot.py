@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from auber.bench.plot import _ticks, draw_growth
+from auber.bench.plot import draw_growth
 from tests.bench.records import make_growth
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -32,8 +32,3 @@ def test_a_larger_time_is_higher():
 
 def test_the_same_numbers_give_the_same_bytes():
     assert draw_growth([("one", make_growth())]) == draw_growth([("one", make_growth())])
-
-
-def test_ticks_are_round_and_few():
-    assert _ticks(0.7, 21) == [1, 2, 5, 10, 20]
-    assert _ticks(0.01, 1000) == [0.01, 0.1, 1, 10, 100, 1000]

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import json
-from itertools import combinations, islice
-from statistics import mean
 
 import pytest
 
 from auber.errors import ConfigError
-from auber.methods import auber, greedy
-from auber.methods.exhaustive import best_after, choose_layer, expected_regret
+from auber.methods import auber
+from auber.methods.exhaustive import all_masks, choose_layer
 from auber.progress import Silent
 from auber.search.toy import ToyLayer
 from tests.methods.works import CountingToy
@@ -25,45 +23,27 @@ def test_the_optimum_is_found(seed, steps):
     assert choice.details["best_score"] == score
     assert choice.details["unpruned_score"] == toy.score(())
     assert choice.rewards_asked == choice.rewards_computed == 2**7 - 1 == len(set(toy.asked)) == len(toy.asked)
-    json.dumps(choice.details)
 
 
-def test_what_the_other_searches_had_found():
-    toy = CountingToy(ToyLayer(8, 1, bias=0.002))
-    config = small_config(agent__episodes=40)
-    regret = choose_layer(toy.work(config)).details["regret"]
-    optimum = toy.layer.optimum()[1]
-    # the same searches once more, on the layer itself
-    for name, method in (("auber", auber), ("greedy", greedy)):
-        alone = CountingToy(toy.layer)
-        choice = method.choose_layer(alone.work(config))
-        order = list(dict.fromkeys(alone.asked))
-        assert regret[f"{name}_rewards"] == len(order)
-        for budget in (50, 100, 200, 300):
-            best = max(toy.score(mask) for mask in islice(order, budget))
-            assert regret[name][str(budget)] == pytest.approx(optimum - best, abs=1e-15)
-        if name == "auber":
-            assert regret["auber_rollout"] == pytest.approx(optimum - choice.details["rollout_score"], abs=1e-15)
-    values = list(regret["random"].values())
-    assert values == sorted(values, reverse=True)
-    assert values[0] > values[-1] == 0.0  # 300 draws without repeats are more than all 255 masks
+def test_the_order_of_the_masks():
+    assert all_masks((0, 2, 5)) == [(), (0,), (2,), (5,), (0, 2), (0, 5), (2, 5)]
 
 
-@pytest.mark.parametrize("rewards", range(1, 8))
-def test_expected_regret_against_every_draw(rewards):
-    scores = [0.5, 0.9, 0.3, 0.55, 0.8, 0.1]
-    bests = [max(scores[0], *draw, 0.0) for draw in combinations(scores[1:], min(rewards, 6) - 1)]
-    assert expected_regret(scores, rewards) == pytest.approx(0.9 - mean(bests), abs=1e-12)
+def test_every_score_is_kept_as_it_is():
+    numbers = (0, 2, 3, 5, 6, 7, 8, 9, 10)  # 511 masks: more than are scored at once
+    toy = CountingToy(ToyLayer(9, 3), numbers)
+    details = json.loads(json.dumps(choose_layer(toy.work()).details))
+    assert details["heads"] == list(numbers)
+    assert details["scores"] == [toy.score(mask) for mask in all_masks(numbers)]
 
 
-def test_expected_regret_of_many_masks_is_a_regret():
-    scores = [index / 65534 for index in range(65535)]
-    assert expected_regret(scores, 300) == pytest.approx(1 / 300, rel=0.01)
-
-
-def test_best_after():
-    curve = [[1, 0.5], [4, 0.7]]
-    assert [best_after(curve, count) for count in (1, 3, 4, 100)] == [0.5, 0.5, 0.7, 0.7]
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("matrix", ["value", "query", "key"])
+def test_the_states_are_those_an_agent_sees(matrix, norm):
+    work = CountingToy(ToyLayer(4), (0, 1, 3, 4)).work(
+        small_config(agent__episodes=0, search__matrix=matrix, search__norm=norm)
+    )
+    assert choose_layer(work).details["states"][matrix][norm] == auber.choose_layer(work).details["state"]
 
 
 def test_heads_keep_their_numbers():

@@ -1,0 +1,189 @@
+"""Score tables: the metric of every mask of some layers, read from exhaustive runs or from a file of such tables.
+
+A run's folder is large and stays where it was made; the tables of many runs are one file that can be kept and replayed by
+anybody. Both are read into the same records, and a file is checked as if a stranger had written it. No score is rounded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from auber.errors import RunError
+from auber.methods.exhaustive import MOST_HEADS, Mask, all_masks
+from auber.regret.files import compact_json, write_kept
+from auber.runs import is_run, read_json, read_result
+
+KIND = "auber score tables"
+FORMAT = 1
+
+States = Mapping[str, Mapping[str, tuple[float, ...]]]
+
+
+@dataclass(frozen=True)
+class LayerTable:
+    """One layer as the run met it. A mask names positions among the heads that were there."""
+
+    layer: int
+    heads: tuple[int, ...]  # their numbers in the unpruned model
+    reward_rows: int
+    states: States  # by matrix and norm: one number per position
+    scores: tuple[float, ...]  # the metric of every mask, in the order of `all_masks`
+
+    @cached_property
+    def known(self) -> dict[Mask, float]:
+        """The metric by mask."""
+        return dict(zip(all_masks(range(len(self.heads))), self.scores, strict=True))
+
+    @property
+    def unpruned(self) -> float:
+        """The metric with all heads."""
+        return self.scores[0]
+
+    @property
+    def optimum(self) -> float:
+        """The metric of the best mask."""
+        return max(self.scores)
+
+    @property
+    def best(self) -> Mask:
+        """The numbers of the heads that the best mask removes; among equals the fewest, then the first."""
+        return tuple(self.heads[position] for position in max(self.known, key=self.known.__getitem__))
+
+
+@dataclass(frozen=True)
+class RunTables:
+    """The tables of one run, and where they come from."""
+
+    model: str
+    task: str
+    metric: str
+    protocol: str
+    seed: int
+    command: str | None  # that made the run; None: it was made from Python
+    provenance: Mapping[str, Any]
+    layers: tuple[LayerTable, ...]
+
+
+def read_tables(paths: Sequence[Path]) -> list[RunTables]:
+    """The tables of runs (folders) and of files of tables; no layer may come twice."""
+    found: list[RunTables] = []
+    for path in paths:
+        found += [_read_run(path)] if path.is_dir() else _read_file(path)
+    seen: set[tuple[object, ...]] = set()
+    for run in found:
+        for table in run.layers:
+            key = (run.model, run.task, run.protocol, run.seed, table.layer)
+            if key in seen:
+                raise RunError(
+                    f"layer {table.layer} of {run.model}, {run.task}, {run.protocol}, seed {run.seed} comes twice; "
+                    "name each run and each file of tables once"
+                )
+            seen.add(key)
+    return found
+
+
+def write_tables(path: Path, tables: Sequence[RunTables]) -> None:
+    """Keep tables in one file; the same bytes from the same tables."""
+    write_kept(path, compact_json({"format": FORMAT, "kind": KIND, "runs": [asdict(run) for run in tables]}))
+
+
+def _read_run(folder: Path) -> RunTables:
+    if not is_run(folder):
+        raise RunError(f"{folder}: not a run's folder (it has no run.json); name runs of method exhaustive")
+    result = read_result(folder)
+    if result["method"] != "exhaustive":
+        raise RunError(
+            f"{folder}: only a run of method exhaustive has scored every mask, found method {result['method']}; "
+            "make one with 'auber prune --method exhaustive'"
+        )
+    layers = []
+    for path in sorted((folder / "stages").glob("layer-*.json")):
+        search = read_json(path)["search"]
+        if "scores" not in search:
+            raise RunError(
+                f"{path}: the scores of all masks are missing, as an older version left them out; run it anew"
+            )
+        layers.append(_read_layer({**search, "layer": int(path.stem.removeprefix("layer-"))}, str(path)))
+    keys = ("model", "task", "metric", "protocol", "seed", "command", "provenance")
+    return RunTables(**{key: result[key] for key in keys}, layers=tuple(layers))
+
+
+def _read_file(path: Path) -> list[RunTables]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(
+            f"{path}: cannot be read as JSON ({error}); give a run's folder or a file made by 'auber regret --tables'"
+        ) from error
+    if not isinstance(data, dict) or data.get("kind") != KIND:
+        raise RunError(
+            f"{path}: must be a run's folder or a file made by 'auber regret --tables', found something else"
+        )
+    if data.get("format") != FORMAT:
+        raise RunError(f"{path}: format {FORMAT} can be read, found {data.get('format')!r}; make the file anew")
+    return [
+        _read_entry(entry, f"{path}: run {index}") for index, entry in enumerate(_take(data, "runs", list, str(path)))
+    ]
+
+
+def _read_entry(data: Any, where: str) -> RunTables:
+    return RunTables(
+        model=_take(data, "model", str, where),
+        task=_take(data, "task", str, where),
+        metric=_take(data, "metric", str, where),
+        protocol=_take(data, "protocol", str, where),
+        seed=_take(data, "seed", int, where),
+        command=None if data.get("command") is None else _take(data, "command", str, where),
+        provenance=_take(data, "provenance", dict, where),
+        layers=tuple(
+            _read_layer(layer, f"{where}: layer {index}")
+            for index, layer in enumerate(_take(data, "layers", list, where))
+        ),
+    )
+
+
+def _read_layer(data: Any, where: str) -> LayerTable:
+    heads = _take(data, "heads", list, where)
+    if not 1 <= len(heads) <= MOST_HEADS or not all(type(head) is int for head in heads):
+        raise RunError(f"{where}: heads must be 1 to {MOST_HEADS} numbers, found {heads!r:.60}")
+    return LayerTable(
+        layer=_take(data, "layer", int, where),
+        heads=tuple(heads),
+        reward_rows=_take(data, "reward_rows", int, where),
+        states=_read_states(_take(data, "states", dict, where), len(heads), where),
+        scores=_numbers(data.get("scores"), 2 ** len(heads) - 1, f"{where}: scores"),
+    )
+
+
+def _read_states(data: Mapping[str, Any], num_heads: int, where: str) -> States:
+    states: dict[str, dict[str, tuple[float, ...]]] = {}
+    for matrix in data:
+        by_norm = _take(data, matrix, dict, f"{where}: states")
+        states[matrix] = {
+            norm: _numbers(by_norm[norm], num_heads, f"{where}: state {matrix} {norm}") for norm in by_norm
+        }
+    return states
+
+
+def _take(data: Any, key: str, kind: type, where: str) -> Any:
+    value = data.get(key) if isinstance(data, dict) else None
+    if type(value) is not kind:
+        raise RunError(f"{where}: {key} must be of type {kind.__name__}, found {value!r:.40}; make the file anew")
+    return value
+
+
+def _numbers(values: Any, count: int, where: str) -> tuple[float, ...]:
+    if (
+        not isinstance(values, list)
+        or len(values) != count
+        or not all(type(value) in (int, float) and math.isfinite(value) for value in values)
+    ):
+        found = f"{len(values)} values" if isinstance(values, list) else repr(values)
+        raise RunError(f"{where}: must be {count} finite numbers, found {found:.60}; make the file anew")
+    return tuple(float(value) for value in values)

@@ -1,0 +1,57 @@
+"""Which layers a run goes through."""
+
+from __future__ import annotations
+
+import pytest
+
+import auber
+from auber.errors import ConfigError
+from auber.runs import Run
+from tests.small import small_config, small_start, small_task
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """The layers' stages in the order they were finished."""
+    stages: list[str] = []
+    finish = Run.finish_stage
+
+    def listen(self, name, info, model=None):
+        stages.append(name)
+        return finish(self, name, info, model)
+
+    monkeypatch.setattr(Run, "finish_stage", listen)
+    return stages
+
+
+def prune(folder, method="greedy", heads=None, **changes):
+    model, tokenizer = small_start()
+    config = small_config(first__when="never", last__epochs=0, **changes)
+    return auber.prune(
+        model, tokenizer, task=small_task(), method=method, heads=heads, config=config, out=folder / "run"
+    )
+
+
+@pytest.mark.parametrize(("order", "expected"), [("forward", [0, 2]), ("reverse", [2, 0])])
+def test_only_the_layers_named_are_searched(order, expected, searched, tmp_path):
+    outcome = prune(tmp_path, search__layers="2,0", search__order=order)
+    assert searched == ["first", *(f"layer-{layer:02}" for layer in expected), "last"]
+    assert outcome.plan.removed(1) == ()
+    assert outcome.result["config"]["search.layers"] == "0,2"
+
+
+def test_the_control_gets_the_tunings_of_the_layers_named(tmp_path):
+    assert prune(tmp_path, "original+tuning", search__layers="1").result["tuned_layers"] == [1]
+
+
+def test_a_ranking_method_chooses_among_all_layers(tmp_path):
+    outcome = prune(tmp_path, "random", heads=8, search__layers="1")
+    touched = [layer for layer in range(3) if outcome.plan.removed(layer)]
+    assert touched == outcome.result["tuned_layers"]
+    assert touched != [1]
+
+
+def test_a_layer_the_model_does_not_have(tmp_path):
+    message = r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; leave out"
+    with pytest.raises(ConfigError, match=message):
+        prune(tmp_path, search__layers="1,3")
