@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from auber.study import make_study
+
 SIZES = {"mrpc": (3668, 408), "rte": (2490, 277), "wnli": (635, 71), "agreement": (600, 400)}
 MAJORITY = {"mrpc": 0.6838, "rte": 0.5271, "wnli": 0.5634, "agreement": 0.5}
 
@@ -17,6 +19,7 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
     result: dict[str, Any] = {
         "format": 1,
         "kind": "prune",
+        "command": f"auber study studies/table2.toml --model weights/mpnet --data ../glue --out runs/t2 --only seed={seed}",
         "model": "mpnet-base",
         "method": method,
         "task": task,
@@ -27,16 +30,25 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
         "seed": seed,
         "dev": {"score": dev, "one_class": False, "majority": MAJORITY[task]},
         "train": {"score": 0.95},
-        "heads": {"removed": removed, "total": 144},
+        "heads": {"removed": removed, "total": 144, "layers": 12, "per_layer": 12},
+        "plan": {"0": list(range(10)), "5": list(range(10))} if removed else {},
         "tuned_layers": [] if method == "original" else [0, 3],
         "cost": {
             "rewards_asked": 3000 if method.startswith("auber") else 0,
             "rewards_computed": 1500 if method.startswith("auber") else 0,
             "tuning_steps": 100 + seed,
-            "seconds": {"total": 12.5},
+            "seconds": {"agent": 2.5, "total": 12.5},
         },
         "config": {"seed": seed, "agent.episodes": 150, "last.epochs": 6, "random.draw": 0},
         "data": f"hash of {task}",
+        "start": f"weights of {task}, {seed}",
+        "provenance": {
+            "versions": {"python": "3.12.1", "auber": "0.1.0", "torch": "2.11.0"},
+            "commit": {"id": "0123456789abcdef", "dirty": False},
+            "device": "NVIDIA H200",
+            "precision": "bfloat16",
+            "threads": 1,
+        },
     }
     for key, value in changes.items():
         *path, last = key.split(".")
@@ -45,6 +57,13 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
             place = place[name]
         place[last] = value
     return result
+
+
+def write_plan(root: Path, tasks: list[str], methods: list[str], seeds: list[int], **changes: Any) -> None:
+    """The record of a study that asks for these runs."""
+    tables = {"model": "mpnet-base", "tasks": tasks, "methods": methods, "seeds": seeds, "preset": "paper"}
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "study.toml").write_text(make_study({**tables, **changes}).to_toml())
 
 
 def write_run(root: Path, name: str, result: dict[str, Any] | None) -> Path:

@@ -4,7 +4,7 @@ import pytest
 
 from auber.report.analysis import analyse
 from auber.report.collect import collect
-from tests.report.results import make_result, write_run, write_study
+from tests.report.results import make_result, write_plan, write_run, write_study
 
 SCORES = {
     "mrpc": {
@@ -126,6 +126,24 @@ def test_a_competitor_with_other_heads_or_tuning_is_flagged(tmp_path):
     assert rows["rte", "michel"].flags == ("P is not auber's",)
     assert rows["rte", "original+tuning"].flags == ("tuned after other layers than auber",)
     assert rows["rte", "greedy"].flags == ()  # it decides both itself
+
+
+def test_runs_that_began_with_other_weights_are_named(tmp_path):
+    for place, protocol in (("a", "seen"), ("b", "heldout")):
+        for method, start in (("auber", "one"), ("michel", "one"), ("original+tuning", "other")):
+            result = make_result("rte", method, 0, 0.6, start=start, protocol=protocol)
+            write_run(tmp_path / place, method, result)
+    heldout, seen = report_of(tmp_path).sections
+    assert heldout.notes == (), "there a control has a first tuning of its own"
+    assert seen.notes == ("Careful: rte, seed 0: its methods did not begin with the same fine-tuned weights.",)
+
+
+def test_a_model_or_protocol_that_has_no_run_yet_has_its_section(tmp_path):
+    write_study(tmp_path, {"rte": {"auber": [60.0]}})
+    write_plan(tmp_path, ["rte"], ["auber"], [0], protocols=["seen", "heldout"])
+    heldout, seen = report_of(tmp_path).sections
+    assert (heldout.methods, heldout.coverage.complete, heldout.coverage.blocks) == ((), 0, 1)
+    assert (seen.coverage.complete, seen.coverage.missing, seen.ablations_coverage) == (1, (), None)
 
 
 def test_what_the_seeds_share_is_said(tmp_path):

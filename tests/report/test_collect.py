@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from auber.errors import RunError
-from auber.report.collect import LeftOut, collect
-from tests.report.results import make_result, write_run
+from auber.errors import ConfigError, RunError
+from auber.report.collect import collect
+from auber.report.folders import LeftOut
+from auber.report.results_file import save_results
+from tests.report.results import make_result, write_plan, write_run
 
 
 def test_runs_are_found_at_any_depth_and_sorted(tmp_path):
@@ -65,8 +67,50 @@ def test_no_results_name_what_was_looked_for(tmp_path):
     )
     with pytest.raises(RunError, match=message):
         collect(tmp_path)
-    with pytest.raises(RunError, match="none: no such folder; give one that holds runs"):
+    with pytest.raises(RunError, match="none: no such folder or results file; give what holds runs"):
         collect(tmp_path / "none")
+    with pytest.raises(ConfigError, match="a report needs runs, found nothing named; give folders or results files"):
+        collect()
+
+
+def test_a_reason_names_no_folder_of_the_machine(tmp_path):
+    write_run(tmp_path, "good", make_result("rte", "auber", 0, 0.6))
+    error = "RunError: /scratch/me/t2/rte/seed-0: must be '/a/b c'; 3/4 of ../shared/glue/dev.tsv"
+    (tmp_path / "x.failed.json").write_text(json.dumps({"error": error, "skipped": False}))
+    (left_out,) = collect(tmp_path).left_out
+    assert left_out.reason == "failed: RunError: seed-0: must be 'b c'; 3/4 of dev.tsv"
+
+
+def test_what_a_study_asks_for_is_known(tmp_path):
+    write_plan(tmp_path / "study", ["rte"], ["auber", "random"], [0, 1], draws=2)
+    write_run(tmp_path, "study/rte/seen/seed-0/auber", make_result("rte", "auber", 0, 0.6))
+    wanted = collect(tmp_path).wanted
+    assert [key[2:] for key in wanted] == [
+        ("rte", "auber", 0, 0),
+        ("rte", "auber", 1, 0),
+        ("rte", "random", 0, 0),
+        ("rte", "random", 0, 1),
+        ("rte", "random", 1, 0),
+        ("rte", "random", 1, 1),
+    ]
+    assert {key[:2] for key in wanted} == {("mpnet-base", "seen")}
+
+
+def test_several_places_are_put_together(tmp_path):
+    for place, method in (("a", "auber"), ("b", "auber-l2")):
+        write_run(tmp_path / place, "run", make_result("rte", method, 0, 0.6))
+        write_run(tmp_path / place, "cut", None)
+    save_results(tmp_path / "b", tmp_path / "b.json")
+    found = collect(tmp_path / "a", tmp_path / "b.json")
+    assert [(run.folder, run.method) for run in found.runs] == [
+        (f"{tmp_path / 'a'}: run", "auber"),
+        (f"{tmp_path / 'b.json'}: run", "auber-l2"),
+    ]
+    assert [run.folder for run in found.left_out] == [f"{tmp_path / 'a'}: cut", f"{tmp_path / 'b.json'}: cut"]
+    with pytest.raises(
+        RunError, match=r"b.json: run and \S+b: run: two runs of mpnet-base, rte, protocol seen, auber-l2"
+    ):
+        collect(tmp_path / "b.json", tmp_path / "b")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +136,9 @@ def test_a_damaged_result_is_named(tmp_path, text, message):
         ("labels", True, "a/result.json: 'labels' must be a whole number, found True"),
         ("model", "a\x1b[31m", "a/result.json: 'model' must be printable text, found "),
         ("rows", {"train": 3}, "a/result.json: lacks 'rows.dev'"),
+        ("cost.seconds", {"agent": 1.0}, "a/result.json: lacks 'cost.seconds.total'"),
+        ("cost.seconds.agent", float("inf"), "a/result.json: 'cost.seconds.agent' must be a finite number, found inf"),
+        ("provenance.versions", {"torch": 2}, "a/result.json: 'provenance.versions.torch' must be printable text"),
         ("config", {"random.draw": "x"}, "a/result.json: 'draw' must be a whole number, found 'x'"),
     ],
 )

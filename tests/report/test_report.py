@@ -9,7 +9,7 @@ import pytest
 
 from auber.errors import RunError
 from auber.report import write_report
-from tests.report.results import make_result, write_run, write_study
+from tests.report.results import make_result, write_plan, write_run, write_study
 
 SCORES = {
     "mrpc": {
@@ -22,7 +22,7 @@ SCORES = {
 }
 NAMES = {
     f"{table}.{suffix}"
-    for table in ("table1", "table2", "table3", "comparisons", "costs")
+    for table in ("table1", "table2", "table3", "comparisons", "overfitting", "costs")
     for suffix in ("md", "csv", "tex")
 }
 
@@ -76,12 +76,66 @@ def test_the_command_shows_tables_and_verdicts(run_auber, tmp_path):
     assert out.splitlines()[-1] == f"tables: {tmp_path / 'report'}"
 
 
+def test_the_command_keeps_runs_and_reports_them_from_the_file(run_auber, tmp_path):
+    write_plan(tmp_path / "study", ["mrpc", "rte"], ["auber", "auber-l2", "original", "original+tuning"], [0, 1])
+    write_study(tmp_path / "study", SCORES)
+    write_run(tmp_path / "study", "cut", None)
+    file = tmp_path / "kept" / "results.json"
+    code, out, err = run_auber("report", tmp_path / "study", "--save", file, "--model-name", "mpnet")
+    assert (code, err) == (0, "")
+    assert f"{tmp_path / 'study'}: 12 added, 0 there already, 1 without a result\n  left out: cut (unfinished)\n" in out
+    assert f"results: {file} (12 runs and starts, " in out
+    code, out, _ = run_auber("report", tmp_path / "study", "--save", file, "--model-name", "mpnet", "--json")
+    place = {"place": str(tmp_path / "study"), "added": 0, "present": 12, "left_out": 1}
+    assert json.loads(out) == {"file": str(file), "runs": 12, "saved": [place]}
+
+    code, out, _ = run_auber("report", file)
+    assert code == 0
+    assert "Table 2: the methods; mpnet, protocol seen (incomplete: 2 of 4 blocks so far)" in " ".join(out.split())
+    assert "mpnet, seen: incomplete: 2 of 4 blocks so far; missing:\n  rte, seed 0: auber-l2, original\n" in out
+    assert out.splitlines()[-1] == "tables: not written; --out DIR says where to"
+    code, out, _ = run_auber("report", file, "--out", tmp_path / "tables")
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == NAMES
+
+    code, out, _ = run_auber("report", file, "--page", tmp_path / "page.md")
+    assert (code, out) == (0, f"page: {tmp_path / 'page.md'}\n")
+    assert (tmp_path / "page.md").read_text().startswith("# Results\n")
+    _, out, _ = run_auber("report", "--page", tmp_path / "page.md", "--json")
+    assert json.loads(out) == {"page": str(tmp_path / "page.md"), "files": []}
+    assert "No results are kept yet" in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "a report needs runs, found nothing named; give folders or results files"),
+        (["{}", "--save", "a.json", "--page", "b.md"], "--save and --page exclude each other; give one"),
+        (["{}", "--out", "a", "--page", "b.md"], "--out and --page exclude each other; give one"),
+        (
+            ["{}", "--model-name", "m"],
+            "--model-name goes with --save FILE, found it without; add --save or leave it out",
+        ),
+        (["a.json", "--save", "b.json"], "a.json: no such folder or results file; give what holds runs"),
+        (
+            ["{}", "--page", "b.md"],
+            "--page takes results files, found the folder {}; make one with 'auber report {} --save",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(run_auber, tmp_path, arguments, message):
+    code, out, err = run_auber("report", *(word.format(tmp_path) for word in arguments))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"auber: {message.format(tmp_path, tmp_path)}")
+
+
 def test_the_command_prints_json(run_auber, tmp_path):
     write_study(tmp_path, SCORES)
     code, out, _ = run_auber("report", tmp_path, "--json")
     summary = json.loads(out)
     assert (code, summary["runs"], summary["starts"], summary["left_out"]) == (0, 12, 0, [])
     (section,) = summary["sections"]
+    assert section["coverage"] is None
+    assert section["gaps"][0]["verdict"].startswith("no difference shown")
     assert section["pooled"][0]["reference"] == "original+tuning"
     assert section["pooled"][0]["verdict"].startswith("ahead by 2.2 points, 95 % interval ")
     assert section["methods"][1]["verdict"] is None

@@ -5,7 +5,7 @@ import pytest
 from auber.report.analysis import analyse
 from auber.report.collect import collect
 from auber.report.tables import Column, all_tables, plain
-from tests.report.results import make_result, write_run, write_study
+from tests.report.results import make_result, write_plan, write_run, write_study
 
 
 def tables_of(folder):
@@ -40,7 +40,7 @@ def test_plain_words(column, value, words):
 def test_every_row_has_a_value_for_every_column(tmp_path):
     write_study(tmp_path, {"rte": {"auber": [60.0, 61.0], "auber-l2": [60.0, 60.0], "original+tuning": [60.0, 62.0]}})
     tables = tables_of(tmp_path)
-    assert list(tables) == ["table1", "table2", "table3", "comparisons", "costs"]
+    assert list(tables) == ["table1", "table2", "table3", "comparisons", "overfitting", "costs"]
     for table in tables.values():
         for section in table.sections:
             assert section.rows
@@ -80,6 +80,51 @@ def test_runs_without_a_result_are_named_under_every_table(tmp_path):
     write_run(tmp_path, "cut", None)
     for table in tables_of(tmp_path).values():
         assert table.notes[-1] == "1 run has no result and is in no number here: cut (unfinished)."
+
+
+def test_a_table_that_is_not_complete_says_so(tmp_path):
+    write_plan(tmp_path, ["rte", "mrpc"], ["auber", "auber-l2", "original+tuning"], [0, 1])
+    write_study(tmp_path, {"rte": {"auber": [60.0, 61.0], "auber-l2": [60.0], "original+tuning": [60.0, 61.0]}})
+    tables = tables_of(tmp_path)
+    titles = {name: [section.title for section in table.sections] for name, table in tables.items()}
+    assert titles == {
+        "table1": [None],
+        "table2": ["mpnet-base, protocol seen (incomplete: 2 of 4 blocks so far)"],
+        "table3": ["mpnet-base, protocol seen (incomplete: 1 of 4 blocks so far)"],
+        "comparisons": ["mpnet-base, protocol seen (incomplete: 1 of 4 blocks so far)"],
+        "overfitting": ["mpnet-base, protocol seen (incomplete: 1 of 4 blocks so far)"],
+        "costs": ["mpnet-base, protocol seen (incomplete: 1 of 4 blocks so far)"],
+    }
+    missing = "Missing so far: mrpc, seed 0: everything; mrpc, seed 1: everything"
+    assert tables["table2"].sections[0].notes[0] == f"{missing}."
+    assert tables["table3"].sections[0].notes[0] == f"{missing}; rte, seed 1: auber-l2."
+
+
+def test_a_complete_study_has_no_label(tmp_path):
+    write_plan(tmp_path, ["rte"], ["auber", "original+tuning"], [0, 1])
+    write_study(tmp_path, {"rte": {"auber": [60.0, 61.0], "original+tuning": [60.0, 61.0]}})
+    assert {section.label for table in tables_of(tmp_path).values() for section in table.sections} == {None}
+
+
+def test_gaps_in_words(tmp_path):
+    for method, trains in (("auber", (90.0, 91.0, 92.5)), ("original+tuning", (95.0, 95.0, 95.0))):
+        for seed, train in enumerate(trains):
+            result = make_result("rte", method, seed, 0.6, **{"train.score": train / 100})
+            write_run(tmp_path, f"{method}-{seed}", result)
+    write_run(tmp_path, "greedy", make_result("rte", "greedy", 0, 0.5))
+    table = tables_of(tmp_path)["overfitting"]
+    assert [cell(table, "verdict", row) for row in (0, 1)] == [
+        "smaller by 3.8 points, 95 % interval 0.7 to 7.0, 3 (task, seed) pairs",
+        "one run proves nothing (+10.0 points)",
+    ]
+    numbers = [
+        cell(table, title, 0) for title in ("gap", "gap of original+tuning", "train difference", "dev difference")
+    ]
+    assert numbers == pytest.approx([31.1667, 35.0, -3.8333, 0.0], abs=1e-3)
+    larger = [make_result("rte", "greedy", seed, 0.5 - seed / 100) for seed in (1, 2)]
+    for result in larger:
+        write_run(tmp_path, f"greedy-{result['seed']}", result)
+    assert cell(tables_of(tmp_path)["overfitting"], "verdict", 1).startswith("larger by 11.0 points")
 
 
 def test_no_ablation_is_said_and_not_left_blank(tmp_path):

@@ -7,19 +7,19 @@ import re
 from auber.report.tables import Column, Detail, Table, Value, plain
 
 
-def render_markdown(table: Table) -> str:
-    """The page, a heading for each section, the notes below."""
+def render_markdown(table: Table, level: int = 1) -> str:
+    """The page, or the part of one that begins with a heading of this level; a heading for each section, the notes below."""
     columns = [place for place, column in enumerate(table.columns) if column.detail <= Detail.PAGE]
     titles = [table.columns[place] for place in columns]
-    lines = [f"# {escape(table.title)}", ""]
+    lines = [f"{'#' * level} {escape(table.title)}", ""]
     if not any(section.rows for section in table.sections):
         lines += [escape(table.empty), ""]
     for section in table.sections:
         if section.title is not None:
-            lines += [f"## {escape(section.title)}", ""]
-        lines.append(_row([escape(column.title) for column in titles]))
-        lines.append(_row(["---" if column.is_text else "--:" for column in titles]))
-        lines += [_row([_cell(table.columns[place], row[place]) for place in columns]) for row in section.rows]
+            lines += [f"{'#' * (level + 1)} {escape(section.title)}", ""]
+        lines.append(render_row([escape(column.title) for column in titles]))
+        lines.append(render_row(["---" if column.is_text else "--:" for column in titles]))
+        lines += [render_row([_cell(table.columns[place], row[place]) for place in columns]) for row in section.rows]
         lines += ["", *_list(section.notes)]
     lines += _list(table.notes)
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -34,7 +34,8 @@ def _cell(column: Column, value: Value) -> str:
     return escape(plain(column, value))
 
 
-def _row(cells: list[str]) -> str:
+def render_row(cells: list[str]) -> str:
+    """A line of a table; the cells are escaped already."""
     return f"| {' | '.join(cells)} |"
 
 

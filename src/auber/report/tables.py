@@ -7,12 +7,13 @@ kind of their column, and `plain` gives the words for one where the format has n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal
 
 from auber.report import published
-from auber.report.analysis import CONTROL, SUBJECT, MethodRow, PooledRow, Report, Section
+from auber.report.analysis import CONTROL, SUBJECT, GapRow, MethodRow, PooledRow, Report, Section
+from auber.report.coverage import Coverage
 from auber.stats import FEWEST_PAIRS, LEVEL, Comparison, Summary, verdict
 
 Value = str | int | float | tuple[float, float | None] | None
@@ -54,11 +55,14 @@ class TableSection:
     protocol: str | None
     rows: tuple[tuple[Value, ...], ...]
     notes: tuple[str, ...] = ()
+    label: str | None = None  # that it is not all that was asked for
 
     @property
     def title(self) -> str | None:
         """Model and protocol in words."""
-        return None if self.model is None else f"{self.model}, protocol {self.protocol}"
+        if self.model is None:
+            return None
+        return f"{self.model}, protocol {self.protocol}" + (f" ({self.label})" if self.label else "")
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ def all_tables(report: Report) -> tuple[Table, ...]:
         methods_table(report, notes),
         ablations_table(report, notes),
         comparisons_table(report, notes),
+        overfitting_table(report, notes),
         costs_table(report, notes),
     )
 
@@ -107,7 +112,8 @@ def methods_table(report: Report, notes: tuple[str, ...]) -> Table:
             section.model,
             section.protocol,
             tuple(map(_method_values, section.methods)),
-            _notes(section, section.methods),
+            _notes(section, section.methods, section.methods_coverage),
+            _label(section.methods_coverage),
         )
         for section in report.sections
         if section.methods
@@ -129,7 +135,8 @@ def ablations_table(report: Report, notes: tuple[str, ...]) -> Table:
             section.model,
             section.protocol,
             tuple(map(_method_values, section.ablations)),
-            _notes(section, section.ablations),
+            _notes(section, section.ablations, section.ablations_coverage),
+            _label(section.ablations_coverage),
         )
         for section in report.sections
         if section.ablations
@@ -155,13 +162,19 @@ def comparisons_table(report: Report, notes: tuple[str, ...]) -> Table:
         Column("verdict", "sentence"),
     )
     sections = [
-        TableSection(section.model, section.protocol, tuple(map(_pooled_values, section.pooled)), section.notes)
+        TableSection(
+            section.model,
+            section.protocol,
+            tuple(map(_pooled_values, section.pooled)),
+            _notes(section, (), section.coverage),
+            _label(section.coverage),
+        )
         for section in report.sections
         if section.pooled
     ]
     legend = (
         "All pairs of a task and a seed that both methods have are pooled, each counting once; differences are in points. "
-        f"p is corrected together for the competitors and together for the ablations. {_RULE} Detectable: the difference such "
+        f"p is corrected together for the competitors and together for the ablations. {RULE} Detectable: the difference such "
         "a number of pairs finds with 80 % power in one uncorrected t test, were the observed deviation the true one."
     )
     return Table(
@@ -171,6 +184,46 @@ def comparisons_table(report: Report, notes: tuple[str, ...]) -> Table:
         tuple(sections),
         (legend, *notes),
         empty=f"No run of {SUBJECT} has a run of another method beside it.",
+    )
+
+
+def overfitting_table(report: Report, notes: tuple[str, ...]) -> Table:
+    """Train minus dev of every method against the control's over all pairs of task and seed."""
+    columns = (
+        Column("method"),
+        Column("against"),
+        Column("tasks", "sentence", detail=Detail.PAGE),
+        Column("pairs", "number"),
+        Column("gap", "number", 2, signed=True),
+        Column(f"gap of {CONTROL}", "number", 2, signed=True),
+        Column("train difference", "number", 2, signed=True),
+        Column("dev difference", "number", 2, signed=True),
+        *(replace(column, title=f"gap {column.title}") for column in _comparison_columns(Detail.PAGE)),
+        Column("verdict", "sentence"),
+    )
+    sections = [
+        TableSection(
+            section.model,
+            section.protocol,
+            tuple(map(_gap_values, section.gaps)),
+            _notes(section, (), section.coverage),
+            _label(section.coverage),
+        )
+        for section in report.sections
+        if section.gaps
+    ]
+    legend = (
+        "Gap: train minus dev, in points, mean over all pairs of a task and a seed that both methods have. A gap is smaller where dev "
+        "rose or where train fell: the two differences tell which. p is corrected together for all methods. "
+        f"{RULE}"
+    )
+    return Table(
+        "overfitting",
+        f"Overfitting, against {CONTROL}",
+        columns,
+        tuple(sections),
+        (legend, *notes),
+        empty=f"No run has a run of {CONTROL} beside it.",
     )
 
 
@@ -199,7 +252,8 @@ def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
             )
             for row in section.rows
         )
-        sections.append(TableSection(section.model, section.protocol, values))
+        if values:
+            sections.append(TableSection(section.model, section.protocol, values, label=_label(section.coverage)))
     legend = "Means a run. A fine-tuned start that several runs share is not counted in any of them."
     return Table("costs", "What a run took", columns, tuple(sections), (legend, *notes))
 
@@ -220,7 +274,7 @@ def plain(column: Column, value: Value) -> str:
     return _number(column, value)
 
 
-_RULE = (
+RULE = (
     f"Shown is a difference of {FEWEST_PAIRS} pairs or more whose 95 % t interval leaves out 0 and whose p, corrected by Holm's method, is "
     f"below {LEVEL}: the p of the exact sign-flip test where the pairs are enough for it to get there at all, else the paired t test's."
 )
@@ -230,17 +284,33 @@ def _legend(reference: str) -> tuple[str, ...]:
     return (
         "Scores are in points (the metric times 100), mean ± sample deviation over the seeds, with the 95 % t interval of the mean. "
         f"P: removed heads. Gap: train minus dev. The verdict is on the paired differences to {reference}, p corrected for the "
-        f"comparisons of the task. {_RULE} One run proves nothing.",
+        f"comparisons of the task. {RULE} One run proves nothing.",
         f"Columns named published are the paper's numbers for {published.MODEL}, of an unstated number of runs: not measured here, "
         "and in none of the other columns.",
     )
 
 
-def _notes(section: Section, rows: tuple[MethodRow, ...]) -> tuple[str, ...]:
-    """The section's notes, and that the published numbers are of another model where they are."""
+def gap_verdict(comparison: Comparison) -> str:
+    """A comparison of gaps in words."""
+    words = verdict(comparison, counted="(task, seed) pairs")
+    for direction, size in (("ahead by", "larger by"), ("behind by", "smaller by")):
+        if words.startswith(direction):
+            return size + words.removeprefix(direction)
+    return words
+
+
+def _notes(section: Section, rows: tuple[MethodRow, ...], coverage: Coverage | None) -> tuple[str, ...]:
+    """What is missing, the section's notes, and that the published numbers are of another model where they are."""
+    notes = section.notes
+    if coverage is not None and coverage.missing:
+        notes = (f"Missing so far: {'; '.join(coverage.missing)}.", *notes)
     if any(row.published for row in rows) and section.model.rpartition("/")[2] != published.MODEL:
-        return (*section.notes, f"Published: another model ({published.MODEL}, here {section.model}).")
-    return section.notes
+        return (*notes, f"Published: another model ({published.MODEL}, here {section.model}).")
+    return notes
+
+
+def _label(coverage: Coverage | None) -> str | None:
+    return None if coverage is None else coverage.label
 
 
 def _completeness(report: Report) -> Iterable[str]:
@@ -332,6 +402,21 @@ def _pooled_values(row: PooledRow) -> tuple[Value, ...]:
         row.comparison.paired.differences.n,
         *_comparison_values(row.comparison),
         verdict(row.comparison, counted="(task, seed) pairs"),
+    )
+
+
+def _gap_values(row: GapRow) -> tuple[Value, ...]:
+    return (
+        row.method,
+        row.reference,
+        ", ".join(row.tasks),
+        row.comparison.paired.differences.n,
+        row.gap,
+        row.reference_gap,
+        row.train,
+        row.dev,
+        *_comparison_values(row.comparison),
+        gap_verdict(row.comparison),
     )
 
 

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from auber.errors import AuberError, RunError
+from auber.report.collect import collect
+from auber.report.results_file import read_results, read_results_file, save_results
+from tests.report.results import make_result, write_plan, write_run
+
+METHODS = ["auber", "original+tuning"]
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A study of two seeds, of which one is done."""
+    folder = tmp_path / "study"
+    write_plan(folder, ["rte"], METHODS, [0, 1])
+    fill(folder, 0)
+    return folder
+
+
+def fill(folder, seed, **changes):
+    block = f"rte/seen/seed-{seed}"
+    write_run(folder, f"{block}/start", make_result("rte", "original", seed, 0.6, kind="finetune", **changes))
+    for method in METHODS:
+        write_run(folder, f"{block}/{method}", make_result("rte", method, seed, 0.61, **changes))
+
+
+def lines_of(file):
+    return file.read_text().splitlines()
+
+
+def test_a_line_a_run(study, tmp_path):
+    file = tmp_path / "new" / "r.json"
+    saved = save_results(study, file)
+    assert (saved.path, saved.added, saved.present, saved.total) == (file, 3, 0, 3)
+    content = json.loads(file.read_text())
+    assert (content["format"], content["kind"]) == (1, "runs")
+    assert (content["study"]["methods"], content["study"]["seeds"]) == (METHODS, [0, 1])
+    assert [run["folder"].rpartition("/")[2] for run in content["runs"]] == ["start", *METHODS]
+    for run in content["runs"]:
+        assert json.dumps(run, ensure_ascii=False) in [line.rstrip(",") for line in lines_of(file)]
+    assert read_results_file(file).kind == "runs"
+
+
+def test_file_and_folder_are_the_same_collection(study, tmp_path):
+    write_run(study, "rte/seen/seed-1/auber", None)
+    (study / "rte/seen/seed-1/michel.failed.json").write_text(json.dumps({"error": "no room", "skipped": False}))
+    save_results(study, tmp_path / "r.json")
+    found = collect(tmp_path / "r.json")
+    assert found == collect(study)
+    assert (len(found.runs), found.starts, len(found.left_out), len(found.wanted)) == (2, 1, 2, 4)
+
+
+def test_saving_again_changes_nothing(study, tmp_path):
+    file = tmp_path / "r.json"
+    save_results(study, file)
+    before = file.read_bytes()
+    saved = save_results(study, file)
+    assert (saved.added, saved.present) == (0, 3)
+    assert file.read_bytes() == before
+
+
+def test_new_runs_are_added_and_those_not_in_the_folder_stay(study, tmp_path):
+    file = tmp_path / "r.json"
+    write_run(study, "rte/seen/seed-1/auber", None)
+    save_results(study, file)
+    before = lines_of(file)
+    assert [run["reason"] for run in json.loads(file.read_text())["left_out"]] == ["unfinished"]
+    shutil.rmtree(study / "rte")
+    fill(study, 1, config={"seed": 1, "agent.episodes": 150, "later": "new"})
+    saved = save_results(study, file)
+    assert (saved.added, saved.present, saved.total) == (3, 0, 6)
+    content = json.loads(file.read_text())
+    assert content["left_out"] == [], "it has a result by now"
+    assert [run["seed"] for run in content["runs"]] == [0, 0, 0, 1, 1, 1]
+    kept = {line.rstrip(",") for line in before if line.startswith('{"folder": "rte/seen/seed-0')}
+    assert len(kept) == 3
+    assert kept < {line.rstrip(",") for line in lines_of(file)}, "what was there is there byte for byte"
+    added = read_results(file).records[3]
+    assert added.config == {"seed": 1, "agent.episodes": 150, "later": "new"}
+
+
+def test_a_file_is_saved_into_another_like_a_folder(study, tmp_path):
+    """A study done block by block on several machines, each of which hands back a file."""
+    write_plan(tmp_path / "other", ["rte"], METHODS, [0, 1])
+    fill(tmp_path / "other", 1)
+    save_results(tmp_path / "other", tmp_path / "part.json")
+    fill(study, 1)
+    save_results(study, tmp_path / "whole.json")
+    shutil.rmtree(study / "rte/seen/seed-1")
+    save_results(study, tmp_path / "r.json")
+    saved = save_results(tmp_path / "part.json", tmp_path / "r.json")
+    assert (saved.added, saved.present, saved.total) == (3, 0, 6)
+    assert (tmp_path / "r.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+
+
+def test_a_study_that_has_grown(study, tmp_path):
+    file = tmp_path / "r.json"
+    save_results(study, file)
+    write_plan(study, ["rte"], [*METHODS, "auber-l2"], [0, 1, 2])
+    save_results(study, file)
+    content = json.loads(file.read_text())["study"]
+    assert (content["methods"], content["seeds"]) == ([*METHODS, "auber-l2"], [0, 1, 2])
+
+
+def test_another_result_of_a_run_is_refused_and_both_are_named(study, tmp_path):
+    file = tmp_path / "r.json"
+    save_results(study, file)
+    before = file.read_bytes()
+    shutil.rmtree(study / "rte/seen/seed-0/auber")
+    write_run(study, "rte/seen/seed-0/auber", make_result("rte", "auber", 0, 0.63))
+    message = (
+        r"r.json: rte/seen/seed-0/auber and \S+study: rte/seen/seed-0/auber: two different results of mpnet-base, rte, "
+        r"protocol seen, auber, seed 0 \(dev 61.00, 20 heads removed, 12.5 s and dev 63.00, .*\); a results file keeps one"
+    )
+    with pytest.raises(RunError, match=message):
+        save_results(study, file)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(("start", "starts"), [("weights of rte, 0", 1), ("other weights", 2)])
+def test_a_start_that_was_made_again(study, tmp_path, start, starts):
+    """Of the same weights it is the same start, whatever it took; of others it is another one."""
+    file = tmp_path / "r.json"
+    save_results(study, file)
+    shutil.rmtree(study / "rte/seen/seed-0/start")
+    changes = {"kind": "finetune", "start": start, "cost.seconds": {"total": 99.0}}
+    write_run(study, "rte/seen/seed-0/start", make_result("rte", "original", 0, 0.6, **changes))
+    save_results(study, file)
+    found = [record for record in read_results(file).records if record.is_start]
+    assert len(found) == starts
+    assert 12.5 in [record.seconds for record in found]
+
+
+def test_runs_of_no_study(tmp_path):
+    write_run(tmp_path / "runs", "a", make_result("rte", "auber", 0, 0.6))
+    save_results(tmp_path / "runs", tmp_path / "r.json")
+    assert json.loads((tmp_path / "r.json").read_text())["study"] is None
+    assert collect(tmp_path / "r.json").wanted == ()
+    write_plan(tmp_path / "runs", ["rte"], METHODS, [0])
+    with pytest.raises(
+        RunError, match=r"r.json: holds runs of no study, \S+runs those of a study; save them into another"
+    ):
+        save_results(tmp_path / "runs", tmp_path / "r.json")
+
+
+def test_another_study_is_refused(study, tmp_path):
+    save_results(study, tmp_path / "r.json")
+    with pytest.raises(
+        RunError, match="another study than .*: model was 'mpnet-base' and is now 'other'; save it into"
+    ):
+        save_results(study, tmp_path / "r.json", model="other")
+    write_plan(study, ["rte"], METHODS, [0], settings={"agent": {"episodes": 7}})
+    with pytest.raises(RunError, match="another study than .*: agent.episodes was 150 and is now 7"):
+        save_results(study, tmp_path / "r.json")
+
+
+def test_several_studies_or_models_are_refused(study, tmp_path):
+    with pytest.raises(
+        RunError, match="a results file is of one study, found those in study below it; save them one by one"
+    ):
+        save_results(tmp_path, tmp_path / "r.json")
+    write_run(study, "x", make_result("rte", "auber", 5, 0.6, model="bert"))
+    with pytest.raises(
+        RunError, match="--model-name renames one model, found bert, mpnet-base; save their runs from folders"
+    ):
+        save_results(study, tmp_path / "r.json", model="m")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda content: content.update(kind="regret"),
+            "r.json: must hold runs, found results of kind 'regret'; leave it out",
+        ),
+        (lambda content: content.update(format=2), "r.json: format 1 can be read, found 2; save the results again"),
+        (lambda content: content.pop("runs"), "r.json: lacks 'runs'"),
+        (lambda content: content.pop("kind"), r"r.json: must be a results file \(a JSON object that names its kind\)"),
+        (lambda content: content["runs"].append(3), "r.json: runs: must be an object, found int"),
+        (lambda content: content["left_out"].append({}), "r.json: left_out: lacks 'folder'"),
+        (lambda content: content["study"].update(tasks=["x"]), "r.json: study: Unknown task 'x'"),
+    ],
+)
+def test_a_damaged_file_is_named(study, tmp_path, change, message):
+    file = tmp_path / "r.json"
+    save_results(study, file)
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    with pytest.raises(AuberError, match=message):
+        read_results(file)
+
+
+def test_a_place_that_cannot_be_written(study, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"r.json: cannot be written \(.*\); choose another --save"):
+        save_results(study, tmp_path / "file" / "r.json")
