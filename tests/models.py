@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 LAYERS, HEADS, HIDDEN, VOCABULARY, MAX_LENGTH = 3, 4, 32, 100, 24
-MODEL_TYPES = ("bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
+MODEL_TYPES = (
+    "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta", "xlm-roberta",
+)  # fmt: skip
 ATTENTIONS = ("sdpa", "eager")
 # every (model type, attention implementation) that transformers offers
 VARIANTS = [
-    (kind, attention) for kind in MODEL_TYPES for attention in ATTENTIONS if (kind, attention) != ("mpnet", "sdpa")
+    (kind, attention)
+    for kind in MODEL_TYPES
+    for attention in ATTENTIONS
+    if attention != "sdpa" or kind not in ("deberta-v2", "mpnet")
 ]
+
+# what the published models of a family have, as small as the rest: distances that share a place, windows that end
+FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
+    "deberta-v2": {
+        "relative_attention": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+        "type_vocab_size": 0,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "position_buckets": 4,
+        "max_relative_positions": 16,
+    },
+    "electra": {"embedding_size": 16},
+    "modernbert": {
+        "local_attention": 6,
+        "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3,  # its own are beyond this vocabulary
+    },
+}  # fmt: skip
 
 
 def tiny_config(model_type: str, **changes: Any) -> Any:
@@ -31,8 +57,7 @@ def tiny_config(model_type: str, **changes: Any) -> Any:
         "num_labels": 2,
         "pad_token_id": 1,
     }
-    if model_type == "electra":
-        sizes["embedding_size"] = 16
+    sizes |= FAMILY_CONFIGS.get(model_type, {})
     if model_type == "distilbert":
         renamed = {"num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "hidden_size": "dim"}
         renamed["intermediate_size"] = "hidden_dim"
@@ -46,6 +71,10 @@ def tiny_model(
     """A model in eval mode with random weights, biases and norms; `changes` go to the config."""
     from transformers import AutoModel, AutoModelForSequenceClassification
 
+    if model_type == "deberta-v2":
+        with warnings.catch_warnings():  # transformers scripts functions on import, which newer torch deprecates
+            warnings.filterwarnings("ignore", r"`torch\.jit\.script` is deprecated", DeprecationWarning)
+            importlib.import_module("transformers.models.deberta_v2.modeling_deberta_v2")
     options = {} if attention is None else {"attn_implementation": attention}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -41,6 +41,15 @@ def rows_of(heads, head_dim=8):
     return [head * head_dim + feature for head in heads for feature in range(head_dim)]
 
 
+def gradients_of(projection):
+    """The gradients of a projection's weight and, where it has one, bias; of its third where it is fused with others."""
+    linear = getattr(projection, "fused", projection)
+    gradients = [parameter.grad for parameter in linear.parameters()]
+    if linear is not projection:
+        gradients = [gradient.chunk(3)[projection.third] for gradient in gradients]
+    return gradients
+
+
 # What must hold for each family under each attention implementation
 
 
@@ -64,22 +73,22 @@ def gradients_flow(model_type, attention):
     model = tiny_model(model_type, attention=attention)
     batch = random_batch(model)
     parts = encoder_of(model).parts(1)
-    projections = (parts.query, parts.key, parts.value)
     with masked_heads(model, plan):
         model(**batch).logits.sum().backward()
-    for linear in projections:
-        assert torch.count_nonzero(linear.weight.grad[rows_of([0, 2])]) == 0
-        assert torch.count_nonzero(linear.bias.grad[rows_of([0, 2])]) == 0
+    for projection in parts.projections:
+        for gradient in gradients_of(projection):
+            assert torch.count_nonzero(gradient[rows_of([0, 2])]) == 0
     assert torch.count_nonzero(parts.output.weight.grad[:, rows_of([0, 2])]) == 0
     smaller = copy.deepcopy(model)
     smaller.zero_grad()
     remove_heads(smaller, plan)
     smaller(**batch).logits.sum().backward()
     kept = encoder_of(smaller).parts(1)
-    for mine, theirs in zip((kept.query, kept.key, kept.value), projections, strict=True):
-        assert torch.isfinite(mine.weight.grad).all()
-        assert mine.weight.grad.abs().sum() > 0
-        assert_close(mine.weight.grad, theirs.weight.grad[rows_of([1, 3])], atol=1e-4)
+    for mine, theirs in zip(kept.projections, parts.projections, strict=True):
+        weight, whole = gradients_of(mine)[0], gradients_of(theirs)[0]
+        assert torch.isfinite(weight).all()
+        assert weight.abs().sum() > 0
+        assert_close(weight, whole[rows_of([1, 3])], atol=1e-4)
 
 
 def weights_come_back(model_type, attention):
@@ -172,6 +181,10 @@ def page():
             lines.append(f"| {model_type} | {attention} | {' | '.join(cells)} |")
     lines += [
         "",
+        "`deberta-v2` is DeBERTa of versions 2 and 3, with shared or separate projections of relative positions and with or",
+        "without the convolution of the larger models. A `modernbert` classifier may read the first token or the mean over the",
+        "row (`classifier_pooling`). The tests hold the scorer to the pruned model's predictions in all these forms.",
+        "",
         "ALBERT is refused: it shares one layer's weights over all layers, so a head cannot be removed from one of them.",
     ]
     return "\n".join(lines) + "\n"
@@ -187,7 +200,7 @@ def test_the_page_says_what_the_checks_find():
 # What needs one family to be shown
 
 
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
 def test_a_masked_head_has_no_effect(model_type):
     model = tiny_model(model_type)
     batch = random_batch(model)
@@ -195,15 +208,16 @@ def test_a_masked_head_has_no_effect(model_type):
         before = logits(model, batch)
         parts = encoder_of(model).parts(1)
         with torch.no_grad():
-            for linear in (parts.query, parts.key, parts.value):
-                linear.weight[rows_of([0, 2])] = 1e3 * torch.randn(16, 32)
-                linear.bias[rows_of([0, 2])] = 1e3
+            for projection in parts.projections:
+                projection.weight[rows_of([0, 2])] = 1e3 * torch.randn(16, 32)
+                if projection.bias is not None:
+                    projection.bias[rows_of([0, 2])] = 1e3
             parts.output.weight[:, rows_of([0, 2])] = -1e3
         assert torch.equal(logits(model, batch), before)
     assert not torch.equal(logits(model, batch), before)
 
 
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
 def test_gates_scale_heads_and_receive_gradients(model_type):
     model = tiny_model(model_type)
     batch = random_batch(model)
@@ -216,7 +230,7 @@ def test_gates_scale_heads_and_receive_gradients(model_type):
         loss.backward()
     # the derivative against a finite difference, in float64
     model = model.double()
-    step = 1e-6
+    step = 1e-3 if model_type == "modernbert" else 1e-6  # it turns queries and keys in float32 whatever its dtype
     for head in range(HEADS):
         values = []
         for sign in (1, -1):

@@ -43,7 +43,7 @@ def test_by_hand():
     assert work.forward_flops() == 2 * (3 * whole + 2 * 5)
 
 
-@pytest.mark.parametrize("model_type", ["bert", "distilbert", "electra", "mpnet", "roberta"])
+@pytest.mark.parametrize("model_type", ["bert", "distilbert", "electra", "modernbert", "mpnet", "roberta"])
 def test_a_plain_pass(model_type):
     model = tiny_model(model_type, attention="eager")
     remove_heads(model, {1: [0, 3]})

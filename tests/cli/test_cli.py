@@ -71,7 +71,20 @@ def test_version(run_auber):
     ("command", "words"),
     [
         ("tasks", ["mrpc", "cola", "rte", "wnli", "agreement", "matthews"]),
-        ("models", ["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "mpnet"]),
+        (
+            "models",
+            [
+                "bert",
+                "deberta-v2",
+                "roberta",
+                "xlm-roberta",
+                "camembert",
+                "distilbert",
+                "electra",
+                "modernbert",
+                "mpnet",
+            ],
+        ),
         ("methods", ["auber", "auber-reverse", "random", "original+tuning"]),
         ("settings", ["agent.gamma", "reward.max_rows", "protocol"]),
     ],

@@ -13,7 +13,7 @@ from auber.encoders import FAMILIES, encoder_of, family_of
 from auber.errors import ModelError
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
-from tests.models import HEADS, HIDDEN, LAYERS, MODEL_TYPES, tiny_config, tiny_model
+from tests.models import HEADS, HIDDEN, LAYERS, MAX_LENGTH, MODEL_TYPES, tiny_config, tiny_model
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["classifier", "bare"])
@@ -30,12 +30,22 @@ def test_sizes_are_read_from_the_model(model_type, bare):
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_as_many_tokens_as_a_row_may_have(model_type):
+    model = tiny_model(model_type)
+    longest = encoder_of(model).num_positions
+    assert longest == MAX_LENGTH + (2 if model_type in ("camembert", "mpnet", "roberta", "xlm-roberta") else 4)
+    assert model(torch.full((1, longest), 7)).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_every_parameter_of_the_layers_is_in_parts(model_type):
     encoder = encoder_of(tiny_model(model_type))
     parts = encoder.parts(0)
-    named = [value for value in vars(parts).values() if isinstance(value, nn.Module)]
+    projections = [getattr(one, "fused", one) for one in parts.projections]
+    named = [value for value in vars(parts).values() if isinstance(value, nn.Module)] + projections
     found = {id(parameter) for module in named for parameter in module.parameters()}
-    layers = encoder.base.transformer.layer if model_type == "distilbert" else encoder.base.encoder.layer
+    places = {"distilbert": "transformer.layer", "modernbert": "layers"}
+    layers = encoder.base.get_submodule(places.get(model_type, "encoder.layer"))
     assert found == {id(parameter) for parameter in layers[0].parameters()}
 
 

@@ -16,7 +16,8 @@ def test_the_table_stays_whole_and_is_shared():
     before = model.mpnet.encoder.relative_attention_bias.weight.clone()
     remove_heads(model, {0: [0, 1], 1: [2]})
     assert torch.equal(model.mpnet.encoder.relative_attention_bias.weight, before)
-    assert encoder_of(model).attention_bias(5).shape == (1, HEADS, 5, 5)
+    biases = [attention.bias.shape for attention in encoder_of(model).attentions(5)]
+    assert biases == [(2, 5, 5), (3, 5, 5), (HEADS, 5, 5)]
     assert not [name for name in model.state_dict() if "present_heads" in name]
 
 
@@ -54,7 +55,7 @@ def test_the_bias_may_come_by_name():
     remove_heads(model, {0: [1]})
     attention = model.mpnet.encoder.layer[0].attention.attn
     hidden = torch.randn(1, 5, 32)
-    bias = encoder_of(model).attention_bias(5)
+    bias = model.mpnet.encoder.compute_position_bias(hidden)
     with torch.no_grad():
         by_place = attention(hidden, None, bias)[0]
         assert torch.equal(attention(hidden, position_bias=bias)[0], by_place)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from auber.encoders import encoder_of
-from auber.scoring.layers import PackedLayer, layer_bias
+from auber.scoring.layers import pack_layers
 from auber.scoring.slabs import Slab
 from auber.surgery import remove_heads
 from tests.models import HEADS, MODEL_TYPES, random_batch, tiny_model
@@ -20,16 +20,13 @@ def packed_logits(model, batch, *, first_only):
     tokens = batch["attention_mask"].bool()
     slab = Slab(tuple(tokens.sum(1).tolist()), torch.device("cpu"))
     hidden = encoder.embed(batch["input_ids"], batch.get("token_type_ids"))[tokens]
-    bias = encoder.attention_bias(tokens.shape[1])
-    layers = [
-        PackedLayer(encoder, layer, layer_bias(encoder, layer, bias), None) for layer in range(encoder.num_layers)
-    ]
+    layers = pack_layers(encoder, tokens.shape[1], None)
     for layer in layers[:-1]:
-        hidden = layer.finish(layer.context(hidden, slab), hidden)
+        hidden = layer.finish(layer.context(hidden, slab), hidden, slab)
     if first_only:
-        hidden = layers[-1].finish(layers[-1].first_context(hidden, slab), hidden[slab.firsts])
+        hidden = layers[-1].finish(layers[-1].first_context(hidden, slab), hidden[slab.firsts], slab)
     else:
-        hidden = layers[-1].finish(layers[-1].context(hidden, slab), hidden)[slab.firsts]
+        hidden = layers[-1].finish(layers[-1].context(hidden, slab), hidden, slab)[slab.firsts]
     return encoder.classify(hidden)
 
 
@@ -52,8 +49,9 @@ def test_packed_layers_compute_what_the_model_computes(model_type, labels, plan)
                 torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
-def test_a_layer_without_heads_still_computes():
-    model = tiny_model("bert")
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_a_layer_without_heads_still_computes(model_type):
+    model = tiny_model(model_type)
     remove_heads(model, {1: range(HEADS)}, allow_empty_layers=True)
     batch = random_batch(model, padded=False)
     with torch.no_grad():

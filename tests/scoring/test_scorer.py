@@ -1,20 +1,20 @@
 from __future__ import annotations
 
 import copy
-import itertools
 
 import pytest
 import torch
 
 from auber.encoders import encoder_of
 from auber.errors import ModelError
-from auber.evaluation import evaluate_rows, predict
+from auber.evaluation import evaluate_rows
 from auber.plan import PruningPlan
 from auber.scoring import LayerScorer, memory
 from auber.scoring.layers import PackedLayer
 from auber.surgery import remove_heads
 from auber.tasks.encoding import EncodedRows
-from tests.models import HEADS, LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
+from tests.models import LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
+from tests.scoring.checks import assert_predicts_like_the_pruned
 from tests.small import cpu
 
 
@@ -43,14 +43,7 @@ def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer):
     model = tiny_model(model_type, num_labels=3)
     remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
     rows = random_rows(token_types=model_type in ("bert", "electra"))
-    scorer = LayerScorer(model, layer, rows, "accuracy", cpu(), tokens_per_slab=60)
-    order = torch.tensor(sorted(range(len(rows)), key=lambda row: -rows.lengths[row]))
-    masks = [mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)]
-    for removed in masks:
-        plain = predict(pruned_plainly(model, PruningPlan({layer: removed})), rows)[order]
-        fast = scorer.logits(removed)
-        assert torch.allclose(fast, plain, atol=1e-5)
-        assert torch.equal(fast.argmax(1), plain.argmax(1))
+    assert_predicts_like_the_pruned(model, layer, rows)
 
 
 @pytest.mark.parametrize(
@@ -89,14 +82,23 @@ def test_the_key_tells_weights_rows_and_metric_apart():
 
 
 @pytest.mark.parametrize("layer", range(LAYERS))
-def test_what_does_not_depend_on_the_mask_is_computed_once(layer, monkeypatch):
-    """After the first score: no context of the searched layer or below, first tokens alone in the last layer."""
+@pytest.mark.parametrize(
+    ("model_type", "changes", "in_the_last"),
+    [
+        ("bert", {}, "first_context"),
+        ("deberta-v2", {}, "first_context"),
+        ("modernbert", {}, "first_context"),
+        ("modernbert", {"classifier_pooling": "mean"}, "context"),
+    ],
+    ids=["bert", "deberta-v2", "modernbert", "modernbert-mean"],
+)
+def test_what_does_not_depend_on_the_mask_is_computed_once(model_type, changes, in_the_last, layer, monkeypatch):
+    """After the first score: no context of the searched layer or below, in the last layer of what the classifier reads."""
     calls = []
     for name in ("context", "first_context", "finish"):
         monkeypatch.setattr(PackedLayer, name, recorded(getattr(PackedLayer, name), name, calls))
-    scorer = LayerScorer(
-        tiny_model("bert", num_labels=3), layer, random_rows(), "accuracy", cpu(), tokens_per_slab=10_000
-    )
+    model, rows = tiny_model(model_type, num_labels=3, **changes), random_rows(token_types=model_type == "bert")
+    scorer = LayerScorer(model, layer, rows, "accuracy", cpu(), tokens_per_slab=10_000)
     scorer.score(())
     numbers = {id(packed): number for number, packed in enumerate(scorer._layers)}
     assert {numbers[packed] for packed, _ in calls} == set(range(LAYERS))
@@ -104,7 +106,7 @@ def test_what_does_not_depend_on_the_mask_is_computed_once(layer, monkeypatch):
     scorer.score((1,))
     expected = [(layer, "finish")]
     for above in range(layer + 1, LAYERS):
-        expected += [(above, "first_context" if above == LAYERS - 1 else "context"), (above, "finish")]
+        expected += [(above, in_the_last if above == LAYERS - 1 else "context"), (above, "finish")]
     assert [(numbers[packed], name) for packed, name in calls] == expected
 
 
@@ -116,12 +118,13 @@ def recorded(function, name, calls):
     return wrapper
 
 
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
 @pytest.mark.parametrize("layer", range(LAYERS - 1))  # the last layer keeps so little that it always fits
 def test_what_does_not_fit_is_computed_anew(model_type, layer, monkeypatch, caplog):
     model, rows = tiny_model(model_type, num_labels=3), random_rows(token_types=model_type == "bert")
     expected = LayerScorer(model, layer, rows, "accuracy", cpu()).logits((1,))
-    room = int(60 * memory.passing_bytes_per_token(encoder_of(model), 4) / memory.SAFETY)
+    scored = max(rows.lengths) if model_type == "deberta-v2" else 0
+    room = int(20 * memory.passing_bytes_per_token(encoder_of(model), 4, scored) / memory.SAFETY)
     monkeypatch.setattr(memory, "available_bytes", lambda device: room)
     scorer = LayerScorer(model, layer, rows, "accuracy", cpu())
     for _ in range(2):
@@ -152,8 +155,9 @@ def test_out_of_memory_halves_the_slab(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("layer", range(LAYERS))
-def test_several_masks_share_a_pass(layer, monkeypatch):
-    model, rows = tiny_model("mpnet", num_labels=3), random_rows(token_types=False)
+@pytest.mark.parametrize("model_type", ["deberta-v2", "modernbert", "mpnet"])
+def test_several_masks_share_a_pass(model_type, layer, monkeypatch):
+    model, rows = tiny_model(model_type, num_labels=3), random_rows(token_types=False)
     scorer = LayerScorer(model, layer, rows, "accuracy", cpu())
     masks = [(0,), (1, 2), (), (3,), (0, 1, 2)]
     one_by_one = [scorer.score(mask) for mask in masks]

@@ -25,9 +25,24 @@ def test_the_shape_of_a_slab(lengths):
     assert slab.num_tokens == sum(lengths)
     assert slab.starts.diff().tolist() == list(slab.lengths)
     assert slab.firsts.tolist() == slab.starts[:-1].tolist()
-    rows = [length for _, count, length in slab.groups for _ in range(count)]
-    assert rows == list(slab.lengths)
-    assert [row for row, _, _ in slab.groups] == [slab.lengths.index(length) for _, _, length in slab.groups]
+    assert [length for count, length in slab.groups for _ in range(count)] == list(slab.lengths)
+    assert slab.positions.tolist() == [position for length in slab.lengths for position in range(length)]
+
+
+@given(st.lists(st.integers(1, 5), min_size=1), st.integers(1, 3))
+def test_blocks_hold_whole_rows_and_join_again(lengths, times):
+    slab = Slab(tuple(sorted(lengths, reverse=True)), CPU).repeated(times)
+    packed = torch.arange(2 * slab.num_tokens).view(-1, 2)
+    by_row = packed.split(slab.lengths)
+    blocks = slab.blocks(packed)
+    for block, (count, length) in zip(blocks, slab.groups, strict=True):
+        assert block.shape == (times * count, length, 2)
+        assert all(any(torch.equal(row, other) for other in by_row) for row in block)
+    assert torch.equal(slab.join(blocks), packed)
+    firsts = packed[slab.firsts]
+    blocks = slab.blocks(firsts, first_only=True)
+    assert [block.shape[:2] for block in blocks] == [(times * count, 1) for count, _ in slab.groups]
+    assert torch.equal(slab.join(blocks), firsts)
 
 
 def test_copies_stand_one_after_the_other():
@@ -36,4 +51,5 @@ def test_copies_stand_one_after_the_other():
     assert single.repeated(2) is slab
     assert single.repeated(1) is single
     assert slab.starts.tolist() == [0, 3, 4, 7, 8]
-    assert slab.groups == ((0, 1, 3), (1, 1, 1), (2, 1, 3), (3, 1, 1))
+    assert slab.groups == single.groups == ((1, 3), (1, 1))
+    assert [block.flatten().tolist() for block in slab.blocks(torch.arange(8)[:, None])] == [[0, 1, 2, 4, 5, 6], [3, 7]]

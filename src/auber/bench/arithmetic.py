@@ -2,8 +2,9 @@
 
 A reward's floor is the work that depends on the mask: in the searched layer the output projection and the feed-forward
 block; above it whole layers, attention over the rows' true lengths; of the last layer keys and values for all tokens
-but the rest for the first token alone, the only one the classifier reads; and the classifier. Counted are the matrix
-products, two operations a multiplication; norms, activations and softmax are left out, so nothing real reaches it.
+but the rest for the first token alone, the only one most classifiers read; and the classifier. Counted are the matrix
+products, two operations a multiplication; norms, activations, softmax, DeBERTa's products with relative positions and what
+a classifier that reads a mean needs besides are left out, so nothing real reaches it.
 """
 
 from __future__ import annotations
@@ -39,15 +40,21 @@ class Work:
     def of(cls, encoder: Encoder, lengths: Sequence[int]) -> Work:
         """The work a model has with rows of these lengths."""
         parts = [encoder.parts(layer) for layer in range(encoder.num_layers)]
-        inside = {id(module) for layer in parts for module in vars(layer).values()}
+        inside = {
+            id(getattr(module, "fused", module))
+            for layer in parts
+            for module in (*vars(layer).values(), *layer.projections)
+        }
         head = sum(
             module.weight.numel()
             for name, module in encoder.model.named_modules()
             if isinstance(module, nn.Linear) and id(module) not in inside and "embedding" not in name
         )
+        # Of a gated feed-forward, the width of one without a gate that has as many weights.
+        feed_forward = parts[0].expand.weight.numel() + parts[0].contract.weight.numel()
         return cls(
             encoder.hidden_size,
-            parts[0].expand.out_features,
+            feed_forward // (2 * encoder.hidden_size),
             tuple(layer.output.in_features for layer in parts),
             head,
             tuple(lengths),

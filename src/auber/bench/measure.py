@@ -69,7 +69,7 @@ def _describe(subject: Subject) -> SubjectRecord:
         layers=encoder.num_layers,
         heads=encoder.num_heads,
         hidden_size=encoder.hidden_size,
-        intermediate_size=encoder.parts(0).expand.out_features,
+        intermediate_size=encoder.parts(0).contract.in_features,
         parameters=sum(parameter.numel() for parameter in subject.model.parameters()),
         task=subject.task.name,
         metric=subject.task.metric,

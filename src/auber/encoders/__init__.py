@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from auber.encoders.base import REMOVED_HEADS, Encoder, LayerParts
 from auber.encoders.bert import Bert
+from auber.encoders.deberta import DebertaV2
 from auber.encoders.distilbert import DistilBert
 from auber.encoders.electra import Electra
+from auber.encoders.modernbert import ModernBert
 from auber.encoders.mpnet import MPNet
 from auber.encoders.roberta import Roberta
 from auber.errors import ModelError
@@ -24,8 +26,10 @@ FAMILIES: dict[str, type[Encoder]] = {
     adapter.family: adapter
     for adapter in (
         Bert,
+        DebertaV2,
         DistilBert,
         Electra,
+        ModernBert,
         MPNet,
         Roberta,
     )

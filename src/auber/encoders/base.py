@@ -4,20 +4,22 @@ An `Encoder` wraps a live transformers model and never copies a weight. `layer` 
 unpruned model; a *position* counts the heads that are still present in a layer. The heads that are gone are recorded in
 `model.config.auber_removed_heads`, so they travel with the checkpoint, and the widths of the layers must agree.
 
-The pieces `embed`, `attention_bias` and `classify` compute what the model computes in eval mode around its layers; with
-`parts` they are all that a search needs to keep what a mask does not change.
+The pieces `embed`, `attentions`, `between` and `classify` say what the model computes in eval mode around and inside its
+layers; with `parts` they are all that a search needs to keep what a mask does not change.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from auber.encoders.attention import Attention
 from auber.errors import ModelError
 from auber.plan import PruningPlan
 
@@ -28,18 +30,64 @@ REMOVED_HEADS = "auber_removed_heads"  # the key in config.json
 
 
 @dataclass(frozen=True)
-class LayerParts:
-    """The live modules of one layer that normalises after each residual sum."""
+class FusedProjection:
+    """A third of a Linear that computes query, key and value at once; what is written to its weight is in the model."""
 
-    query: nn.Linear  # hidden -> present_heads * head_dim; key and value alike
-    key: nn.Linear
-    value: nn.Linear
+    fused: nn.Linear  # hidden -> 3 * present_heads * head_dim: all queries, all keys, all values
+    third: int
+
+    @property
+    def out_features(self) -> int:
+        """The width of this third."""
+        return self.fused.out_features // 3
+
+    @property
+    def weight(self) -> Tensor:
+        """A view (present_heads * head_dim, hidden)."""
+        return self._view(self.fused.weight)
+
+    @property
+    def bias(self) -> Tensor | None:
+        """A view (present_heads * head_dim,), None where there is no bias."""
+        return None if self.fused.bias is None else self._view(self.fused.bias)
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Project (..., hidden) to (..., present_heads * head_dim)."""
+        return F.linear(hidden, self.weight, self.bias)
+
+    def _view(self, parameter: Tensor) -> Tensor:
+        return parameter.narrow(0, self.third * self.out_features, self.out_features)
+
+
+Projection = nn.Linear | FusedProjection
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """The live modules of one layer."""
+
+    query: Projection  # hidden -> present_heads * head_dim; key and value alike
+    key: Projection
+    value: Projection
     output: nn.Linear  # present_heads * head_dim -> hidden
     attention_norm: nn.Module
-    expand: nn.Linear  # hidden -> intermediate
+    expand: nn.Linear  # hidden -> intermediate, or twice that where it is gated
     activation: Callable[[Tensor], Tensor]
     contract: nn.Linear  # intermediate -> hidden
     output_norm: nn.Module
+    positional: tuple[nn.Linear, ...] = ()  # further projections with rows for each head, of relative positions
+    normalises_first: bool = False  # the norms stand before attention and feed-forward, not behind the residual sums
+    is_gated: bool = False  # the feed-forward is activation(first half of expand) * second half
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """All whose rows belong to heads."""
+        return (self.query, self.key, self.value, *self.positional)
+
+    def attention_input(self, hidden: Tensor) -> Tensor:
+        """What query, key and value read, from the layer's input (..., hidden)."""
+        normed: Tensor = self.attention_norm(hidden) if self.normalises_first else hidden
+        return normed
 
 
 class Encoder(ABC):
@@ -47,7 +95,7 @@ class Encoder(ABC):
 
     family: ClassVar[str]
     model_types: ClassVar[tuple[str, ...]]  # config.model_type of the models it adapts
-    has_token_types: ClassVar[bool] = True
+    has_token_types: bool = True
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
@@ -77,6 +125,14 @@ class Encoder(ABC):
     def removed(self, plan: PruningPlan) -> None:
         setattr(self.model.config, REMOVED_HEADS, plan.to_json())
 
+    @property
+    def num_positions(self) -> int:
+        """The tokens a row may have at most."""
+        table = self.base.embeddings.position_embeddings
+        # RoBERTa and its like count from the position after the padding token's
+        skipped = 0 if table.padding_idx is None else table.padding_idx + 1
+        return int(table.num_embeddings - skipped)
+
     def present(self, layer: int) -> tuple[int, ...]:
         """The heads a layer still has, in order."""
         return self.removed.kept(layer, self.num_heads)
@@ -84,13 +140,13 @@ class Encoder(ABC):
     def keep(self, layer: int, positions: Sequence[int]) -> None:
         """Slice a layer down to the heads at these positions. `surgery.remove_heads` validates and records."""
         parts = self.parts(layer)
-        starts = torch.tensor(positions, dtype=torch.long, device=parts.query.weight.device) * self.head_dim
+        starts = torch.tensor(positions, dtype=torch.long, device=parts.output.weight.device) * self.head_dim
         features = (starts[:, None] + torch.arange(self.head_dim, device=starts.device)).flatten()
-        for linear in (parts.query, parts.key, parts.value):
-            linear.weight = _select(linear.weight, 0, features)  # (kept_heads * head_dim, hidden)
+        for linear, rows in _rows_to_keep(parts, features):
+            linear.weight = _select(linear.weight, 0, rows)  # (kept_heads * head_dim, hidden)
             if linear.bias is not None:
-                linear.bias = _select(linear.bias, 0, features)  # (kept_heads * head_dim,)
-            linear.out_features = len(features)
+                linear.bias = _select(linear.bias, 0, rows)  # (kept_heads * head_dim,)
+            linear.out_features = len(rows)
         parts.output.weight = _select(parts.output.weight, 1, features)  # (hidden, kept_heads * head_dim)
         parts.output.in_features = len(features)
 
@@ -102,42 +158,68 @@ class Encoder(ABC):
         embedded: Tensor = self.base.embeddings(input_ids=input_ids, **types)
         return embedded
 
-    def attention_bias(self, length: int) -> Tensor | None:
-        """What is added to the attention scores of every layer, (1, num_heads, length, length), or None."""
+    def attentions(self, longest: int) -> list[Attention]:
+        """How each layer attends over rows of at most so many tokens."""
+        return [Attention(self.head_dim**-0.5)] * self.num_layers
+
+    def between(self, layer: int) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """What mixes neighbouring tokens behind a layer, None where nothing does.
+
+        From the layer's input and output, each (rows, length, hidden) without padding, to what is read next.
+        """
         return None
 
-    def classify(self, first: Tensor) -> Tensor:
-        """The logits (batch, num_labels) from the last layer's output for the first token (batch, hidden)."""
+    @property
+    def final_norm(self) -> nn.Module | None:
+        """The norm behind the last layer, None where there is none."""
+        return None
+
+    @property
+    def reads_mean(self) -> bool:
+        """Whether the classifier reads the mean over a row's tokens rather than its first token."""
+        return False
+
+    def classify(self, read: Tensor) -> Tensor:
+        """The logits (batch, num_labels) from the model's output for the first token, or its mean (`reads_mean`): (batch, hidden)."""
         if not type(self.model).__name__.endswith("ForSequenceClassification"):
             raise ModelError(
                 f"{type(self.model).__name__} has no sequence classifier; load the model as ...ForSequenceClassification"
             )
-        return self._classify(first)
+        return self._classify(read)
 
     def _classify(self, first: Tensor) -> Tensor:
         logits: Tensor = self.model.classifier(first[:, None])  # most heads read the first token themselves
         return logits
 
-    def _present_columns(self, layer: int, bias: Tensor) -> Tensor:
-        """The part of `attention_bias` a layer uses, (1, present_heads, length, length)."""
-        return bias
-
     def _check_layer(self, layer: int) -> None:
         parts = self.parts(layer)
         width = len(self.present(layer)) * self.head_dim
-        for name in ("query", "key", "value", "output"):
-            linear = getattr(parts, name)
+        named: list[tuple[str, Projection]] = [
+            (name, getattr(parts, name)) for name in ("query", "key", "value", "output")
+        ]
+        for name, projection in (*named, *(("position projection", linear) for linear in parts.positional)):
+            linear = projection.fused if isinstance(projection, FusedProjection) else projection
             if type(linear) is not nn.Linear:
                 raise ModelError(
                     f"layer {layer}: its {name} must be a plain Linear, found {type(linear).__name__}; "
                     "merge adapters and load without quantisation first"
                 )
-            found = linear.in_features if name == "output" else linear.out_features
+            found = linear.in_features if name == "output" else projection.out_features
             if found != width:
                 raise ModelError(
                     f"layer {layer}: with heads {list(self.removed.removed(layer))} removed, as the model's config records, its "
                     f"{name} must be {width} wide, found {found}; load the model with auber.load, and share no config object"
                 )
+
+
+def _rows_to_keep(parts: LayerParts, features: Tensor) -> Iterator[tuple[nn.Linear, Tensor]]:
+    """Each Linear that has rows for heads, once, and the rows that stay when these features of a head's row stay."""
+    if isinstance(parts.query, FusedProjection):
+        width = parts.query.out_features
+        yield parts.query.fused, torch.cat([features + third * width for third in range(3)])
+    for projection in parts.projections:
+        if isinstance(projection, nn.Linear):
+            yield projection, features
 
 
 def _select(parameter: Tensor, dim: int, features: Tensor) -> nn.Parameter:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from auber.encoders.attention import Attention
 from auber.encoders.base import Encoder, LayerParts
 
 
@@ -51,15 +52,14 @@ class MPNet(Encoder):
             attention.register_buffer("present_heads", index, persistent=False)
             attention.register_forward_pre_hook(_take_present_columns, with_kwargs=True)
 
-    def attention_bias(self, length: int) -> Tensor | None:
-        """The table's values by relative position (1, num_heads, length, length)."""
+    def attentions(self, longest: int) -> list[Attention]:
+        """Each layer adds its heads' columns of the table, by relative position."""
         table = self.base.encoder.relative_attention_bias.weight
-        bias: Tensor = self.base.encoder.compute_position_bias(torch.empty(1, length, device=table.device))
-        return bias
-
-    def _present_columns(self, layer: int, bias: Tensor) -> Tensor:
-        heads = getattr(self.base.encoder.layer[layer].attention.attn, "present_heads", None)
-        return bias if heads is None else bias.index_select(1, heads)
+        bias: Tensor = self.base.encoder.compute_position_bias(torch.empty(1, longest, device=table.device))
+        (shared,) = bias  # (num_heads, longest, longest)
+        return [
+            Attention(self.head_dim**-0.5, bias=shared[list(self.present(layer))]) for layer in range(self.num_layers)
+        ]
 
 
 def _take_present_columns(

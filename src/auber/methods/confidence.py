@@ -17,6 +17,7 @@ from auber.methods.ranking import remove_lowest, scores_to_json
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from auber.encoders.attention import Attention
     from auber.encoders.base import Encoder
 
 # Tokens a pass: attention weights of one layer of a base-size encoder then take some 50 MB.
@@ -44,12 +45,12 @@ def head_confidence(work: RankingWork) -> dict[int, dict[int, float]]:
     with torch.inference_mode():
         for inputs, labels in padded_batches(work.rows, _TOKENS_PER_BATCH, work.hardware.device):
             tokens = inputs["attention_mask"].bool()  # (rows, length)
-            bias = encoder.attention_bias(tokens.shape[1])
+            attentions = encoder.attentions(tokens.shape[1])
             states = encoder.base(
                 **inputs, output_hidden_states=True
             ).hidden_states  # each layer's input, and the output
             for layer in heads:
-                largest = attention_weights(encoder, layer, states[layer], tokens, bias).amax(-1)
+                largest = attention_weights(encoder, layer, states[layer], tokens, attentions[layer]).amax(-1)
                 largest = largest.masked_fill(~tokens[:, None], 0.0)  # (rows, present_heads, length)
                 sums[layer] += largest.sum((0, 2)).cpu()
             done += len(labels)
@@ -61,20 +62,15 @@ def head_confidence(work: RankingWork) -> dict[int, dict[int, float]]:
     }
 
 
-def attention_weights(encoder: Encoder, layer: int, hidden: Tensor, tokens: Tensor, bias: Tensor | None) -> Tensor:
+def attention_weights(encoder: Encoder, layer: int, hidden: Tensor, tokens: Tensor, attention: Attention) -> Tensor:
     """What each head of a layer gives to every token: (rows, present_heads, asking, asked).
 
-    `hidden` (rows, length, hidden) is the layer's input, `tokens` (rows, length) is false at padding, `bias` is the
-    encoder's for all its heads.
+    `hidden` (rows, length, hidden) is the layer's input, `tokens` (rows, length) is false at padding.
     """
-    from auber.scoring.layers import layer_bias
-
     parts, shape = encoder.parts(layer), (len(encoder.present(layer)), encoder.head_dim)
-    query, key = (linear(hidden).unflatten(-1, shape).transpose(1, 2) for linear in (parts.query, parts.key))
-    scores: Tensor = query @ key.transpose(-1, -2) / math.sqrt(encoder.head_dim)
-    if (added := layer_bias(encoder, layer, bias)) is not None:
-        scores = scores + added
-    return scores.masked_fill(~tokens[:, None, None], -math.inf).softmax(-1)
+    states = parts.attention_input(hidden)
+    query, key = (projection(states).unflatten(-1, shape).transpose(1, 2) for projection in (parts.query, parts.key))
+    return attention.scores(query, key).masked_fill(~tokens[:, None, None], -math.inf).softmax(-1)
 
 
 METHODS = (Method("confidence", "the heads of the lowest mean largest attention weight go", choose_plan=choose_plan),)

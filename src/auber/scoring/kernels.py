@@ -1,7 +1,7 @@
 """Two GPU kernels in Triton: attention over packed rows of any length, and residual sum with layer norm.
 
 Attention works row by row on the true lengths, so that a row of 11 tokens costs 11 and not 128; a bias by relative position
-(MPNet's) is added on the way. Importing this module needs Triton, which CUDA builds of torch bring along.
+(MPNet's, ModernBERT's windows) is added on the way. Importing this module needs Triton, which CUDA builds of torch bring along.
 """
 
 # Triton compiles these functions from their source; its language has no annotations for mypy to read.
@@ -79,6 +79,7 @@ def packed_attention(
     longest: int,
     mean_length: float,
     head_dim: int,
+    scale: float,
     bias: torch.Tensor | None,  # (heads, 2 * reach + 1): by key position minus query position
     *,
     first_only: bool,
@@ -90,7 +91,7 @@ def packed_attention(
     grid = (starts.numel() - 1, num_heads, 1 if first_only else triton.cdiv(longest, block))
     _attention_kernel[grid](
         query, key, value, query if bias is None else bias, out, starts,
-        query.stride(0), key.stride(0), out.stride(0), 0 if bias is None else bias.shape[1] // 2, head_dim**-0.5,
+        query.stride(0), key.stride(0), out.stride(0), 0 if bias is None else bias.shape[1] // 2, scale,
         first_only, bias is not None, head_dim, block, num_warps=2 if block < 64 else 4,
     )  # fmt: skip
     return out

@@ -2,7 +2,9 @@
 
 Query, key and value are one matrix product. On a GPU attention and the residual norms are kernels of ours, and the
 feed-forward's GELU is the matrix product's epilogue: that one is the tanh form, whose distance from the exact one (at most
-5e-4) is below the rounding of bfloat16. In float32, on any device, everything is exact.
+5e-4) is below the rounding of bfloat16. In float32, on any device, everything is exact. Scores that depend on content and
+position together (DeBERTa's) are no matter for the attention kernel: there, as on a CPU, attention goes by groups of equally
+long rows.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from auber.encoders.attention import Attention
 from auber.encoders.base import Encoder
 from auber.scoring.slabs import Slab
 
@@ -33,38 +36,62 @@ def load_kernels(device: torch.device) -> ModuleType | None:
 
 
 class PackedLayer:
-    """A layer's weights, arranged for packed tokens. The model must be in the scorer's dtype and on its device."""
+    """A layer's weights, arranged for packed tokens. The model must be in the scorer's dtype and on its device.
 
-    def __init__(self, encoder: Encoder, layer: int, bias: torch.Tensor | None, kernels: Any) -> None:
+    This one normalises behind the residual sums, as BERT does.
+    """
+
+    def __init__(self, encoder: Encoder, layer: int, attention: Attention, kernels: Any) -> None:
         parts = encoder.parts(layer)
         projections = (parts.query, parts.key, parts.value)
         self._projection = torch.cat([linear.weight for linear in projections])  # (3 * width, hidden)
-        self._projection_bias = torch.cat([linear.bias for linear in projections])  # (3 * width,)
+        biases = [linear.bias for linear in projections if linear.bias is not None]
+        self._projection_bias = torch.cat(biases) if biases else None  # (3 * width,)
         self._parts = parts
+        self._attention = attention
+        self._between = encoder.between(layer)
         self._head_dim = encoder.head_dim
         self._width = parts.query.out_features  # present_heads * head_dim
-        self._bias = bias  # (present_heads, longest, longest) or None
         fits = kernels is not None and encoder.head_dim in kernels.HEAD_DIMS and self._width > 0
         self._kernels = kernels if fits else None
-        self._offsets = _by_offset(bias) if fits and bias is not None else None
+        self._attends_by_kernel = fits and attention.disentangled is None
+        num_heads = self._width // self._head_dim
+        self._offsets = _by_offset(attention.bias, num_heads) if fits and attention.bias is not None else None
         self._gelu_epilogue = fits and parts.expand.weight.dtype == torch.bfloat16 and _is_gelu(parts.activation)
+
+    @property
+    def forms_scores(self) -> bool:
+        """Whether attention holds a number for each pair of tokens of a row."""
+        return self._attention.disentangled is not None
 
     def context(self, hidden: torch.Tensor, slab: Slab) -> torch.Tensor:
         """What the output projection reads, for every token: (tokens, present_heads * head_dim)."""
-        projected = F.linear(hidden, self._projection, self._projection_bias)  # (tokens, 3 * width)
+        states = self._parts.attention_input(hidden)
+        projected = F.linear(states, self._projection, self._projection_bias)  # (tokens, 3 * width)
         query, key, value = (projected.narrow(1, part * self._width, self._width) for part in range(3))
         return self._attend(query, key, value, slab, first_only=False)
 
     def first_context(self, hidden: torch.Tensor, slab: Slab) -> torch.Tensor:
         """The same for the first token of each row alone: (rows, present_heads * head_dim)."""
-        width = self._width
-        query = F.linear(hidden[slab.firsts], self._projection[:width], self._projection_bias[:width])
-        projected = F.linear(hidden, self._projection[width:], self._projection_bias[width:])  # (tokens, 2 * width)
-        key, value = projected.narrow(1, 0, width), projected.narrow(1, width, width)
+        width, bias = self._width, self._projection_bias
+        states = self._parts.attention_input(hidden)
+        query = F.linear(states[slab.firsts], self._projection[:width], None if bias is None else bias[:width])
+        rest = F.linear(states, self._projection[width:], None if bias is None else bias[width:])  # (tokens, 2 * width)
+        key, value = rest.narrow(1, 0, width), rest.narrow(1, width, width)
         return self._attend(query, key, value, slab, first_only=True)
 
-    def finish(self, context: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        """The layer's output from `context` and the layer's input, token by token."""
+    def finish(self, context: torch.Tensor, hidden: torch.Tensor, slab: Slab) -> torch.Tensor:
+        """The layer's output, and what stands between it and the next layer, from `context` and the layer's input.
+
+        Either may be of the first tokens alone, unless something between the layers mixes tokens.
+        """
+        output = self._finish(context, hidden)
+        if self._between is None:
+            return output
+        mixed = map(self._between, slab.blocks(hidden), slab.blocks(output))
+        return slab.join(list(mixed))
+
+    def _finish(self, context: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         parts = self._parts
         attended = self._add_norm(parts.output(context), hidden, parts.attention_norm)
         if self._gelu_epilogue:
@@ -82,7 +109,13 @@ class PackedLayer:
     def _attend(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, slab: Slab, *, first_only: bool
     ) -> torch.Tensor:
-        if self._kernels is not None:
+        if self._width == 0:
+            return torch.empty(query.shape, dtype=query.dtype, device=query.device)
+        if self._attention.rotation is not None:
+            query = self._rotate(query, slab.positions[slab.firsts] if first_only else slab.positions)
+            key = self._rotate(key, slab.positions)
+            value = value.contiguous()  # the kernel strides through keys and values alike
+        if self._attends_by_kernel and self._kernels is not None:
             mean_length = slab.num_tokens / len(slab.lengths)
             result: torch.Tensor = self._kernels.packed_attention(
                 query,
@@ -92,6 +125,7 @@ class PackedLayer:
                 slab.lengths[0],
                 mean_length,
                 self._head_dim,
+                self._attention.scale,
                 self._offsets,
                 first_only=first_only,
             )
@@ -102,39 +136,60 @@ class PackedLayer:
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, slab: Slab, *, first_only: bool
     ) -> torch.Tensor:
         """Attention over the rows of one length at a time: no padding, no mask."""
-        out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        if self._width == 0:
-            return out
-        token = 0
-        for row, count, length in slab.groups:
-            end = token + count * length
-            asked = slice(row, row + count) if first_only else slice(token, end)
-            bias = None if self._bias is None else self._bias[:, : 1 if first_only else length, :length]
-            mixed = F.scaled_dot_product_attention(
-                self._heads(query[asked], count),
-                self._heads(key[token:end], count),
-                self._heads(value[token:end], count),
-                bias,
-            )  # (count, heads, queries, head_dim)
-            out[asked] = mixed.transpose(1, 2).reshape(-1, self._width)
-            token = end
-        return out
+        asking = slab.blocks(query, first_only=first_only)
+        mixed = []
+        for blocks in zip(asking, slab.blocks(key), slab.blocks(value), strict=True):
+            queries, keys, values = map(self._heads, blocks)
+            added = self._attention.added(queries, keys)
+            heads = F.scaled_dot_product_attention(queries, keys, values, added, scale=self._attention.scale)
+            mixed.append(heads.transpose(1, 2).flatten(2))  # (rows, asking, heads * head_dim)
+        return slab.join(mixed)
 
-    def _heads(self, projected: torch.Tensor, rows: int) -> torch.Tensor:
-        """(rows * length, heads * head_dim) -> (rows, heads, length, head_dim)."""
-        length = projected.shape[0] // rows
-        return projected.view(rows, length, self._width // self._head_dim, self._head_dim).transpose(1, 2)
+    def _heads(self, block: torch.Tensor) -> torch.Tensor:
+        """(rows, length, heads * head_dim) -> (rows, heads, length, head_dim)."""
+        rows, length, width = block.shape
+        return block.view(rows, length, width // self._head_dim, self._head_dim).transpose(1, 2)
+
+    def _rotate(self, projected: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Queries or keys (tokens, heads * head_dim), turned by their positions (tokens,)."""
+        assert self._attention.rotation is not None
+        heads = projected.view(len(projected), -1, self._head_dim).transpose(0, 1)  # (heads, tokens, head_dim)
+        return self._attention.rotation(heads, positions).transpose(0, 1).flatten(1)
 
 
-def layer_bias(encoder: Encoder, layer: int, shared: torch.Tensor | None) -> torch.Tensor | None:
-    """The columns of the shared bias (1, num_heads, longest, longest) for the heads a layer still has."""
-    return None if shared is None else shared[0, list(encoder.present(layer))]
+class PreNormLayer(PackedLayer):
+    """A layer that normalises before attention and before its feed-forward, which may be gated, as ModernBERT's."""
+
+    def __init__(self, encoder: Encoder, layer: int, attention: Attention, kernels: Any) -> None:
+        super().__init__(encoder, layer, attention, kernels)
+        self._final_norm = encoder.final_norm if layer == encoder.num_layers - 1 else None
+
+    def _finish(self, context: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        parts = self._parts
+        attended = hidden + parts.output(context)
+        expanded = parts.expand(parts.output_norm(attended))
+        if parts.is_gated:
+            activated, gate = expanded.chunk(2, dim=-1)
+            expanded = parts.activation(activated) * gate
+        else:
+            expanded = parts.activation(expanded)
+        output: torch.Tensor = attended.add_(parts.contract(expanded))
+        return output if self._final_norm is None else self._final_norm(output)
 
 
-def _by_offset(bias: torch.Tensor) -> torch.Tensor:
-    """(heads, longest, longest), a function of key minus query position alone -> (heads, 2 * longest - 1), in float32."""
+def pack_layers(encoder: Encoder, longest: int, kernels: Any) -> list[PackedLayer]:
+    """All layers of a model for rows of at most so many tokens."""
+    attentions = encoder.attentions(longest)
+    return [
+        (PreNormLayer if encoder.parts(layer).normalises_first else PackedLayer)(encoder, layer, attention, kernels)
+        for layer, attention in enumerate(attentions)
+    ]
+
+
+def _by_offset(bias: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """(heads or 1, longest, longest), a function of key minus query position -> (heads, 2 * longest - 1), in float32."""
     backward = bias[:, 1:, 0].flip(1)  # key before query: offsets -(longest - 1) .. -1
-    return torch.cat([backward, bias[:, 0]], dim=1).float().contiguous()
+    return torch.cat([backward, bias[:, 0]], dim=1).float().expand(num_heads, -1).contiguous()
 
 
 def _is_gelu(activation: Any) -> bool:

@@ -29,8 +29,12 @@ def cached_bytes_per_token(encoder: Encoder, layer: int, itemsize: int) -> int:
     return int((encoder.hidden_size + width) * itemsize)
 
 
-def passing_bytes_per_token(encoder: Encoder, itemsize: int) -> int:
-    """What a token needs while a layer is computed: projections, contexts, the feed-forward and the sums between."""
+def passing_bytes_per_token(encoder: Encoder, itemsize: int, scored_tokens: int = 0) -> int:
+    """What a token needs while a layer is computed: projections, contexts, the feed-forward and the sums between.
+
+    `scored_tokens` is how many tokens it attends to where attention forms its scores: they and their terms stand beside.
+    """
     width = encoder.num_heads * encoder.head_dim
     expanded: int = encoder.parts(0).expand.out_features
-    return int((4 * width + 2 * expanded + 5 * encoder.hidden_size) * itemsize)
+    scores = 8 * encoder.num_heads * scored_tokens
+    return int((4 * width + 2 * expanded + 5 * encoder.hidden_size + scores) * itemsize)

@@ -1,7 +1,7 @@
 """Scores masks of one layer: all that does not depend on the mask is computed once.
 
 That is the layer's input and each head's context; a score weights the contexts and runs what lies above, the last layer for
-the first token alone, since no classifier here reads another. On a GPU a score is one captured graph, and several masks
+the first token alone where the classifier reads no other. On a GPU a score is one captured graph, and several masks
 share a pass where one would not fill the device. What does not fit into memory is computed anew for each score; a slab
 that runs out of memory is halved.
 
@@ -28,7 +28,7 @@ from auber.encoders.base import Encoder
 from auber.errors import ModelError
 from auber.metrics import get_metric
 from auber.scoring import memory
-from auber.scoring.layers import PackedLayer, layer_bias, load_kernels
+from auber.scoring.layers import load_kernels, pack_layers
 from auber.scoring.slabs import Slab, cut_rows, padded_inputs
 from auber.tasks.encoding import EncodedRows
 
@@ -56,7 +56,7 @@ class _Piece:
     rows: list[int]
     slab: Slab
     keeps: bool  # whether the caches may stay
-    hidden: torch.Tensor | None = None  # (tokens, hidden): input of the searched layer; (rows, hidden) for the last one
+    hidden: torch.Tensor | None = None  # (tokens, hidden): input of the searched layer; (rows, hidden) of first tokens
     context: torch.Tensor | None = None  # (tokens or rows, present_heads * head_dim): its heads before the projection
     graphs: dict[int, _Graph] = field(default_factory=dict)  # by the number of masks
 
@@ -93,7 +93,9 @@ class LayerScorer:
         self._pieces: list[_Piece] | None = None
         encoder = encoder_of(model)
         self.present = encoder.present(layer)
-        self._is_last = layer == encoder.num_layers - 1
+        last = encoder.num_layers - 1
+        self._last_reads_first = not encoder.reads_mean and encoder.between(last) is None
+        self._first_only = self._last_reads_first and layer == last  # a score computes first tokens alone
 
     @property
     def device(self) -> torch.device:
@@ -141,13 +143,8 @@ class LayerScorer:
         if self._pieces is not None:
             return
         device, dtype = self._hardware.device, self._hardware.dtype
-        self._encoder = encoder_of(copy.deepcopy(self._model).to(device=device, dtype=dtype).eval())
-        kernels = load_kernels(device)
-        bias = self._encoder.attention_bias(max(self._rows.lengths))
-        self._layers = [
-            PackedLayer(self._encoder, layer, layer_bias(self._encoder, layer, bias), kernels)
-            for layer in range(self._encoder.num_layers)
-        ]
+        self._encoder = encoder_of(_cast(self._model, device, dtype).eval())
+        self._layers = pack_layers(self._encoder, max(self._rows.lengths), load_kernels(device))
         self._pieces = self._cut(self._encoder, dtype.itemsize)
         order = [row for piece in self._pieces for row in piece.rows]
         self._labels = self._rows.labels[torch.tensor(order)].to(device)
@@ -155,7 +152,8 @@ class LayerScorer:
     def _cut(self, encoder: Encoder, itemsize: int) -> list[_Piece]:
         """The rows in slabs that fit into memory, those that may keep their caches marked."""
         room = int(memory.SAFETY * memory.available_bytes(self._hardware.device)) // self._tenants
-        passing = memory.passing_bytes_per_token(encoder, itemsize)
+        scored = max(self._rows.lengths) if self._layers[0].forms_scores else 0
+        passing = memory.passing_bytes_per_token(encoder, itemsize, scored)
         tokens = max(1, min(self._tokens_per_slab, room // 2 // passing))
         cut = cut_rows(self._rows.lengths, tokens)
         room -= tokens * passing
@@ -163,7 +161,7 @@ class LayerScorer:
         pieces = []
         for rows in cut:
             slab = Slab(tuple(self._rows.lengths[row] for row in rows), self._hardware.device)
-            needed = cached * (len(rows) if self._is_last else slab.num_tokens)
+            needed = cached * (len(rows) if self._first_only else slab.num_tokens)
             pieces.append(_Piece(rows, slab, keeps=needed <= room))
             room -= needed if needed <= room else 0
         dropped = sum(len(piece.rows) for piece in pieces if not piece.keeps)
@@ -183,9 +181,9 @@ class LayerScorer:
         embedded = self._encoder.embed(inputs["input_ids"], inputs.get("token_type_ids"))  # (rows, longest, hidden)
         hidden = embedded[inputs["attention_mask"].bool()]  # (tokens, hidden)
         for layer in self._layers[: self.layer]:
-            hidden = layer.finish(layer.context(hidden, piece.slab), hidden)
+            hidden = layer.finish(layer.context(hidden, piece.slab), hidden, piece.slab)
         searched = self._layers[self.layer]
-        if self._is_last:
+        if self._first_only:
             hidden, context = hidden[piece.slab.firsts], searched.first_context(hidden, piece.slab)
         else:
             context = searched.context(hidden, piece.slab)
@@ -228,12 +226,16 @@ class LayerScorer:
         weighted = (context[None] * weights[:, None]).flatten(0, 1)  # (masks * tokens, present_heads * head_dim)
         if masks > 1:
             hidden = hidden.expand(masks, *hidden.shape).flatten(0, 1)
-        hidden = self._layers[self.layer].finish(weighted, hidden)
-        for layer in self._layers[self.layer + 1 : -1]:
-            hidden = layer.finish(layer.context(hidden, slab), hidden)
-        if not self._is_last:
-            last = self._layers[-1]
-            hidden = last.finish(last.first_context(hidden, slab), hidden[slab.firsts])
+        hidden = self._layers[self.layer].finish(weighted, hidden, slab)
+        for layer in self._layers[self.layer + 1 :]:
+            if layer is self._layers[-1] and self._last_reads_first:
+                hidden = layer.finish(layer.first_context(hidden, slab), hidden[slab.firsts], slab)
+            else:
+                hidden = layer.finish(layer.context(hidden, slab), hidden, slab)
+        if self._encoder.reads_mean:
+            hidden = slab.join([block.mean(1, keepdim=True) for block in slab.blocks(hidden)])
+        elif not self._last_reads_first:
+            hidden = hidden[slab.firsts]
         logits = self._encoder.classify(hidden)
         return logits.view(masks, -1, logits.shape[-1])
 
@@ -277,9 +279,17 @@ class LayerScorer:
         if len(self._pieces) > 1:
             return 1
         slab = self._pieces[0].slab
-        tokens = len(slab.lengths) if self._is_last else slab.num_tokens
+        tokens = len(slab.lengths) if self._first_only else slab.num_tokens
         full = _FULL_TOKENS.get(self._hardware.device.type, _FULL_TOKENS["cpu"])
         return max(1, min(_MOST_MASKS, full // tokens))
+
+
+def _cast(model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
+    """A copy in another precision; buffers keep theirs, as a rotary position's angle has no bits to lose."""
+    twin = copy.deepcopy(model).to(device)
+    for parameter in twin.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return twin
 
 
 def score_key(model: PreTrainedModel, rows: EncodedRows, metric: str, precision: str) -> str:
