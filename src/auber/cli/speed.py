@@ -1,0 +1,106 @@
+"""`auber speed`: what pruning buys, measured beside the unpruned model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from auber.cli import options, screen
+from auber.errors import ConfigError
+from auber.speed.request import Limits, Request, parse_batches
+
+if TYPE_CHECKING:
+    from auber.speed.record import Speed
+
+_LIMITS = Limits()
+
+
+def command(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Runs, model folders, or result.json files.", show_default=False),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="The unpruned model, a folder or hub name, of runs whose weights are gone; only its config is read.",
+            show_default=False,
+        ),
+    ] = None,
+    batch: Annotated[str, typer.Option("--batch", help="Batch sizes with commas between.")] = "1,32",
+    length: Annotated[int, typer.Option("--length", help="Tokens of a row.")] = 128,
+    device: Annotated[
+        str, typer.Option("--device", help="Where torch runs: cpu, cuda, or auto (the CPU, and a GPU if there is one).")
+    ] = "auto",
+    onnx: Annotated[
+        bool | None,
+        typer.Option(
+            "--onnx/--no-onnx", help="Time onnxruntime on the CPU too. [default: if installed, unless --device cuda]"
+        ),
+    ] = None,
+    threads: Annotated[int, typer.Option("--threads", help="CPU threads; 0: as many as torch finds.")] = 0,
+    repeats: Annotated[int, typer.Option("--repeats", help="Timed rounds of each pair.")] = _LIMITS.repeats,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="No further round of a pair begins after so many seconds.")
+    ] = _LIMITS.seconds,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False)
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Measure what pruning buys: parameters, multiply-adds, latency and throughput beside the unpruned model.
+
+    Pruned and unpruned are timed in turn, round by round, in torch on the CPU, torch on a GPU and onnxruntime, as far as they
+    are here. The ratio is the median of the rounds' own; where its 95 % interval holds 1 the verdict is "no faster".
+
+    Example: auber speed runs/mrpc runs/rte --batch 1,32 --out speed.json
+    """
+    request = Request(
+        runs=tuple(runs),
+        model=model,
+        batches=parse_batches(batch),
+        length=length,
+        device=device,
+        onnx=onnx,
+        threads=threads,
+        limits=Limits(repeats, seconds),
+    )
+    if out is not None:
+        _make_room(out)
+
+    from auber.provenance import command_line
+    from auber.runs import write_json
+    from auber.speed.measure import measure_speed
+
+    with screen.listening(quiet=quiet) as progress:
+        speed = measure_speed(request, command=command_line(), progress=progress)
+    if out is not None:
+        write_json(out, speed.to_json())
+    if json:
+        screen.print_json(speed.to_json())
+    else:
+        _print(speed)
+
+
+def _make_room(out: Path) -> None:
+    """Find out before the measuring whether its result can be kept."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{out}: its folder cannot be made ({error.strerror}); choose another --out") from error
+    if out.is_dir() or not os.access(out.parent, os.W_OK):
+        raise ConfigError(f"{out}: must be a file in a folder that can be written to; choose another --out")
+
+
+def _print(speed: Speed) -> None:
+    from auber.speed.tables import describe, tables_of
+
+    print(describe(speed))
+    for table in tables_of(speed):
+        print()
+        screen.print_table(table.columns, table.rows, title=table.title)

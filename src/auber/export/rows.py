@@ -1,0 +1,46 @@
+"""Random rows to compare two forms of a model on, or to time one with: any token may stand anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from auber.encoders.base import Encoder
+from auber.export.source import Source, in_float32
+
+# (rows, length, padded): one token, one row, one padded row, uneven batches, and longer than what a graph is traced with
+_CHECKED = ((1, 1, False), (1, 9, False), (1, 16, True), (2, 1, False), (3, 32, True), (5, 128, True), (4, 128, False))
+CHECKED_ROWS = sum(rows for rows, _, _ in _CHECKED)
+
+
+def random_rows(
+    encoder: Encoder, inputs: Sequence[str], *, rows: int, length: int, padded: bool = False, seed: int = 0
+) -> dict[str, Tensor]:
+    """One batch, each input (rows, length); padded rows have 1 to `length` tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    config = encoder.model.config
+    pad = config.pad_token_id or 0
+    drawn = torch.randint(0, config.vocab_size - 1, (rows, length), generator=generator)
+    lengths = torch.randint(1, length + 1, (rows, 1), generator=generator) if padded else torch.tensor([[length]])
+    is_token = (torch.arange(length) < lengths).expand(rows, length)
+    tokens = drawn + (drawn >= pad)  # every token but the padding one
+    batch = {"input_ids": tokens.where(is_token, torch.tensor(pad)), "attention_mask": is_token.long()}
+    if "token_type_ids" in inputs:
+        types = torch.randint(0, config.type_vocab_size, (rows, length), generator=generator)
+        batch["token_type_ids"] = types * is_token
+    return batch
+
+
+@torch.inference_mode()
+def largest_difference(source: Source, compute: Callable[[dict[str, Tensor]], Tensor]) -> float:
+    """The largest difference of a logit between the model in float32 and another form of it."""
+    model, longest = in_float32(source.model), source.encoder.num_positions
+    found = []
+    for seed, (rows, length, padded) in enumerate(_CHECKED):
+        batch = random_rows(
+            source.encoder, source.inputs, rows=rows, length=min(length, longest), padded=padded, seed=seed
+        )
+        found.append((model(**batch).logits - compute(batch)).abs().max())
+    return float(torch.stack(found).max())  # torch's maximum hands a NaN on, Python's may lose it

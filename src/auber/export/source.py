@@ -1,0 +1,60 @@
+"""What is exported: the model of a run's folder or of a model folder, with its tokenizer."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from auber import checkpoint, runs
+from auber.encoders import encoder_of
+from auber.encoders.base import Encoder
+from auber.errors import ModelError, RunError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Source:
+    """A sequence classifier on the CPU in eval mode."""
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    result: dict[str, Any] | None = None  # of the run it comes from, if it comes from one
+
+    @property
+    def encoder(self) -> Encoder:
+        """The adapter around the model."""
+        return encoder_of(self.model)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What the tokenizer gives and the model reads."""
+        reads_types = self.encoder.has_token_types and "token_type_ids" in self.tokenizer.model_input_names
+        return ("input_ids", "attention_mask", *(["token_type_ids"] if reads_types else []))
+
+
+def open_source(run: str | Path) -> Source:
+    """The model of a finished run, or of a model folder."""
+    folder, result = Path(run), None
+    if runs.is_run(folder):
+        result = runs.read_result(folder)  # a run that is not finished says so itself
+        folder = folder / "model"
+        if not folder.is_dir():
+            raise RunError(f"{run}: a model is needed, the run's own was deleted; make the run again with keep_weights")
+    model = checkpoint.load(folder)
+    if not type(model).__name__.endswith("ForSequenceClassification"):
+        raise ModelError(
+            f"{folder}: a sequence classifier is needed, found {type(model).__name__}; fine-tune it for a task first"
+        )
+    return Source(Path(run).resolve().name, model, checkpoint.load_tokenizer(folder), result)
+
+
+def in_float32(model: PreTrainedModel) -> PreTrainedModel:
+    """The model itself, or a copy of one that is kept in fewer bits: what is compared is not rounded to them."""
+    return model if model.dtype == torch.float32 else copy.deepcopy(model).float()

@@ -1,0 +1,66 @@
+"""One measurement of speed from a request to its record."""
+
+from __future__ import annotations
+
+import time
+from importlib import metadata
+from typing import Any
+
+from auber import provenance
+from auber.encoders import encoder_of
+from auber.progress import Progress, Silent
+from auber.speed.arithmetic import count_multiply_adds, count_parameters
+from auber.speed.clock import make_timer, side_by_side
+from auber.speed.record import Amount, Pair, RunSpeed, Speed
+from auber.speed.request import Request
+from auber.speed.subjects import Subject, check_length, read_subjects
+from auber.speed.ways import Way, choose_ways
+
+
+def measure_speed(request: Request, *, command: str = "", progress: Progress | None = None) -> Speed:
+    """Measure every run of a request in every way it asks for, one after the other."""
+    progress, started = progress or Silent(), time.perf_counter()
+    ways, left_out = choose_ways(request)
+    subjects = read_subjects(request.runs, request.model)
+    progress.plan(len(subjects) * len(ways) * len(request.batches))
+    found = tuple(_measure_run(subject, ways, request, progress) for subject in subjects)
+    return Speed(command, found, tuple(left_out), time.perf_counter() - started, _provenance(ways))
+
+
+def _measure_run(subject: Subject, ways: list[Way], request: Request, progress: Progress) -> RunSpeed:
+    models = unpruned, pruned = subject.build()
+    check_length(unpruned, subject, request.length)
+    encoder = encoder_of(pruned)
+    pairs = []
+    for way in ways:
+        timer = make_timer(way.hardware.device)
+        with way.open(models, way.hardware) as calls:
+            for batch in request.batches:
+                progress.begin(
+                    f"{subject.name}: {way.runtime}, {way.hardware.name}, batch {batch}", request.limits.repeats
+                )
+                seconds = side_by_side(calls(batch, request.length), timer, request.limits, progress.step)
+                pairs.append(Pair.of(way.words, batch, request.length, *seconds))
+                progress.step(request.limits.repeats, pairs[-1].verdict)
+                progress.end()
+    return RunSpeed(
+        name=subject.name,
+        family=encoder.family,
+        heads_removed=subject.plan.num_removed,
+        heads=encoder.num_layers * encoder.num_heads,
+        plan=subject.plan.to_json(),
+        parameters=Amount(count_parameters(unpruned), count_parameters(pruned)),
+        multiply_adds=Amount(
+            count_multiply_adds(unpruned, request.length), count_multiply_adds(pruned, request.length)
+        ),
+        pairs=tuple(pairs),
+    )
+
+
+def _provenance(ways: list[Way]) -> dict[str, Any]:
+    """Where the numbers come from; device and precision stand in each pair."""
+    described = provenance.describe(ways[0].hardware)
+    found = {key: described[key] for key in ("versions", "commit", "threads")}
+    if any(way.runtime == "onnxruntime" for way in ways):
+        found["versions"]["onnxruntime"] = metadata.version("onnxruntime")
+    return found

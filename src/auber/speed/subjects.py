@@ -1,0 +1,139 @@
+"""What is measured: an architecture and the heads a run removed from it, built twice with the same random weights.
+
+How long a model takes does not depend on its weights, so none are read: runs whose weights were deleted are measured as well as
+any other, all on equal terms. The architecture is that of the run's model folder, or of `--model` where that is gone.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from auber import runs, seeds
+from auber.encoders import REMOVED_HEADS, encoder_of, family_of
+from auber.errors import CheckpointError, ConfigError, PlanError, RunError
+from auber.plan import PruningPlan
+from auber.surgery import remove_heads
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An architecture, and the heads to take from it."""
+
+    name: str
+    config: PreTrainedConfig  # of the unpruned model
+    plan: PruningPlan
+
+    def build(self) -> tuple[PreTrainedModel, PreTrainedModel]:
+        """The unpruned and the pruned classifier in eval mode."""
+        from transformers import AutoModelForSequenceClassification
+
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seeds.derive(0, "speed model"))
+            unpruned = AutoModelForSequenceClassification.from_config(
+                copy.deepcopy(self.config), dtype=torch.float32, trust_remote_code=False
+            )
+        pruned = copy.deepcopy(unpruned)
+        remove_heads(pruned, self.plan, allow_empty_layers=True)
+        return unpruned.eval(), pruned.eval()
+
+
+def read_subjects(names: tuple[str, ...], model: str | None) -> list[Subject]:
+    """The subjects of runs, model folders and result files; `model` is the architecture of those that have none."""
+    found = [_read(Path(name), model) for name in names]
+    if model is not None and not any(used for _, used in found):
+        raise ConfigError("--model is for runs whose model is gone, all of these have theirs; leave it out")
+    return [subject for subject, _ in found]
+
+
+def check_length(unpruned: PreTrainedModel, subject: Subject, length: int) -> None:
+    """Raise `ConfigError` where the model has no position for every token."""
+    longest = encoder_of(unpruned).num_positions
+    if length > longest:
+        raise ConfigError(f"--length must be at most {longest}, the positions of {subject.name}, found {length}")
+
+
+def _read(path: Path, model: str | None) -> tuple[Subject, bool]:
+    """One subject, and whether its architecture is that of `model`."""
+    result: dict[str, Any] | None = None
+    folder = path
+    if runs.is_run(path):
+        result, folder = _checked(runs.read_result(path), path), path / "model"
+    elif path.is_file() or (path / runs.RESULT).is_file():
+        file = path if path.is_file() else path / runs.RESULT
+        result, folder = _checked(runs.read_json(file), file), file.parent / "model"
+    elif not path.is_dir():
+        raise RunError(f"{path}: a run's folder, its result.json or a model folder is needed, found nothing")
+    name = path.resolve().name
+    if result is not None:
+        name = f"{result['task']} {result['method']} seed {result['seed']}"
+    if result is None or (folder / "config.json").is_file():
+        config, plan = _read_config(str(folder))
+        return _fitted(name, config, plan, path), False
+    if model is None:
+        raise RunError(
+            f"{path}: its model is gone; name the architecture with --model FOLDER_OR_NAME (it began with '{result['model']}')"
+        )
+    config, removed = _read_config(model)
+    if removed:
+        raise ConfigError(
+            f"--model must be an unpruned model, {model} lacks {removed.num_removed} heads; give its origin"
+        )
+    config.num_labels = result["labels"]
+    shape = {"layers": config.num_hidden_layers, "per_layer": config.num_attention_heads}
+    recorded = {key: result["heads"].get(key) for key in shape}
+    if recorded != shape:
+        raise ConfigError(
+            f"{path}: its plan is for {recorded['layers']} layers of {recorded['per_layer']} heads, --model {model} has "
+            f"{shape['layers']} of {shape['per_layer']}; give the model it was pruned from"
+        )
+    return _fitted(name, config, PruningPlan.from_json(result["plan"], f"{path}: plan"), path), True
+
+
+def _checked(result: Any, path: Path) -> dict[str, Any]:
+    needed = {"task": str, "method": str, "seed": int, "model": str, "labels": int, "heads": dict, "plan": dict}
+    if not isinstance(result, dict) or not all(isinstance(result.get(key), kind) for key, kind in needed.items()):
+        raise RunError(f"{path}: the result.json of a run is needed, found something else")
+    return result
+
+
+def _fitted(name: str, config: PreTrainedConfig, plan: PruningPlan, path: Path) -> Subject:
+    try:
+        plan.check(config.num_hidden_layers, config.num_attention_heads, allow_empty_layers=True)
+    except PlanError as error:
+        raise RunError(f"{path}: {error}") from error
+    return Subject(name, config, plan)
+
+
+def _read_config(source: str) -> tuple[PreTrainedConfig, PruningPlan]:
+    """The config of a model folder or hub name without the heads it says are gone, and those heads."""
+    from transformers import AutoConfig
+
+    if (Path(source) / "model" / "config.json").is_file():
+        source = str(Path(source) / "model")  # a run
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+        raise CheckpointError(
+            f"{source}: its config cannot be read ({reason}); give a model folder or a hub name"
+        ) from error
+    family_of(config.model_type)
+    removed: dict[str, list[int]] = {}
+    for key in ("pruned_heads", REMOVED_HEADS):  # the first is what transformers 4 recorded
+        removed = getattr(config, key, None) or removed
+        if hasattr(config, key):
+            delattr(config, key)
+    if hasattr(config, "auto_map"):
+        del config.auto_map  # code beside a checkpoint is never run
+    return config, PruningPlan.from_json(
+        {str(layer): heads for layer, heads in removed.items()}, f"{source}: {REMOVED_HEADS}"
+    )

@@ -1,0 +1,112 @@
+"""The runtimes a model is timed in: torch on the CPU, torch on a GPU, onnxruntime on the CPU.
+
+A way takes the two models and gives, batch by batch, two calls that do the same work with each. On the CPU everything is
+float32; on a GPU it is what a run computes in there.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from auber.config import make_config
+from auber.devices import Hardware, resolve_hardware
+from auber.encoders import encoder_of
+from auber.export.graph import graph_call, missing_packages, open_graph, require_packages, write_graph
+from auber.export.rows import random_rows
+from auber.speed.clock import Call
+from auber.speed.request import Request
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Models = tuple["PreTrainedModel", "PreTrainedModel"]  # unpruned, pruned
+Calls = Callable[[int, int], list[Call]]  # from rows and length to a call for each model
+
+
+@dataclass(frozen=True)
+class Way:
+    """One runtime on one device."""
+
+    runtime: str
+    hardware: Hardware
+    open: Callable[[Models, Hardware], AbstractContextManager[Calls]]
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """Runtime, device and precision."""
+        return self.runtime, self.hardware.name, self.hardware.precision
+
+
+def choose_ways(request: Request) -> tuple[list[Way], list[str]]:
+    """The ways a request asks for, and those it leaves out with the reason."""
+    cpu = resolve_hardware(make_config(settings={"device": "cpu", "threads": request.threads}))
+    ways, left_out = [], []
+    if request.device in ("auto", "cpu"):
+        ways.append(Way("torch", cpu, _open_torch))
+    if request.device == "cuda" or (request.device == "auto" and torch.cuda.is_available()):
+        ways.append(Way("torch", resolve_hardware(make_config(settings={"device": "cuda"})), _open_torch))
+    elif request.device == "auto":
+        left_out.append("torch on a GPU: there is none here")
+    if request.onnx:
+        require_packages("--onnx")
+    if request.onnx or (request.onnx is None and request.device != "cuda"):
+        if missing := missing_packages():
+            left_out.append(f"onnxruntime: {', '.join(missing)} not installed; pip install 'auber[onnx]'")
+        else:
+            ways.append(Way("onnxruntime", cpu, _open_onnx))
+    return ways, left_out
+
+
+@contextmanager
+def _open_onnx(models: Models, hardware: Hardware) -> Iterator[Calls]:
+    encoder, inputs = encoder_of(models[0]), _inputs(models[0])
+    with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
+        sessions = []
+        for place, model in enumerate(models):
+            path = Path(folder) / f"{place}.onnx"
+            write_graph(model, path, inputs)
+            sessions.append(open_graph(path, hardware.threads))
+
+        def calls(rows: int, length: int) -> list[Call]:
+            batch = random_rows(encoder, inputs, rows=rows, length=length)
+            return [graph_call(session, batch) for session in sessions]
+
+        yield calls
+
+
+@contextmanager
+def _open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
+    on_cpu = hardware.device.type == "cpu"  # where the models are already, in float32
+    placed = [
+        model if on_cpu else copy.deepcopy(model).to(device=hardware.device, dtype=hardware.dtype) for model in models
+    ]
+
+    def calls(rows: int, length: int) -> list[Call]:
+        drawn = random_rows(encoder_of(models[0]), _inputs(models[0]), rows=rows, length=length)
+        batch = {name: tensor.to(hardware.device) for name, tensor in drawn.items()}
+        return [_torch_call(model, batch) for model in placed]
+
+    yield calls
+
+
+def _torch_call(model: PreTrainedModel, batch: dict[str, Tensor]) -> Call:
+    @torch.inference_mode()
+    def call() -> object:
+        return model(**batch).logits
+
+    return call
+
+
+def _inputs(model: PreTrainedModel) -> tuple[str, ...]:
+    """What a tokenizer of the family gives."""
+    has_types = encoder_of(model).has_token_types and getattr(model.config, "type_vocab_size", 0) > 1
+    return ("input_ids", "attention_mask", *(["token_type_ids"] if has_types else []))

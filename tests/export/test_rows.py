@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from auber.encoders import encoder_of
+from auber.export.rows import largest_difference, random_rows
+from auber.export.source import Source
+from tests.models import tiny_model, tiny_tokenizer
+
+INPUTS = ("input_ids", "attention_mask")
+
+
+def test_rows_are_padded_where_the_mask_says():
+    encoder = encoder_of(tiny_model("bert", pad_token_id=7))
+    batch = random_rows(encoder, (*INPUTS, "token_type_ids"), rows=200, length=6, padded=True)
+    mask = batch["attention_mask"]
+    assert ((batch["input_ids"] == 7) == (mask == 0)).all()
+    assert set(mask.sum(1).tolist()) == set(range(1, 7))
+    assert (mask[:, :-1] >= mask[:, 1:]).all()  # on the right
+    assert sorted(batch["input_ids"].unique().tolist()) == list(range(100))  # any token may stand in a row
+    assert set(batch["token_type_ids"].unique().tolist()) == {0, 1}
+    assert random_rows(encoder, INPUTS, rows=2, length=6).keys() == set(INPUTS)
+
+
+@pytest.mark.parametrize(("shift", "found"), [(0.25, 0.25), (float("nan"), float("nan"))])
+def test_the_largest_difference_is_found(shift, found):
+    model = tiny_model("bert", pad_token_id=0)
+
+    def almost(batch):
+        logits = model(**batch).logits.clone()
+        if len(logits) == 5:  # in one batch alone
+            logits[3, 1] += shift
+        return logits
+
+    source = Source("mine", model, tiny_tokenizer())
+    assert largest_difference(source, almost) == pytest.approx(found, nan_ok=True)
+
+
+def test_a_model_in_few_bits_is_compared_in_float32():
+    model = tiny_model("bert", pad_token_id=0).to(torch.bfloat16)
+    exact = tiny_model("bert", pad_token_id=0).to(torch.bfloat16).float()
+    source = Source("mine", model, tiny_tokenizer())
+    assert largest_difference(source, lambda batch: exact(**batch).logits) == 0
+    assert model.dtype == torch.bfloat16

@@ -1,0 +1,104 @@
+"""Whole measurements, through the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from auber.export import graph
+from tests.models import tiny_config
+from tests.speed.runs import make_run
+
+QUICK = ["--length", "12", "--repeats", "6", "--threads", "1", "--device", "cpu"]
+
+
+def test_everything_at_once(run_auber, tmp_path):
+    run = make_run(tmp_path / "mine")
+    out_file = tmp_path / "new" / "speed.json"
+    code, out, err = run_auber("speed", run, "--batch", "3,1", *QUICK, "--onnx", "--json", "--out", out_file)
+    assert code == 0
+    data = json.loads(out)
+    assert data == json.loads(out_file.read_text())
+    assert (data["format"], data["kind"], data["left_out"]) == (1, "speed", [])
+    assert data["command"].startswith("auber speed mine --batch 3,1 --length 12")
+    assert str(tmp_path) not in out
+    assert data["provenance"]["threads"] == 1
+    assert {"auber", "torch", "onnxruntime"} <= data["provenance"]["versions"].keys()
+    (found,) = data["runs"]
+    assert (found["name"], found["heads_removed"], found["heads"]) == ("rte auber seed 3", 6, 12)
+    assert found["plan"] == {"0": [0, 3], "1": [1], "2": [0, 1, 2]}
+    for key in ("parameters", "multiply_adds"):
+        assert 0 < found[key]["pruned"] < found[key]["unpruned"]
+    ways = [(pair["runtime"], pair["device"], pair["precision"], pair["batch"]) for pair in found["pairs"]]
+    assert ways == [(runtime, "cpu", "float32", batch) for runtime in ("torch", "onnxruntime") for batch in (1, 3)]
+    for pair in found["pairs"]:
+        assert (pair["rounds"], pair["length"]) == (6, 12)
+        times = pair["pruned"]
+        assert 0 < times["low_quartile"] <= times["milliseconds"] <= times["high_quartile"]
+        assert times["rows_per_second"] == pytest.approx(1000 * pair["batch"] / times["milliseconds"], rel=1e-4)
+        assert pair["ratio"]["low"] <= pair["ratio"]["median"] <= pair["ratio"]["high"]
+    assert "rte auber seed 3: onnxruntime, cpu, batch 3: " in err
+
+
+def test_several_runs_are_a_line_each(run_auber, tmp_path):
+    tiny_config("bert").save_pretrained(tmp_path / "origin")
+    runs = [
+        make_run(tmp_path / "first"),
+        make_run(tmp_path / "second", keep_weights=False, method="random"),
+        make_run(tmp_path / "third", keep_weights=False, method="original", plan={}),
+    ]
+    code, out, err = run_auber(
+        "speed", *runs, "--model", tmp_path / "origin", "--batch", "1", *QUICK, "--no-onnx", "--quiet"
+    )
+    assert (code, err) == (0, "")
+    assert out.startswith("rows of 12 tokens, 1 CPU thread; both models have random weights, which latency does not")
+    first, second = out.split("\n\n")[1:]
+    assert "torch, cpu, float32, batch 1" in first
+    for name, removed in (("auber", "6 of 12"), ("random", "6 of 12"), ("original", "0 of 12")):
+        (line,) = [line for line in first.splitlines() if line.startswith(f"rte {name} seed 3")]
+        assert removed in line
+        assert len([line for line in second.splitlines() if line.startswith(f"rte {name} seed 3")]) == 1
+    assert "(+0.0 %)" in first  # nothing was removed, nothing is saved
+
+
+def test_what_is_not_installed_is_said(run_auber, tmp_path, monkeypatch):
+    run = make_run(tmp_path / "mine")
+    monkeypatch.setattr(graph, "find_spec", lambda name: None if name == "onnxscript" else object())
+    code, out, _ = run_auber("speed", run, "--batch", "1", *QUICK)
+    assert code == 0
+    assert "left out: onnxruntime: onnxscript not installed; pip install 'auber[onnx]'\n" in out
+    code, _, err = run_auber("speed", run, "--batch", "1", *QUICK, "--onnx")
+    assert (code, err) == (2, "auber: --onnx needs onnxscript, not installed here; pip install 'auber[onnx]'\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--batch", "1;2"],
+            "auber: --batch must be different numbers from 1 with commas between, such as 1,32, found",
+        ),
+        (
+            ["--batch", "0,1"],
+            "auber: --batch must be different numbers from 1 with commas between, such as 1,32, found",
+        ),
+        (
+            ["--batch", "2,2"],
+            "auber: --batch must be different numbers from 1 with commas between, such as 1,32, found",
+        ),
+        (["--length", "0"], "auber: --length must be at least 1, found 0"),
+        (["--threads", "-1"], "auber: --threads must be 0 (as many as torch finds) or more, found -1"),
+        (["--repeats", "5"], "auber: --repeats must be at least 6, the fewest an interval can be made of, found 5"),
+        (["--seconds", "0"], "auber: --seconds must be above 0, found 0"),
+        (["--device", "cdua"], "auber: Unknown device 'cdua'. Did you mean 'cuda'? Known: auto, cpu, cuda"),
+        (["--out", "."], "auber: .: must be a file in a folder that can be written to; choose another --out"),
+        (["--out", "/dev/null/x/y.json"], "auber: /dev/null/x/y.json: its folder cannot be made (Not a directory)"),
+        (["--device", "cpu", "--quiet"], "auber: none: a run's folder, its result.json or a model folder is needed"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(run_auber, arguments, message):
+    code, out, err = run_auber("speed", "none", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+    assert err.count("\n") == 1

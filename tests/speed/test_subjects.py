@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from auber.encoders import REMOVED_HEADS, encoder_of
+from auber.errors import AuberError
+from auber.speed.subjects import check_length, read_subjects
+from tests.export.models import UNEVEN, save_pruned
+from tests.models import tiny_config
+from tests.speed.runs import make_result, make_run
+
+PLAN = {layer: tuple(heads) for layer, heads in UNEVEN.items()}
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """A folder with nothing but the config of the unpruned model."""
+    tiny_config("bert", num_labels=5).save_pretrained(tmp_path / "origin")
+    return str(tmp_path / "origin")
+
+
+def test_a_run_with_its_model(tmp_path):
+    run = make_run(tmp_path / "mine")
+    (subject,) = read_subjects((str(run),), None)
+    assert (subject.name, subject.plan) == ("rte auber seed 3", PLAN)
+    (again,) = read_subjects((str(run / "model"),), None)
+    assert (again.name, again.plan) == ("model", PLAN)
+    assert not hasattr(again.config, "auto_map")  # nothing points at code to run
+
+
+def test_runs_without_their_model_in_three_ways(tmp_path, origin):
+    run = make_run(tmp_path / "mine", keep_weights=False)
+    lone = tmp_path / "results" / "kept.json"
+    lone.parent.mkdir()
+    lone.write_text(json.dumps(make_result(seed=4)))
+    kept = tmp_path / "folder"
+    kept.mkdir()
+    (kept / "result.json").write_text(json.dumps(make_result(labels=3)))
+    subjects = read_subjects((str(run), str(lone), str(kept)), origin)
+    assert [subject.name for subject in subjects] == ["rte auber seed 3", "rte auber seed 4", "rte auber seed 3"]
+    assert all(subject.plan == PLAN for subject in subjects)
+    assert [subject.config.num_labels for subject in subjects] == [2, 2, 3]  # the task's, not the origin's
+
+
+def test_both_models_have_the_same_weights(tmp_path, origin):
+    run = make_run(tmp_path / "mine", keep_weights=False)
+    (subject,) = read_subjects((str(run),), origin)
+    torch.manual_seed(1)
+    unpruned, pruned = subject.build()
+    torch.manual_seed(2)
+    again, _ = subject.build()
+    assert all(torch.equal(one, other) for one, other in zip(unpruned.parameters(), again.parameters(), strict=True))
+    assert encoder_of(pruned).removed == PLAN
+    assert not encoder_of(unpruned).removed
+    assert not hasattr(subject.config, REMOVED_HEADS)
+    assert torch.equal(pruned.classifier.weight, unpruned.classifier.weight)
+    assert not pruned.training
+
+
+def test_heads_that_transformers_4_recorded(tmp_path):
+    config = tiny_config("bert").to_dict() | {"pruned_heads": {"1": [0]}}
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.json").write_text(json.dumps(config))
+    (subject,) = read_subjects((str(tmp_path / "old"),), None)
+    assert subject.plan == {1: (0,)}
+
+
+def test_a_row_longer_than_the_positions(tmp_path, origin):
+    (subject,) = read_subjects((str(make_run(tmp_path / "mine")),), None)
+    unpruned, _ = subject.build()
+    check_length(unpruned, subject, 28)
+    with pytest.raises(AuberError, match="^--length must be at most 28, the positions of rte auber seed 3, found 29$"):
+        check_length(unpruned, subject, 29)
+
+
+@pytest.mark.parametrize(
+    ("changes", "model", "message"),
+    [
+        (
+            {},
+            None,
+            r"mine: its model is gone; name the architecture with --model FOLDER_OR_NAME \(it began with 'tiny-",
+        ),
+        ({"plan": [1]}, "origin", "mine: the result.json of a run is needed, found something else$"),
+        ({"plan": {"0": [4]}}, "origin", "mine: layer 0: its heads are numbered 0 to 3, the plan removes head 4"),
+        (
+            {"heads": {"layers": 12, "per_layer": 12}},
+            "origin",
+            "mine: its plan is for 12 layers of 12 heads, --model .*origin has 3 of 4; give the model it was pruned from$",
+        ),
+        ({}, "pruned", "^--model must be an unpruned model, .*pruned lacks 6 heads; give its origin$"),
+        ({}, "nowhere", "nowhere: its config cannot be read .*; give a model folder or a hub name$"),
+        ({}, "albert", "^A model of type 'albert' cannot be pruned"),
+    ],
+)
+def test_what_cannot_be_measured(tmp_path, origin, changes, model, message):
+    run = make_run(tmp_path / "mine", keep_weights=False, **changes)
+    save_pruned(tmp_path / "pruned")
+    (tmp_path / "albert").mkdir()
+    (tmp_path / "albert" / "config.json").write_text('{"model_type": "albert"}')
+    with pytest.raises(AuberError, match=message):
+        read_subjects((str(run),), None if model is None else str(tmp_path / model))
+
+
+def test_a_model_nobody_needs(tmp_path, origin):
+    run = make_run(tmp_path / "mine")
+    message = "^--model is for runs whose model is gone, all of these have theirs; leave it out$"
+    with pytest.raises(AuberError, match=message):
+        read_subjects((str(run),), origin)
+
+
+def test_nothing_there(tmp_path):
+    message = "none: a run's folder, its result.json or a model folder is needed, found nothing$"
+    with pytest.raises(AuberError, match=message):
+        read_subjects((str(tmp_path / "none"),), None)

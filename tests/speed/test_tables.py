@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from auber.speed.record import Amount, Pair, RunSpeed, Speed
+from auber.speed.tables import describe, tables_of
+
+
+def make_speed():
+    pairs = tuple(
+        Pair.of(("torch", "cpu", "float32"), batch, 128, unpruned=[0.04] * 6, pruned=[pruned] * 6)
+        for batch, pruned in ((1, 0.02), (32, 0.05))
+    )
+    amounts = Amount(109_483_778, 101_000_000), Amount(11_000_000_000, 9_900_000_000)
+    run = RunSpeed("rte auber seed 0", "bert", 40, 144, {}, *amounts, pairs)
+    return Speed("auber speed x", (run,), ("torch on a GPU: there is none here",), 1.0, {"threads": 2})
+
+
+def test_a_line_a_run_and_a_line_a_pair():
+    summary, details = tables_of(make_speed())
+    assert summary.columns[4:] == ["torch, cpu, float32, batch 1", "torch, cpu, float32, batch 32"]
+    assert summary.rows == [
+        [
+            "rte auber seed 0",
+            "40 of 144",
+            "101 M of 109.5 M (-7.7 %)",
+            "9.9 G of 11 G (-10.0 %)",
+            "2.00 (2.00 to 2.00)",
+            "0.80 (0.80 to 0.80) slower",
+        ]
+    ]
+    assert details.rows[1][1:] == [
+        "torch, cpu, float32, batch 32", "40 (40 to 40)", "50 (50 to 50)", "800.0", "640.0", "6",
+    ]  # fmt: skip
+
+
+def test_what_was_left_out_is_said():
+    assert describe(make_speed()) == (
+        "rows of 128 tokens, 2 CPU threads; both models have random weights, which latency does not depend on\n"
+        "left out: torch on a GPU: there is none here"
+    )

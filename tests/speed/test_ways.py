@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from auber.errors import ConfigError
+from auber.speed.request import Request
+from auber.speed.subjects import read_subjects
+from auber.speed.ways import choose_ways
+from tests.export.models import save_pruned
+
+
+def chosen(**changes):
+    ways, left_out = choose_ways(Request(runs=("x",), threads=1, **changes))
+    return [way.words for way in ways], left_out
+
+
+TORCH, ONNX = ("torch", "cpu", "float32"), ("onnxruntime", "cpu", "float32")
+
+
+def test_what_is_asked_for_is_chosen(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert chosen() == ([TORCH, ONNX], ["torch on a GPU: there is none here"])
+    assert chosen(device="cpu") == ([TORCH, ONNX], [])
+    assert chosen(device="cpu", onnx=False) == ([TORCH], [])
+    with pytest.raises(ConfigError, match="^device must be one that is here, found 'cuda' but torch sees no GPU"):
+        chosen(device="cuda")
+
+
+def test_both_runtimes_compute_what_the_models_compute(tmp_path):
+    save_pruned(tmp_path / "mine", {0: [1, 2]}, num_hidden_layers=1)
+    (subject,) = read_subjects((str(tmp_path / "mine"),), None)
+    models = subject.build()
+    found = []
+    for way in choose_ways(Request(runs=("x",), threads=1, device="cpu"))[0]:
+        with way.open(models, way.hardware) as calls:
+            found.append([call() for call in calls(2, 9)])
+    (torch_unpruned, torch_pruned), (onnx_unpruned, onnx_pruned) = found
+    assert torch.allclose(torch_unpruned, onnx_unpruned, atol=1e-4)
+    assert torch.allclose(torch_pruned, onnx_pruned, atol=1e-4)
+    assert not torch.allclose(torch_pruned, torch_unpruned, atol=1e-4)  # the heads did something
+
+
+@pytest.mark.gpu
+def test_a_gpu_computes_in_the_precision_of_a_run(tmp_path):
+    save_pruned(tmp_path / "mine")
+    (subject,) = read_subjects((str(tmp_path / "mine"),), None)
+    models = subject.build()
+    (way,), _ = choose_ways(Request(runs=("x",), device="cuda"))
+    assert way.words == ("torch", torch.cuda.get_device_name(), "bfloat16")
+    with way.open(models, way.hardware) as calls:
+        for call in calls(2, 9):
+            assert (call().dtype, call().device.type) == (torch.bfloat16, "cuda")
+    assert {model.device.type for model in models} == {"cpu"}  # those of the caller stay where they were
