@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import auber
+from auber.devices import Hardware
 from auber.errors import ConfigError
 from auber.runs import Run
 from tests.small import small_config, small_start, small_task
@@ -55,3 +56,13 @@ def test_a_layer_the_model_does_not_have(tmp_path):
     message = r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; leave out"
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path, search__layers="1,3")
+
+
+def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_path):
+    peaks = iter([300, 900, 500, 100])  # first, two layers, last
+    monkeypatch.setattr(Hardware, "peak_bytes", lambda self: next(peaks))
+    assert prune(tmp_path, search__layers="0,1").result["cost"]["peak_gpu_bytes"] == 900
+
+
+def test_without_a_gpu_no_peak_is_recorded(tmp_path):
+    assert "peak_gpu_bytes" not in prune(tmp_path, search__layers="0").result["cost"]

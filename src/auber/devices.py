@@ -33,6 +33,15 @@ class Hardware:
         """The device as a person knows it."""
         return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
 
+    def reset_peak(self) -> None:
+        """Let `peak_bytes` count from now on."""
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+
+    def peak_bytes(self) -> int | None:
+        """The most memory this process held on its GPU since `reset_peak`; None elsewhere."""
+        return torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else None
+
 
 def resolve_hardware(config: Config) -> Hardware:
     """Decide device, precision and threads, and pin the threads in this process."""

@@ -155,8 +155,11 @@ class Pipeline:
         if info is None:
             self._catch_up()
             started = time.perf_counter()
+            self.job.hardware.reset_peak()
             info = work()
             info["seconds"] = round(time.perf_counter() - started, 3)
+            if (peak := self.job.hardware.peak_bytes()) is not None:
+                info["peak_gpu_bytes"] = peak
             changed = bool(info.get("removed")) or info.get("tuning", {}).get("steps", 0) > 0
             self.run.finish_stage(name, info, self.model if changed else None)
             self.run.write("plan.json", encoder_of(self.model).removed.to_json())
@@ -321,9 +324,11 @@ class Pipeline:
             "evaluation": round(evaluation_seconds, 3),
             "total": round(sum(info["seconds"] for info in infos.values()) + evaluation_seconds, 3),
         }
+        peaks = [info["peak_gpu_bytes"] for info in infos.values() if "peak_gpu_bytes" in info]
         return {
             "rewards_asked": sum(search["rewards_asked"] for search in searches),
             "rewards_computed": sum(search["rewards_computed"] for search in searches),
             "tuning_steps": sum(tuning["steps"] for tuning in tunings.values()),
+            **({"peak_gpu_bytes": max(peaks)} if peaks else {}),
             "seconds": seconds,
         }
