@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from auber.api import Pruned, evaluate, finetune, prune
+    from auber.callback import AuberCallback
     from auber.checkpoint import load, load_tokenizer, save
     from auber.config import Config, make_config
     from auber.errors import AuberError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from auber.tasks import load_task, make_task
 
 __all__ = [
+    "AuberCallback",
     "AuberError",
     "Config",
     "Pruned",
@@ -37,6 +39,7 @@ __all__ = [
 
 _HOMES = {
     "auber.api": ("Pruned", "evaluate", "finetune", "prune"),
+    "auber.callback": ("AuberCallback",),
     "auber.checkpoint": ("load", "load_tokenizer", "save"),
     "auber.config": ("Config", "make_config"),
     "auber.errors": ("AuberError",),

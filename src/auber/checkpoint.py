@@ -3,7 +3,8 @@
 A folder holds `model.safetensors`, `config.json` with the removed heads under `auber_removed_heads`, and the
 tokenizer's files. `load` builds the ordinary transformers class from the config, slices it, and fills it strictly: every
 tensor must be there and fit. Plain transformers folders load as well, and so do folders of transformers 4 that record
-`pruned_heads`. Nothing is ever read from a pickle, and no code from a folder or hub is run.
+`pruned_heads`. Nothing is ever read from a pickle, and no code from a folder or hub is run: the modeling file that `save`
+puts beside a pruned model is for those who have transformers alone (`remote/`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from auber import seeds
 from auber.encoders import REMOVED_HEADS, encoder_of, family_of
 from auber.errors import CheckpointError, ModelError, PlanError
 from auber.plan import PruningPlan
+from auber.remote import MODELING_FILE, auto_map
 from auber.surgery import remove_heads
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 WEIGHTS = "model.safetensors"
 _SHARDS = "model.safetensors.index.json"
 _CLASSIFIER = "ForSequenceClassification"
+_OLD_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 class Start(NamedTuple):
@@ -50,15 +53,21 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, fold
     """Write a model folder: all of it, or nothing. A model folder that is there already is replaced."""
     from safetensors.torch import save_file
 
-    encoder_of(model)
+    removed = encoder_of(model).removed
     config = copy.deepcopy(model.config)
-    if type(model) not in _classes(config):
+    # the modeling file of a pruned folder names its classes as transformers does and derives them from those
+    if not any(isinstance(model, cls) and type(model).__name__ == cls.__name__ for cls in _classes(config)):
         raise ModelError(f"A bare encoder or a sequence classifier can be saved, found {type(model).__name__}")
     config.architectures = [type(model).__name__]
     config.dtype = model.dtype
+    _forget_code(config)
+    if removed:
+        config.auto_map = auto_map(config)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with _replacing(Path(folder)) as fresh:
         config.save_pretrained(fresh)
+        if removed:
+            shutil.copyfile(MODELING_FILE, fresh / MODELING_FILE.name)
         save_file(tensors, fresh / WEIGHTS, metadata={"format": "pt"})
         if tokenizer is not None:
             tokenizer.save_pretrained(fresh)
@@ -119,7 +128,7 @@ def load_start(
     trained = bool(config.architectures) and str(config.architectures[0]).endswith(_CLASSIFIER)
     names = list(label_names) if label_names is not None else None
     if trained:
-        _check_labels(str(source), config, num_labels, names)
+        check_labels(str(source), config, num_labels, names)
     tokenizer = load_tokenizer(source)
     if len(tokenizer) > config.vocab_size:
         raise CheckpointError(
@@ -141,14 +150,19 @@ def load_start(
             torch.default_generator.manual_seed(seeds.derive(seed, "classifier"))
             cls = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
             model, missing = _load_plain(str(source), config, cls, attn_implementation, dtype=torch.float32)
-        allowed = () if trained else ("classifier.", "pre_classifier.", f"{model.base_model_prefix}.pooler.")
-        lacking = [name for name in missing if not name.startswith(allowed)]
+        lacking = missing if trained else [name for name in missing if _is_of_encoder(name, model)]
         if lacking:
             raise CheckpointError(f"{source}: the weights lack {_some(lacking)}; use a complete checkpoint")
     _set_problem(model.config, is_regression, names)
     if device is not None:
         model.to(device)
     return Start(model.eval(), tokenizer, trained)
+
+
+def _is_of_encoder(name: str, model: PreTrainedModel) -> bool:
+    """Whether a tensor of a classifier is one that every checkpoint of its encoder has; a pooler may be left out."""
+    prefix = f"{model.base_model_prefix}."
+    return name.startswith(prefix) and not name.startswith(f"{prefix}pooler.")
 
 
 def weights_digest(model: PreTrainedModel) -> str:
@@ -199,6 +213,7 @@ def _read_config(folder: Path) -> tuple[PreTrainedConfig, PruningPlan]:
     removed = data.pop(REMOVED_HEADS, None) or removed
     try:
         config = CONFIG_MAPPING[model_type].from_dict(data)
+        _forget_code(config)
         num_layers, num_heads = int(config.num_hidden_layers), int(config.num_attention_heads)
     except Exception as error:  # transformers validates with many kinds of errors
         raise CheckpointError(f"{path}: is no valid {model_type} configuration ({_line(error)})") from error
@@ -223,7 +238,14 @@ def _fetch_config(name: str) -> PreTrainedConfig:
     family_of(config.model_type)
     if getattr(config, REMOVED_HEADS, None) or getattr(config, "pruned_heads", None):
         raise CheckpointError(f"'{name}' is a pruned model; download it and give the local folder")
+    _forget_code(config)
     return config
+
+
+def _forget_code(config: PreTrainedConfig) -> None:
+    """Drop the pointer to code beside a checkpoint, which is never run and does not follow the model to its next folder."""
+    if hasattr(config, "auto_map"):
+        del config.auto_map
 
 
 def _classes(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], type[PreTrainedModel]]:
@@ -248,7 +270,8 @@ def _require_safetensors(folder: Path) -> None:
     pickles = sorted(path.name for path in folder.glob("*.bin"))
     if pickles:
         raise CheckpointError(
-            f"{folder}: its weights are a pickle ({pickles[0]}), which can run code and is never loaded; convert it to {WEIGHTS}"
+            f"{folder}: its weights are a pickle ({pickles[0]}), which can run code and is never loaded; "
+            f"convert it to {WEIGHTS}: in the transformers that wrote it, model.save_pretrained(..., safe_serialization=True)"
         )
     raise CheckpointError(f"{folder}: has no {WEIGHTS}; give the folder a model was saved in")
 
@@ -262,7 +285,7 @@ def _load_pruned(
 
     cls = _class_of(config, folder)
     auto = AutoModelForSequenceClassification if cls.__name__.endswith(_CLASSIFIER) else AutoModel
-    tensors = _read_tensors(folder / WEIGHTS)
+    tensors = _read_tensors(folder)
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     # a build on the meta device would lose the buffers that are not in the file; an empty build has them
     with no_init_weights(), _refusing(folder):
@@ -283,15 +306,27 @@ def _load_pruned(
     return model
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder, from one file or from shards."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    path = folder / WEIGHTS
+    tensors: dict[str, Tensor] = {}
     try:
-        # cloned, so that the model outlives whatever happens to the file the tensors are mapped from
-        return {name: tensor.clone() for name, tensor in load_file(path).items()}
-    except (OSError, SafetensorError) as error:
+        if path.is_file():
+            paths = [path]
+        else:
+            path = folder / _SHARDS
+            names = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
+            paths = [folder / Path(name).name for name in sorted(names)]  # beside the index, wherever it points
+        for path in paths:
+            # cloned, so that the model outlives whatever happens to the file the tensors are mapped from
+            tensors |= {name: tensor.clone() for name, tensor in load_file(path).items()}
+    except (AttributeError, KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: is damaged ({_line(error)}); save or download the model again") from error
+    # transformers before 4.31 kept these in the file; the model makes them itself
+    return {name: tensor for name, tensor in tensors.items() if not name.endswith(_OLD_BUFFERS)}
 
 
 def _load_plain(
@@ -345,7 +380,8 @@ def _no_load_report() -> Iterator[None]:
 # Labels
 
 
-def _check_labels(source: str, config: PreTrainedConfig, num_labels: int, names: list[str] | None) -> None:
+def check_labels(source: str, config: PreTrainedConfig, num_labels: int, names: list[str] | None) -> None:
+    """Raise `CheckpointError` unless a trained classifier's labels are the task's, in its order; `source` names the model."""
     if config.num_labels != num_labels:
         raise CheckpointError(
             f"{source}: its trained classifier has {config.num_labels} labels, the task has {num_labels}; "

@@ -18,7 +18,6 @@ from auber.export import export_model, hub
 from auber.export.card import accuracy_interval
 from auber.remote import MODELING_FILE, modeling_auber
 from tests.export.models import save_pruned
-from tests.models import random_batch
 from tests.small import small_config, small_start, small_task
 
 TOKEN = "hf_abcDEF123secret"
@@ -57,8 +56,8 @@ def test_the_folder_holds_all_its_readers_need(run, tmp_path):
         "README.md", "config.json", "heads.svg", "model.safetensors", MODELING_FILE.name, "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
     assert exported.largest_difference < 1e-6
-    original = checkpoint.load(run / "model")
-    batch = random_batch(original)
+    original, tokenizer = checkpoint.load(run / "model"), checkpoint.load_tokenizer(exported.place)
+    batch = tokenizer(list(small_task().dev.first[:5]), padding=True, return_tensors="pt")
     with torch.no_grad():
         for loaded in (
             checkpoint.load(exported.place),
@@ -132,13 +131,18 @@ def test_other_metrics_and_what_to_be_careful_about(run, tmp_path, monkeypatch):
     assert "- commit: `abc`, with local changes" in card
 
 
-@pytest.mark.parametrize(
-    ("right", "rows", "low", "high"),
-    # statsmodels.stats.proportion.proportion_confint(right, rows, method="wilson")
-    [(0, 10, 0.0, 0.277533), (10, 10, 0.722467, 1.0), (81, 100, 0.722187, 0.874898), (1, 2, 0.094531, 0.905469)],
-)
-def test_the_interval_is_wilsons(right, rows, low, high):
-    assert accuracy_interval(right / rows, rows) == pytest.approx((low, high), abs=1e-5)
+@pytest.mark.parametrize(("right", "rows"), [(81, 100), (1, 2), (3, 400)])
+def test_the_ends_of_the_interval_are_shares_that_the_score_test_just_allows(right, rows):
+    share = right / rows
+    low, high = accuracy_interval(share, rows)
+    assert low < share < high
+    for end in (low, high):
+        assert abs(share - end) == pytest.approx(1.959964 * (end * (1 - end) / rows) ** 0.5, rel=1e-4)
+
+
+def test_the_interval_stays_a_share():
+    assert accuracy_interval(1.0, 10)[1] == 1
+    assert accuracy_interval(0.0, 10)[0] == 0
 
 
 def test_pushing_makes_a_private_model_with_a_card_that_names_it(run, tmp_path):
@@ -161,12 +165,14 @@ def test_a_push_that_fails_keeps_the_folder_and_the_token(run, tmp_path):
     assert (exported.place / "README.md").is_file()
 
 
-def test_mistakes_are_one_line(run_auber, run, tmp_path):
+def test_a_whole_model_needs_no_such_folder(tmp_path):
     save_pruned(tmp_path / "whole", {})
-    with pytest.raises(
-        ConfigError, match=r"^whole: --to hub is for pruned models, this one has all its heads; push its"
-    ):
+    message = r"^whole: --to hub is for pruned models, this one has all its heads; push its folder as it is$"
+    with pytest.raises(ConfigError, match=message):
         export_model(tmp_path / "whole", "hub")
+
+
+def test_mistakes_are_one_line(run_auber, run, tmp_path):
     code, _, err = run_auber("export", run, "--to", "dense", "--push", "a", "--out", tmp_path / "out")
     assert (code, err) == (2, "auber: --push goes with --to hub, found --to dense\n")
     code, _, err = run_auber("export", run, "--to", "hub", "--push", "a/b/c", "--out", tmp_path / "out")

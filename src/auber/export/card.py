@@ -6,7 +6,6 @@ not written. Paths of the machine are not either; the record of a run has none.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +17,6 @@ PICTURE = "heads.svg"
 _CELL, _LEFT, _TOP, _EDGE = 18, 64, 40, 12  # pixels
 _PRESENT, _REMOVED = "#0b5fa5", "#e4e4e4"
 _HUB_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
-_NORMAL_95 = 1.959964  # the standard normal distribution's 97.5 % point
 
 _CARD = """---
 library_name: transformers
@@ -95,10 +93,10 @@ def write_card(source: Source, place: str) -> str:
 
 def accuracy_interval(share: float, rows: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a share of so many rows; unlike the usual one it stays between 0 and 1."""
-    squared = _NORMAL_95**2
-    middle = (share + squared / (2 * rows)) / (1 + squared / rows)
-    half = _NORMAL_95 / (1 + squared / rows) * math.sqrt(share * (1 - share) / rows + squared / (4 * rows**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    from scipy.stats import binomtest
+
+    low, high = binomtest(round(share * rows), rows).proportion_ci(method="wilson")
+    return float(low), float(high)
 
 
 def draw_heads(encoder: Encoder) -> str:

@@ -1,0 +1,137 @@
+"""`AuberCallback`: prunes at the end of somebody's own `transformers.Trainer` script.
+
+    trainer = Trainer(..., processing_class=tokenizer, callbacks=[AuberCallback(task=task, out="runs/mine")])
+
+When training ends, the fine-tuned model is pruned as `auber.prune` does, and the trainer's own model becomes the result: it
+loses the same heads in place and takes over the weights, so that `trainer.evaluate`, `save_model` and a push see the pruned
+model, and a folder that `save_model` writes loads anywhere. What can be wrong is said before training starts.
+
+Trainer keeps tokens alone, so the rows come with their texts as a task: the ones the model is trained on, and dev rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+
+from auber import checkpoint, runs
+from auber.api import Pruned, prune
+from auber.config import Config, make_config
+from auber.encoders import encoder_of
+from auber.errors import ConfigError, ModelError, RunError
+from auber.methods import get_method
+from auber.plan import PruningPlan
+from auber.progress import Progress
+from auber.remote import adopt
+from auber.surgery import remove_heads
+from auber.tasks import load_task
+from auber.tasks.base import TaskData
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerControl, TrainerState, TrainingArguments
+
+
+class AuberCallback(TrainerCallback):  # type: ignore[misc]
+    """Prune what a Trainer has trained. `task`, `method`, `heads`, `config` and `out` are those of `auber.prune`.
+
+    Afterwards `pruned` holds what `auber.prune` returns; its model is another object than the trainer's, with equal weights.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: str | TaskData,
+        method: str = "auber",
+        heads: int | None = None,
+        config: Config | str = "default",
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.task = load_task(task) if isinstance(task, str) else task
+        self.method = get_method(method).name
+        self.heads = heads
+        self.config = config if isinstance(config, Config) else make_config(config, task=self.task.name)
+        self.out = out
+        self.progress = progress
+        self.pruned: Pruned | None = None
+        if self.config.protocol != "seen":
+            raise ConfigError(
+                f"AuberCallback: protocol must be seen, found {self.config.protocol}: the trainer has tuned on rows that it holds "
+                "out; leave the setting, or run auber.prune on the pretrained encoder"
+            )
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: PreTrainedModel,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        **_rest: Any,
+    ) -> None:
+        """Find out whether the model can be pruned before the time is spent to train it."""
+        if processing_class is None:
+            raise ConfigError("AuberCallback: needs the tokenizer; give Trainer(processing_class=tokenizer)")
+        if args.world_size > 1:
+            raise ConfigError(
+                f"AuberCallback: the trainer must run in one process, found {args.world_size}; "
+                "save the model and prune it with auber.prune"
+            )
+        encoder_of(model)
+        if not type(model).__name__.endswith("ForSequenceClassification"):
+            raise ModelError(f"AuberCallback: a sequence classifier is needed, found {type(model).__name__}")
+        names = None if self.task.label_names is None else list(self.task.label_names)
+        checkpoint.check_labels(f"the trainer's {type(model).__name__}", model.config, self.task.num_labels, names)
+        if self.out is not None and runs.is_run(self.out):
+            raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
+
+    def on_train_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: PreTrainedModel,
+        processing_class: PreTrainedTokenizerBase,
+        **_rest: Any,
+    ) -> None:
+        """Prune, and make the trainer's model the result."""
+        with _plain_forward(model):
+            self.pruned = prune(
+                model,
+                processing_class,
+                task=self.task,
+                method=self.method,
+                heads=self.heads,
+                config=self.config,
+                out=self.out,
+                progress=self.progress,
+            )
+        _become(model, self.pruned)
+
+
+@contextmanager
+def _plain_forward(model: PreTrainedModel) -> Iterator[None]:
+    """Within the context the model computes in its own precision: accelerate wraps `forward` where Trainer mixes precisions."""
+    wrapped = {name: vars(model).pop(name) for name in ("forward", "_original_forward") if name in vars(model)}
+    try:
+        yield
+    finally:
+        vars(model).update(wrapped)
+
+
+def _become(model: PreTrainedModel, pruned: Pruned) -> None:
+    """Give a live model the heads and the weights of the pruned one."""
+    before = encoder_of(model).removed
+    removed = {layer: set(heads) - set(before.removed(layer)) for layer, heads in pruned.plan.items()}
+    remove_heads(model, PruningPlan(removed))
+    model.load_state_dict(pruned.model.state_dict())
+    for parameter in model.parameters():
+        parameter.grad = None
+    if pruned.plan:
+        adopt(model)

@@ -1,0 +1,165 @@
+"""Pruning at the end of a Trainer script: the trainer's model becomes the result, and mistakes show before training."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import torch
+from transformers import Trainer, TrainingArguments
+
+import auber
+from auber import checkpoint
+from auber.encoders import encoder_of
+from auber.remote import MODELING_FILE, modeling_auber
+from auber.tasks.own import make_task
+from tests.models import tiny_model
+from tests.small import small_config, small_start, small_task
+
+LABELS = {"id2label": {0: "wrong", 1: "right"}, "label2id": {"wrong": 0, "right": 1}}
+
+
+def tokenised(rows, tokenizer):
+    encoded = tokenizer(list(rows.first), truncation=True, max_length=24)
+    return [{"input_ids": ids, "label": label} for ids, label in zip(encoded["input_ids"], rows.labels, strict=True)]
+
+
+def make_trainer(folder, callback, model=None, **changes):
+    task = small_task()
+    start, tokenizer = small_start(**{key: value for key, value in changes.items() if key in LABELS})
+    arguments = TrainingArguments(
+        folder / "trainer",
+        max_steps=2,
+        learning_rate=1e-3,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+        **{key: value for key, value in changes.items() if key not in (*LABELS, "processing_class")},
+    )
+    return Trainer(
+        model or start,
+        arguments,
+        train_dataset=tokenised(task.train, tokenizer),
+        eval_dataset=tokenised(task.dev, tokenizer),
+        processing_class=changes.get("processing_class", tokenizer),
+        callbacks=[callback],
+    )
+
+
+@pytest.fixture
+def callback(tmp_path):
+    return auber.AuberCallback(task=small_task(), method="random", heads=3, config=small_config(), out=tmp_path / "run")
+
+
+@torch.no_grad()
+def logits_of(model, batch):
+    return model.eval()(**batch).logits
+
+
+@pytest.mark.parametrize("precision", [{}, {"bf16": True}], ids=["float32", "bfloat16"])
+def test_the_trainers_model_becomes_the_pruned_one(tmp_path, callback, precision):
+    trainer = make_trainer(tmp_path, callback, **precision)
+    model = trainer.model
+    trainer.train()
+    assert trainer.model is model
+    pruned = callback.pruned
+    assert pruned.plan.num_removed == 3
+    assert encoder_of(model).removed == pruned.plan
+    assert checkpoint.weights_digest(model) == checkpoint.weights_digest(pruned.model)
+    # the trainer goes on with it, and so does whoever loads what either has written
+    tolerance = 0.05 if precision else 1e-5  # the trainer's own forward is still the one it asked for
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(pruned.result["dev"]["loss"], abs=tolerance)
+    trainer.save_model(tmp_path / "saved")
+    assert (tmp_path / "saved" / MODELING_FILE.name).is_file()
+    entries = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
+    assert set(entries) == {"AutoModel", "AutoModelForSequenceClassification"}
+    batch = trainer.processing_class(list(small_task().dev.first[:5]), padding=True, return_tensors="pt")
+    expected = logits_of(pruned.model, batch)
+    torch.testing.assert_close(logits_of(model, batch), expected, atol=tolerance, rtol=0)
+    for folder in ("saved", "run/model"):
+        assert torch.equal(logits_of(checkpoint.load(tmp_path / folder), batch), expected)
+        remote = modeling_auber.BertForSequenceClassification.from_pretrained(tmp_path / folder)
+        assert torch.equal(logits_of(remote, batch), expected)
+
+
+def test_what_was_trained_is_what_is_pruned(tmp_path, callback, monkeypatch):
+    """The search starts from the trainer's weights, and from no further first tuning."""
+    trainer = make_trainer(tmp_path, callback)
+    seen = {}
+
+    def look(model, tokenizer, **options):
+        seen.update(options, weights=checkpoint.weights_digest(model), tokenizer=tokenizer)
+        return auber.Pruned(model, tokenizer, auber.PruningPlan(), {})
+
+    monkeypatch.setattr("auber.callback.prune", look)
+    before = checkpoint.weights_digest(trainer.model)
+    trainer.train()
+    assert seen["weights"] == checkpoint.weights_digest(trainer.model) != before
+    assert (seen["method"], seen["heads"], seen["out"]) == ("random", 3, tmp_path / "run")
+    assert seen["task"] == small_task()
+    assert type(trainer.model).__module__.startswith("transformers.")  # nothing was removed
+
+
+def test_a_tasks_name_is_enough(monkeypatch):
+    monkeypatch.setattr("auber.callback.load_task", lambda name: {"agreement": small_task()}[name])
+    assert auber.AuberCallback(task="agreement").task == small_task()
+
+
+def test_mistakes_show_when_the_callback_is_made():
+    task = small_task()
+    with pytest.raises(auber.AuberError, match=r"^Unknown method 'rondom'. Did you mean 'random'"):
+        auber.AuberCallback(task=task, method="rondom")
+    with pytest.raises(auber.AuberError, match=r"^Unknown preset 'papre'. Did you mean 'paper'"):
+        auber.AuberCallback(task=task, config="papre")
+    message = r"^AuberCallback: protocol must be seen, found heldout: the trainer has tuned on rows that it holds out; leave the"
+    with pytest.raises(auber.AuberError, match=message):
+        auber.AuberCallback(task=task, config=small_config(protocol="heldout"))
+
+
+def assert_refused(trainer, message):
+    before = checkpoint.weights_digest(trainer.model) if hasattr(trainer.model, "classifier") else None
+    with pytest.raises(auber.AuberError, match=message):
+        trainer.train()
+    if before is not None:
+        assert checkpoint.weights_digest(trainer.model) == before  # not a step was taken
+
+
+def test_mistakes_show_before_the_training(tmp_path, callback, monkeypatch):
+    assert_refused(
+        make_trainer(tmp_path, callback, processing_class=None),
+        r"^AuberCallback: needs the tokenizer; give Trainer\(processing_class=tokenizer\)$",
+    )
+    assert_refused(
+        make_trainer(tmp_path, callback, tiny_model(num_labels=3)),
+        r"^the trainer's BertForSequenceClassification: its trained classifier has 3 labels, the task has 2; choose the task",
+    )
+    assert_refused(
+        make_trainer(tmp_path, callback, tiny_model(bare=True)),
+        r"^AuberCallback: a sequence classifier is needed, found BertModel$",
+    )
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    assert_refused(
+        make_trainer(tmp_path, callback),
+        re.escape(f"{tmp_path / 'run'}: holds a run already; give AuberCallback another out"),
+    )
+    monkeypatch.setattr(TrainingArguments, "world_size", 2)
+    trainer = make_trainer(tmp_path, callback)
+    with pytest.raises(
+        auber.AuberError, match=r"^AuberCallback: the trainer must run in one process, found 2; save the"
+    ):
+        callback.on_train_begin(
+            trainer.args, trainer.state, trainer.control, model=trainer.model, processing_class=trainer.processing_class
+        )
+
+
+def test_labels_in_another_order_are_noticed(tmp_path):
+    rows = [{"text": "the film is good", "label": "right"}, {"text": "bad", "label": "wrong"}]
+    task = make_task(rows, rows[:1])  # counts its classes in sorted order: right, wrong
+    callback = auber.AuberCallback(task=task, config=small_config())
+    assert_refused(
+        make_trainer(tmp_path, callback, **LABELS),
+        r"its classifier orders the labels wrong, right, the task right, wrong; give the task that order$",
+    )
