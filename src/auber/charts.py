@@ -1,4 +1,4 @@
-"""Line charts as SVG written by hand: the same bytes from the same numbers, with no package that draws.
+"""Charts as SVG written by hand: the same bytes from the same numbers, with no package that draws.
 
 The words here are pixels, colours and text; what is drawn, and in which order, is the caller's. A `Scale` takes values to
 pixels, a `Panel` is one pair of axes, and `document` wraps what was drawn. Every string is escaped, every place is given to
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from html import escape
 
 COLOURS = ("#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00")
-GREY, FAINT, INK = "#777777", "#e4e4e4", "#222222"
+GREY, FAINT, INK, GROUND = "#777777", "#e4e4e4", "#222222", "#ffffff"
 DASHES, DOTS = "4 4", "1 3"
 
 _LEGEND_SAMPLE, _LEGEND_INDENT = 24, 32
@@ -93,13 +93,17 @@ class Panel:
         return f'<circle {place} r="3.5" fill="{colour}"><title>{escape(title)}</title></circle>'
 
 
-def document(width: float, height: float, label: str, parts: Iterable[str]) -> str:
-    """The whole picture on a white ground; `label` says what it shows to who cannot see it."""
+def document(width: float, height: float, label: str, parts: Iterable[str], *, columns: int = 0) -> str:
+    """The whole picture on a white ground; `label` says what it shows to who cannot see it.
+
+    `columns` is told where the marks with titles are a grid, row by row: a page moves through them with the arrow keys.
+    """
+    grid = f' data-columns="{columns}"' if columns else ""
     start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}" '
-        f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(label)}">'
+        f'font-family="sans-serif" font-size="11" role="img" aria-label="{escape(label)}"{grid}>'
     )
-    ground = f'<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>'
+    ground = f'<rect width="{width:g}" height="{height:g}" fill="{GROUND}"/>'
     return "\n".join([start, ground, *parts, "</svg>"]) + "\n"
 
 
@@ -115,6 +119,20 @@ def text(x: float, y: float, words: str, colour: str, anchor: str = "start", *, 
     """Words on a baseline; `anchor` is start, middle or end."""
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{weight}>{escape(words)}</text>'
+
+
+def rectangle(
+    x: float, y: float, width: float, height: float, colour: str, *, opacity: float = 1.0, title: str = ""
+) -> str:
+    """A filled rectangle by its upper left corner; `title` is shown to who points at it."""
+    faint = f' fill-opacity="{opacity:.2f}"' if opacity < 1 else ""
+    start = f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"{faint}'
+    return f"{start}><title>{escape(title)}</title></rect>" if title else f"{start}/>"
+
+
+def strokes(path: str, colour: str, width: float) -> str:
+    """Lines along an SVG path, which the caller has written from numbers."""
+    return f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width:g}"/>'
 
 
 def legend(x: float, y: float, words: str, colour: str, width: float, *, dashes: str = "") -> Iterator[str]:

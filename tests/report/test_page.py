@@ -15,7 +15,6 @@ from tests.report.results import make_result, write_plan, write_run, write_study
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results.md"
-KEPT = ROOT / "results" / "studies"
 
 METHODS = ["auber", "random", "original", "original+tuning"]
 SCORES = {
@@ -92,17 +91,17 @@ def test_what_was_never_begun_and_what_failed_is_told(tmp_path):
 
 
 def test_a_section_is_a_line_in_the_table_and_left_out_without_a_file(files, tmp_path):
-    def render_speed(found):
-        return f"## Speed\n\n{', '.join(file.name for file in found)}: {found[0].content['seconds']} s\n"
+    def render_weather(found):
+        return f"## Weather\n\n{', '.join(file.name for file in found)}: {found[0].content['seconds']} s\n"
 
-    sections = (SECTIONS[0], PageSection("speed", render_speed), *SECTIONS[1:])
-    assert "## Speed" not in render_page(files, sections)
+    sections = (SECTIONS[0], PageSection("weather", render_weather), *SECTIONS[1:])
+    assert "## Weather" not in render_page(files, sections)
     for name in ("b", "a"):
-        (tmp_path / f"{name}.json").write_text(json.dumps({"kind": "speed", "seconds": 3}))
+        (tmp_path / f"{name}.json").write_text(json.dumps({"kind": "weather", "seconds": 3}))
     text = render_page([*files, tmp_path / "b.json", tmp_path / "a.json"], sections)
-    assert "\n\n## Speed\n\na.json, b.json: 3 s\n\n## Where the numbers come from\n" in text
+    assert "\n\n## Weather\n\na.json, b.json: 3 s\n\n## Where the numbers come from\n" in text
     alone = render_page([tmp_path / "a.json"], sections)
-    assert alone.endswith("\n\n## Speed\n\na.json: 3 s\n")
+    assert alone.endswith("\n\n## Weather\n\na.json: 3 s\n")
     assert "No results are kept yet" not in alone
 
 
@@ -124,7 +123,8 @@ def test_a_page_that_cannot_be_written(tmp_path):
 
 
 def test_the_kept_page_is_made_from_the_kept_results():
-    kept = sorted(KEPT.glob("*.json"))
+    results = ROOT / "results"
+    kept = [*results.glob("studies/*.json"), *results.glob("regret/regret*.json"), *results.glob("speed/*.json")]
     if os.environ.get("AUBER_REGENERATE") == "1":
         write_page(PAGE, kept)
-    assert PAGE.read_text(encoding="utf-8") == render_page(kept)
+    assert PAGE.read_text(encoding="utf-8") == render_page(kept, folder=PAGE.parent)

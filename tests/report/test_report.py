@@ -73,7 +73,7 @@ def test_the_command_shows_tables_and_verdicts(run_auber, tmp_path):
     assert "mpnet-base, seen: careful: rte, michel: one class predicted in 1 of 1 run\n" in out
     assert "runs: 13 finished, 1 without a result; fine-tuned starts: 0" in out
     assert "left out: cut (unfinished)" in out
-    assert out.splitlines()[-1] == f"tables: {tmp_path / 'report'}"
+    assert out.splitlines()[-2] == f"tables: {tmp_path / 'report'}"
 
 
 def test_the_command_keeps_runs_and_reports_them_from_the_file(run_auber, tmp_path):
@@ -93,9 +93,9 @@ def test_the_command_keeps_runs_and_reports_them_from_the_file(run_auber, tmp_pa
     assert code == 0
     assert "Table 2: the methods; mpnet, protocol seen (incomplete: 2 of 4 blocks so far)" in " ".join(out.split())
     assert "mpnet, seen: incomplete: 2 of 4 blocks so far; missing:\n  rte, seed 0: auber-l2, original\n" in out
-    assert out.splitlines()[-1] == "tables: not written; --out DIR says where to"
+    assert out.splitlines()[-2:] == [f"{what}: not written; --out DIR says where to" for what in ("tables", "page")]
     code, out, _ = run_auber("report", file, "--out", tmp_path / "tables")
-    assert {path.name for path in (tmp_path / "tables").iterdir()} == NAMES
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {*NAMES, "index.html", "figures"}
 
     code, out, _ = run_auber("report", file, "--page", tmp_path / "page.md")
     assert (code, out) == (0, f"page: {tmp_path / 'page.md'}\n")
@@ -115,6 +115,8 @@ def test_the_command_keeps_runs_and_reports_them_from_the_file(run_auber, tmp_pa
             ["{}", "--model-name", "m"],
             "--model-name goes with --save FILE, found it without; add --save or leave it out",
         ),
+        (["{}", "--note", "n"], "--note goes with --save FILE, found it without; add --save or leave it out"),
+        (["{}", "--save", "a.json", "--open"], "--open shows the HTML page, which --save and --page do not write"),
         (["a.json", "--save", "b.json"], "a.json: no such folder or results file; give what holds runs"),
         (
             ["{}", "--page", "b.md"],

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from auber.errors import AuberError, RunError
+from auber.errors import AuberError, ConfigError, RunError
 from auber.report.collect import collect
 from auber.report.results_file import read_results, read_results_file, save_results
 from tests.report.results import make_result, write_plan, write_run
@@ -200,3 +200,29 @@ def test_a_place_that_cannot_be_written(study, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match=r"r.json: cannot be written \(.*\); choose another --save"):
         save_results(study, tmp_path / "file" / "r.json")
+
+
+def test_notes_are_kept_once_each_and_travel_with_the_file(study, tmp_path):
+    file = tmp_path / "r.json"
+    save_results(study, file)
+    assert "notes" not in json.loads(file.read_text())
+    save_results(study, file, notes=["Two blocks shared the GPU.", " so it goes "])
+    save_results(study, file, notes=["Two blocks shared the GPU."])
+    assert read_results(file).notes == ("Two blocks shared the GPU.", "so it goes")
+    save_results(file, tmp_path / "other.json", notes=["Later."])
+    assert read_results(tmp_path / "other.json").notes == ("Two blocks shared the GPU.", "so it goes", "Later.")
+
+
+@pytest.mark.parametrize("note", ["", "  ", "two\nlines", "bell\a"])
+def test_a_note_is_one_printable_line(study, tmp_path, note):
+    with pytest.raises(ConfigError, match="^--note must be a sentence of printable text on one line, found "):
+        save_results(study, tmp_path / "r.json", notes=[note])
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_a_note_that_is_no_text_is_named(study, tmp_path):
+    file = tmp_path / "r.json"
+    save_results(study, file, notes=["fine"])
+    file.write_text(file.read_text().replace('"fine"', "3"))
+    with pytest.raises(RunError, match="r.json: 'notes' must be printable text, found 3"):
+        read_results(file)

@@ -1,12 +1,14 @@
 """The reader's question, whether to prune heads to regularise a model and what that gives, answered by rules from the comparisons.
 
 Every sentence follows from a comparison that is shown, not shown or not there yet, by the one rule of `auber.stats`, so
-the words cannot say more than the runs do. What is incomplete says so before anything else.
+the words cannot say more than the runs do. What is incomplete says so before anything else. An `Answer` is plain text;
+`answer_question` is the same as Markdown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from auber.report.analysis import CONTROL, SUBJECT, GapRow, MethodRow, PooledRow, Report, Section
@@ -25,18 +27,43 @@ follow the rule under [how to read the tables](#how-to-read-the-tables), and the
 """
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What the runs of one model under one protocol say, as plain text."""
+
+    model: str
+    protocol: str
+    label: str | None  # that not all runs are there yet
+    headline: str
+    points: tuple[str, ...]
+
+
+def answers(report: Report) -> tuple[Answer, ...]:
+    """An answer for every model and protocol."""
+    return tuple(map(_answer, report.sections))
+
+
 def answer_question(report: Report) -> str:
     """The answer for every model and protocol, as Markdown."""
-    return "\n".join([_INTRODUCTION, *(_answer(section) for section in report.sections)])
+    return "\n".join([_INTRODUCTION, *map(_to_markdown, answers(report))])
 
 
-def _answer(section: Section) -> str:
-    label = section.coverage.label if section.coverage else None
-    title = f"### {escape(section.model)}, protocol {escape(section.protocol)}" + (f" ({label})" if label else "")
+def _answer(section: Section) -> Answer:
     row, gap = _control_row(section), _gap_row(section)
     sentence = _so_far(section) + _headline(row, gap)
-    lines = [title, "", f"**{sentence[0].upper()}{sentence[1:]}**", ""]
-    lines += [f"- {escape(line)}" for line in _points(section, row, gap)]
+    return Answer(
+        section.model,
+        section.protocol,
+        label=section.coverage.label if section.coverage else None,
+        headline=sentence[0].upper() + sentence[1:],
+        points=tuple(_points(section, row, gap)),
+    )
+
+
+def _to_markdown(answer: Answer) -> str:
+    label = f" ({answer.label})" if answer.label else ""
+    title = f"### {escape(answer.model)}, protocol {escape(answer.protocol)}{label}"
+    lines = [title, "", f"**{answer.headline}**", "", *(f"- {escape(point)}" for point in answer.points)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -26,9 +26,11 @@ def render_origins(files: Sequence[ResultsFile]) -> str:
 
 def _file(source: Source) -> str:
     lines = [f"### {escape(source.name)}", ""]
+    if source.notes:
+        lines += [*(f"- Note: {escape(note)}" for note in source.notes), ""]
     lines += [render_row(["command", "commit", "device", "runs", "seconds"]), "| --- | --- | --- | --: | --: |"]
-    lines += [_command(origin, records) for origin, records in _by_origin(source.records)]
-    lines += ["", *(f"- {escape(words)}" for words in _versions(source.records)), ""]
+    lines += [_command(origin, records) for origin, records in by_origin(source.records)]
+    lines += ["", *(f"- {escape(words)}" for words in versions_of(source.records)), ""]
     lines += [render_row(["task", "protocol", "seed", "runs", "seconds", "of them the start"])]
     lines += ["| --- | --- | --: | --: | --: | --: |", *_blocks(source.records), ""]
     total = sum(record.seconds for record in source.records)
@@ -36,7 +38,7 @@ def _file(source: Source) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _by_origin(records: Iterable[RunRecord]) -> list[tuple[tuple[str, str, str], list[RunRecord]]]:
+def by_origin(records: Iterable[RunRecord]) -> list[tuple[tuple[str, str, str], list[RunRecord]]]:
     """The records by command, commit and device, in the order of the words."""
     groups: dict[tuple[str, str, str], list[RunRecord]] = defaultdict(list)
     for record in records:
@@ -63,7 +65,7 @@ def _command(place: tuple[str, str, str], records: Sequence[RunRecord]) -> str:
     return render_row([*map(escape, place), str(len(records)), f"{seconds:.0f}"])
 
 
-def _versions(records: Iterable[RunRecord]) -> list[str]:
+def versions_of(records: Iterable[RunRecord]) -> list[str]:
     """The packages' versions, each set of them once."""
     found = {tuple(record.origin.versions.items()) for record in records}
     return [", ".join(f"{name} {version}" for name, version in versions) for versions in sorted(found)]

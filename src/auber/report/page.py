@@ -7,16 +7,19 @@ begins with a heading of the second level; it is left out where there is no such
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auber.errors import RunError, unknown_name
-from auber.report import results_file
+from auber.regret.result import KIND as REGRET
+from auber.report import results_file, speeds
 from auber.report.evidence import render_evidence
 from auber.report.origins import render_origins
 from auber.report.repeating import render_repeating
 from auber.report.results_file import ResultsFile, read_results_file
+from auber.report.yardsticks import render_regret, render_speed
 from auber.runs import write_text
 
 
@@ -31,6 +34,8 @@ class PageSection:
 # In the order of reading.
 SECTIONS: tuple[PageSection, ...] = (
     PageSection(results_file.KIND, render_evidence),
+    PageSection(REGRET, render_regret),
+    PageSection(speeds.KIND, render_speed),
     PageSection(results_file.KIND, render_origins),
     PageSection(results_file.KIND, render_repeating),
 )
@@ -38,8 +43,8 @@ SECTIONS: tuple[PageSection, ...] = (
 _INTRODUCTION = """\
 # Results
 
-What was measured with this package, and what it shows. The page is made from the kept result files by
-`auber report results/studies/*.json --page docs/results.md`; a test compares. Nothing on it is written by hand.
+What was measured with this package, and what it shows. The page is made from the files below `results/` (studies, regret, speed)
+by `auber report FILE.json... --page docs/results.md`; a test compares. Nothing on it is written by hand.
 """
 
 _EMPTY = """\
@@ -52,16 +57,18 @@ No results are kept yet, so there is no answer here to whether pruning heads reg
 
 def write_page(page: str | Path, files: Sequence[str | Path]) -> None:
     """Write the page."""
-    text = render_page(files)
+    text = render_page(files, folder=Path(page).parent)
     try:
         write_text(Path(page), text)
     except OSError as error:
         raise RunError(f"{page}: cannot be written ({error}); choose another --page") from error
 
 
-def render_page(files: Sequence[str | Path], sections: Sequence[PageSection] = SECTIONS) -> str:
-    """The page as Markdown."""
-    found = sorted((read_results_file(path) for path in files), key=lambda file: file.name)
+def render_page(
+    files: Sequence[str | Path], sections: Sequence[PageSection] = SECTIONS, *, folder: str | Path = "."
+) -> str:
+    """The page as Markdown; it is to lie in `folder`, which its links to drawings begin from."""
+    found = sorted((_seen_from(folder, read_results_file(path)) for path in files), key=lambda file: file.name)
     known = {section.kind for section in sections}
     for file in found:
         if file.kind not in known:
@@ -72,3 +79,10 @@ def render_page(files: Sequence[str | Path], sections: Sequence[PageSection] = S
         if of_kind:
             parts.append(section.render(of_kind))
     return "\n".join(parts if found else [_INTRODUCTION, _EMPTY])
+
+
+def _seen_from(folder: str | Path, file: ResultsFile) -> ResultsFile:
+    """The file with its drawing's place as seen from a folder."""
+    if file.figure is None:
+        return file
+    return replace(file, figure=Path(os.path.relpath(file.figure, folder)))

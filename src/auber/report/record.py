@@ -232,16 +232,27 @@ class Fields:
     """Typed access to JSON by dotted key; whatever is missing or of another type is named with its place."""
 
     def __init__(self, where: str, data: Any) -> None:
-        self._where, self._data = where, data
+        self.where, self._data = where, data
 
     def get(self, key: str, kind: type, *, optional: bool = False) -> Any:
         """The value at a key, of this type; with `optional` also None."""
         value: Any = self._data
         for name in key.split("."):
             if not isinstance(value, dict) or name not in value:
-                raise RunError(f"{self._where}: lacks '{key}'; it is damaged or of another version, make the run again")
+                raise RunError(f"{self.where}: lacks '{key}'; it is damaged or of another version, make the run again")
             value = value[name]
         return None if optional and value is None else self._checked(key, value, kind)
+
+    def find(self, key: str, kind: type) -> Any:
+        """The value at a key, of this type; None where there is none."""
+        value: Any = self._data
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        return None if value is None else self._checked(key, value, kind)
+
+    def items(self, key: str, kind: type) -> tuple[Any, ...]:
+        """The entries of a list at a key, all of this type; empty where there is no list."""
+        return tuple(self._checked(key, entry, kind) for entry in self.find(key, list) or ())
 
     def numbers(self, key: str) -> dict[str, float]:
         """The numbers by name at a key, a total among them."""
@@ -264,7 +275,7 @@ class Fields:
         if not good:
             wanted = {float: "a finite number", int: "a whole number", str: "printable text", bool: "true or false"}
             raise RunError(
-                f"{self._where}: '{key}' must be {wanted.get(kind, f'a {kind.__name__}')}, found {value!r:.40}; "
+                f"{self.where}: '{key}' must be {wanted.get(kind, f'a {kind.__name__}')}, found {value!r:.40}; "
                 "it is damaged, make the run again"
             )
         return value

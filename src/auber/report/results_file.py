@@ -4,6 +4,7 @@
     study          the study file's content, null for runs of no study
     settings       every setting of one run; the others tell only what differs
     left_out       the runs without a result, and why
+    notes          sentences that a reader of the numbers should know; only where there are any
     runs           a line for each finished run and each fine-tuned start: scores, plan, costs, command, commit, device
 
 A file grows by saving further folders, or other such files, of the same study into it. What is there stays as it is, byte for byte: a run that is
@@ -19,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from auber.errors import RunError
+from auber.errors import ConfigError, RunError
 from auber.report.folders import LeftOut, Source, read_folder
 from auber.report.record import Fields, RunRecord, record_from_json, record_to_json
 from auber.runs import read_json, write_text
@@ -37,6 +38,7 @@ class ResultsFile:
     name: str
     kind: str
     content: Mapping[str, Any]
+    figure: Path | None = None  # the drawing that lies beside it under the same name
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ def read_results_file(path: str | Path) -> ResultsFile:
             f"{path}: must be a results file (a JSON object that names its kind), found something else; "
             "'auber report DIR --save FILE' makes one"
         )
-    return ResultsFile(Path(path).name, content["kind"], content)
+    figure = Path(path).with_suffix(".svg")
+    return ResultsFile(Path(path).name, content["kind"], content, figure if figure.is_file() else None)
 
 
 def read_place(place: str | Path) -> Source:
@@ -90,11 +93,15 @@ def runs_of(file: ResultsFile) -> Source:
         tuple(record_from_json(run, common, f"{file.name}: runs") for run in read.get("runs", list)),
         tuple(LeftOut(run.get("folder", str), run.get("reason", str)) for run in left_out),
         {} if study is None else {".": make_study(study, where=f"{file.name}: study")},
+        read.items("notes", str),
     )
 
 
-def save_results(place: str | Path, path: str | Path, model: str | None = None) -> Saved:
-    """Keep the runs of a folder or another file in a results file, beside those in it; `model` renames the one model."""
+def save_results(place: str | Path, path: str | Path, model: str | None = None, notes: Sequence[str] = ()) -> Saved:
+    """Keep the runs of a folder or another file in a results file, beside those in it; `model` renames the one model.
+
+    `notes` are kept once each, after those that are there.
+    """
     path = Path(path)
     source = _renamed(read_place(place), model)
     if source.studies.keys() - {"."}:
@@ -106,8 +113,10 @@ def save_results(place: str | Path, path: str | Path, model: str | None = None) 
     common: Mapping[str, Any] = source.records[0].config
     records: dict[object, RunRecord] = {}
     left_out: dict[str, LeftOut] = {}
+    known_notes: tuple[str, ...] = ()
     if path.exists():
         kept = read_results(path)
+        known_notes = kept.notes
         study = _joined(path, kept.studies.get("."), place, study)
         common = read_results_file(path).content["settings"]
         records = {_identity(record): record for record in kept.records}
@@ -125,13 +134,22 @@ def save_results(place: str | Path, path: str | Path, model: str | None = None) 
     finished = {record.folder for record in records.values()}
     open_runs = [left_out[name] for name in sorted(left_out) if name not in finished]
     ordered = sorted(records.values(), key=_order)
+    all_notes = list(dict.fromkeys((*known_notes, *source.notes, *map(_checked_note, notes))))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, _to_text(study, common, open_runs, ordered))
+        write_text(path, _to_text(study, common, open_runs, all_notes, ordered))
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({error}); choose another --save") from error
     added = len(records) - before
     return Saved(path, added, len(source.records) - added, len(records), source.left_out)
+
+
+def _checked_note(note: str) -> str:
+    """A sentence on one line, for a page that others read."""
+    words = note.strip()
+    if not words or not words.isprintable():
+        raise ConfigError(f"--note must be a sentence of printable text on one line, found {note!r:.40}")
+    return words
 
 
 def _renamed(source: Source, model: str | None) -> Source:
@@ -190,7 +208,11 @@ def _result(record: RunRecord) -> str:
 
 
 def _to_text(
-    study: Study | None, common: Mapping[str, Any], left_out: Sequence[LeftOut], records: Iterable[RunRecord]
+    study: Study | None,
+    common: Mapping[str, Any],
+    left_out: Sequence[LeftOut],
+    notes: Sequence[str],
+    records: Iterable[RunRecord],
 ) -> str:
     """The file: a line for each run, so that a difference between two versions can be read."""
     entries = {
@@ -199,12 +221,13 @@ def _to_text(
         "study": _line(None if study is None else tomllib.loads(study.to_toml())),
         "settings": _line(dict(common)),
         "left_out": _lines([asdict(run) for run in left_out]),
+        **({"notes": _lines(notes)} if notes else {}),
         "runs": _lines([record_to_json(record, common) for record in records]),
     }
     return "{\n" + ",\n".join(f"{_line(key)}: {text}" for key, text in entries.items()) + "\n}\n"
 
 
-def _lines(items: list[dict[str, Any]]) -> str:
+def _lines(items: Sequence[Any]) -> str:
     return "[\n" + ",\n".join(map(_line, items)) + "\n]" if items else "[]"
 
 

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.html.made import write_ranked, write_searched
+from tests.report.made import make_regret
+from tests.report.results import write_run, write_study
+
+
+def test_one_run(run_auber, tmp_path):
+    run = write_searched(tmp_path)
+    code, out, err = run_auber("report", run)
+    assert (code, err) == (0, "")
+    assert out.startswith("auber: Dev accuracy 61.73, 3 of 12 heads removed.\n  Train 95.00, ")
+    assert out.splitlines()[-1].startswith(f"page: {run / 'report' / 'index.html'}, figures beside it as SVG")
+    assert {path.name for path in (run / "report").iterdir()} == {"index.html", "figures"}
+    before = (run / "report" / "index.html").read_bytes()
+    run_auber("report", run)
+    assert (run / "report" / "index.html").read_bytes() == before
+
+
+def test_runs_side_by_side_as_json(run_auber, tmp_path):
+    places = [write_searched(tmp_path), write_ranked(tmp_path)]
+    code, out, _ = run_auber("report", *places, "--out", tmp_path / "both", "--json")
+    facts = json.loads(out)
+    assert (code, facts["page"]) == (0, str(tmp_path / "both" / "index.html"))
+    assert [verdict["about"] for verdict in facts["verdicts"]] == ["Side by side", "auber", "michel"]
+    assert str(tmp_path / "both" / "figures" / "scores.svg") in facts["figures"]
+    _, out, _ = run_auber("report", *places)
+    assert out.splitlines()[-1] == "page: not written; --out DIR says where to"
+
+
+def test_a_folder_has_tables_and_a_page(run_auber, tmp_path):
+    write_study(tmp_path, {"rte": {"auber": [60.0, 61.0], "original+tuning": [60.0, 60.5]}})
+    (tmp_path / "regret.json").write_text(json.dumps(make_regret()))
+    code, out, _ = run_auber("report", tmp_path, tmp_path / "regret.json")
+    assert code == 0
+    assert out.splitlines()[-2] == f"tables: {tmp_path / 'report'}"
+    assert (tmp_path / "report" / "table2.md").is_file()
+    assert 'id="regret"' in (tmp_path / "report" / "index.html").read_text()
+    assert (tmp_path / "report" / "figures" / "regret.svg").is_file()
+
+
+def test_without_the_pdf_packages_one_line_says_so(run_auber, tmp_path, monkeypatch):
+    import auber.html
+
+    monkeypatch.setattr(auber.html, "can_make_pdf", lambda: False)
+    run = write_searched(tmp_path)
+    _, out, _ = run_auber("report", run)
+    assert out.splitlines()[-1].endswith(
+        "figures beside it as SVG (PDF too with the extra 'report': pip install 'auber[report]')"
+    )
+    assert not list(run.rglob("*.pdf"))
+
+
+def test_the_page_is_shown(run_auber, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    run = write_searched(tmp_path)
+    code, _, _ = run_auber("report", run, "--open")
+    assert (code, shown) == (0, [(run / "report" / "index.html").as_uri()])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{}/cut"], "{}/cut: the run is not finished; continue it with --resume"),
+        (["{}/auber", "{}/michel", "--open"], "--open needs a page that is written, found no --out; add --out DIR"),
+        (
+            ["{}/regret.json"],
+            "a report needs runs, found only results of other kinds; name the runs they belong to as well",
+        ),
+        (["{}/auber", "{}/other.json"], "other.json: must hold runs, found results of kind 'bench'; leave it out"),
+    ],
+)
+def test_a_mistake_is_one_line(run_auber, tmp_path, arguments, message):
+    write_searched(tmp_path)
+    write_ranked(tmp_path)
+    write_run(tmp_path, "cut", None)
+    (tmp_path / "regret.json").write_text(json.dumps(make_regret()))
+    (tmp_path / "other.json").write_text(json.dumps({"kind": "bench"}))
+    code, out, err = run_auber("report", *(word.format(tmp_path) for word in arguments))
+    assert (code, out) == (2, "")
+    assert err == f"auber: {message.format(tmp_path)}\n"

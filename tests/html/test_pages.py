@@ -1,0 +1,199 @@
+"""What stands on the page of runs and on that of a study."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from auber.errors import RunError
+from auber.html import make_page
+from auber.html.details import settings_grids
+from auber.html.model import read_runs
+from auber.html.page import Grid, Words
+from auber.html.run_page import standard_error, time_parts
+from auber.report.results_file import read_results_file, save_results
+from tests.html.made import write_ranked, write_searched
+from tests.report.made import make_regret, make_speed
+from tests.report.results import make_result, write_plan, write_run, write_study
+
+
+def titles(page):
+    return [part.title for part in page.sections]
+
+
+def names(page):
+    return [figure.name for figure in page.figures]
+
+
+def test_one_run(tmp_path):
+    page = make_page([write_searched(tmp_path)])
+    assert (page.title, page.subtitle) == ("auber on rte", "mpnet-base, protocol seen, seed 0")
+    (verdict,) = page.verdicts
+    assert verdict.headline == "Dev accuracy 61.73, 3 of 12 heads removed."
+    assert verdict.points[1] == (
+        "One run proves nothing. A score on 277 rows has a standard error of about 2.9 points. A study with several seeds and "
+        "the control original+tuning does."
+    )
+    assert verdict.points[2] == (
+        "In 3 of 3 layers the search had seen a better mask than the one chosen, by up to 2.00 points of reward."
+    )
+    assert titles(page) == [
+        "Scores", "Heads, and the agent's values", "Search, what was removed when, and time", "Configuration", "Provenance",
+    ]  # fmt: skip
+    assert names(page) == ["heads-auber", "state-auber", "values-auber", "search-auber", "when-auber", "time"]
+    (layers,) = [block for block in page.sections[2].blocks if isinstance(block, Grid)]
+    assert layers.rows[0] == ("0", "1, 3", "2", "70.00", "71.00", "72.00", "1.00", "60", "12", "9", "3.5")
+    assert layers.rows[1][1:3] == ("none", "4")
+
+
+def test_a_head_tells_all_that_is_known_of_it(tmp_path):
+    svg = next(make_page([write_searched(tmp_path)]).figures).svg
+    assert "<title>layer 0, head 1: removed; state 0." in svg
+    assert "points; not in the best mask seen</title>" in svg
+    assert "; in the best mask seen</title>" in svg
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dev.one_class": True}, "Careful: the model gives every dev row the same answer"),
+        ({"dev.score": 0.5271}, "Careful: the score is exactly that of always answering the most frequent class."),
+        ({"dev.score": 0.5}, "Careful: always answering the most frequent class would score 52.71."),
+    ],
+)
+def test_a_score_that_means_nothing_says_so(tmp_path, change, words):
+    (verdict,) = make_page([write_searched(tmp_path, **change)]).verdicts
+    assert any(point.startswith(words) for point in verdict.points)
+
+
+def test_a_choice_below_the_unpruned_layer_is_told(tmp_path):
+    folder = write_searched(tmp_path)
+    path = folder / "stages" / "layer-02.json"
+    stage = json.loads(path.read_text())
+    stage["search"]["rollout_score"] = 0.69
+    path.write_text(json.dumps(stage))
+    (verdict,) = make_page([folder]).verdicts
+    assert "What was chosen scored below the unpruned layer on the reward set in layer 2." in verdict.points
+
+
+def test_a_run_without_stages_still_has_a_page(tmp_path):
+    page = make_page([write_run(tmp_path, "bare", make_result("rte", "random", 0, 0.6))])
+    assert names(page) == ["heads-bare", "time"]
+
+
+def test_a_start_has_a_page_without_a_plan(tmp_path):
+    page = make_page([write_run(tmp_path, "start", make_result("rte", "original", 0, 0.6, kind="finetune"))])
+    assert page.title == "Fine-tuned start on rte"
+    assert names(page) == ["time"]
+
+
+def test_runs_side_by_side(tmp_path):
+    page = make_page([write_searched(tmp_path), write_ranked(tmp_path)])
+    assert page.title == "2 runs side by side"
+    first = page.verdicts[0]
+    assert first.headline == "One run each shows no difference between methods or settings."
+    assert first.points[0] == "michel +2.27 points on dev, +0 heads removed, against auber."
+    assert not any("One run proves nothing" in point for verdict in page.verdicts for point in verdict.points)
+    assert names(page)[:3] == ["scores", "heads-auber", "heads-michel"]
+    assert "importance-michel" in names(page)
+
+
+def test_runs_of_other_rows_are_not_compared(tmp_path):
+    page = make_page([write_searched(tmp_path), write_ranked(tmp_path, data="other rows")])
+    assert page.verdicts[0].headline.startswith("These runs are of different rows or metrics")
+    assert "scores" not in names(page)
+
+
+def test_other_starts_are_told(tmp_path):
+    page = make_page([write_searched(tmp_path), write_ranked(tmp_path, start="other weights")])
+    assert page.verdicts[0].points[-1].endswith(" They did not begin with the same fine-tuned weights.")
+
+
+def test_differing_settings_come_first(tmp_path):
+    runs = read_runs(
+        [write_searched(tmp_path), write_ranked(tmp_path, config={"seed": 0, "agent.episodes": 9, "own": "x"})]
+    )
+    differing, every = settings_grids({run.label: run.record for run in runs})
+    assert [row[:3] for row in differing.rows] == [
+        ("agent.episodes", "150", "9"), ("last.epochs", "6", "not recorded"),
+        ("random.draw", "0", "not recorded"), ("own", "not recorded", "x"),
+    ]  # fmt: skip
+    assert differing.rows[0][3], "what it means"
+    assert (differing.folded, every.folded, len(every.rows)) == (False, True, 5)
+
+
+def test_time_that_is_not_named_is_other(tmp_path):
+    (run,) = read_runs([write_searched(tmp_path)])
+    parts = time_parts(run.record)
+    assert (parts["rewards"], parts["evaluation"], parts["other"]) == (4.0, 0.0, 0.5)
+
+
+def test_only_an_accuracy_has_a_standard_error(tmp_path):
+    (run,) = read_runs([write_searched(tmp_path, metric="matthews")])
+    assert standard_error(run.record) is None
+
+
+SCORES = {
+    "rte": {"auber": [66.0, 65.0, 67.0], "random": [60.0, 61.0, 62.0], "original+tuning": [64.0, 63.5, 64.2]},
+    "mrpc": {"auber": [86.0, 85.5], "original+tuning": [84.0, 83.9]},
+}
+
+
+def test_a_study(tmp_path):
+    write_plan(tmp_path, ["mrpc", "rte"], ["auber", "random", "original+tuning"], [0, 1, 2])
+    write_study(tmp_path, SCORES)
+    (tmp_path / "x.failed.json").write_text(json.dumps({"error": "no room", "skipped": False}))
+    page = make_page([tmp_path])
+    (verdict,) = page.verdicts
+    assert verdict.about == "mpnet-base, protocol seen"
+    assert verdict.label == "incomplete: 3 of 6 blocks so far"
+    assert verdict.headline.startswith("So far, and not the last word: yes. ")
+    assert titles(page) == [
+        "Dev scores", "Comparisons", "Heads", "Time", "Tasks", "How to read the tables", "Every run", "Configuration", "Provenance",
+    ]  # fmt: skip
+    assert names(page) == [
+        "scores-mrpc", "scores-rte", "heads-mrpc-auber", "heads-rte-auber", "heads-rte-random", "time-mrpc", "time-rte",
+    ]  # fmt: skip
+    runs, left_out = page.sections[6].blocks
+    assert len(runs.rows) == 13
+    assert left_out.rows == (("x", "failed: no room"),)
+    legend = next(block for block in page.sections[5].blocks if isinstance(block, Words))
+    assert sum("Shown is a difference of" in sentence for sentence in legend.sentences) == 1
+
+
+def test_a_study_shows_its_searches(tmp_path):
+    write_searched(tmp_path)
+    write_ranked(tmp_path)
+    page = make_page([tmp_path])
+    assert "search-rte-auber" in names(page)
+    (figure,) = [figure for figure in page.figures if figure.name == "search-rte-auber"]
+    assert "<title>seed 0, layer 2: best +2.00 points after 12 masks</title>" in figure.svg
+
+
+def test_models_and_protocols_stand_apart(tmp_path):
+    write_study(tmp_path, {"rte": {"auber": [60.0]}})
+    write_study(tmp_path, {"rte": {"auber": [61.0]}}, model="minilm")
+    page = make_page([tmp_path])
+    assert [verdict.about for verdict in page.verdicts] == ["minilm, protocol seen", "mpnet-base, protocol seen"]
+    assert titles(page)[0] == "Dev scores: minilm, seen"
+    assert "heads-rte-auber-minilm-seen" in names(page)
+
+
+def test_notes_of_a_results_file_are_shown(tmp_path):
+    write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
+    save_results(tmp_path / "s", tmp_path / "s.json", notes=["Shared GPU."])
+    assert make_page([tmp_path / "s.json"]).sections[-1].blocks[0] == Words(("Note: Shared GPU.",))
+
+
+def test_results_of_other_commands_stand_beside(tmp_path):
+    run = write_searched(tmp_path)
+    (tmp_path / "regret.json").write_text(json.dumps(make_regret()))
+    (tmp_path / "speed.json").write_text(json.dumps(make_speed().to_json()))
+    extras = [read_results_file(tmp_path / name) for name in ("regret.json", "speed.json")]
+    page = make_page([run], extras)
+    assert titles(page)[3:5] == ["Regret", "Speed"]
+    assert "regret" in names(page)
+    (tmp_path / "other.json").write_text(json.dumps({"kind": "bench"}))
+    with pytest.raises(RunError, match="^other.json: must be results of kind auber regret or speed, found 'bench'"):
+        make_page([run], [read_results_file(tmp_path / "other.json")])

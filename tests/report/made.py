@@ -1,0 +1,51 @@
+"""Made results of other commands, as they write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from auber.regret.replay import BUDGETS, REWARDS
+from auber.speed.record import Amount, Pair, RunSpeed, Speed
+
+
+def make_regret(task: str = "toys") -> dict[str, Any]:
+    """A result of two layers, where an agent misses half a point and random search more."""
+    amounts = {"paper": 0.5, "greedy": 0.6, "random": 0.8}
+    means = {
+        search: {
+            "regret": [amount] * len(REWARDS),
+            **{
+                str(budget): {
+                    "mean": amount,
+                    "over_layers": {"n": 2, "interval": [-1.4, 2.4] if search == "paper" else None},
+                }
+                for budget in BUDGETS
+            },
+        }
+        for search, amount in amounts.items()
+    }
+    layers = [
+        {"layer": layer, "searches": {search: {"regret": means[search]["regret"]} for search in means}}
+        for layer in (0, 2)
+    ]
+    recorded = [{"seed": 0, "command": "auber prune --method exhaustive", "provenance": {}}]
+    names = {"model": "made-up", "task": task, "metric": "accuracy", "protocol": "seen"}
+    return {
+        "format": 1,
+        "kind": "auber regret",
+        "command": "auber regret runs/all",
+        "seeds": 2,
+        "rewards": list(REWARDS),
+        "panels": [{**names, "recorded": recorded, "layers": layers, "mean": means}],
+    }
+
+
+def make_speed() -> Speed:
+    """A run that is faster one by one and slower in batches."""
+    pairs = tuple(
+        Pair.of(("torch", "cpu", "float32"), batch, 128, unpruned=[0.04] * 6, pruned=[pruned] * 6)
+        for batch, pruned in ((1, 0.02), (32, 0.05))
+    )
+    amounts = Amount(109_483_778, 101_000_000), Amount(11_000_000_000, 9_900_000_000)
+    run = RunSpeed("rte auber seed 0", "bert", 40, 144, {}, *amounts, pairs)
+    return Speed("auber speed x", (run,), ("torch on a GPU: there is none here",), 1.0, {"threads": 2})
