@@ -59,7 +59,7 @@ def _make_bars(console: Console) -> Bars:
     )
 
 
-class BarProgress:
+class BarProgress(Silent):
     """Two bars: the whole run, and the stage it is in."""
 
     def __init__(self, bars: Bars) -> None:
@@ -99,18 +99,12 @@ class BarProgress:
         self._bars.console.print(text, highlight=False, markup=False)
 
 
-class LineProgress:
+class LineProgress(Silent):
     """One line when a stage ends: for log files and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._stage, self._note, self._started = "", "", 0.0
-
-    def plan(self, stages: int) -> None:
-        """Nothing to show."""
-
-    def skip(self, stages: int) -> None:
-        """Nothing to show."""
 
     def begin(self, stage: str, total: int) -> None:
         """Remember when it began."""

@@ -220,7 +220,7 @@ def _score_figures(runs: Sequence[RunView]) -> Figures | None:
             found.append(_score_figure(run, runs, run.ranking.scores, name, _SCORE_NAMES[name]))
         elif states:
             found.append(_score_figure(run, runs, states, "state", "State before any removal"))
-    caption = "What the method went by, the darker the higher."
+    caption = "What the method went by, the stronger the colour the higher."
     if any(search.state for run in runs for _, search in run.searched):
         caption += (
             " State: the norms of a layer's heads, standardised and through a softmax, as the agent sees them at first."

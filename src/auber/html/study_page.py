@@ -155,7 +155,7 @@ def _task_scores(task: str, rows: Sequence[MethodRow], runs: Sequence[RunView], 
 
 def _heads(task: str, runs: Sequence[RunView], place: str) -> Figures | None:
     by_method = _grouped((run for run in runs if run.record.method not in CONTROLS), lambda run: run.record.method)
-    caption = f"{task}: in how many runs each head was removed; the darker, the more often."
+    caption = f"{task}: in how many runs each head was removed; the stronger the colour, the more often."
     return figures(caption, [_shares(task, method, by_method[method], place) for method in _ordered(by_method)])
 
 

@@ -1,0 +1,105 @@
+"""What a run's folder shows of it from outside while it goes on: `progress.json`, and numbers in `events.jsonl`.
+
+`progress.json` says which process is at work, in which stage, and how far it is. It is replaced whole when a stage begins
+and at most once a second within one; it is gone when the run is complete, and what a killed run leaves of it says where it
+was. Nothing ever reads it back into a run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from auber.runs import PROGRESS, RESULT, Run
+
+logger = logging.getLogger(__name__)
+
+_WRITE_EVERY = 1.0  # seconds
+
+
+class FolderListener:
+    """Follows a run into its folder; `command` is the command line that asked for it."""
+
+    def __init__(self, run: Run, command: str | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._run, self._clock = run, clock
+        self._process = {
+            "id": os.getpid(),
+            # tells it from a later process of the same number
+            "started": psutil.Process().create_time(),
+            "host": platform.node(),
+            "command": command,
+        }
+        self._planned, self._finished = 0, 0
+        self._stage: dict[str, Any] | None = None
+        self._next_write = 0.0
+        self._has_warned = False
+
+    def __enter__(self) -> FolderListener:
+        self._write()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._run.log("stopped", error=f"{type(error).__name__}: {error}".splitlines()[0])
+        elif (self._run.folder / RESULT).is_file():
+            self._run.remove(PROGRESS)
+
+    def plan(self, stages: int) -> None:
+        """The run will have this many stages."""
+        self._planned, self._finished = stages, 0
+
+    def skip(self, stages: int) -> None:
+        """Fewer stages than planned."""
+        self._planned -= stages
+
+    def begin(self, stage: str, total: int) -> None:
+        """Show a stage."""
+        self._stage = {"name": stage, "began": round(self._clock(), 3), "done": 0, "total": total, "note": ""}
+        self._write()
+
+    def step(self, done: int, note: str = "") -> None:
+        """Show where it is, if that was not done within the last second."""
+        if self._stage is None:
+            return
+        self._stage["done"], self._stage["note"] = done, note
+        if self._clock() >= self._next_write:
+            self._write()
+
+    def record(self, step: int, numbers: Mapping[str, float]) -> None:
+        """A line among the events."""
+        self._run.log("numbers", step=step, values=dict(numbers))
+
+    def end(self) -> None:
+        """The stage is over."""
+        self._finished += 1
+        self._stage = None
+        self._write()
+
+    def say(self, text: str) -> None:
+        """A line among the events."""
+        self._run.log("said", text=text)
+
+    def _write(self) -> None:
+        now = self._clock()
+        self._next_write = now + _WRITE_EVERY
+        shown = {
+            "time": round(now, 3),
+            "process": self._process,
+            "stages": {"planned": self._planned, "finished": self._finished},
+            "stage": self._stage,
+        }
+        try:
+            self._run.write(PROGRESS, shown)
+        except OSError as error:  # nobody's result depends on it
+            if not self._has_warned:
+                logger.warning("%s: cannot be written (%s); 'auber watch' will not see where it is", PROGRESS, error)
+            self._has_warned = True

@@ -1,0 +1,421 @@
+"""One run as its folder shows it."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from auber.watch.files import Tail, read_object
+from auber.watch.process import ProcessView, look_at_process
+
+_EVENTS_KEPT = 20
+_LAYER = "layer-"
+
+
+class RunState(StrEnum):
+    """How a run stands."""
+
+    WAITING = "waiting"  # nothing of it is there yet
+    RUNNING = "running"
+    ELSEWHERE = "elsewhere"  # at work on another machine, or lost there: that cannot be told from here
+    STOPPED = "stopped"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class StageView:
+    """One stage of a run."""
+
+    name: str
+    state: str  # done, present or open
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class ProgressView:
+    """How far the present stage is, and all of them."""
+
+    stage: str
+    done: int
+    total: int  # 0: not known
+    note: str
+    seconds_left: float | None
+    finished_share: float | None  # of the whole run, counted in stages
+
+
+@dataclass(frozen=True)
+class LayerView:
+    """The heads of a layer."""
+
+    layer: int
+    state: str  # decided, searching or open
+    removed: tuple[int, ...]
+    gain: float | None  # what the chosen heads' removal gained on the reward set, where the layer was searched
+
+
+@dataclass(frozen=True)
+class SearchView:
+    """The search of the present layer."""
+
+    layer: int
+    curve: tuple[float, ...]
+    curve_is: str  # "return" of each episode, or "score" of each mask
+    unpruned_score: float | None
+    best_score: float | None
+    rewards_asked: int | None
+    rewards_computed: int
+    rewards_per_second: float | None
+
+
+@dataclass(frozen=True)
+class TuningView:
+    """The last that was heard of the present tuning."""
+
+    step: int
+    loss: float
+    steps_per_second: float | None
+
+
+@dataclass(frozen=True)
+class EventView:
+    """Something that happened."""
+
+    time: float
+    text: str
+
+
+@dataclass(frozen=True)
+class RunView:
+    """Everything a look at a run's folder shows; `num_heads` and `num_layers` are None until the run has written them."""
+
+    folder: str
+    state: RunState
+    facts: dict[str, Any]  # kind, model, task, method, metric, seed, protocol
+    stages: tuple[StageView, ...] = ()
+    progress: ProgressView | None = None
+    layers_left_seconds: float | None = None  # as long as the searched ones took; the last tuning is not in it
+    num_layers: int | None = None
+    num_heads: int | None = None
+    layers: tuple[LayerView, ...] = ()
+    search: SearchView | None = None
+    tuning: TuningView | None = None
+    process: ProcessView | None = None
+    running_seconds: float | None = None
+    error: str | None = None  # why it stopped, where it could still say so
+    resume: str | None = None  # how to go on, where it has stopped
+    result: dict[str, Any] | None = None  # dev, train, gap, removed, total, seconds
+    events: tuple[EventView, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a result."""
+        return self.state is RunState.COMPLETE
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it has begun, has no result, and nobody is at work."""
+        return self.state is RunState.STOPPED
+
+
+class RunWatcher:
+    """Looks at a run's folder again and again; what was read once and cannot change is kept."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self.folder, self._clock = folder, clock
+        self._event_lines, self._score_lines = Tail(folder / "events.jsonl"), Tail(folder / "scores.jsonl")
+        self._forget_events()
+        self._scores: dict[int, _LayerScores] = {}
+        self._facts: dict[str, Any] = {}
+        self._stages: dict[str, dict[str, Any]] = {}
+
+    def look(self) -> RunView:
+        """What the folder shows now."""
+        facts = self._read_facts()
+        if not facts:
+            return RunView(str(self.folder), RunState.WAITING, {})
+        # Events last: what a stage or a result says is then among them already.
+        result = read_object(self.folder / "result.json")
+        written = read_object(self.folder / "progress.json")
+        self._read_stages()
+        self._read_scores()
+        self._read_events()
+
+        process = self._process(written)
+        state = _state(result, process, self._error)
+        stages = self._stage_views(state)
+        present = next((stage.name for stage in stages if stage.state == "present"), None)
+        stage = (written or {}).get("stage") if result is None else None
+        searching = self._searched_layer(present, stage)
+        layers = self._layer_views(result, present)
+        return RunView(
+            folder=str(self.folder),
+            state=state,
+            facts=facts,
+            stages=stages,
+            progress=None if stage is None else self._progress(written or {}, stage),
+            layers_left_seconds=None if result else self._layers_left(stages),
+            num_layers=self._num_layers,
+            num_heads=self._num_heads,
+            layers=layers,
+            search=None if searching is None else self._search(searching, written, stage),
+            tuning=None if stage is None or searching is not None else self._tuning(present),
+            process=process,
+            running_seconds=None if self._began is None or result else max(0.0, self._now(state) - self._began),
+            error=self._error if state is RunState.STOPPED else None,
+            resume=self._how_to_resume(written) if state is RunState.STOPPED else None,
+            result=None if result is None else _summary(result),
+            events=tuple(self._events),
+        )
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _read_facts(self) -> dict[str, Any]:
+        """What does not change while a run goes on."""
+        if not self._facts:
+            identity = read_object(self.folder / "run.json")
+            try:
+                config = tomllib.loads((self.folder / "config.toml").read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                return {}
+            if identity is None:
+                return {}
+            names = ("kind", "model", "task", "method", "metric")
+            self._facts = {
+                **{name: identity.get(name) for name in names},
+                "seed": config.get("seed"),
+                "protocol": config.get("protocol"),
+            }
+        return self._facts
+
+    def _read_stages(self) -> None:
+        for path in (self.folder / "stages").glob("*.json"):
+            if path.stem not in self._stages and (info := read_object(path)) is not None:
+                self._stages[path.stem] = info
+
+    def _forget_events(self) -> None:
+        self._events: list[EventView] = []
+        self._planned: list[str] = []
+        self._num_layers: int | None = None
+        self._num_heads: int | None = None
+        self._process_number: int | None = None
+        self._began: float | None = None  # when the process at work took the run up
+        self._last_event: float | None = None
+        self._error: str | None = None
+        self._returns: dict[int, list[float]] = {}
+        self._numbers: dict[str, tuple[float, int, float]] = {}  # name -> (time, step, value)
+
+    def _read_events(self) -> None:
+        entries = self._event_lines.look()
+        if self._event_lines.restarted:  # another run has taken the place
+            self._forget_events()
+            self._facts, self._stages = {}, {}
+        for entry in entries:
+            kind, moment = entry.get("event"), float(entry.get("time", 0.0))
+            self._last_event = moment
+            if kind == "numbers":
+                self._hear(moment, int(entry["step"]), entry["values"])
+                continue
+            if kind in ("started", "resumed"):
+                self._process_number, self._began, self._error = entry.get("process"), moment, None
+            elif kind == "planned":
+                self._planned = list(entry["stages"])
+                self._num_layers, self._num_heads = entry["layers"], entry["heads_per_layer"]
+            elif kind == "stopped":
+                self._error = str(entry.get("error"))
+            text = _describe_event(entry)
+            if text is not None:
+                self._events = [*self._events, EventView(moment, text)][-_EVENTS_KEPT:]
+
+    def _hear(self, moment: float, step: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self._numbers[name] = (moment, step, value)
+            stage, _, quantity = name.partition("/")
+            if quantity == "search/return":
+                returns = self._returns.setdefault(int(stage.removeprefix(_LAYER)), [])
+                del returns[step - 1 :]  # a layer whose search was cut is played from its first episode again
+                returns.append(value)
+
+    def _read_scores(self) -> None:
+        entries = self._score_lines.look()
+        if self._score_lines.restarted:
+            self._scores = {}
+        for entry in entries:
+            try:
+                layer, key, score = int(entry["layer"]), entry["key"], float(entry["score"])
+            except (KeyError, TypeError, ValueError):
+                continue
+            scores = self._scores.get(layer)
+            if scores is None or scores.key != key:  # other weights: what was scored before is no part of this search
+                scores = self._scores[layer] = _LayerScores(key)
+            scores.all.append(score)
+            if not entry.get("removed"):
+                scores.unpruned = score
+
+    # --- what it means ----------------------------------------------------------------------------------------------
+
+    def _process(self, written: dict[str, Any] | None) -> ProcessView | None:
+        last = max((written or {}).get("time", 0.0), self._last_event or 0.0)
+        silent = max(0.0, self._clock() - last) if last else None
+        if written is not None:
+            return look_at_process(written["process"], silent)
+        if self._process_number is not None:
+            return look_at_process({"id": self._process_number}, silent)
+        return None
+
+    def _now(self, state: RunState) -> float:
+        """The time up to which it has worked."""
+        return (self._last_event or self._clock()) if state is RunState.STOPPED else self._clock()
+
+    def _stage_views(self, state: RunState) -> tuple[StageView, ...]:
+        names = self._planned or sorted(self._stages)
+        views: list[StageView] = []
+        for name in [*names, "evaluation"]:
+            info = self._stages.get(name)
+            if info is not None or state is RunState.COMPLETE:
+                views.append(StageView(name, "done", (info or {}).get("seconds")))
+            else:
+                is_first_open = all(view.state == "done" for view in views)
+                views.append(StageView(name, "present" if is_first_open else "open"))
+        return tuple(views)
+
+    def _progress(self, written: dict[str, Any], stage: dict[str, Any]) -> ProgressView:
+        done, total = int(stage["done"]), int(stage["total"])
+        left = None
+        if done and total:
+            worked = written["time"] - stage["began"]
+            silent = max(0.0, self._clock() - written["time"])
+            left = max(0.0, worked / done * (total - done) - silent)
+        planned, finished = written["stages"]["planned"], written["stages"]["finished"]
+        share = (finished + (done / total if total else 0.0)) / planned if planned else None
+        return ProgressView(stage["name"], done, total, stage["note"], left, share)
+
+    def _layers_left(self, stages: tuple[StageView, ...]) -> float | None:
+        """What the layers that are open will take, if they are like those done."""
+        layers = [stage for stage in stages if stage.name.startswith(_LAYER)]
+        known = [stage.seconds for stage in layers if stage.seconds is not None]
+        waiting = [stage for stage in layers if stage.state == "open"]
+        return sum(known) / len(known) * len(waiting) if known and waiting else None
+
+    def _searched_layer(self, present: str | None, stage: dict[str, Any] | None) -> int | None:
+        if present is None or stage is None or not present.startswith(_LAYER) or "search" not in stage["name"]:
+            return None
+        return int(present.removeprefix(_LAYER))
+
+    def _layer_views(self, result: dict[str, Any] | None, present: str | None) -> tuple[LayerView, ...]:
+        if self._num_layers is None:
+            return ()
+        plan = (result or {}).get("plan") or read_object(self.folder / "plan.json") or {}
+        views = []
+        for layer in range(self._num_layers):
+            name = f"{_LAYER}{layer:02}"
+            info = self._stages.get(name, {})
+            decided = result is not None or "plan" in self._stages or name in self._stages
+            state = "decided" if decided else "searching" if name == present else "open"
+            views.append(LayerView(layer, state, tuple(plan.get(str(layer), ())), _gain(info)))
+        return tuple(views)
+
+    def _search(self, layer: int, written: dict[str, Any] | None, stage: dict[str, Any] | None) -> SearchView:
+        scores = self._scores.get(layer) or _LayerScores("")
+        returns = self._returns.get(layer)
+        asked = self._numbers.get(f"{_LAYER}{layer:02}/search/rewards_asked")
+        computed = self._numbers.get(f"{_LAYER}{layer:02}/search/rewards_computed")
+        rate = None
+        if written is not None and stage is not None:
+            moment, count = written["time"], float(len(scores.all))
+            if computed is not None:
+                moment, _, count = computed
+            rate = count / (moment - stage["began"]) if moment > stage["began"] else None
+        return SearchView(
+            layer=layer,
+            curve=tuple(returns or scores.all),
+            curve_is="return" if returns else "score",
+            unpruned_score=scores.unpruned,
+            best_score=max(scores.all, default=None),
+            rewards_asked=None if asked is None else int(asked[2]),
+            rewards_computed=len(scores.all) if computed is None else int(computed[2]),
+            rewards_per_second=rate,
+        )
+
+    def _tuning(self, present: str | None) -> TuningView | None:
+        loss = self._numbers.get(f"{present}/tuning/loss")
+        if loss is None:
+            return None
+        pace = self._numbers.get(f"{present}/tuning/steps_per_second")
+        return TuningView(loss[1], loss[2], None if pace is None else pace[2])
+
+    def _how_to_resume(self, written: dict[str, Any] | None) -> str:
+        command = (written or {}).get("process", {}).get("command")
+        if command is None:
+            return f"the same call with out={str(self.folder)!r}, resume=True"
+        if command.startswith("auber study") or "--resume" in command.split():
+            return str(command)
+        return f"{command} --resume"
+
+
+class _LayerScores:
+    """The masks of a layer scored under one set of weights, in order."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.all: list[float] = []
+        self.unpruned: float | None = None
+
+
+def _state(result: dict[str, Any] | None, process: ProcessView | None, error: str | None) -> RunState:
+    if result is not None:
+        return RunState.COMPLETE
+    if error is not None:  # the process may be a session that lives on
+        return RunState.STOPPED
+    if process is None:
+        return RunState.WAITING
+    if process.alive is None:
+        return RunState.ELSEWHERE
+    return RunState.RUNNING if process.alive else RunState.STOPPED
+
+
+def _gain(info: dict[str, Any]) -> float | None:
+    """What a searched layer's choice scored beyond the unpruned layer."""
+    search = info.get("search", {})
+    if "unpruned_score" not in search:
+        return None
+    is_rollout = sorted(search.get("rollout", search["best"])) == sorted(info["removed"])
+    score = search.get("rollout_score", search["best_score"]) if is_rollout else search["best_score"]
+    return float(score - search["unpruned_score"])
+
+
+def _summary(result: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "dev": result["dev"]["score"],
+        "train": result["train"]["score"],
+        "gap": result["gap"],
+        "heads_removed": result["heads"]["removed"],
+        "heads": result["heads"]["total"],
+        "rewards_asked": result["cost"]["rewards_asked"],
+        "rewards_computed": result["cost"]["rewards_computed"],
+        "seconds": result["cost"]["seconds"]["total"],
+    }
+
+
+def _describe_event(entry: dict[str, Any]) -> str | None:
+    """An event in words; None for those that only set the scene."""
+    kind = entry.get("event")
+    if kind in ("started", "resumed"):
+        return f"{kind} by process {entry.get('process')}"
+    if kind == "stage":
+        removed = entry.get("removed")
+        words = [f"{entry['stage']} done in {entry.get('seconds', 0):.0f} s"]
+        if isinstance(removed, list):
+            words.append(f"{len(removed)} heads removed")
+        elif isinstance(removed, dict):
+            words.append(f"{sum(map(len, removed.values()))} heads removed")
+        return ", ".join(words)
+    if kind == "dev_evaluation":
+        return f"dev {entry['score']:.4f} on {entry['rows']} rows"
+    if kind == "stopped":
+        return f"stopped: {entry.get('error')}"
+    return str(entry.get("text")) if kind == "said" else None
