@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from auber.kinds import KINDS
+
 LAYERS, HEADS, HIDDEN, VOCABULARY, MAX_LENGTH = 3, 4, 32, 100, 24
 MODEL_TYPES = (
     "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta", "xlm-roberta",
@@ -66,10 +68,16 @@ def tiny_config(model_type: str, **changes: Any) -> Any:
 
 
 def tiny_model(
-    model_type: str = "bert", *, attention: str | None = None, seed: int = 0, bare: bool = False, **changes: Any
+    model_type: str = "bert",
+    *,
+    kind: str = "sequence",
+    attention: str | None = None,
+    seed: int = 0,
+    bare: bool = False,
+    **changes: Any,
 ) -> Any:
     """A model in eval mode with random weights, biases and norms; `changes` go to the config."""
-    from transformers import AutoModel, AutoModelForSequenceClassification
+    import transformers
 
     if model_type == "deberta-v2":
         with warnings.catch_warnings():  # transformers scripts functions on import, which newer torch deprecates
@@ -78,7 +86,7 @@ def tiny_model(
     options = {} if attention is None else {"attn_implementation": attention}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        auto = AutoModel if bare else AutoModelForSequenceClassification
+        auto = getattr(transformers, "AutoModel" if bare else KINDS[kind].auto_class)
         model = auto.from_config(tiny_config(model_type, **changes), **options)
         with torch.no_grad():
             for parameter in model.parameters():

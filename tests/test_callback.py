@@ -74,7 +74,7 @@ def test_the_trainers_model_becomes_the_pruned_one(tmp_path, callback, precision
     trainer.save_model(tmp_path / "saved")
     assert (tmp_path / "saved" / MODELING_FILE.name).is_file()
     entries = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
-    assert set(entries) == {"AutoModel", "AutoModelForSequenceClassification"}
+    assert {"AutoModel", "AutoModelForSequenceClassification"} <= set(entries)
     batch = trainer.processing_class(list(small_task().dev.first[:5]), padding=True, return_tensors="pt")
     expected = logits_of(pruned.model, batch)
     torch.testing.assert_close(logits_of(model, batch), expected, atol=tolerance, rtol=0)

@@ -14,8 +14,11 @@ from safetensors.torch import load_file, save_file
 from auber import checkpoint
 from auber.encoders import encoder_of
 from auber.errors import CheckpointError, ModelError
+from auber.kinds import KINDS
+from auber.outputs import OUTPUTS
 from auber.plan import PruningPlan
 from auber.surgery import masked_heads, remove_heads
+from tests.kinds import TOKEN_KINDS
 from tests.models import HEADS, MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
 
 PLAN = {0: [1], 2: [0, 2, 3]}
@@ -42,6 +45,55 @@ def folder(tmp_path):
 
 
 # Round trips
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+@pytest.mark.parametrize("plan", [PLAN, {}], ids=["pruned", "whole"])
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_a_classifier_of_tokens_computes_exactly_the_same(model_type, plan, kind, tmp_path):
+    model = tiny_model(model_type, kind=kind)
+    remove_heads(model, plan)
+    batch = random_batch(model)
+    checkpoint.save(model, None, tmp_path)
+    loaded = checkpoint.load(tmp_path)
+    assert type(loaded) is type(model)
+    assert encoder_of(loaded).removed == PruningPlan(plan)
+    logits = OUTPUTS[kind].logits
+    with torch.no_grad():
+        assert torch.equal(logits(loaded(**batch)), logits(model(**batch)))
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_a_start_of_tokens_has_a_new_classifier_or_its_own(kind, tmp_path):
+    names = ["O", "B-A", "I-A"] if kind == "tokens" else None
+    wanted = {"num_labels": 3 if names else 2, "label_names": names, "kind": kind}
+    checkpoint.save(tiny_model(bare=True), tiny_tokenizer(), tmp_path / "bare")
+    first, again, other = (checkpoint.load_start(tmp_path / "bare", **wanted, seed=seed) for seed in (0, 0, 1))
+    assert not first.has_trained_classifier
+    assert type(first.model).__name__.endswith(KINDS[kind].ending)
+    head = "classifier.weight" if names else "qa_outputs.weight"
+    drawn = [start.model.state_dict()[head] for start in (first, again, other)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    if names:
+        assert first.model.config.id2label == dict(enumerate(names))
+    checkpoint.save(first.model, first.tokenizer, tmp_path / "tuned")
+    tuned = checkpoint.load_start(tmp_path / "tuned", **wanted, seed=5)
+    assert tuned.has_trained_classifier
+    assert torch.equal(tuned.model.state_dict()[head], drawn[0])
+
+
+@pytest.mark.parametrize(
+    ("has", "wants"), [(has, wants) for has in KINDS for wants in KINDS if has != wants], ids=lambda kind: kind
+)
+def test_a_classifier_of_another_kind_is_not_taken_for_one_of_this(has, wants, tmp_path):
+    checkpoint.save(tiny_model(kind=has), tiny_tokenizer(), tmp_path)
+    message = (
+        rf"its classifier is one for {has} \(Bert{KINDS[has].ending}\), the task is of kind {wants} "
+        rf"\(\.\.\.{KINDS[wants].ending}\); start from a model of that kind, or from the encoder without a classifier$"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        checkpoint.load_start(tmp_path, num_labels=2, kind=wants)
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["classifier", "bare"])
@@ -230,7 +282,7 @@ def test_a_model_with_another_head_is_not_saved(tmp_path):
     from tests.models import tiny_config
 
     with pytest.raises(
-        ModelError, match=r"^A bare encoder or a sequence classifier can be saved, found BertForMaskedLM$"
+        ModelError, match=r"^A bare encoder or one of \.\.\.ForSeq.*Answering can be saved, found BertForMask"
     ):
         checkpoint.save(BertForMaskedLM(tiny_config("bert")), None, tmp_path)
 
@@ -274,13 +326,13 @@ def test_foreign_model_types(folder, model_type):
 @pytest.mark.parametrize("architectures", [["BertForMaskedLM"], [], None])
 def test_foreign_architectures(folder, architectures):
     edit_config(folder, architectures=architectures)
-    assert_refused(
-        folder, r"its architecture must be BertModel or BertForSequenceClassification, found (BertForMaskedLM|None)$"
+    known = " or ".join(
+        f"BertFor{ending}" for ending in ("SequenceClassification", "TokenClassification", "QuestionAnswering")
     )
+    message = rf"its architecture must be BertModel or {known}, found (BertForMaskedLM|None)$"
+    assert_refused(folder, message)
     edit_config(folder, auber_removed_heads=None)
-    assert_refused(
-        folder, r"its architecture must be BertModel or BertForSequenceClassification, found (BertForMaskedLM|None)$"
-    )
+    assert_refused(folder, message)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from auber.errors import ConfigError
+from auber.kinds import KINDS
 from auber.metrics import METRICS, Metric, confusion, get_metric, majority_share, predicts_one_class
+from auber.tasks.encoding import EncodedRows
+from tests.kinds import num_labels, random_kind_rows
+
+OF_ROWS = {name: metric for name, metric in METRICS.items() if metric.kind == "sequence"}
+OF_TOKENS = {name: metric for name, metric in METRICS.items() if metric.kind != "sequence"}
+CPU = torch.device("cpu")
 
 
 def classified(rows: int, classes: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -94,13 +101,13 @@ def test_correlation_of_not_a_number_is_not_a_number(name: str) -> None:
     assert get_metric(name).compute(predictions, torch.arange(4.0)).isnan()
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+@pytest.mark.parametrize("metric", OF_ROWS.values(), ids=OF_ROWS.keys())
 def test_no_rows_score_zero(metric: Metric) -> None:
     logits = torch.zeros(0) if metric.is_regression else torch.zeros(0, 2)
     assert metric.compute(logits, torch.zeros(0, dtype=torch.int64)).item() == 0
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+@pytest.mark.parametrize("metric", OF_ROWS.values(), ids=OF_ROWS.keys())
 def test_shards_combine_to_the_whole(metric: Metric) -> None:
     outputs, labels = measured(3, levels=4) if metric.is_regression else classified(200, 3, 3)
     shards = [metric.statistics(outputs[part], labels[part]) for part in (slice(0, 30), slice(30, 31), slice(31, 200))]
@@ -110,15 +117,106 @@ def test_shards_combine_to_the_whole(metric: Metric) -> None:
         torch.testing.assert_close(metric.finish(shards[0] + shards[1] + shards[2]), whole, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+@pytest.mark.parametrize("metric", OF_ROWS.values(), ids=OF_ROWS.keys())
 def test_perfect_is_one_and_half_precision_is_taken(metric: Metric) -> None:
     labels = torch.arange(30) % 3
     logits = labels.bfloat16() if metric.is_regression else torch.nn.functional.one_hot(labels, 3).bfloat16()
     assert metric.compute(logits, labels).item() == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.gpu
+def token_rows(metric: Metric, count: int = 40) -> tuple[EncodedRows, torch.Tensor]:
+    """Rows whose answers a metric compares, and logits that are right about half of the time."""
+    rows = random_kind_rows(metric.kind, count)
+    random = torch.Generator().manual_seed(0)
+    logits = torch.randn(sum(rows.lengths), num_labels(metric.kind), generator=random)
+    return rows, logits + 3 * right_logits(rows, metric.kind) * torch.rand(len(logits), 1, generator=random).round()
+
+
+def right_logits(rows: EncodedRows, kind: str) -> torch.Tensor:
+    """Logits that answer every row, where it has an answer."""
+    logits = torch.zeros(sum(rows.lengths), num_labels(kind))
+    start = 0
+    for row, length in enumerate(rows.lengths):
+        features = rows[row]
+        if kind == "tokens":
+            for token, tag in enumerate(features["labels"]):
+                if tag >= 0:
+                    logits[start + token, tag] = 1
+        elif features["start_positions"] >= 0:
+            logits[start + features["start_positions"], 0] = logits[start + features["end_positions"], 1] = 1
+        start += length
+    return logits
+
+
+@pytest.mark.parametrize("metric", OF_TOKENS.values(), ids=OF_TOKENS.keys())
+def test_no_tokens_score_zero(metric: Metric) -> None:
+    rows = random_kind_rows(metric.kind, 0)
+    assert metric.compute(torch.zeros(0, num_labels(metric.kind)), rows.truth(CPU)).item() == 0
+
+
+@pytest.mark.parametrize("metric", OF_TOKENS.values(), ids=OF_TOKENS.keys())
+def test_shards_of_tokens_combine_to_the_whole(metric: Metric) -> None:
+    rows, logits = token_rows(metric)
+    whole = metric.compute(logits, rows.truth(CPU))
+    assert 0.05 < whole.item() < 0.95
+    by_row = logits.split(rows.lengths)
+    parts = (range(3), range(3, 4), range(4, len(rows)))
+    shards = [
+        metric.statistics(torch.cat([by_row[row] for row in part]), rows.select(part).truth(CPU)) for part in parts
+    ]
+    found = metric.finish(metric.combine(shards))
+    torch.testing.assert_close(found, whole, rtol=0, atol=0 if metric.exact else 1e-12)
+
+
+@pytest.mark.parametrize("metric", OF_TOKENS.values(), ids=OF_TOKENS.keys())
+def test_perfect_tokens_are_one_and_half_precision_is_taken(metric: Metric) -> None:
+    rows = random_kind_rows(metric.kind, 40)
+    answered = [row for row in range(len(rows)) if "labels" in rows[row] or rows[row]["start_positions"] >= 0]
+    rows = rows.select(answered)
+    assert len(rows) > 15
+    assert metric.compute(right_logits(rows, metric.kind).bfloat16(), rows.truth(CPU)).item() == 1
+
+
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+def test_rows_of_another_kind_are_refused(metric: Metric) -> None:
+    other = random_kind_rows("spans" if metric.kind == "tokens" else "tokens", 3)
+    with pytest.raises(
+        ConfigError, match=rf"^metric '{metric.name}' needs logits .*(Tag|Span)Truth; choose a metric that"
+    ):
+        metric.compute(torch.zeros(sum(other.lengths), 2), other.truth(CPU))
+
+
+def test_entities_need_tags_that_spell_them() -> None:
+    rows = random_kind_rows("tokens", 3)
+    rows = EncodedRows(rows.input_ids, None, type(rows.answers)(rows.answers.tags, None))
+    logits = torch.zeros(sum(rows.lengths), 5)
+    with pytest.raises(ConfigError, match=r"^metric 'entity_f1' needs logits \(tokens, tags\) and tagged words"):
+        get_metric("entity_f1").compute(logits, rows.truth(CPU))
+    assert get_metric("token_accuracy").compute(logits, rows.truth(CPU)).item() > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("metric", OF_TOKENS.values(), ids=OF_TOKENS.keys())
+def test_a_gpu_gives_the_same_of_tokens_without_waiting(metric: Metric) -> None:
+    rows, logits = token_rows(metric)
+    expected, truth, on_gpu = metric.compute(logits, rows.truth(CPU)), rows.truth(torch.device("cuda")), logits.cuda()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says that it does not find every wait
+            torch.cuda.set_sync_debug_mode("error")
+        score = metric.compute(on_gpu, truth)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert score.is_cuda
+    assert score.item() == pytest.approx(expected.item(), abs=1e-12)
+
+
+def test_every_kind_has_its_default_metric() -> None:
+    assert all(METRICS[kind.metric].kind == name for name, kind in KINDS.items())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("metric", OF_ROWS.values(), ids=OF_ROWS.keys())
 def test_a_gpu_gives_the_same_without_waiting(metric: Metric) -> None:
     outputs, labels = measured(3, levels=4) if metric.is_regression else classified(200, 3, 3)
     on_gpu = outputs.cuda(), labels.cuda()
@@ -148,7 +246,8 @@ def test_logits_of_the_wrong_shape_are_refused(name: str, shape: tuple[int, ...]
 
 
 def test_an_unknown_metric_names_its_neighbour() -> None:
-    message = r"^Unknown metric 'acuracy'\. Did you mean 'accuracy'\? Known: accuracy, f1, matthews, pearson, spearman$"
+    known = "accuracy, entity_f1, f1, matthews, pearson, span_exact, span_f1, spearman, token_accuracy"
+    message = rf"^Unknown metric 'acuracy'\. Did you mean 'accuracy'\? Known: {known}$"
     with pytest.raises(ConfigError, match=message):
         get_metric("acuracy")
 

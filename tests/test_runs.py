@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -59,8 +60,10 @@ def test_stages_and_their_weights(tmp_path):
     kept = sorted(path.name for path in (run.folder / "stages").iterdir() if path.is_dir())
     assert kept == ["first", "layer-01"]
 
+    run.close()
     again = Run(tmp_path / "run", IDENTITY, small_config(), resume=True)
-    assert again.stage("first") == {"digest": "x", "weights": True}
+    digest = hashlib.sha256((run.folder / "stages" / "first" / "model.safetensors").read_bytes()).hexdigest()
+    assert again.stage("first") == {"digest": "x", "weights": True, "model_sha256": digest}
     assert again.stage("last") is None
     loaded = again.load_weights(["first", "layer-00", "layer-01", "layer-02"], tiny_model("bert", seed=9))
     for name, tensor in models["layer-01"].state_dict().items():
@@ -73,8 +76,9 @@ def test_a_result_means_complete(tmp_path):
         read_result(run.folder)
     model, tokenizer = small_start()
     run.finish_stage("first", {}, model)
-    run.finish(model, tokenizer, PruningPlan(), {"score": 1})
-    assert read_result(run.folder) == {"score": 1}
+    finished = run.finish(model, tokenizer, PruningPlan(), {"score": 1})
+    assert read_result(run.folder) == finished
+    assert finished["score"] == 1
     assert not any(path.is_dir() for path in (run.folder / "stages").iterdir())
     with pytest.raises(RunError, match="holds a finished run"):
         Run(tmp_path / "run", IDENTITY, small_config())

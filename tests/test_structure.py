@@ -16,9 +16,9 @@ SOURCE = Path(auber.__file__).parent
 
 # A module imports only from those above it; a package counts as one module.
 ORDER = [
-    "errors", "seeds", "config", "plan", "progress", "metrics", "stats", "tasks", "splits", "batching", "devices", "recording", "cluster", "encoders", "surgery",
-    "checkpoint", "ledger", "runs", "provenance", "evaluation", "tuning", "scoring", "search", "methods", "pipeline", "api",
-    "demo", "study", "bench", "report", "cli",
+    "errors", "disk", "locks", "seeds", "config", "plan", "progress", "charts", "kinds", "spans", "tags", "metrics", "stats", "tasks", "outputs", "splits", "batching", "devices", "recording", "cluster", "encoders", "remote", "sources", "surgery",
+    "checkpoint", "imports", "ledger", "runs", "tracking", "provenance", "evaluation", "export", "speed", "tuning", "scoring", "search", "methods", "pipeline", "api", "callback", "rates",
+    "demo", "study", "watch", "doctor", "bench", "regret", "report", "html", "cli",
 ]  # fmt: skip
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from auber import checkpoint, runs
+from auber import checkpoint, provenance, runs
 from auber.config import Config, make_config
 from auber.devices import resolve_hardware
 from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
 from auber.errors import ConfigError, RunError, TaskError, unknown_name
 from auber.evaluation import Scores, evaluate_rows
+from auber.kinds import get_kind
 from auber.methods import get_method
 from auber.methods.base import Method
 from auber.pipeline import Job, Pipeline
@@ -27,7 +30,9 @@ from auber.plan import PruningPlan
 from auber.progress import Progress, Silent
 from auber.tasks import load_task, make_task
 from auber.tasks.base import TaskData
-from auber.tasks.encoding import encode_rows
+from auber.tasks.encoding import encode_split
+from auber.tracking import check_trackers
+from auber.tracking.listening import listening
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -56,6 +61,14 @@ class _Start:
     result: dict[str, Any] | None  # of the run it comes from
 
 
+@dataclass(frozen=True)
+class _Resume:
+    """Whether a run may be there already, and may have been begun with other versions."""
+
+    allowed: bool
+    allow_upgrade: bool
+
+
 def prune(
     model: str | Path | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
@@ -63,8 +76,9 @@ def prune(
     task: str | TaskData | None = None,
     train: Any = None,
     dev: Any = None,
-    text: str | list[str] = "text",
-    label: str = "label",
+    kind: str | None = None,
+    text: str | list[str] | None = None,
+    label: str | None = None,
     metric: str | None = None,
     method: str = "auber",
     heads: int | None = None,
@@ -72,18 +86,23 @@ def prune(
     config: Config | str = "default",
     out: str | Path | None = None,
     resume: bool = False,
+    allow_upgrade: bool = False,
     progress: Progress | None = None,
+    track: Sequence[str] = (),
     command: str | None = None,
 ) -> Pruned:
     """Prune the heads of an encoder for a task and fine-tune what is left.
 
     `model`: folder, hub name, finished run, or a live model (left untouched) with its `tokenizer`.
-    `task`: a known task's name or a `TaskData`; or `train` and `dev`: files, or rows that map the columns `text` (one or
-    two) and `label`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove.
-    `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it. `command`: the command line
-    to write into the result.
+    `task`: a known task's name or a `TaskData`; or `train` and `dev`: files, or rows that map columns to values, as
+    `make_task` takes them with `kind`, `text`, `label` and `metric`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove.
+    `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it. `resume`: go on with the run in it,
+    which other versions of this package, torch or transformers may do only with `allow_upgrade`. `progress`: who listens;
+    `track`: experiment trackers that get the same numbers, such as ["tensorboard"] (see docs/watch.md), with files in `out`.
+    `command`: the command line to write into the result.
     """
-    data = _task_data(task, train, dev, text, label, metric)
+    trackers = _trackers(track, out)
+    data = _task_data(task, train, dev, kind, text, label, metric)
     chosen = get_method(method)
     settings = _settings(config, data.name).replace(chosen.settings)
     hardware = resolve_hardware(settings)
@@ -101,7 +120,7 @@ def prune(
         first_tuning=_needs_first_tuning(start, settings),
         expected_start=matched["start"] if matched else None,
     )
-    return _carry_out("prune", job, start, out, resume, progress or Silent())
+    return _carry_out("prune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
 
 
 def finetune(
@@ -111,24 +130,28 @@ def finetune(
     task: str | TaskData | None = None,
     train: Any = None,
     dev: Any = None,
-    text: str | list[str] = "text",
-    label: str = "label",
+    kind: str | None = None,
+    text: str | list[str] | None = None,
+    label: str | None = None,
     metric: str | None = None,
     config: Config | str = "default",
     out: str | Path | None = None,
     resume: bool = False,
+    allow_upgrade: bool = False,
     progress: Progress | None = None,
+    track: Sequence[str] = (),
     command: str | None = None,
 ) -> Pruned:
     """The first tuning alone: the start that several prunings can share. Arguments as in `prune`."""
-    data = _task_data(task, train, dev, text, label, metric)
+    trackers = _trackers(track, out)
+    data = _task_data(task, train, dev, kind, text, label, metric)
     settings = _settings(config, data.name).replace({"first.when": "always"})
     hardware = resolve_hardware(settings)
     start = _load_start(model, tokenizer, data, settings)
     job = Job(
         data, start.name, settings, hardware, get_method("original"), None, None, first_tuning=True, command=command
     )
-    return _carry_out("finetune", job, start, out, resume, progress or Silent())
+    return _carry_out("finetune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
 
 
 def evaluate(
@@ -151,34 +174,67 @@ def evaluate(
         model = checkpoint.load(folder, device=hardware.device)
     elif tokenizer is None:
         raise ConfigError(_NO_TOKENIZER)
+    _check_kind(model, data)
     if model.config.num_labels != data.num_labels:
         raise TaskError(
             f"task {data.name}: has {data.num_labels} labels, the model's classifier {model.config.num_labels}; "
             "evaluate a model that was tuned for this task"
         )
-    rows = data.dev if split == "dev" else data.train
-    encoded = encode_rows(tokenizer, rows, settings.max_length, data.is_regression)
-    return evaluate_rows(model, encoded, data.metric)
+    return evaluate_rows(model, encode_split(tokenizer, data, split, settings.max_length), data.metric)
 
 
-def _carry_out(kind: str, job: Job, start: _Start, out: str | Path | None, resume: bool, progress: Progress) -> Pruned:
+def _trackers(track: Sequence[str], out: str | Path | None) -> tuple[str, ...]:
+    trackers = check_trackers(track)
+    if trackers and out is None:
+        raise ConfigError(
+            f"tracker {trackers[0]}: its files go into the run's folder, found none; give out='runs/mine'"
+        )
+    return trackers
+
+
+def _carry_out(
+    kind: str,
+    job: Job,
+    start: _Start,
+    out: str | Path | None,
+    resume: _Resume,
+    progress: Progress,
+    trackers: tuple[str, ...],
+) -> Pruned:
     with tempfile.TemporaryDirectory(prefix="auber-") as scratch:
-        run = runs.Run(out or Path(scratch) / "run", _identity(kind, job, start), job.config, resume=resume)
-        if run.result is not None:
-            progress.say(f"{run.folder} is complete: nothing to do")
-            model = checkpoint.load(run.folder / "model", device=job.hardware.device)
-            return Pruned(model, start.tokenizer, encoder_of(model).removed, run.result)
-        run.log("resumed" if run.resumed else "started", process=os.getpid())
-        try:
-            pipeline = Pipeline(job, run, start.model, start.tokenizer, progress)
-            if kind == "finetune":
-                pipeline.finetune()
-            else:
-                pipeline.prune()
-            result = pipeline.conclude(kind)
-        finally:
-            run.ledger.close()
-        return Pruned(pipeline.model, start.tokenizer, encoder_of(pipeline.model).removed, result)
+        run = runs.Run(
+            out or Path(scratch) / "run",
+            _identity(kind, job, start),
+            job.config,
+            resume=resume.allowed,
+            versions=provenance.versions(),
+            allow_upgrade=resume.allow_upgrade,
+        )
+        with run.writing(), closing(run):
+            return _carry_through(kind, job, start, run, progress, trackers)
+
+
+def _carry_through(
+    kind: str, job: Job, start: _Start, run: runs.Run, progress: Progress, trackers: tuple[str, ...]
+) -> Pruned:
+    if run.result is not None:
+        progress.say(f"{run.folder} is complete: nothing to do")
+        runs.check_digest(run.folder / "model", run.result)
+        model = checkpoint.load(run.folder / "model", device=job.hardware.device)
+        return Pruned(model, start.tokenizer, encoder_of(model).removed, run.result)
+    run.log("resumed" if run.resumed else "started", process=os.getpid())
+    config = job.config
+    facts = {"kind": kind, "model": start.name, "task": job.task.name, "method": job.method.name}
+    name = f"{job.task.name} {config.protocol} seed {config.seed} {run.folder.name}"
+    settings = {**facts, **config.flat()}
+    with listening(run, progress, track=trackers, name=name, settings=settings, command=job.command) as listener:
+        pipeline = Pipeline(job, run, start.model, start.tokenizer, listener)
+        if kind == "finetune":
+            pipeline.finetune()
+        else:
+            pipeline.prune()
+        result = pipeline.conclude(kind)
+    return Pruned(pipeline.model, start.tokenizer, encoder_of(pipeline.model).removed, result)
 
 
 def _identity(kind: str, job: Job, start: _Start) -> dict[str, Any]:
@@ -200,7 +256,13 @@ def _identity(kind: str, job: Job, start: _Start) -> dict[str, Any]:
 
 
 def _task_data(
-    task: str | TaskData | None, train: Any, dev: Any, text: str | list[str], label: str, metric: str | None
+    task: str | TaskData | None,
+    train: Any,
+    dev: Any,
+    kind: str | None,
+    text: str | list[str] | None,
+    label: str | None,
+    metric: str | None,
 ) -> TaskData:
     if (task is None) == (train is None):
         raise ConfigError("give either a task or train and dev rows, found " + ("neither" if task is None else "both"))
@@ -210,7 +272,7 @@ def _task_data(
         return load_task(task)
     if dev is None:
         raise ConfigError("train rows need dev rows beside them, found train alone; give dev too")
-    return make_task(train, dev, text=[text] if isinstance(text, str) else text, label=label, metric=metric)
+    return make_task(train, dev, kind=kind, text=text, label=label, metric=metric)
 
 
 def _settings(config: Config | str, task: str) -> Config:
@@ -223,6 +285,7 @@ def _load_start(
     if not isinstance(model, (str, Path)):
         if tokenizer is None:
             raise ConfigError(_NO_TOKENIZER)
+        _check_kind(model, task)
         return _Start(copy.deepcopy(model), tokenizer, type(model).__name__, True, None)
     result = None
     source = str(model)
@@ -230,11 +293,13 @@ def _load_start(
         result = runs.read_result(source)
         _check_same_data(source, result, task, config)
         source = str(Path(source) / "model")
+        runs.check_digest(Path(source), result)
     loaded = checkpoint.load_start(
         source,
         num_labels=task.num_labels,
         label_names=task.label_names,
         is_regression=task.is_regression,
+        kind=task.kind,
         seed=config.seed,
     )
     encoder_of(loaded.model)
@@ -244,6 +309,15 @@ def _load_start(
     elif Path(model).exists():
         name = Path(model).resolve().name
     return _Start(loaded.model, tokenizer or loaded.tokenizer, name, loaded.has_trained_classifier, result)
+
+
+def _check_kind(model: PreTrainedModel, task: TaskData) -> None:
+    found, wanted = encoder_of(model).kind, get_kind(task.kind)
+    if found != wanted:
+        raise TaskError(
+            f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, found {type(model).__name__}; "
+            "give a model of that kind"
+        )
 
 
 def _check_same_data(source: str, result: dict[str, Any], task: TaskData, config: Config) -> None:

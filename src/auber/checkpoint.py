@@ -3,8 +3,8 @@
 A folder holds `model.safetensors`, `config.json` with the removed heads under `auber_removed_heads`, and the
 tokenizer's files. `load` builds the ordinary transformers class from the config, slices it, and fills it strictly: every
 tensor must be there and fit. Plain transformers folders load as well, and so do folders of transformers 4 that record
-`pruned_heads`. Nothing is ever read from a pickle, and no code from a folder or hub is run: the modeling file that `save`
-puts beside a pruned model is for those who have transformers alone (`remote/`).
+`pruned_heads`. Nothing is ever read from a pickle, and no code from a folder or hub is run (`sources.py`): the modeling
+file that `save` puts beside a pruned model is for those who have transformers alone (`remote/`).
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ import torch
 from torch import Tensor
 
 from auber import seeds
-from auber.encoders import REMOVED_HEADS, encoder_of, family_of
-from auber.errors import CheckpointError, ModelError, PlanError
+from auber.encoders import REMOVED_HEADS, encoder_of
+from auber.errors import AuberError, CheckpointError, ModelError
+from auber.kinds import KINDS, get_kind, kind_of_class
 from auber.plan import PruningPlan
 from auber.remote import MODELING_FILE, auto_map
+from auber.sources import WEIGHTS, HubName, check_weights, one_line, read_config, read_folder_config, weight_files
 from auber.surgery import remove_heads
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-WEIGHTS = "model.safetensors"
-_SHARDS = "model.safetensors.index.json"
-_CLASSIFIER = "ForSequenceClassification"
 _OLD_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
@@ -57,7 +56,8 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, fold
     config = copy.deepcopy(model.config)
     # the modeling file of a pruned folder names its classes as transformers does and derives them from those
     if not any(isinstance(model, cls) and type(model).__name__ == cls.__name__ for cls in _classes(config)):
-        raise ModelError(f"A bare encoder or a sequence classifier can be saved, found {type(model).__name__}")
+        endings = ", ".join(f"...{kind.ending}" for kind in KINDS.values())
+        raise ModelError(f"A bare encoder or one of {endings} can be saved, found {type(model).__name__}")
     config.architectures = [type(model).__name__]
     config.dtype = model.dtype
     _forget_code(config)
@@ -78,8 +78,8 @@ def load(
 ) -> PreTrainedModel:
     """The model of a folder, in eval mode, as the transformers class its config names."""
     folder = Path(folder)
-    config, plan = _read_config(folder)
-    _require_safetensors(folder)
+    config, plan = read_folder_config(folder)
+    check_weights(folder, config)
     if plan:
         model = _load_pruned(folder, config, plan, attn_implementation)
     else:
@@ -92,14 +92,15 @@ def load(
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder or hub name."""
+    """The tokenizer of a folder or hub name (`name@revision` for a certain one)."""
     from transformers import AutoTokenizer
 
+    name, revision = (str(source), None) if Path(source).is_dir() else HubName.of(str(source))
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
     except Exception as error:  # whatever damaged files make transformers raise
         raise CheckpointError(
-            f"{source}: its tokenizer cannot be loaded ({_line(error)}); save one into the folder"
+            f"{source}: its tokenizer cannot be loaded ({one_line(error)}); save one into the folder"
         ) from error
     # without files transformers makes a tokenizer that knows nothing but its special tokens
     if len(tokenizer) <= len(set(tokenizer.all_special_tokens)):
@@ -113,19 +114,29 @@ def load_start(
     num_labels: int,
     label_names: Sequence[str] | None = None,
     is_regression: bool = False,
+    kind: str = "sequence",
     seed: int = 0,
     device: str | torch.device | None = None,
     attn_implementation: str | None = None,
 ) -> Start:
-    """The float32 classifier a run starts from, out of a folder or hub name.
+    """The float32 classifier a run starts from, out of a folder or hub name (`name@revision` for a certain one).
 
-    Where the checkpoint has no trained classifier, one is drawn from `seed`; a trained one must have the task's labels.
+    Where the checkpoint has no trained classifier, one is drawn from `seed`; a trained one must be for the task's `kind` and
+    have its labels.
     """
-    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
-
-    folder = Path(source)
-    config, plan = _read_config(folder) if folder.is_dir() else (_fetch_config(str(source)), PruningPlan())
-    trained = bool(config.architectures) and str(config.architectures[0]).endswith(_CLASSIFIER)
+    folder, wanted = Path(source), get_kind(kind)
+    config, plan = read_config(source)
+    if plan and not folder.is_dir():
+        raise CheckpointError(f"'{source}' is a pruned model; download it and give the local folder")
+    architecture = str(config.architectures[0]) if config.architectures else None
+    found = kind_of_class(architecture)
+    if found not in (None, wanted):
+        # Their tensors may have the same names and fit, and would be taken for what they are not.
+        raise CheckpointError(
+            f"{source}: its classifier is one for {found.name} ({architecture}), the task is of kind {kind} "
+            f"(...{wanted.ending}); start from a model of that kind, or from the encoder without a classifier"
+        )
+    trained = found is not None
     names = list(label_names) if label_names is not None else None
     if trained:
         check_labels(str(source), config, num_labels, names)
@@ -142,18 +153,21 @@ def load_start(
             )
         model = load(folder, attn_implementation=attn_implementation).float()
     else:
-        if folder.is_dir():
-            _require_safetensors(folder)
+        check_weights(source, config)
         config = _with_labels(config, num_labels, names)
         with torch.random.fork_rng(devices=[]):
             # the CPU's generator alone: torch.manual_seed would also seed every GPU, which fork_rng does not restore
             torch.default_generator.manual_seed(seeds.derive(seed, "classifier"))
-            cls = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
+            cls = wanted.model_class(config)
             model, missing = _load_plain(str(source), config, cls, attn_implementation, dtype=torch.float32)
         lacking = missing if trained else [name for name in missing if _is_of_encoder(name, model)]
         if lacking:
             raise CheckpointError(f"{source}: the weights lack {_some(lacking)}; use a complete checkpoint")
-    _set_problem(model.config, is_regression, names)
+    if kind == "sequence":
+        model.config.problem_type = "regression" if is_regression else "single_label_classification"
+    if names is not None:
+        model.config.id2label = dict(enumerate(names))
+        model.config.label2id = {name: index for index, name in enumerate(names)}
     if device is not None:
         model.to(device)
     return Start(model.eval(), tokenizer, trained)
@@ -188,71 +202,17 @@ def _tensor_digest(name: str, tensor: torch.Tensor) -> list[Any]:
 # Reading
 
 
-def _read_config(folder: Path) -> tuple[PreTrainedConfig, PruningPlan]:
-    """A folder's config and the heads it says are gone; every way it can be wrong is a `CheckpointError`."""
-    from transformers import CONFIG_MAPPING
-
-    if not folder.is_dir():
-        raise CheckpointError(f"{folder}: a model folder is needed, found {'a file' if folder.exists() else 'nothing'}")
-    path = folder / "config.json"
-    if not path.is_file():
-        raise CheckpointError(f"{folder}: has no config.json; give the folder a model was saved in")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: cannot be read as JSON ({_line(error)}); save the model again") from error
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: must be a JSON object, found {type(data).__name__}; save the model again")
-    model_type = data.get("model_type")
-    try:
-        family_of(model_type)
-    except ModelError as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    # transformers 4 recorded the heads it had pruned under its own name, counted the same way
-    removed = data.pop("pruned_heads", None) or {}
-    removed = data.pop(REMOVED_HEADS, None) or removed
-    try:
-        config = CONFIG_MAPPING[model_type].from_dict(data)
-        _forget_code(config)
-        num_layers, num_heads = int(config.num_hidden_layers), int(config.num_attention_heads)
-    except Exception as error:  # transformers validates with many kinds of errors
-        raise CheckpointError(f"{path}: is no valid {model_type} configuration ({_line(error)})") from error
-    try:
-        plan = PruningPlan.from_json(removed, where=REMOVED_HEADS)
-        plan.check(num_layers, num_heads, allow_empty_layers=True)
-    except PlanError as error:
-        raise CheckpointError(f"{path}: records heads that cannot be removed: {error}") from error
-    return config, plan
-
-
-def _fetch_config(name: str) -> PreTrainedConfig:
-    """The config of a hub name."""
-    from transformers import AutoConfig
-
-    try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except Exception as error:  # no network, no such name, or code that would have to be trusted
-        raise CheckpointError(
-            f"'{name}' is no folder and cannot be read from the hub ({_line(error)}); give a local folder or check the name"
-        ) from error
-    family_of(config.model_type)
-    if getattr(config, REMOVED_HEADS, None) or getattr(config, "pruned_heads", None):
-        raise CheckpointError(f"'{name}' is a pruned model; download it and give the local folder")
-    _forget_code(config)
-    return config
-
-
 def _forget_code(config: PreTrainedConfig) -> None:
     """Drop the pointer to code beside a checkpoint, which is never run and does not follow the model to its next folder."""
     if hasattr(config, "auto_map"):
         del config.auto_map
 
 
-def _classes(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], type[PreTrainedModel]]:
-    """The bare class and the classifier of a config."""
-    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, MODEL_MAPPING
+def _classes(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
+    """The bare class and the classifiers of a config."""
+    from transformers import MODEL_MAPPING
 
-    return MODEL_MAPPING[type(config)], MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
+    return MODEL_MAPPING[type(config)], *(kind.model_class(config) for kind in KINDS.values())
 
 
 def _class_of(config: PreTrainedConfig, folder: Path) -> type[PreTrainedModel]:
@@ -264,27 +224,16 @@ def _class_of(config: PreTrainedConfig, folder: Path) -> type[PreTrainedModel]:
     return classes[named]
 
 
-def _require_safetensors(folder: Path) -> None:
-    if (folder / WEIGHTS).is_file() or (folder / _SHARDS).is_file():
-        return
-    pickles = sorted(path.name for path in folder.glob("*.bin"))
-    if pickles:
-        raise CheckpointError(
-            f"{folder}: its weights are a pickle ({pickles[0]}), which can run code and is never loaded; "
-            f"convert it to {WEIGHTS}: in the transformers that wrote it, model.save_pretrained(..., safe_serialization=True)"
-        )
-    raise CheckpointError(f"{folder}: has no {WEIGHTS}; give the folder a model was saved in")
-
-
 def _load_pruned(
     folder: Path, config: PreTrainedConfig, plan: PruningPlan, attn_implementation: str | None
 ) -> PreTrainedModel:
     """Build, slice, fill: transformers cannot do it, because it builds every layer alike."""
-    from transformers import AutoModel, AutoModelForSequenceClassification
+    import transformers
     from transformers.initialization import no_init_weights
 
     cls = _class_of(config, folder)
-    auto = AutoModelForSequenceClassification if cls.__name__.endswith(_CLASSIFIER) else AutoModel
+    kind = kind_of_class(cls.__name__)
+    auto = getattr(transformers, "AutoModel" if kind is None else kind.auto_class)
     tensors = _read_tensors(folder)
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     # a build on the meta device would lose the buffers that are not in the file; an empty build has them
@@ -311,20 +260,15 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    path = folder / WEIGHTS
     tensors: dict[str, Tensor] = {}
-    try:
-        if path.is_file():
-            paths = [path]
-        else:
-            path = folder / _SHARDS
-            names = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
-            paths = [folder / Path(name).name for name in sorted(names)]  # beside the index, wherever it points
-        for path in paths:
+    for path in weight_files(folder):
+        try:
             # cloned, so that the model outlives whatever happens to the file the tensors are mapped from
             tensors |= {name: tensor.clone() for name, tensor in load_file(path).items()}
-    except (AttributeError, KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: is damaged ({_line(error)}); save or download the model again") from error
+        except (KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{path}: is damaged ({one_line(error)}); save or download the model again"
+            ) from error
     # transformers before 4.31 kept these in the file; the model makes them itself
     return {name: tensor for name, tensor in tensors.items() if not name.endswith(_OLD_BUFFERS)}
 
@@ -338,9 +282,11 @@ def _load_plain(
 ) -> tuple[PreTrainedModel, list[str]]:
     """An unpruned model through transformers, which knows the older names of tensors; and the tensors it lacks."""
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+    name, revision = (source, None) if Path(source).is_dir() else HubName.of(source)
     with _no_load_report(), _refusing(source):
         model, report = cls.from_pretrained(
-            source,
+            name,
+            revision=revision,
             config=config,
             dtype=dtype,
             use_safetensors=True,
@@ -353,13 +299,13 @@ def _load_plain(
 
 @contextmanager
 def _refusing(source: str | Path) -> Iterator[None]:
-    """Turn what transformers and safetensors raise about a checkpoint into one line."""
-    from safetensors import SafetensorError
-
+    """Turn what transformers, torch and safetensors raise about a checkpoint into one line."""
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{source}: cannot be loaded ({_line(error)})") from error
+    except AuberError:
+        raise
+    except Exception as error:  # whatever damaged files make them raise
+        raise CheckpointError(f"{source}: cannot be loaded ({one_line(error)})") from error
 
 
 @contextmanager
@@ -403,14 +349,6 @@ def _with_labels(config: PreTrainedConfig, num_labels: int, names: list[str] | N
     return config
 
 
-def _set_problem(config: PreTrainedConfig, is_regression: bool, names: list[str] | None) -> None:
-    """What the model's own loss and its users should know about the labels."""
-    config.problem_type = "regression" if is_regression else "single_label_classification"
-    if names is not None:
-        config.id2label = dict(enumerate(names))
-        config.label2id = {name: index for index, name in enumerate(names)}
-
-
 # Writing
 
 
@@ -444,7 +382,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
                 old.rename(folder)
             raise
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{folder}: cannot be written ({_line(error)})") from error
+        raise CheckpointError(f"{folder}: cannot be written ({one_line(error)})") from error
     finally:
         if workplace is not None:
             shutil.rmtree(workplace)
@@ -459,12 +397,6 @@ def _flush(folder: Path) -> None:
 
 
 # Words
-
-
-def _line(error: BaseException) -> str:
-    """The first line of an exception, or its name where it says nothing."""
-    text = str(error).strip()
-    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
 
 
 def _some(names: Any) -> str:

@@ -9,6 +9,8 @@ documentation are made from these declarations.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import tomllib
 import types
 import typing
@@ -22,6 +24,23 @@ from auber.errors import ConfigError, unknown_name
 Value = str | int | float | bool | None
 
 ALL_LAYERS = "all"
+LARGEST_NUMBER = 2**63 - 1  # of whole numbers: more fits neither a generator's seed nor a file's name
+_DEEPEST_TABLE = 32  # far more than any setting has dots
+_LONGEST_KEY = 1000
+
+
+def show_value(value: object) -> str:
+    """What was found, for a message: on one line and not endless, whatever it is."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write out numbers of many thousand digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def show_name(name: str) -> str:
+    """A name that was found, for a message: as it is, unless it would not stay on its line."""
+    return name if name.isprintable() and len(name) <= 80 else show_value(name)
 
 
 @dataclass(frozen=True)
@@ -294,9 +313,10 @@ class SettingInfo:
         return words + (" or none" if self.optional else "")
 
 
-def settings() -> Iterator[SettingInfo]:
+@functools.cache
+def settings() -> tuple[SettingInfo, ...]:
     """All settings in the order of their declaration."""
-    yield from _walk(Config, "")
+    return tuple(_walk(Config, ""))
 
 
 def make_config(
@@ -322,12 +342,33 @@ def make_config(
 def read_toml(path: str | Path) -> dict[str, Any]:
     """The settings of a TOML file by dotted key, not yet checked."""
     try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        return flatten_tables(load_toml(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path}: cannot be read as TOML ({error}); expected lines such as 'agent.gamma = 0.9'"
         ) from error
-    return _flatten(tables)
+
+
+def load_toml(path: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file; `OSError`, `ValueError` or `RecursionError` where it is none."""
+    text = Path(path).read_text(encoding="utf-8")
+    # The time that the parser takes grows with the square of a dotted key's length: some hundred kilobytes would be an hour.
+    if any(len(line.partition("=")[0]) > _LONGEST_KEY for line in text.split("\n") if "=" in line or "[" in line[:9]):
+        raise ValueError(f"a key is longer than {_LONGEST_KEY} characters")
+    return tomllib.loads(text)
+
+
+def flatten_tables(tables: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
+    """The values of nested tables by dotted key; `ValueError` where they are nested without reason."""
+    if depth > _DEEPEST_TABLE:
+        raise ValueError(f"tables are nested more than {_DEEPEST_TABLE} deep")
+    flat: dict[str, Any] = {}
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            flat.update(flatten_tables(value, f"{prefix}{key}.", depth + 1))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
 
 
 def parse_assignment(text: str) -> tuple[str, str]:
@@ -359,7 +400,7 @@ def _build(values: Mapping[str, Any], where: str) -> Config:
     for key, value in values.items():
         if key not in known:
             problems.append(
-                unknown_name("setting", key, known).split(" Known:")[0] + " 'auber settings' lists them all"
+                unknown_name("setting", show_name(key), known).split(" Known:")[0] + " 'auber settings' lists them all"
             )
             continue
         try:
@@ -371,8 +412,13 @@ def _build(values: Mapping[str, Any], where: str) -> Config:
     return typing.cast("Config", _assemble(Config, "", accepted))
 
 
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
 def _assemble(cls: type, prefix: str, values: Mapping[str, Value]) -> Any:
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     arguments: dict[str, Any] = {}
     for item in dataclasses.fields(cls):
         key = f"{prefix}{item.name}"
@@ -396,7 +442,9 @@ def _convert(info: SettingInfo, value: Any) -> Value:
         and (info.choices is None or converted in info.choices)
     )
     if not in_range:
-        raise ConfigError(f"{info.key} must be {info.allowed}, found {value!r}")
+        raise ConfigError(f"{info.key} must be {info.allowed}, found {show_value(value)}")
+    if type(converted) is int and converted > LARGEST_NUMBER:
+        raise ConfigError(f"{info.key} must be at most {LARGEST_NUMBER}, found {show_value(value)}")
     return typing.cast("Value", converted)
 
 
@@ -415,7 +463,11 @@ def _parse(kind: type, value: Any) -> Any:
         return None
     if kind is int:
         return value if isinstance(value, int) else None
-    return float(value) if abs(value) < float("inf") else None
+    try:
+        converted = float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return None
+    return converted if math.isfinite(converted) else None
 
 
 def _get(config: Config, key: str) -> Value:
@@ -423,16 +475,6 @@ def _get(config: Config, key: str) -> Value:
     for name in key.split("."):
         value = getattr(value, name)
     return typing.cast("Value", value)
-
-
-def _flatten(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tables.items():
-        if isinstance(value, dict):
-            flat.update(_flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def _to_toml(flat: Mapping[str, Value]) -> str:

@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 
 from auber.batching import length_batches
-from auber.metrics import get_metric, predicts_one_class
-from auber.tasks.encoding import EncodedRows, pad_batch
+from auber.kinds import get_kind
+from auber.metrics import Truth, get_metric
+from auber.outputs import OUTPUTS
+from auber.tasks.encoding import EncodedRows, pad_batch, part_batch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -26,7 +27,7 @@ class Scores:
     score: float
     loss: float
     rows: int
-    one_class: bool  # a classifier that gives every row the same answer
+    one_class: bool  # a classifier that gives every row, or every word, the same answer
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON object."""
@@ -35,34 +36,37 @@ class Scores:
 
 @torch.inference_mode()
 def predict(model: PreTrainedModel, rows: EncodedRows, tokens_per_batch: int = 8192) -> torch.Tensor:
-    """The logits of every row, in the order of the rows, in float32 on the model's device."""  # (rows, labels)
-    was_training = model.training
+    """The logits of every row, in the order of the rows, in float32 on the model's device: (rows, labels).
+
+    For tokens and spans those of every token, row after row: (tokens, labels).
+    """
+    outputs, was_training = OUTPUTS[rows.kind], model.training
     model.eval()
     pieces, order = [], []
     for batch in length_batches(rows.lengths, tokens_per_batch):
-        inputs = pad_batch([rows[index] for index in batch], rows.pad_token_id)
-        inputs.pop("labels")
-        logits = model(**{name: tensor.to(model.device) for name, tensor in inputs.items()}).logits
-        pieces.append(logits.float())
+        inputs, _ = part_batch(pad_batch([rows[index] for index in batch], rows.pad_token_id))
+        inputs = {name: tensor.to(model.device) for name, tensor in inputs.items()}
+        pieces.append(outputs.pack(outputs.logits(model(**inputs)), inputs["attention_mask"]).float())
         order.extend(batch)
     model.train(was_training)
-    logits = torch.cat(pieces)
-    return logits[torch.tensor(order, device=logits.device).argsort()]
+    logits, places = torch.cat(pieces), torch.tensor(order).argsort()
+    if not get_kind(rows.kind).reads_all:
+        return logits[places.to(logits.device)]
+    by_row = torch.split_with_sizes(logits, [rows.lengths[row] for row in order])
+    return torch.cat([by_row[place] for place in places.tolist()])
 
 
 def evaluate_rows(model: PreTrainedModel, rows: EncodedRows, metric: str) -> Scores:
     """The metric and the mean loss of a model on rows."""
-    return score_logits(predict(model, rows), rows.labels, metric)
+    return _scores(predict(model, rows), rows.truth(model.device), metric, rows.kind, len(rows))
 
 
 def score_logits(logits: torch.Tensor, labels: torch.Tensor, metric: str) -> Scores:
-    """The metric and the mean loss of given logits."""
-    chosen = get_metric(metric)
-    labels = labels.to(logits.device)
-    if chosen.kind == "regression":
-        loss = F.mse_loss(logits.reshape(-1), labels)
-        one_class = False
-    else:
-        loss = F.cross_entropy(logits, labels)
-        one_class = predicts_one_class(logits)
-    return Scores(float(chosen.compute(logits, labels)), float(loss), len(labels), one_class)
+    """The metric and the mean loss of given logits, for rows with one label each."""
+    return _scores(logits, labels.to(logits.device), metric, "sequence", len(labels))
+
+
+def _scores(logits: torch.Tensor, truth: Truth, metric: str, kind: str, num_rows: int) -> Scores:
+    outputs = OUTPUTS[kind]
+    score = float(get_metric(metric).compute(logits, truth))
+    return Scores(score, float(outputs.mean_loss(logits, truth)), num_rows, outputs.is_one_answer(logits, truth))

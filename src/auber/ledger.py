@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -22,7 +23,7 @@ class Ledger:
         self._path, self._writable = path, writable
         self._scores: dict[tuple[str, int, tuple[int, ...]], float] = {}
         self._file: TextIO | None = None
-        if path.exists():
+        if os.path.lexists(path):  # also where it is a link to nothing, which must not pass for an empty ledger
             self._read(cut_torn_line=writable)
 
     def __len__(self) -> int:
@@ -64,16 +65,34 @@ class Ledger:
             self._file = None
 
     def _read(self, *, cut_torn_line: bool) -> None:
-        data = self._path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if cut_torn_line and whole < len(data):
-            os.truncate(self._path, whole)
+        try:
+            data = self._path.read_bytes()
+            whole = data.rfind(b"\n") + 1
+            if cut_torn_line and whole < len(data):
+                os.truncate(self._path, whole)
+        except OSError as error:
+            raise RunError(f"{self._path}: cannot be read ({error.strerror}); a file of scores is needed") from error
         for number, line in enumerate(data[:whole].splitlines(), 1):
             try:
-                entry = json.loads(line)
-                where = (entry["key"], entry["layer"], tuple(entry["removed"]))
-                self._scores[where] = float(entry["score"])
+                where, score = _read_entry(line)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise RunError(
                     f"{self._path}, line {number}: not a score ({error}); remove the line, its score is computed again"
                 ) from error
+            self._scores[where] = score
+
+
+def _read_entry(line: bytes) -> tuple[tuple[str, int, tuple[int, ...]], float]:
+    """What a line of the file holds; `TypeError`, `KeyError` or `ValueError` where it is not what `add` writes."""
+    # decoded here, because json.loads would also try encodings that are never written
+    entry = json.loads(line.decode("utf-8"))
+    if not isinstance(entry, dict):
+        raise TypeError(f"an object is needed, found {type(entry).__name__}")
+    key, layer, removed, score = (entry[name] for name in ("key", "layer", "removed", "score"))
+    if type(key) is not str or type(layer) is not int or type(score) not in (int, float):
+        raise TypeError("key must be text, layer a whole number and score a number")
+    if not isinstance(removed, list) or not all(type(head) is int for head in removed):
+        raise TypeError("removed must be a list of heads")
+    if abs(score) > sys.float_info.max and type(score) is int:
+        raise ValueError("score is beyond all numbers")
+    return (key, layer, tuple(removed)), float(score)

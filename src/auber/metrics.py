@@ -1,8 +1,12 @@
 """The metrics: what each is computed from, for which labels, and how scores of shards combine.
 
-A metric is a function of its statistics: `compute(logits, labels)` is `finish(statistics(logits, labels))`. Those of
+A metric is a function of its statistics: `compute(logits, truth)` is `finish(statistics(logits, truth))`. Those of
 several shards are joined by `combine` before `finish`: counts and sums are added (`additive`), Spearman's rows are
-put one after another, because ranks depend on all rows.
+put one after another, because ranks depend on all rows. Counts come to the same bits however the rows are dealt
+(`exact`), sums of fractions do not.
+
+What logits are compared with, the truth, is a tensor of one label a row for tasks of kind sequence, a `TagTruth` for
+tokens and a `SpanTruth` for spans; for these two the logits are those of all tokens, row after row without padding.
 
 Contract: `compute` returns a float64 scalar on the logits' device and never waits for that device; higher is always
 better; the value lies in [0, 1], for correlations in [-1, 1]. A value that is undefined (0/0: no rows, one class
@@ -14,12 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from auber.errors import ConfigError, unknown_name
+from auber.spans import SpanTruth, exact_counts, overlap_sums
+from auber.tags import TagTruth, entity_counts
+
+Truth = Tensor | TagTruth | SpanTruth
 
 # A variance this small beside the mean square is the rounding error of equal float32 values summed in float64.
 _NO_VARIANCE = 1e-12
@@ -30,37 +38,62 @@ class Metric:
     """One way to compare the outputs of a model with labels."""
 
     name: str
-    kind: Literal["classification", "regression"]
+    compares: Literal["classes", "numbers", "tags", "spans"]
     doc: str
-    gather: Callable[[Tensor, Tensor], Tensor]
+    gather: Callable[[Tensor, Any], Tensor]
     finish: Callable[[Tensor], Tensor]
     additive: bool = True
+    exact: bool = True
+    reads_entities: bool = False  # the tags must follow IOB2
+
+    @property
+    def kind(self) -> str:
+        """The kind of task it scores."""
+        return {"tags": "tokens", "spans": "spans"}.get(self.compares, "sequence")
 
     @property
     def is_regression(self) -> bool:
         """Whether the labels are numbers to predict rather than classes."""
-        return self.kind == "regression"
+        return self.compares == "numbers"
 
-    def statistics(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """All that the metric needs of these rows: logits (rows, classes) or, for regression, (rows,) or (rows, 1)."""
-        one_output = logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1)
-        if one_output != self.is_regression or logits.ndim > 2 or labels.shape != logits.shape[:1]:
-            wanted = "(rows,) or (rows, 1)" if self.is_regression else "(rows, classes)"
+    def statistics(self, logits: Tensor, truth: Truth) -> Tensor:
+        """All that the metric needs of these rows.
+
+        Logits are (rows, classes) or, for regression, (rows,) or (rows, 1); (tokens, tags), and (tokens, 2) for spans.
+        """
+        if not self._fits(logits, truth):
+            wanted = {
+                "classes": "logits (rows, classes) and labels (rows,)",
+                "numbers": "logits (rows,) or (rows, 1) and labels (rows,)",
+                "tags": "logits (tokens, tags) and tagged words",
+                "spans": "logits (tokens, 2) and spans of answers",
+            }[self.compares]
+            found = tuple(truth.shape) if isinstance(truth, Tensor) else type(truth).__name__
             raise ConfigError(
-                f"metric '{self.name}' needs logits {wanted} and labels (rows,), found {tuple(logits.shape)} and "
-                f"{tuple(labels.shape)}; choose a metric that fits the task"
+                f"metric '{self.name}' needs {wanted}, found {tuple(logits.shape)} and {found}; "
+                "choose a metric that fits the task"
             )
         if logits.device.type == "mps":
-            logits, labels = logits.cpu(), labels.cpu()
-        return self.gather(logits.detach(), labels)
+            logits, truth = logits.cpu(), truth.to("cpu")
+        return self.gather(logits.detach(), truth)
+
+    def _fits(self, logits: Tensor, truth: Truth) -> bool:
+        if self.compares == "tags":
+            followed = isinstance(truth, TagTruth) and (truth.types is not None or not self.reads_entities)
+            return followed and logits.ndim == 2
+        if self.compares == "spans":
+            return isinstance(truth, SpanTruth) and logits.ndim == 2 and logits.shape[1] == 2
+        one_output = logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1)
+        fits = one_output == self.is_regression and logits.ndim <= 2
+        return fits and isinstance(truth, Tensor) and truth.shape == logits.shape[:1]
 
     def combine(self, shards: Sequence[Tensor]) -> Tensor:
         """The statistics of several shards as those of one."""
         return torch.stack(tuple(shards)).sum(0) if self.additive else torch.cat(tuple(shards))
 
-    def compute(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def compute(self, logits: Tensor, truth: Truth) -> Tensor:
         """The metric of these rows, a float64 scalar on the logits' device."""
-        return self.finish(self.statistics(logits, labels))
+        return self.finish(self.statistics(logits, truth))
 
 
 def get_metric(name: str) -> Metric:
@@ -149,6 +182,22 @@ def _ranks(values: Tensor) -> Tensor:
     return torch.where(values.isnan().any(), torch.nan, ranks)
 
 
+def _tag_counts(logits: Tensor, truth: TagTruth) -> Tensor:
+    """Words whose tag is predicted, and all words: int64 (2,)."""
+    right = logits.index_select(0, truth.places).argmax(-1) == truth.tags  # (words,)
+    return torch.stack((right.sum(), torch.ones_like(right).sum()))
+
+
+def _share(counts: Tensor) -> Tensor:
+    part, whole = counts.double().unbind()
+    return _ratio(part, whole)
+
+
+def _entity_f1(counts: Tensor) -> Tensor:
+    right, found, there = counts.double().unbind()
+    return _ratio(2 * right, found + there)
+
+
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
     return torch.where(whole == 0, torch.zeros_like(whole), part / whole)
 
@@ -156,10 +205,36 @@ def _ratio(part: Tensor, whole: Tensor) -> Tensor:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", "classification", "share of the rows whose class is predicted", confusion, _accuracy),
-        Metric("f1", "classification", "F1 of class 1; with more than two classes their mean", confusion, _f1),
-        Metric("matthews", "classification", "Matthews correlation, R_K with more classes", confusion, _matthews),
-        Metric("pearson", "regression", "Pearson's correlation of predictions and targets", _sums, _pearson),
-        Metric("spearman", "regression", "Pearson's correlation of the ranks", _paired, _spearman, additive=False),
+        Metric("accuracy", "classes", "share of the rows whose class is predicted", confusion, _accuracy),
+        Metric("f1", "classes", "F1 of class 1; with more than two classes their mean", confusion, _f1),
+        Metric("matthews", "classes", "Matthews correlation, R_K with more classes", confusion, _matthews),
+        Metric("pearson", "numbers", "Pearson's correlation of predictions and targets", _sums, _pearson, exact=False),
+        Metric(
+            "spearman",
+            "numbers",
+            "Pearson's correlation of the ranks",
+            _paired,
+            _spearman,
+            additive=False,
+            exact=False,
+        ),
+        Metric("token_accuracy", "tags", "share of the words whose tag is predicted", _tag_counts, _share),
+        Metric(
+            "entity_f1",
+            "tags",
+            "F1 of whole entities, first word, last word and type, over IOB2 tags",
+            entity_counts,
+            _entity_f1,
+            reads_entities=True,
+        ),
+        Metric("span_exact", "spans", "share of the rows whose best span is a true one", exact_counts, _share),
+        Metric(
+            "span_f1",
+            "spans",
+            "mean F1 of the tokens of best and true span",
+            overlap_sums,
+            _share,
+            exact=False,
+        ),
     )
 }

@@ -33,7 +33,7 @@ from auber.seeds import derive
 from auber.splits import Splits, make_splits
 from auber.surgery import remove_heads
 from auber.tasks.base import TaskData
-from auber.tasks.encoding import EncodedRows, encode_rows
+from auber.tasks.encoding import EncodedRows, encode_split
 from auber.tuning import TuningReport, tune
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ class Pipeline:
         self.job, self.run, self.tokenizer, self.progress = job, run, tokenizer, progress
         self.model = model.to(job.hardware.device)
         encoder = encoder_of(self.model)
-        self._train = encode_rows(tokenizer, job.task.train, job.config.max_length, job.task.is_regression)
-        self.splits: Splits = make_splits(job.task.train.labels, job.config, encoder.num_layers, job.task.is_regression)
+        task, config = job.task, job.config
+        self._train = encode_split(tokenizer, task, "train", config.max_length)
+        self.splits: Splits = make_splits(task.train.labels, config, encoder.num_layers, not task.has_classes)
         self._done: list[str] = []
         self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
         run.write("splits.json", self.splits.to_json())
@@ -76,6 +77,7 @@ class Pipeline:
     def finetune(self) -> None:
         """The first tuning alone."""
         self.progress.plan(2)
+        self._announce(["first"])
         self._first_stage(self.splits.first)
 
     def prune(self) -> None:
@@ -83,17 +85,20 @@ class Pipeline:
         method, layers = self.job.method, self._layers()
         choices = len(layers) if method.choose_layer is not None else int(method.removes_heads)
         self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
+        last = ["last"] * method.tunes
+        self._announce(["first", *(["plan"] if method.choose_layer is None else map(_layer_stage, layers)), *last])
         with open_workers(self.job.config, self.job.hardware) as workers:
             self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
             if method.choose_layer is not None:
                 for layer in layers:
-                    self._stage(f"layer-{layer:02}", partial(self._search_layer, layer, workers), shown=2)
+                    self._stage(_layer_stage(layer), partial(self._search_layer, layer, workers), shown=2)
             else:
                 self._stage("plan", self._choose_plan, shown=choices)
                 tuned = self._layers_to_tune(layers)
                 self.progress.skip(len(layers) - len(tuned) if method.tunes else 0)
+                self._announce(["first", "plan", *map(_layer_stage, tuned), *last])
                 for layer in tuned:
-                    self._stage(f"layer-{layer:02}", partial(self._tune_only, layer))
+                    self._stage(_layer_stage(layer), partial(self._tune_only, layer))
         if method.tunes:
             self._stage("last", lambda: {"tuning": self._last_tuning().to_json()})
 
@@ -105,12 +110,21 @@ class Pipeline:
         self.progress.begin("evaluating", 2)
         train = evaluate_rows(self.model, self._train, task.metric)
         self.progress.step(1)
-        dev_rows = encode_rows(self.tokenizer, task.dev, config.max_length, task.is_regression)
+        dev_rows = encode_split(self.tokenizer, task, "dev", config.max_length)
         dev = evaluate_rows(self.model, dev_rows, task.metric)
         self.run.log("dev_evaluation", score=dev.score, rows=dev.rows)
         self.progress.end()
         encoder = encoder_of(self.model)
         plan = encoder.removed
+        self.progress.record(
+            0,
+            {
+                "result/dev": dev.score,
+                "result/train": train.score,
+                "result/gap": train.score - dev.score,
+                "result/heads_removed": plan.num_removed,
+            },
+        )
         result = {
             "format": 1,
             "kind": kind,
@@ -138,10 +152,9 @@ class Pipeline:
             "cost": self._cost(time.perf_counter() - started),
             "config": config.flat(),
             "data": task.content_hash,
-            "provenance": provenance.describe(self.job.hardware),
+            "provenance": {**provenance.describe(self.job.hardware), **self._upgrades()},
         }
-        self.run.finish(self.model, self.tokenizer, plan, result)
-        return result
+        return self.run.finish(self.model, self.tokenizer, plan, result)
 
     # --- stages -----------------------------------------------------------------------------------------------------
 
@@ -222,6 +235,7 @@ class Pipeline:
                 **choice.details,
             },
         }
+        self.progress.record(layer, _layer_numbers(info))
         if choice.removed:
             remove_heads(self.model, PruningPlan({layer: choice.removed}))
             info["tuning"] = self._tune_layer(layer).to_json()
@@ -276,10 +290,16 @@ class Pipeline:
             hardware=self.job.hardware,
             watch=watch,
             stage=stage,
+            name=f"{purpose if layer is None else _layer_stage(layer)}/tuning",
             progress=self.progress,
         )
 
     # --- accounts ---------------------------------------------------------------------------------------------------
+
+    def _announce(self, stages: list[str]) -> None:
+        """Write down which stages there will be, for who looks on from outside."""
+        encoder = encoder_of(self.model)
+        self.run.log("planned", stages=stages, layers=encoder.num_layers, heads_per_layer=encoder.num_heads)
 
     def _layers(self) -> list[int]:
         """The layers gone through, in order: those of `search.layers`, or all where the method chooses among all."""
@@ -309,6 +329,10 @@ class Pipeline:
         """The layers after which the model was tuned, in order."""
         return [int(name[6:]) for name in self._done if name.startswith("layer-") and "tuning" in self._info(name)]
 
+    def _upgrades(self) -> dict[str, Any]:
+        """The changes of versions on the way, where there were some."""
+        return {"upgrades": self.run.upgrades} if self.run.upgrades else {}
+
     def _cost(self, evaluation_seconds: float) -> dict[str, Any]:
         """What the run took, summed over its stages, so that a run that was cut counts the same."""
         infos = {name: self._info(name) for name in self._done}
@@ -332,3 +356,17 @@ class Pipeline:
             **({"peak_gpu_bytes": max(peaks)} if peaks else {}),
             "seconds": seconds,
         }
+
+
+def _layer_stage(layer: int) -> str:
+    return f"layer-{layer:02}"
+
+
+def _layer_numbers(info: dict[str, Any]) -> dict[str, float]:
+    """What the record of a searched layer says in numbers."""
+    search = info["search"]
+    names = ("rewards_asked", "rewards_computed", "seconds", "unpruned_score", "best_score")
+    return {
+        "layers/removed": len(info["removed"]),
+        **{f"layers/{name}": search[name] for name in names if name in search},
+    }

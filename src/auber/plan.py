@@ -13,6 +13,8 @@ from typing import Any
 
 from auber.errors import PlanError
 
+_MOST_DIGITS = 9  # of a layer's number; Python does not even read numbers of thousands
+
 
 class PruningPlan(Mapping[int, tuple[int, ...]]):
     """The heads to remove, by layer: `PruningPlan({0: [3, 5], 2: [1]})`; layers with nothing to remove are left out."""
@@ -27,7 +29,9 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
             for head in heads:
                 _require_index("head", head, where=f"layer {layer}")
             if len(set(heads)) != len(heads):
-                raise PlanError(f"layer {layer}: each head may be named once, the plan has {heads}; remove the repeats")
+                raise PlanError(
+                    f"layer {layer}: each head may be named once, the plan has {heads!s:.60}; remove the repeats"
+                )
             if heads:
                 checked[layer] = tuple(sorted(heads))
         self._removed = dict(sorted(checked.items()))
@@ -91,8 +95,8 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
             raise PlanError(f"{where}: a plan is an object of layer: [heads], found {type(data).__name__}")
         removed: dict[int, list[int]] = {}
         for layer, heads in data.items():
-            if not isinstance(layer, str) or not (layer.isascii() and layer.isdigit()):
-                raise PlanError(f"{where}: a layer must be a whole number from 0, found {layer!r}")
+            if not isinstance(layer, str) or not (layer.isascii() and layer.isdigit() and len(layer) <= _MOST_DIGITS):
+                raise PlanError(f"{where}: a layer must be a whole number from 0, found {layer!r:.60}")
             if not isinstance(heads, list):
                 raise PlanError(f"{where}: layer {layer}: heads must be a list, found {type(heads).__name__}")
             if int(layer) in removed:
@@ -114,4 +118,4 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
 
 def _require_index(kind: str, value: object, where: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise PlanError(f"{where}: a {kind} must be a whole number from 0, found {value!r}")
+        raise PlanError(f"{where}: a {kind} must be a whole number from 0, found {value!r:.60}")

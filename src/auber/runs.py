@@ -7,45 +7,75 @@
     scores.jsonl  the ledger of scores
     events.jsonl  what happened, with numbers, in order
     stages/       NAME.json for each finished stage; the weights of the newest one (and of the first)
+    progress.json where it is, while it goes on (`auber.tracking`); 'auber watch' shows it
+    track/        what experiment trackers keep, where some were asked for
     model/        the result as a model folder
     result.json   written last: its presence means complete
+    .lock         which process is at work (`auber.locks`); gone when it has ended
 
 Every file but the two append-only ones is written beside its place and renamed into it. A run that was killed restarts
-the stage it was in. In a process group only the main process writes.
+the stage it was in, with weights that are checked to be the ones it wrote, and under the versions it was begun with unless
+the caller allows others. In a process group only the main process writes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import os
+import re
 import shutil
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from auber import checkpoint
 from auber.config import Config, make_config
 from auber.devices import is_main_process, wait_for_all
-from auber.errors import RunError
+from auber.disk import is_refusal, sync_folder
+from auber.errors import CheckpointError, RunError
 from auber.ledger import Ledger
+from auber.locks import LOCK, FolderLock
 from auber.plan import PruningPlan
+from auber.sources import WEIGHTS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+logger = logging.getLogger(__name__)
+
 RESULT = "result.json"
+PROGRESS = "progress.json"
+DIGEST = "model_sha256"  # of the weights, in the record of a stage and in the result
+
+# What a write that was cut leaves beside its place, by `write_text` and by `checkpoint.save`.
+_SCRATCH = re.compile(r"\.((run|splits|plan|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}")
+_SAME_VERSIONS = ("auber", "torch", "transformers")  # another of these may give other numbers
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Write a file whole or not at all; `durable`: it is on the disk, and not only on its way there, when this returns."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
+    try:
+        with scratch.open("w", encoding="utf-8") as file:
+            file.write(text)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        scratch.replace(path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_folder(path.parent)
 
 
-def write_json(path: Path, data: Any) -> None:
+def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
     """Write JSON whole or not at all."""
-    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=durable)
 
 
 def read_json(path: Path) -> Any:
@@ -74,28 +104,80 @@ def read_result(folder: str | Path) -> dict[str, Any]:
     return result
 
 
-class Run:
-    """An open run. `identity` is what must not change between a stop and the next start."""
+def check_digest(folder: Path, record: Mapping[str, Any]) -> None:
+    """Raise `CheckpointError` unless a model folder holds the weights that were written into it, as its record says.
 
-    def __init__(self, folder: str | Path, identity: dict[str, Any], config: Config, *, resume: bool = False) -> None:
+    What was written by a version that kept no digest is taken as it is.
+    """
+    path, recorded = folder / WEIGHTS, record.get(DIGEST)
+    if recorded is None:
+        return
+    try:
+        found = _digest(path)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from error
+    if found != recorded:
+        raise CheckpointError(
+            f"{path}: must be the file the run wrote (sha256 {recorded}), found another (sha256 {found}): "
+            "it is damaged or was changed"
+        )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Run:
+    """An open run, held against other processes until it is closed.
+
+    `identity` is what must not change between a stop and the next start. Neither may the `versions` of the packages, unless
+    `allow_upgrade`: then the change is written down, and `upgrades` tells of all there were.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        identity: dict[str, Any],
+        config: Config,
+        *,
+        resume: bool = False,
+        versions: Mapping[str, str] | None = None,
+        allow_upgrade: bool = False,
+    ) -> None:
         self.folder = Path(folder)
-        self._stages: dict[str, dict[str, Any]] = {}
         self.resumed = is_run(self.folder)
-        if self.resumed:
-            self._check_resumable(identity, config, resume)
-        else:
-            self._create(identity, config)
-        # All processes must take the same decisions, so what is done is read once, before anyone goes on.
-        for path in sorted((self.folder / "stages").glob("*.json")):
-            self._stages[path.stem] = read_json(path)
-        wait_for_all()
-        self.ledger = Ledger(self.folder / "scores.jsonl", writable=is_main_process())
+        self.upgrades: list[dict[str, Any]] = []
+        self._stages: dict[str, dict[str, Any]] = {}
+        self._lock: FolderLock | None = None
+        try:
+            self._open(identity, config, resume, dict(versions or {}), allow_upgrade)
+        except BaseException:
+            self._release()
+            raise
 
     @property
     def result(self) -> dict[str, Any] | None:
         """The result, if the run is complete."""
         path = self.folder / RESULT
         return read_json(path) if path.is_file() else None
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Say in one line what is kept where, inside the context, the disk takes nothing more."""
+        try:
+            yield
+        except OSError as error:
+            if not is_refusal(error):
+                raise
+            raise self._not_written(error.filename or self.folder, error.strerror) from error
+
+    def close(self) -> None:
+        """Let go of the ledger, and let other processes in."""
+        try:
+            self.ledger.close()
+        finally:
+            self._release()
 
     def log(self, event: str, **numbers: Any) -> None:
         """Append to the events."""
@@ -109,6 +191,11 @@ class Run:
         if is_main_process():
             write_json(self.folder / name, data)
 
+    def remove(self, name: str) -> None:
+        """Delete one of the run's files."""
+        if is_main_process():
+            (self.folder / name).unlink(missing_ok=True)
+
     def stage(self, name: str) -> dict[str, Any] | None:
         """What a finished stage left, None if it is not finished."""
         return self._stages.get(name)
@@ -119,8 +206,8 @@ class Run:
         if is_main_process():
             stages = self.folder / "stages"
             if model is not None:
-                checkpoint.save(model, None, stages / name)
-            write_json(stages / f"{name}.json", self._stages[name])
+                self._stages[name][DIGEST] = self._save(model, None, stages / name)
+            write_json(stages / f"{name}.json", self._stages[name], durable=True)
             if model is not None:
                 for folder in stages.iterdir():
                     if folder.is_dir() and folder.name not in (name, "first"):
@@ -128,44 +215,190 @@ class Run:
         return self._stages[name]
 
     def load_weights(self, names: list[str], model: PreTrainedModel) -> PreTrainedModel:
-        """The model at the end of the last of these stages that changed it; `model` where none did."""
+        """The model at the end of the last of these stages that changed it, as it was written; `model` where none did."""
         for name in reversed(names):
             if self._stages[name]["weights"]:
-                return checkpoint.load(self.folder / "stages" / name, device=model.device)
+                place = self.folder / "stages" / name
+                try:
+                    check_digest(place, self._stages[name])
+                    return checkpoint.load(place, device=model.device)
+                except CheckpointError as error:
+                    raise RunError(f"stage {name}: {error}; {self._remedy(name)}") from error
         return model
 
     def finish(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, plan: PruningPlan, result: dict[str, Any]
-    ) -> None:
-        """Write the model and the result, and drop the weights of the stages."""
+    ) -> dict[str, Any]:
+        """Write the model and the result, and drop the weights of the stages; the result as it was written."""
         if is_main_process():
             write_json(self.folder / "plan.json", plan.to_json())
-            checkpoint.save(model, tokenizer, self.folder / "model")
-            write_json(self.folder / RESULT, result)
-            for folder in (self.folder / "stages").iterdir():
-                if folder.is_dir():
-                    shutil.rmtree(folder)
+            digest = self._save(model, tokenizer, self.folder / "model")
+            write_json(self.folder / RESULT, {**result, DIGEST: digest}, durable=True)
+            self._sweep()
         wait_for_all()
+        return read_result(self.folder)
+
+    # --- opening ----------------------------------------------------------------------------------------------------
+
+    def _open(
+        self, identity: dict[str, Any], config: Config, resume: bool, versions: dict[str, str], allow_upgrade: bool
+    ) -> None:
+        if self.resumed:
+            self._check_resumable(identity, config, resume)
+            changed = self._changed_versions(versions, allow_upgrade)
+            self._take_lock()
+        else:
+            changed = {}
+            self._create({**identity, "versions": versions} if versions else identity, config)
+        # All processes must take the same decisions, so what is done is read once, before anyone goes on.
+        for path in sorted((self.folder / "stages").glob("*.json")):
+            self._stages[path.stem] = read_json(path)
+        if changed:
+            self._record_upgrade(changed, versions)
+        wait_for_all()
+        self.ledger = Ledger(self.folder / "scores.jsonl", writable=is_main_process() and not self._is_complete)
+
+    @property
+    def _is_complete(self) -> bool:
+        return (self.folder / RESULT).is_file()
 
     def _create(self, identity: dict[str, Any], config: Config) -> None:
-        if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+        if self.folder.exists() and not (self.folder.is_dir() and _is_unused(self.folder)):
             raise RunError(f"{self.folder}: must be a new or an empty folder; choose another --out")
         wait_for_all()
         if is_main_process():
             try:
-                (self.folder / "stages").mkdir(parents=True)
+                (self.folder / "stages").mkdir(parents=True, exist_ok=True)
+                self._take_lock()
+                if is_run(self.folder):
+                    raise RunError(f"{self.folder}: another process has just begun a run in it; choose another --out")
+                write_text(self.folder / "config.toml", config.to_toml())
+                write_json(self.folder / "run.json", identity, durable=True)
             except OSError as error:
                 raise RunError(f"{self.folder}: cannot be created ({error}); choose another --out") from error
-            write_text(self.folder / "config.toml", config.to_toml())
-            write_json(self.folder / "run.json", identity)
+
+    def _take_lock(self) -> None:
+        """Keep other processes out, and clear away what a killed one left half written."""
+        if not is_main_process():
+            return
+        if not self._is_complete:
+            self._lock = FolderLock(self.folder)
+            if self._lock.left_by is not None:
+                logger.info("%s: %s, which was at work in it, is gone", self.folder, self._lock.left_by)
+            _cut_torn_line(self.folder / "events.jsonl")
+        self._sweep()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _sweep(self) -> None:
+        """Delete what stands half written beside its place, and the weights of stages once the result is there."""
+        stages = self.folder / "stages"
+        waste = [path for path in self.folder.iterdir() if _SCRATCH.fullmatch(path.name)]
+        waste += stages.glob(".*")
+        if self._is_complete:
+            waste += [path for path in stages.glob("*") if path.is_dir()] + [self.folder / PROGRESS]
+        for path in waste:
+            with suppress(OSError):  # it is in nobody's way
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def _check_resumable(self, identity: dict[str, Any], config: Config, resume: bool) -> None:
         if not resume:
             state = "a finished" if self.result else "an unfinished"
             raise RunError(f"{self.folder}: holds {state} run; add --resume to go on with it, or choose another --out")
-        recorded = {**read_json(self.folder / "run.json"), **make_config(file=self.folder / "config.toml").flat()}
+        recorded = {**self._recorded(), **make_config(file=self.folder / "config.toml").flat()}
+        for kept in ("versions", "upgrades"):  # they are judged by themselves
+            recorded.pop(kept, None)
         asked = {**identity, **config.flat()}
         changed = sorted(key for key in recorded.keys() | asked.keys() if recorded.get(key) != asked.get(key))
         if changed:
             words = ", ".join(f"{key} was {recorded.get(key)!r} and is now {asked.get(key)!r}" for key in changed)
             raise RunError(f"{self.folder}: is another run: {words}; use the same settings or another --out")
+
+    def _recorded(self) -> dict[str, Any]:
+        recorded = read_json(self.folder / "run.json")
+        if not isinstance(recorded, dict):
+            raise RunError(f"{self.folder / 'run.json'}: must be a JSON object, found {type(recorded).__name__}")
+        return recorded
+
+    # --- versions ---------------------------------------------------------------------------------------------------
+
+    def _changed_versions(self, versions: Mapping[str, str], allowed: bool) -> dict[str, list[str]]:
+        """The packages of which the run was begun with another version: what it was, and what it is now."""
+        recorded = self._recorded()
+        self.upgrades = list(recorded.get("upgrades", []))
+        before = recorded.get("versions", {})
+        changed = {
+            name: [before.get(name, "not recorded"), versions[name]]
+            for name in _SAME_VERSIONS
+            if name in versions and before.get(name) != versions[name]
+        }
+        if not changed or self._is_complete:
+            return {}
+        words = ", ".join(f"{name} was {was} and is now {now}" for name, (was, now) in changed.items())
+        if not allowed:
+            raise RunError(
+                f"{self.folder}: was begun with other versions: {words}; install those to end in the numbers of an unbroken run, "
+                "or add --allow-upgrade to go on with these"
+            )
+        logger.warning(
+            "%s: goes on with other versions (%s): its numbers may differ from an unbroken run's", self.folder, words
+        )
+        return changed
+
+    def _record_upgrade(self, changed: dict[str, list[str]], versions: Mapping[str, str]) -> None:
+        """Write a change of versions into run.json, with the stages that were done before it."""
+        self.upgrades.append({"changed": changed, "after": sorted(self._stages)})
+        if is_main_process():
+            write_json(
+                self.folder / "run.json",
+                {**self._recorded(), "versions": dict(versions), "upgrades": self.upgrades},
+                durable=True,
+            )
+        self.log("upgraded", **self.upgrades[-1])
+
+    # --- what is kept -----------------------------------------------------------------------------------------------
+
+    def _save(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, folder: Path) -> str:
+        """Write a model folder; the digest of its weights."""
+        try:
+            checkpoint.save(model, tokenizer, folder)
+            return _digest(folder / WEIGHTS)
+        except CheckpointError as error:
+            cause = error.__cause__
+            reason = cause.strerror if isinstance(cause, OSError) else str(cause or error)
+            raise self._not_written(folder, reason) from error
+
+    def _not_written(self, place: str | Path, reason: str | None) -> RunError:
+        stages = [name for name in self._stages if (self.folder / "stages" / f"{name}.json").is_file()]
+        kept = f"the finished stages ({', '.join(stages)}) and " if stages else ""
+        return RunError(
+            f"{place}: cannot be written ({reason}); {kept}{len(self.ledger)} scores are kept: make room there or make the "
+            "folder writable, then go on with --resume"
+        )
+
+    def _remedy(self, stage: str) -> str:
+        if stage == "first":
+            return "put a copy of it back, or start anew with another --out"
+        return (
+            f"put a copy of it back, or delete every file of {self.folder / 'stages'} but first.json and first/: the run goes on "
+            "from there, and scores that are known are not computed again"
+        )
+
+
+def _is_unused(folder: Path) -> bool:
+    """Whether a folder is empty, or holds no more than a run that was killed while it was being made."""
+    ours = {LOCK, "stages", "config.toml"}
+    names = {path.name for path in folder.iterdir() if not _SCRATCH.fullmatch(path.name)}
+    return not names or (names <= ours and (folder / "stages").is_dir() and not any((folder / "stages").iterdir()))
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Cut a last line whose end never reached the file, so that the next one starts on its own."""
+    if path.is_file():
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            os.truncate(path, whole)

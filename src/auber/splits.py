@@ -76,12 +76,10 @@ class Splits:
         return cls(protocol=fields["protocol"], layers=tuple(layers), **lists)
 
 
-def make_splits(
-    labels: Sequence[int] | Sequence[float], config: Config, num_layers: int, is_regression: bool
-) -> Splits:
-    """The rows of every stage, for training rows with these labels."""
-    # Regression has no classes to keep: all its rows are of one.
-    classes = np.zeros(len(labels), np.int64) if is_regression else np.asarray(labels, np.int64)
+def make_splits(labels: Sequence[Any], config: Config, num_layers: int, without_classes: bool) -> Splits:
+    """The rows of every stage, for training rows with these labels; `without_classes`: they are numbers, tags or answers."""
+    # Where there are no classes to keep, all rows are of one.
+    classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
     split = {"seen": _split_seen, "heldout": _split_heldout}[config.protocol]
     return split(classes, config, num_layers)
 

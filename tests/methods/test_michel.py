@@ -65,8 +65,8 @@ def test_rows_of_opposite_sign_do_not_cancel():
     gate = torch.ones(4, requires_grad=True)
     losses = []
     with gated_heads(model, {1: gate}):
-        for inputs, labels in padded_batches(work.rows, 1000, torch.device("cpu")):
-            losses.append(model(**inputs, labels=labels).loss)
+        for inputs, targets in padded_batches(work.rows, 1000, torch.device("cpu")):
+            losses.append(model(**inputs, **targets).loss)
         (derivative,) = torch.autograd.grad(sum(losses), gate)
     cancelled = (derivative.abs() / derivative.norm()).tolist()
     found = list(head_importance(work)[1].values())

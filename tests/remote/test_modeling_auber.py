@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 
 from auber import checkpoint
 from auber.encoders import FAMILIES, encoder_of
+from auber.kinds import KINDS
+from auber.outputs import OUTPUTS
 from auber.plan import PruningPlan
 from auber.remote import MODELING_FILE, modeling_auber
 from auber.surgery import masked_heads, remove_heads
+from tests.kinds import TOKEN_KINDS
 from tests.models import HEADS, LAYERS, MODEL_TYPES, random_batch, tiny_model
 
 CLASSIFIER = "AutoModelForSequenceClassification"
@@ -74,6 +77,19 @@ def test_a_bare_encoder_is_loaded_by_both_entries(model_type, tmp_path):
     expected = model(**batch)[0]
     assert torch.equal(load_remote(tmp_path, "AutoModel")(**batch)[0], expected)
     assert torch.equal(load_remote(tmp_path).base_model(**batch)[0], expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_classifiers_of_tokens_have_their_entry(model_type, kind, tmp_path):
+    model = tiny_model(model_type, kind=kind)
+    remove_heads(model, {0: [1], 2: [0, 2, 3]})
+    checkpoint.save(model, None, tmp_path)
+    loaded, batch = load_remote(tmp_path, KINDS[kind].auto_class), random_batch(model)
+    logits = OUTPUTS[kind].logits
+    assert torch.equal(logits(loaded(**batch)), logits(model(**batch)))
+    assert type(loaded).__name__ == type(model).__name__
 
 
 @torch.no_grad()
@@ -146,6 +162,8 @@ def test_a_whole_model_carries_neither_the_file_nor_the_entries(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {
         "AutoModel": "modeling_auber.BertModel",
         CLASSIFIER: "modeling_auber.BertForSequenceClassification",
+        "AutoModelForTokenClassification": "modeling_auber.BertForTokenClassification",
+        "AutoModelForQuestionAnswering": "modeling_auber.BertForQuestionAnswering",
     }
     whole = tiny_model()
     whole.config.auto_map = {"AutoModel": "elsewhere.Model"}  # code that will not be beside the new folder

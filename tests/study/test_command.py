@@ -105,7 +105,7 @@ def test_a_stop_by_hand_says_how_to_go_on(call, file, tmp_path, monkeypatch):
     monkeypatch.setattr(api, "finetune", stop)
     code, _, err = call(file, "--out", tmp_path / "o")
     assert code == 130
-    assert "auber: stopped; the same command goes on from here" in err
+    assert f"auber: stopped; go on with: auber study {file} --out {tmp_path / 'o'}" in err
 
 
 @pytest.mark.parametrize(

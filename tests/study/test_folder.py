@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 
 import pytest
 
@@ -106,17 +107,14 @@ def test_a_failure_lies_beside_the_results(tmp_path):
     assert [path.name for path in folder.block_path(BLOCK).iterdir()] == ["random-0.failed.json"]
 
 
-def test_a_run_killed_while_it_was_made_is_made_anew(tmp_path):
+def test_the_lock_of_a_node_that_was_lost_is_not_waited_for(tmp_path):
     folder = StudyFolder(tmp_path)
     path = folder.run_path(BLOCK, "auber")
-    (path / "stages").mkdir(parents=True)
-    (path / ".run.json.77").write_text("{")
-    assert folder.prepare(BLOCK, AUBER) == path
-    assert not path.exists()
-    path.mkdir()
-    (path / "mine.txt").write_text("")
-    folder.prepare(BLOCK, AUBER)
-    assert (path / "mine.txt").exists(), "what is not ours is left for the run to refuse"
+    path.mkdir(parents=True)
+    for host, is_kept in ((platform.node(), True), ("lost-node", False)):
+        (path / ".lock").write_text(json.dumps({"process": 1, "started": 1.0, "host": host}))
+        assert folder.prepare(BLOCK, AUBER) == path
+        assert (path / ".lock").exists() is is_kept, "a process of this machine is seen to be gone, or not"
 
 
 def test_weights_go_when_results_are_there(tmp_path):

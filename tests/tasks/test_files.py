@@ -197,9 +197,8 @@ def test_names_that_cannot_be_right(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.csv", TRAIN)
     with pytest.raises(TaskError, match=r"nothing\.csv: there is no such file"):
         make_task(tmp_path / "nothing.csv", file, text=["q1"], label="y")
-    with pytest.raises(
-        TaskError, match=r"rows\.xlsx: the name must end in one of \.csv, \.jsonl, \.parquet, \.tsv, found '\.xlsx'"
-    ):
+    endings = r"\.conll, \.csv, \.json, \.jsonl, \.parquet, \.tsv, \.txt"
+    with pytest.raises(TaskError, match=rf"rows\.xlsx: the name must end in one of {endings}, found '\.xlsx'"):
         make_task(tmp_path / "rows.xlsx", file, text=["q1"], label="y")
     with pytest.raises(ConfigError, match=r"Unknown metric 'acuracy'\. Did you mean 'accuracy'\?"):
         make_task(file, file, text=["q1"], label="y", metric="acuracy")

@@ -1,6 +1,7 @@
 """The command line: one file a command, heavy imports inside the command, so that `--help` is instant.
 
-A user's mistake is one line on stderr and exit code 2; anything else is a bug and shows its traceback.
+A user's mistake, or a disk that takes nothing more, is one line on stderr and exit code 2; a stop is one line and the
+signal's code (`stops`); anything else is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -10,10 +11,29 @@ import sys
 
 import typer
 
-from auber.cli import bench, demo, evaluate, finetune, listings, prune, report, study
+from auber.cli import (
+    bench,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    finetune,
+    imports,
+    listings,
+    prune,
+    rates,
+    regret,
+    report,
+    speed,
+    stops,
+    study,
+    watch,
+)
+from auber.disk import is_refusal
 from auber.errors import AuberError
 
 app = typer.Typer(
+    cls=stops.Commands,
     name="auber",
     help="Learn which attention heads a fine-tuned encoder is better off without, and remove them.",
     epilog="Start with 'auber demo': the whole job on a small generated task, in under three minutes, nothing to download.",
@@ -26,9 +46,16 @@ app.command("demo")(demo.command)
 app.command("prune")(prune.command)
 app.command("finetune")(finetune.command)
 app.command("evaluate")(evaluate.command)
+app.command("export")(export.command)
+app.command("import")(imports.command)
+app.command("speed")(speed.command)
+app.command("rates")(rates.command)
+app.command("watch")(watch.command)
 app.command("report")(report.command)
 app.command("study")(study.command)
+app.command("regret")(regret.command)
 app.command("bench")(bench.command)
+app.command("doctor")(doctor.command)
 app.command("tasks")(listings.tasks)
 app.command("models")(listings.models)
 app.command("methods")(listings.methods)
@@ -55,6 +82,8 @@ def main() -> None:
     except AuberError as error:
         print(f"auber: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("auber: stopped; the same command with --resume goes on from here", file=sys.stderr)
-        sys.exit(130)
+    except OSError as error:
+        if not is_refusal(error):
+            raise
+        print(f"auber: {error.filename or 'a file'}: cannot be written or read ({error.strerror})", file=sys.stderr)
+        sys.exit(2)

@@ -17,8 +17,10 @@ def command(
     data: options.Data = None,
     train: options.Train = None,
     dev: options.Dev = None,
+    kind: options.Kind = None,
     text: options.Text = None,
-    label: options.Label = "label",
+    label: options.Label = None,
+    labels: options.Labels = None,
     metric: options.Metric = None,
     split: Annotated[str, typer.Option("--split", help="dev or train.")] = "dev",
     seed: options.Seed = None,
@@ -36,7 +38,7 @@ def command(
 
     settings = options.build_config(preset, task, config, assignments, seed=seed)
     with screen.listening(quiet=quiet):
-        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed)
+        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels)
         scores = api.evaluate(folder, task=rows, split=split, config=settings)
     if json:
         screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auber.cli import options, screen
+from auber.cli import completion, options, screen
 from auber.errors import ConfigError
 from auber.export import TARGETS, export_model
 
@@ -28,6 +28,7 @@ def command(
             "--to",
             help="; ".join(f"{target.name}: {target.doc}" for target in TARGETS.values()),
             show_default=False,
+            autocompletion=completion.targets,
         ),
     ],
     out: Annotated[Path | None, typer.Option("--out", help="A new folder. [default: RUN with -TO behind it]")] = None,

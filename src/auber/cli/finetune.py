@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from auber.cli import options, screen
+from auber.tracking import check_trackers
 
 
 def command(
@@ -12,15 +13,19 @@ def command(
     data: options.Data = None,
     train: options.Train = None,
     dev: options.Dev = None,
+    kind: options.Kind = None,
     text: options.Text = None,
-    label: options.Label = "label",
+    label: options.Label = None,
+    labels: options.Labels = None,
     metric: options.Metric = None,
     resume: options.Resume = False,
+    allow_upgrade: options.AllowUpgrade = False,
     seed: options.Seed = None,
     protocol: options.Protocol = None,
     preset: options.Preset = "default",
     config: options.ConfigFile = None,
     assignments: options.Set = None,
+    track: options.Track = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -32,16 +37,19 @@ def command(
     """
     from auber import api, provenance
 
+    trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
-        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed)
+        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels)
         tuned = api.finetune(
             model,
             task=rows,
             config=settings,
             out=out,
             resume=resume,
+            allow_upgrade=allow_upgrade,
             progress=progress,
+            track=trackers,
             command=provenance.command_line(),
         )
     if json:

@@ -5,6 +5,13 @@ from __future__ import annotations
 from auber.cli import options, screen
 from auber.config import PRESETS, Value, make_config
 from auber.config import settings as declared_settings
+from auber.kinds import KINDS
+
+_FORMATS = {
+    "sequence": "csv, tsv, jsonl or parquet with --text q1[,q2] --label y",
+    "tokens": "conll or txt (a word and its tag a line, a blank line between sentences), jsonl or parquet (tokens, tags)",
+    "spans": "SQuAD json, jsonl or parquet (question, context, answers)",
+}
 
 
 def tasks(json: options.Json = False) -> None:
@@ -14,7 +21,9 @@ def tasks(json: options.Json = False) -> None:
     rows = [[name, TASKS[name].metric, TASKS[name].doc] for name in TASKS]
     _show(["task", "metric", "what it is"], rows, json)
     if not json:
-        print("\nYour own rows: --train a.csv --dev b.csv --text q1[,q2] --label y (csv, tsv, jsonl, parquet)")
+        print("\nYour own rows, with --train FILE --dev FILE and --kind:")
+        for kind, formats in _FORMATS.items():
+            print(f"  {kind:9} {KINDS[kind].doc}; {formats}")
 
 
 def models(json: options.Json = False) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from auber.cli import completion
 from auber.config import PRESETS, Config, make_config, parse_assignment
 from auber.errors import ConfigError, TaskError
 
@@ -19,26 +20,88 @@ Model = Annotated[
     str, typer.Option("--model", help="A model folder, a hub name, or a finished run.", show_default=False)
 ]
 Task = Annotated[
-    str | None, typer.Option("--task", help="A known task ('auber tasks' lists them).", show_default=False)
+    str | None,
+    typer.Option(
+        "--task",
+        help="A known task ('auber tasks' lists them).",
+        show_default=False,
+        autocompletion=completion.tasks,
+    ),
 ]
 Data = Annotated[Path | None, typer.Option("--data", help="A GLUE folder to read the task from instead of the hub.")]
-Train = Annotated[Path | None, typer.Option("--train", help="Your own training rows: csv, tsv, jsonl or parquet.")]
+Train = Annotated[
+    Path | None,
+    typer.Option(
+        "--train", help="Your own training rows: csv, tsv, jsonl, parquet, conll (tokens) or SQuAD json (spans)."
+    ),
+]
 Dev = Annotated[Path | None, typer.Option("--dev", help="Your own rows to report on.")]
-Text = Annotated[str | None, typer.Option("--text", help="Their text column, or two with a comma between.")]
-Label = Annotated[str, typer.Option("--label", help="Their label column.")]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--kind",
+        help="What your own rows are: sequence (texts with a label), tokens (words with a tag each) or spans (questions "
+        "answered by a piece of a context). Without it, what --metric scores, else sequence.",
+        show_default=False,
+    ),
+]
+Text = Annotated[
+    str | None,
+    typer.Option(
+        "--text",
+        help="Their text column, or two with a comma between: 'text', for tokens 'tokens', for spans 'question,context' "
+        "unless given.",
+        show_default=False,
+    ),
+]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        help="Their label column: 'label', for tokens 'tags', for spans 'answers' unless given.",
+        show_default=False,
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        "--labels",
+        metavar="NAME,NAME,...",
+        help="The names of the classes or tags, in the order of a trained model; without it those of --train, sorted.",
+        show_default=False,
+    ),
+]
 Metric = Annotated[
     str | None,
     typer.Option(
-        "--metric", help="accuracy, f1, matthews; pearson or spearman make it a regression.", show_default=False
+        "--metric",
+        help="accuracy, f1, matthews; pearson or spearman make it a regression; entity_f1 or token_accuracy for tokens; "
+        "span_f1 or span_exact for spans.",
+        show_default=False,
     ),
 ]
 Out = Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out where it was cut.")]
-Preset = Annotated[str, typer.Option("--preset", help=f"Where the settings start from: {_PRESETS}.")]
+AllowUpgrade = Annotated[
+    bool,
+    typer.Option(
+        "--allow-upgrade",
+        help="Go on with runs that were begun with other versions of auber, torch or transformers; numbers may then differ.",
+    ),
+]
+Preset = Annotated[
+    str,
+    typer.Option("--preset", help=f"Where the settings start from: {_PRESETS}.", autocompletion=completion.presets),
+]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="One setting; may be repeated ('auber settings' lists them)."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="One setting; may be repeated ('auber settings' lists them).",
+        autocompletion=completion.assignments,
+    ),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="Short for --set seed=N.", show_default=False)]
 Protocol = Annotated[
@@ -47,6 +110,17 @@ Protocol = Annotated[
         "--protocol",
         help="Short for --set protocol=...: seen (the paper's: rewards on rows the model was tuned on) or heldout.",
         show_default=False,
+        autocompletion=completion.protocols,
+    ),
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="TRACKER",
+        help="Send the run's numbers to tensorboard, mlflow, wandb, ... too; may be repeated. Files go into RUN/track.",
+        show_default=False,
+        autocompletion=completion.trackers,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
@@ -72,9 +146,12 @@ def read_task(
     train: Path | None,
     dev: Path | None,
     text: str | None,
-    label: str,
+    label: str | None,
     metric: str | None,
     seed: int = 0,
+    *,
+    kind: str | None = None,
+    labels: str | None = None,
 ) -> TaskData:
     """The task the options describe."""
     from auber.tasks import load_task, make_task
@@ -82,11 +159,20 @@ def read_task(
     if task is not None:
         if train or dev:
             raise TaskError("--task and --train/--dev exclude each other; name a known task or give your own rows")
-        if metric:
-            raise TaskError(f"--metric goes with your own rows; task '{task}' has its own")
+        for option, value in (("--metric", metric), ("--kind", kind), ("--labels", labels)):
+            if value:
+                raise TaskError(f"{option} goes with your own rows; task '{task}' has its own")
         return load_task(task, data=data, seed=seed)
-    if train is None or dev is None or text is None:
+    if train is None or dev is None:
         raise TaskError(
             "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"
         )
-    return make_task(train, dev, text=text.split(","), label=label, metric=metric)
+    return make_task(
+        train,
+        dev,
+        kind=kind,
+        text=text.split(",") if text else None,
+        label=label,
+        labels=labels.split(",") if labels else None,
+        metric=metric,
+    )

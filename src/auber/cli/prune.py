@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from auber.cli import options, screen
+from auber.cli import completion, options, screen
 from auber.methods import METHODS
+from auber.tracking import check_trackers
 
 _METHODS = ", ".join(METHODS)
 
@@ -19,10 +20,14 @@ def command(
     data: options.Data = None,
     train: options.Train = None,
     dev: options.Dev = None,
+    kind: options.Kind = None,
     text: options.Text = None,
-    label: options.Label = "label",
+    label: options.Label = None,
+    labels: options.Labels = None,
     metric: options.Metric = None,
-    method: Annotated[str, typer.Option("--method", help=f"One of: {_METHODS}.")] = "auber",
+    method: Annotated[
+        str, typer.Option("--method", help=f"One of: {_METHODS}.", autocompletion=completion.methods)
+    ] = "auber",
     heads: Annotated[
         int | None, typer.Option("--heads", help="How many heads a ranking method removes.", show_default=False)
     ] = None,
@@ -36,11 +41,13 @@ def command(
         ),
     ] = None,
     resume: options.Resume = False,
+    allow_upgrade: options.AllowUpgrade = False,
     seed: options.Seed = None,
     protocol: options.Protocol = None,
     preset: options.Preset = "default",
     config: options.ConfigFile = None,
     assignments: options.Set = None,
+    track: options.Track = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -50,12 +57,15 @@ def command(
     OUT/model: load it with auber.load("OUT/model"). A run that was stopped goes on with --resume.
 
     Example: auber prune --model bert-base-cased --task mrpc --out runs/mrpc
+
+    Your own tagged words: auber prune --model DIR --train a.conll --dev b.conll --kind tokens --out runs/ner
     """
     from auber import api, provenance
 
+    trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
-        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed)
+        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels)
         pruned = api.prune(
             model,
             task=rows,
@@ -65,7 +75,9 @@ def command(
             config=settings,
             out=out,
             resume=resume,
+            allow_upgrade=allow_upgrade,
             progress=progress,
+            track=trackers,
             command=provenance.command_line(),
         )
     if json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from auber.cli import options, screen
 from auber.errors import AuberError, ConfigError
-from auber.progress import Progress, Silent
+from auber.progress import Progress, Silent, describe_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,6 +51,8 @@ def command(
         float | None,
         typer.Option("--num-gpus", help="GPUs a run asks of Ray, such as 0.5. [default: 0]", show_default=False),
     ] = None,
+    track: options.Track = None,
+    allow_upgrade: options.AllowUpgrade = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs and what they may cost.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -81,15 +82,20 @@ def command(
     from auber.study import run_study
     from auber.study.estimate import read_clock
 
-    try:
-        # The study draws its own bars; what is wanted of the other listener is that the libraries' are silent.
-        with screen.listening(quiet=True), _bars(quiet) as bars:
-            open_runs = _open_runs(study, folder, selection)
-            listener = _Screen(bars, open_runs, read_clock(study, folder), place.request.jobs)
-            outcomes = run_study(study, folder, listener, selection=selection, place=place, command=command_line())
-    except KeyboardInterrupt:
-        print("auber: stopped; the same command goes on from here", file=sys.stderr)
-        raise typer.Exit(130) from None
+    # The study draws its own bars; what is wanted of the other listener is that the libraries' are silent.
+    with screen.listening(quiet=True), _bars(quiet) as bars:
+        open_runs = _open_runs(study, folder, selection)
+        listener = _Screen(bars, open_runs, read_clock(study, folder), place.request.jobs)
+        outcomes = run_study(
+            study,
+            folder,
+            listener,
+            selection=selection,
+            place=place,
+            track=track or (),
+            allow_upgrade=allow_upgrade,
+            command=command_line(),
+        )
     _show_outcomes(folder, outcomes, as_json=json)
     if any(outcome.state != "complete" for outcome in outcomes):
         raise typer.Exit(1)
@@ -154,10 +160,10 @@ class _Screen:
         seconds = self._clock.guess([(block, run) for (block, _), run in self._open.items()])
         if seconds is None:
             return ""
-        return f"{before}about {_duration(seconds / min(self._jobs, len(self._open)))} left"
+        return f"{before}about {describe_seconds(seconds / min(self._jobs, len(self._open)))} left"
 
 
-class _RunBar:
+class _RunBar(Silent):
     """The bar of one run: its stages as one row."""
 
     def __init__(self, bars: Bars, label: str) -> None:
@@ -228,7 +234,7 @@ def _describe(outcome: Outcome) -> str:
     return (
         f"dev {result['metric']} {100 * result['dev']['score']:.2f}, train {100 * result['train']['score']:.2f}, "
         f"{result['heads']['removed']} of {result['heads']['total']} heads removed, "
-        f"{_duration(result['cost']['seconds']['total'])}"
+        f"{describe_seconds(result['cost']['seconds']['total'])}"
     )
 
 
@@ -294,7 +300,7 @@ def _show_plan(study: Study, folder: StudyFolder, selection: Selection, jobs: in
     if estimate.open > estimate.unknown:
         shared = f", {jobs} blocks at a time" if jobs > 1 else ""
         print(
-            f"{estimate.open - estimate.unknown} open runs: about {_duration(estimate.seconds / jobs)}{shared}, "
+            f"{estimate.open - estimate.unknown} open runs: about {describe_seconds(estimate.seconds / jobs)}{shared}, "
             "as long as the finished ones of their kind"
         )
     if bounds is not None:
@@ -304,10 +310,3 @@ def _show_plan(study: Study, folder: StudyFolder, selection: Selection, jobs: in
         )
     elif reason:
         print(f"{estimate.unknown} open runs: not measured yet, and not counted: {reason}")
-
-
-def _duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -5,7 +5,8 @@ unpruned model; a *position* counts the heads that are still present in a layer.
 `model.config.auber_removed_heads`, so they travel with the checkpoint, and the widths of the layers must agree.
 
 The pieces `embed`, `attentions`, `between` and `classify` say what the model computes in eval mode around and inside its
-layers; with `parts` they are all that a search needs to keep what a mask does not change.
+layers; with `parts` they are all that a search needs to keep what a mask does not change. The classifier is that of the
+model's class, one of those in `kinds.KINDS`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,12 +22,15 @@ from torch import Tensor, nn
 
 from auber.encoders.attention import Attention
 from auber.errors import ModelError
+from auber.kinds import KINDS, Kind, kind_of_class
 from auber.plan import PruningPlan
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 REMOVED_HEADS = "auber_removed_heads"  # the key in config.json
+
+Reads = Literal["first", "mean", "all"]  # of a row's tokens: the first, the mean over all, or each
 
 
 @dataclass(frozen=True)
@@ -175,20 +179,30 @@ class Encoder(ABC):
         return None
 
     @property
-    def reads_mean(self) -> bool:
-        """Whether the classifier reads the mean over a row's tokens rather than its first token."""
-        return False
+    def kind(self) -> Kind:
+        """The kind of task the model's classifier is for; `ModelError` where the model has none."""
+        kind = kind_of_class(type(self.model).__name__)
+        if kind is None:
+            endings = " or ".join(f"...{each.ending}" for each in KINDS.values())
+            raise ModelError(f"{type(self.model).__name__} has no classifier; load the model as {endings}")
+        return kind
+
+    @property
+    def reads(self) -> Reads:
+        """What the classifier reads."""
+        return "all" if self.kind.reads_all else "first"
 
     def classify(self, read: Tensor) -> Tensor:
-        """The logits (batch, num_labels) from the model's output for the first token, or its mean (`reads_mean`): (batch, hidden)."""
-        if not type(self.model).__name__.endswith("ForSequenceClassification"):
-            raise ModelError(
-                f"{type(self.model).__name__} has no sequence classifier; load the model as ...ForSequenceClassification"
-            )
-        return self._classify(read)
+        """The logits (rows or tokens, num_labels) from the model's output for what the classifier `reads`: (same, hidden)."""
+        return self._classify_tokens(read) if self.reads == "all" else self._classify(read)
 
     def _classify(self, first: Tensor) -> Tensor:
-        logits: Tensor = self.model.classifier(first[:, None])  # most heads read the first token themselves
+        logits: Tensor = self.model.classifier(first[:, None])  # most classifiers pick the first token themselves
+        return logits
+
+    def _classify_tokens(self, hidden: Tensor) -> Tensor:
+        last = self.model.qa_outputs if self.kind.name == "spans" else self.model.classifier
+        logits: Tensor = last(hidden)
         return logits
 
     def _check_layer(self, layer: int) -> None:

@@ -1,8 +1,8 @@
 """ModernBERT: one fused projection, rotary positions, windows in most layers, norms before attention and feed-forward.
 
 Query, key and value are thirds of `Wqkv`; a head has rows in each of them. transformers counts the heads of a layer by the
-width of that product, so a sliced layer needs nothing else. The classifier reads the first token or the mean over the row,
-as `config.classifier_pooling` says.
+width of that product, so a sliced layer needs nothing else. A sequence classifier reads the first token or the mean over the
+row, as `config.classifier_pooling` says.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from auber.encoders.attention import OUT_OF_REACH, Attention, Rotation
-from auber.encoders.base import Encoder, FusedProjection, LayerParts
+from auber.encoders.base import Encoder, FusedProjection, LayerParts, Reads
 
 
 class ModernBert(Encoder):
@@ -64,9 +64,10 @@ class ModernBert(Encoder):
         return norm
 
     @property
-    def reads_mean(self) -> bool:
-        """Whether the classifier reads the mean over a row's tokens rather than its first token."""
-        return bool(self.model.config.classifier_pooling == "mean")
+    def reads(self) -> Reads:
+        """What the classifier reads."""
+        pools_mean = self.model.config.classifier_pooling == "mean"
+        return "mean" if super().reads == "first" and pools_mean else super().reads
 
     def _attention(self, kind: str, longest: int) -> Attention:
         weight = self.base.embeddings.tok_embeddings.weight
@@ -82,3 +83,6 @@ class ModernBert(Encoder):
     def _classify(self, read: Tensor) -> Tensor:
         logits: Tensor = self.model.classifier(self.model.head(read))
         return logits
+
+    def _classify_tokens(self, hidden: Tensor) -> Tensor:
+        return self._classify(hidden)

@@ -28,6 +28,17 @@ def choose_layer(work: LayerWork) -> LayerChoice:
 
     def on_episode(info: EpisodeInfo) -> None:
         work.progress.step(info.episode, f"best {info.best_score:.4f}")
+        numbers = {
+            "best_score": info.best_score,
+            "return": info.episode_return,
+            "epsilon": info.epsilon,
+            "rewards_asked": game.rewards_asked,
+            "rewards_computed": info.rewards_computed,
+        }
+        if info.loss is not None:
+            numbers["loss"] = info.loss
+        name = f"layer-{work.layer:02}/search"
+        work.progress.record(info.episode, {f"{name}/{key}": value for key, value in numbers.items()})
 
     game = PruningGame(state.numpy(), score, scale=config.reward.scale, stop_reward=config.reward.stop)
     work.progress.begin(f"layer {work.layer}: searching", config.agent.episodes)

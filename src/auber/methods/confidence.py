@@ -43,7 +43,7 @@ def head_confidence(work: RankingWork) -> dict[int, dict[int, float]]:
     work.progress.begin("confidence of the heads", len(work.rows))
     done = 0
     with torch.inference_mode():
-        for inputs, labels in padded_batches(work.rows, _TOKENS_PER_BATCH, work.hardware.device):
+        for inputs, _ in padded_batches(work.rows, _TOKENS_PER_BATCH, work.hardware.device):
             tokens = inputs["attention_mask"].bool()  # (rows, length)
             attentions = encoder.attentions(tokens.shape[1])
             states = encoder.base(
@@ -53,7 +53,7 @@ def head_confidence(work: RankingWork) -> dict[int, dict[int, float]]:
                 largest = attention_weights(encoder, layer, states[layer], tokens, attentions[layer]).amax(-1)
                 largest = largest.masked_fill(~tokens[:, None], 0.0)  # (rows, present_heads, length)
                 sums[layer] += largest.sum((0, 2)).cpu()
-            done += len(labels)
+            done += len(tokens)
             work.progress.step(done)
     work.progress.end()
     num_tokens = sum(work.rows.lengths)

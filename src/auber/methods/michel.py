@@ -35,17 +35,18 @@ def head_importance(work: RankingWork) -> dict[int, dict[int, float]]:
     sums = {layer: torch.zeros(len(present), dtype=torch.float64) for layer, present in heads.items()}
     work.progress.begin("importance of the heads", len(work.rows))
     done = 0
-    for inputs, labels in padded_batches(work.rows, _TOKENS_PER_BATCH, work.hardware.device):
+    for inputs, targets in padded_batches(work.rows, _TOKENS_PER_BATCH, work.hardware.device):
+        num_rows = len(inputs["input_ids"])
         gates = {
-            layer: torch.ones(len(labels), len(present), device=work.hardware.device, requires_grad=True)
+            layer: torch.ones(num_rows, len(present), device=work.hardware.device, requires_grad=True)
             for layer, present in heads.items()
         }
         with gated_heads(model, gates):
-            loss = row_losses(model(**inputs).logits, labels).sum()
+            loss = row_losses(model, work.rows.kind, inputs, targets).sum()
             derivatives = torch.autograd.grad(loss, list(gates.values()))  # each (rows, present_heads)
         for layer, derivative in zip(gates, derivatives, strict=True):
             sums[layer] += derivative.abs().sum(0).cpu()
-        done += len(labels)
+        done += num_rows
         work.progress.step(done)
     work.progress.end()
     # The number of rows cancels out of an importance divided by its layer's norm.

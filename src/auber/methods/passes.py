@@ -1,4 +1,8 @@
-"""How the ranking methods run the fine-tuned model over its rows: on a copy that cannot learn, dropout off."""
+"""How the ranking methods run the fine-tuned model over its rows: on a copy that cannot learn, dropout off.
+
+A row's own loss is that of its kind of task: squared error or cross-entropy of its label, the mean over its words, or the mean
+of its answer's start and end.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from auber.batching import length_batches
 from auber.encoders import Encoder
 from auber.methods.base import RankingWork
-from auber.tasks.encoding import EncodedRows, pad_batch
+from auber.outputs import OUTPUTS, Targets
+from auber.tasks.encoding import EncodedRows, pad_batch, part_batch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -31,19 +35,14 @@ def present_heads(encoder: Encoder) -> dict[int, tuple[int, ...]]:
     return {layer: heads for layer in range(encoder.num_layers) if (heads := encoder.present(layer))}
 
 
-def padded_batches(rows: EncodedRows, tokens_per_batch: int, device: torch.device) -> Iterator[tuple[Inputs, Tensor]]:
-    """The rows once, longest first: what the model takes, each (rows, longest), and the labels (rows,)."""
+def padded_batches(rows: EncodedRows, tokens_per_batch: int, device: torch.device) -> Iterator[tuple[Inputs, Targets]]:
+    """The rows once, longest first: what the model takes, each (rows, longest), and what its loss takes."""
     for batch in length_batches(rows.lengths, tokens_per_batch):
-        inputs = {
-            name: tensor.to(device)
-            for name, tensor in pad_batch([rows[row] for row in batch], rows.pad_token_id).items()
-        }
-        labels = inputs.pop("labels")
-        yield inputs, labels
+        padded = pad_batch([rows[row] for row in batch], rows.pad_token_id)
+        yield part_batch({name: tensor.to(device) for name, tensor in padded.items()})
 
 
-def row_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """The task's loss of each row, (rows,): squared error for targets that are numbers, else cross-entropy."""
-    if labels.is_floating_point():
-        return F.mse_loss(logits.float().squeeze(-1), labels, reduction="none")
-    return F.cross_entropy(logits.float(), labels, reduction="none")
+def row_losses(model: PreTrainedModel, kind: str, inputs: Inputs, targets: Targets) -> Tensor:
+    """The task's loss of each row of a batch, (rows,)."""
+    outputs = OUTPUTS[kind]
+    return outputs.row_losses(outputs.logits(model(**inputs)), targets, inputs["attention_mask"])

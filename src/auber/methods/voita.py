@@ -146,6 +146,7 @@ def train_gates(
     from auber import seeds
     from auber.methods.passes import row_losses
     from auber.surgery import gated_heads
+    from auber.tasks.encoding import part_batch
     from auber.tuning.batches import LengthGroups, RowCollator
 
     config, device, rows = work.config, work.hardware.device, work.rows
@@ -165,16 +166,12 @@ def train_gates(
         numbers = list(order)
         losses: list[Tensor] = []
         for start in range(0, len(numbers), settings.batch_size):
-            inputs = {
-                name: tensor.to(device)
-                for name, tensor in collate(numbers[start : start + settings.batch_size]).items()
-            }
-            labels = inputs.pop("labels")
-            uniform = torch.rand(len(labels), len(location), generator=generator).to(device)
+            batch = collate(numbers[start : start + settings.batch_size])
+            inputs, targets = part_batch({name: tensor.to(device) for name, tensor in batch.items()})
+            uniform = torch.rand(len(inputs["input_ids"]), len(location), generator=generator).to(device)
             gates = torch.split_with_sizes(law.draw(location, uniform), sizes, dim=1)  # (rows, present_heads) a layer
             with gated_heads(model, dict(zip(heads, gates, strict=True))), autocast:
-                logits = model(**inputs).logits
-            task_losses = row_losses(logits, labels)
+                task_losses = row_losses(model, rows.kind, inputs, targets)
             loss = task_losses.mean() + penalty * law.open_probability(location).sum()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -9,21 +9,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from auber.kinds import KINDS
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 __all__ = ["MODELING_FILE", "adopt", "auto_map"]
 
 MODELING_FILE = Path(__file__).with_name("modeling_auber.py")
-_BARE, _CLASSIFIER = "AutoModel", "AutoModelForSequenceClassification"
 
 
 def auto_map(config: PreTrainedConfig) -> dict[str, str]:
     """The entries that lead transformers' Auto classes to the file, which names its classes as transformers does."""
-    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, MODEL_MAPPING
+    from transformers import MODEL_MAPPING
 
-    entries = {_BARE: MODEL_MAPPING, _CLASSIFIER: MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING}
-    return {entry: f"{MODELING_FILE.stem}.{classes[type(config)].__name__}" for entry, classes in entries.items()}
+    classes = {kind.auto_class: kind.model_class(config) for kind in KINDS.values()}
+    entries = {"AutoModel": MODEL_MAPPING[type(config)], **classes}
+    return {entry: f"{MODELING_FILE.stem}.{cls.__name__}" for entry, cls in entries.items()}
 
 
 def adopt(model: PreTrainedModel) -> None:

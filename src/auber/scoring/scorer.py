@@ -1,11 +1,11 @@
 """Scores masks of one layer: all that does not depend on the mask is computed once.
 
 That is the layer's input and each head's context; a score weights the contexts and runs what lies above, the last layer for
-the first token alone where the classifier reads no other. On a GPU a score is one captured graph, and several masks
-share a pass where one would not fill the device. What does not fit into memory is computed anew for each score; a slab
-that runs out of memory is halved.
+the first token alone where the classifier reads no other (tags and spans are read off every token). On a GPU a score is one
+captured graph, and several masks share a pass where one would not fill the device. What does not fit into memory is computed
+anew for each score; a slab that runs out of memory is halved.
 
-Contract: in float32 the predictions equal, row for row, those of the physically pruned model run plainly.
+Contract: in float32 the predictions equal, row for row and token for token, those of the physically pruned model run plainly.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class LayerScorer:
         encoder = encoder_of(model)
         self.present = encoder.present(layer)
         last = encoder.num_layers - 1
-        self._last_reads_first = not encoder.reads_mean and encoder.between(last) is None
+        self._last_reads_first = encoder.reads == "first" and encoder.between(last) is None
         self._first_only = self._last_reads_first and layer == last  # a score computes first tokens alone
 
     @property
@@ -127,11 +127,11 @@ class LayerScorer:
             some = list(masks[start : start + width])
             # A short last pass is filled up, so that one captured graph serves them all.
             logits = self._logits(some + [some[-1]] * (width - len(some)))
-            found += [self._metric.statistics(logits[index], self._labels) for index in range(len(some))]
+            found += [self._metric.statistics(logits[index], self._truth) for index in range(len(some))]
         return torch.stack(found)
 
     def logits(self, removed: Sequence[int]) -> torch.Tensor:
-        """The logits of every row, longest row first, in float32."""  # (rows, labels)
+        """The logits of every row, or of every token where the classifier reads them all, longest row first, in float32."""
         self._prepare()
         return self._logits([removed])[0]
 
@@ -147,7 +147,7 @@ class LayerScorer:
         self._layers = pack_layers(self._encoder, max(self._rows.lengths), load_kernels(device))
         self._pieces = self._cut(self._encoder, dtype.itemsize)
         order = [row for piece in self._pieces for row in piece.rows]
-        self._labels = self._rows.labels[torch.tensor(order)].to(device)
+        self._truth = self._rows.truth(device, order)
 
     def _cut(self, encoder: Encoder, itemsize: int) -> list[_Piece]:
         """The rows in slabs that fit into memory, those that may keep their caches marked."""
@@ -195,7 +195,7 @@ class LayerScorer:
 
     @torch.inference_mode()
     def _logits(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """The logits under each of several masks, rows longest first."""  # (masks, rows, labels)
+        """The logits under each of several masks, rows longest first."""  # (masks, rows or tokens, labels)
         keep = [[float(head not in set(removed)) for head in self.present] for removed in masks]
         weights = torch.tensor(keep, dtype=self._hardware.dtype).repeat_interleave(self._encoder.head_dim, dim=1)
         weights = weights.to(self._hardware.device)  # (masks, present_heads * head_dim)
@@ -220,7 +220,7 @@ class LayerScorer:
         return graph.logits
 
     def _above(self, piece: _Piece, weights: torch.Tensor) -> torch.Tensor:
-        """The logits of a piece with the searched layer's heads weighted."""  # (masks, rows, labels)
+        """The logits of a piece with the searched layer's heads weighted."""  # (masks, rows or tokens, labels)
         hidden, context = self._below(piece)
         masks, slab = len(weights), piece.slab.repeated(len(weights))
         weighted = (context[None] * weights[:, None]).flatten(0, 1)  # (masks * tokens, present_heads * head_dim)
@@ -232,9 +232,9 @@ class LayerScorer:
                 hidden = layer.finish(layer.first_context(hidden, slab), hidden[slab.firsts], slab)
             else:
                 hidden = layer.finish(layer.context(hidden, slab), hidden, slab)
-        if self._encoder.reads_mean:
+        if self._encoder.reads == "mean":
             hidden = slab.join([block.mean(1, keepdim=True) for block in slab.blocks(hidden)])
-        elif not self._last_reads_first:
+        elif self._encoder.reads == "first" and not self._last_reads_first:
             hidden = hidden[slab.firsts]
         logits = self._encoder.classify(hidden)
         return logits.view(masks, -1, logits.shape[-1])

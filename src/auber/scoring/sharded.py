@@ -4,9 +4,9 @@ Each shard is an ordinary `LayerScorer` with some of the rows. `DeviceWorkers` r
 each on a GPU of its own or all on the CPU; `ray_shards` runs them in Ray workers.
 
 Contract: a shard's predictions are those of one scorer, row for row, as far as the scorer's own contract goes (float32). A
-classification metric is a function of counts, which add up exactly, so there a score is that of one scorer, bit for bit, and
-has the same key. Sums of regression outputs and predictions in bfloat16 depend in their last bits on how the rows were
-dealt: there the key names the number of shards.
+metric of counts (`Metric.exact`: of classes, tags or whole spans) adds up exactly, so there a score is that of one scorer, bit
+for bit, and has the same key. Sums of regression outputs or of overlaps, and predictions in bfloat16, depend in their last
+bits on how the rows were dealt: there the key names the number of shards.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ShardedScorer:
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
         key = score_key(self._model, self._rows, self._metric.name, self._hardware.precision)
-        exact = not self._metric.is_regression and self._hardware.dtype == torch.float32
+        exact = self._metric.exact and self._hardware.dtype == torch.float32
         return key if exact else f"{key}-{self._workers.num_shards}"
 
     def score(self, removed: Sequence[int]) -> float:

@@ -14,7 +14,7 @@ from itertools import groupby
 
 import torch
 
-from auber.tasks.encoding import EncodedRows, pad_batch
+from auber.tasks.encoding import EncodedRows, pad_batch, part_batch
 
 
 @dataclass(frozen=True)
@@ -98,5 +98,5 @@ def cut_rows(lengths: Sequence[int], tokens_per_slab: int) -> list[list[int]]:
 
 def padded_inputs(rows: EncodedRows, indices: Sequence[int], device: torch.device) -> dict[str, torch.Tensor]:
     """The rows as an embedding layer takes them: each tensor (rows, longest)."""
-    inputs = pad_batch([rows[index] for index in indices], rows.pad_token_id)
-    return {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items() if name != "labels"}
+    inputs, _ = part_batch(pad_batch([rows[index] for index in indices], rows.pad_token_id))
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, Block, Selection, Study, change_study, make_study, read_study, select_runs
 from auber.study.ray_engine import Request, run_ray
 from auber.tasks import load_task
+from auber.tracking import check_trackers
 
 __all__ = [
     "ENGINES",
@@ -60,9 +62,16 @@ def run_study(
     *,
     selection: Selection | None = None,
     place: Place | None = None,
+    track: Sequence[str] = (),
+    allow_upgrade: bool = False,
     command: str | None = None,
 ) -> list[Outcome]:
-    """Do what is missing of a part of a study (of all without one) and tell how every run of it stands."""
+    """Do what is missing of a part of a study (of all without one) and tell how every run of it stands.
+
+    `track` names experiment trackers, in which every run is one of its own. Runs that were begun with other versions of the
+    packages go on only with `allow_upgrade`.
+    """
+    trackers = check_trackers(track)
     place = place or Place()
     selection = selection or select_runs(study)
     folder.check(study)
@@ -75,7 +84,15 @@ def run_study(
                 if not study.keep_weights:
                     folder.drop_weights(study, block)
     works = [
-        Work(_absolute(study), folder.path.resolve(), block, tuple(run.name for run in pending), command)
+        Work(
+            _absolute(study),
+            folder.path.resolve(),
+            block,
+            tuple(run.name for run in pending),
+            command,
+            trackers,
+            allow_upgrade,
+        )
         for block in selection.blocks
         if (pending := folder.pending(study, block, selection.runs(study, block)))
     ]

@@ -32,6 +32,8 @@ class Work:
     block: Block
     names: tuple[str, ...]  # the runs that are not complete
     command: str | None  # the command line that asked for it
+    track: tuple[str, ...] = ()  # experiment trackers; each run is one in them
+    allow_upgrade: bool = False  # whether runs that were begun with other versions of the packages go on
     claimed: bool = False  # whoever hands it out keeps others out of the block
 
     def single_runs(self) -> list[Work]:
@@ -112,7 +114,17 @@ def _do(work: Work, folder: StudyFolder, run: StudyRun, task: TaskData, progress
     start = folder.run_path(block, START) if run.from_start else _model(study, folder, block, task)
     config = study.config(block, run)
     if run.method is None:
-        api.finetune(start, task=task, config=config, out=out, resume=True, progress=progress, command=work.command)
+        api.finetune(
+            start,
+            task=task,
+            config=config,
+            out=out,
+            resume=True,
+            allow_upgrade=work.allow_upgrade,
+            progress=progress,
+            track=work.track,
+            command=work.command,
+        )
         return
     api.prune(
         start,
@@ -122,7 +134,9 @@ def _do(work: Work, folder: StudyFolder, run: StudyRun, task: TaskData, progress
         config=config,
         out=out,
         resume=True,
+        allow_upgrade=work.allow_upgrade,
         progress=progress,
+        track=work.track,
         command=work.command,
     )
 

@@ -26,6 +26,7 @@ from typing import TypeVar
 from auber import runs
 from auber.config import Value, make_config
 from auber.errors import RunError
+from auber.locks import drop_foreign_lock
 from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun, read_study
 
 try:
@@ -132,12 +133,11 @@ class StudyFolder:
         return (self.run_path(block, run) / "model").is_dir()
 
     def prepare(self, block: Block, run: StudyRun) -> Path:
-        """The run's folder, cleared where it holds nothing a run can go on from."""
+        """The run's folder, cleared where it holds nothing a run can go on from; for who has claimed the block."""
         folder = self.run_path(block, run)
+        drop_foreign_lock(folder)  # a node that was lost cannot sign off, and the claim keeps others out
         if (folder / runs.RESULT).is_file():  # its weights are gone and wanted again
             shutil.rmtree(folder)
-        elif folder.is_dir() and not runs.is_run(folder) and set(_visible(folder)) <= {"stages", "config.toml"}:
-            shutil.rmtree(folder)  # killed while it was being made
         return folder
 
     # --- failures ---------------------------------------------------------------------------------------------------

@@ -21,13 +21,24 @@ with it: as many heads, the same tuning. A study file holds only what differs fr
 from __future__ import annotations
 
 import json
-import tomllib
+import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from auber.config import PRESETS, Config, Value, make_config
+from auber.config import (
+    LARGEST_NUMBER,
+    PRESETS,
+    Config,
+    Value,
+    flatten_tables,
+    load_toml,
+    make_config,
+    show_name,
+    show_value,
+)
 from auber.errors import ConfigError, unknown_name
 from auber.methods import METHODS
 from auber.tasks import TASKS
@@ -36,6 +47,7 @@ EMBEDDED = "agreement"  # the model made on the spot, and the one task it can re
 START = "start"
 MATCHED = "auber"  # the run whose number of heads and tunings the others take over
 PROTOCOLS = ("seen", "heldout")
+MOST_DRAWS = 1000  # each is a run of every block
 
 _KEYS = (
     "model",
@@ -49,6 +61,7 @@ _KEYS = (
     "keep_weights",
     "settings",
 )
+_LONGEST_NAME = 1000  # of a model or a folder; longer ones no system can open
 _NEEDED = ("model", "tasks", "methods", "seeds")
 # What a study decides for each run itself: (setting, what to write instead).
 _OWN_SETTINGS = {
@@ -130,7 +143,8 @@ class Study:
     @property
     def model_name(self) -> str:
         """The model as it is recorded: of a folder its last part, for where it lies is no part of the study."""
-        return Path(self.model).resolve().name if Path(self.model).exists() else self.model
+        # Path.exists raises where a name is longer than the system's folders take
+        return Path(self.model).resolve().name if os.path.exists(self.model) else self.model  # noqa: PTH110
 
     def blocks(self) -> list[Block]:
         """All blocks, seed by seed, so that a study cut short has some of everything."""
@@ -180,37 +194,41 @@ class Study:
 def read_study(path: str | Path) -> Study:
     """The study in a TOML file; every problem of it is reported at once."""
     try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        tables = load_toml(path)
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read as a study ({error}); 'auber study --help' shows one") from error
     return make_study(tables, where=str(path))
 
 
 def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
     """The study a TOML document means; `where` is named in errors."""
-    problems = [unknown_name("key", key, _KEYS) for key in tables if key not in _KEYS]
+    problems = [unknown_name("key", show_name(key), _KEYS) for key in tables if key not in _KEYS]
     problems += [f"{key} is missing" for key in _NEEDED if key not in tables]
     tasks = tables.get("tasks", [])
     task_settings: dict[str, dict[str, Any]] = {}
     if isinstance(tasks, dict):
-        task_settings = {name: _flatten(_as_table(table, f"tasks.{name}", problems)) for name, table in tasks.items()}
+        task_settings = {
+            name: _settings_in(table, f"tasks.{show_name(name)}", problems) for name, table in tasks.items()
+        }
     values: dict[str, Any] = {
-        "model": _text(tables.get("model", ""), "model", problems),
+        "model": _text(tables["model"], "model", problems) if "model" in tables else "",
         "tasks": _names(list(tasks) if isinstance(tasks, dict) else tasks, "task", TASKS, problems),
         "methods": _names(tables.get("methods", []), "method", METHODS, problems),
         "seeds": _seeds(tables.get("seeds", []), problems),
         "protocols": _names(tables.get("protocols", ["seen"]), "protocol", PROTOCOLS, problems),
         "preset": _text(tables.get("preset", "default"), "preset", problems),
         "draws": tables.get("draws", 1),
-        "settings": _flatten(_as_table(tables.get("settings", {}), "settings", problems)),
+        "settings": _settings_in(tables.get("settings", {}), "settings", problems),
         "task_settings": task_settings if any(task_settings.values()) else {},
         "keep_weights": tables.get("keep_weights", True),
         "data": Path(_text(tables["data"], "data", problems)) if "data" in tables else None,
     }
     if type(values["draws"]) is not int or values["draws"] < 1:
-        problems.append(f"draws must be a whole number from 1, found {values['draws']!r}")
+        problems.append(f"draws must be a whole number from 1, found {show_value(values['draws'])}")
+    elif values["draws"] > MOST_DRAWS:
+        problems.append(f"draws must be at most {MOST_DRAWS}, found {show_value(values['draws'])}")
     if not isinstance(values["keep_weights"], bool):
-        problems.append(f"keep_weights must be true or false, found {values['keep_weights']!r}")
+        problems.append(f"keep_weights must be true or false, found {show_value(values['keep_weights'])}")
     if problems:
         raise ConfigError(f"{where}: " + "; ".join(problems))
     study = Study(**values)
@@ -295,15 +313,18 @@ def _check_meaning(study: Study, where: str) -> None:
 
 def _names(found: Any, kind: str, known: Iterable[str], problems: list[str]) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        problems.append(f"{kind}s must be a list of names, found {found!r}")
+        problems.append(f"{kind}s must be a list of names, found {show_value(found)}")
         return ()
-    problems += [unknown_name(kind, name, known) for name in found if name not in known]
+    problems += [unknown_name(kind, show_name(name), known) for name in found if name not in known]
     return tuple(_once(found, f"{kind}s", problems))
 
 
 def _seeds(found: Any, problems: list[str]) -> tuple[int, ...]:
     if not isinstance(found, list) or not all(type(seed) is int and seed >= 0 for seed in found):
-        problems.append(f"seeds must be a list of whole numbers from 0, found {found!r}")
+        problems.append(f"seeds must be a list of whole numbers from 0, found {show_value(found)}")
+        return ()
+    if max(found, default=0) > LARGEST_NUMBER:
+        problems.append(f"seeds must be at most {LARGEST_NUMBER}, found {show_value(max(found))}")
         return ()
     return tuple(_once(found, "seeds", problems))
 
@@ -311,34 +332,33 @@ def _seeds(found: Any, problems: list[str]) -> tuple[int, ...]:
 def _once(found: list[Any], name: str, problems: list[str]) -> list[Any]:
     if not found:
         problems.append(f"{name} must name at least one")
-    repeated = sorted({item for item in found if found.count(item) > 1})
+    repeated = sorted(item for item, times in Counter(found).items() if times > 1)
     if repeated:
         problems.append(
-            f"{name}: each may be listed once, {', '.join(map(str, repeated))} is there more often; remove the repeats"
+            f"{name}: each may be listed once, {', '.join(show_name(str(item)) for item in repeated)} is there more often; remove the repeats"
         )
     return found
 
 
 def _text(found: Any, key: str, problems: list[str]) -> str:
     if not isinstance(found, str):
-        problems.append(f"{key} must be text, found {found!r}")
+        problems.append(f"{key} must be text, found {show_value(found)}")
         return ""
+    if not found.isprintable() or not 1 <= len(found) <= _LONGEST_NAME:
+        problems.append(f"{key} must be 1 to {_LONGEST_NAME} printable characters, found {show_value(found)}")
     return found
 
 
-def _as_table(found: Any, name: str, problems: list[str]) -> dict[str, Any]:
+def _settings_in(found: Any, name: str, problems: list[str]) -> dict[str, Any]:
+    """The settings of a table by dotted key."""
     if not isinstance(found, dict):
-        problems.append(f"{name} must be a table of settings, found {found!r}")
+        problems.append(f"{name} must be a table of settings, found {show_value(found)}")
         return {}
-    return found
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables by dotted key."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat.update(_flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value})
-    return flat
+    try:
+        return flatten_tables(found)
+    except ValueError as error:
+        problems.append(f"{name}: {error}")
+        return {}
 
 
 def _table(name: str, values: Mapping[str, Value]) -> list[str]:

@@ -14,6 +14,8 @@ written down as failed.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -121,19 +123,29 @@ def _give_up(left: Sequence[Work], request: Request) -> None:
 
 
 @contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep what the program does at SIGTERM: Ray would put a handler in its place that ends it on the spot."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def _cluster(request: Request) -> Iterator[Any]:
     """Ray, connected."""
     address = os.environ.get("RAY_ADDRESS")
     ray = cluster.import_ray("engine ray")
-    if address:
-        if request.jobs > 1:
-            raise ConfigError(
-                f"engine ray: --jobs is for a cluster on this machine, found {request.jobs} beside RAY_ADDRESS; "
-                "leave it out: --num-cpus and --num-gpus say how many runs a node takes"
-            )
-        cluster.join_ray(ray, address, "engine ray")
-    else:
-        cluster.start_ray(ray, max(1, round(request.jobs * request.num_cpus)))
+    if address and request.jobs > 1:
+        raise ConfigError(
+            f"engine ray: --jobs is for a cluster on this machine, found {request.jobs} beside RAY_ADDRESS; "
+            "leave it out: --num-cpus and --num-gpus say how many runs a node takes"
+        )
+    with _own_signals():
+        if address:
+            cluster.join_ray(ray, address, "engine ray")
+        else:
+            cluster.start_ray(ray, max(1, round(request.jobs * request.num_cpus)))
     try:
         if not address and not _has_room(ray, request):
             raise ConfigError(

@@ -1,8 +1,9 @@
-"""The rows of a task, and what must hold of them before anything is trained.
+"""A task: its rows, the names of its labels and its metric, and what must hold before anything is trained.
 
-`Rows` and `TaskData` are values: immutable, with a hash of their content that does not depend on the machine.
-A class label is an index into `label_names`; a regression target is a float and `label_names` is None. Every loader
-hands its result through `check_task`, so that the rest of the library never meets an empty text or a missing class.
+`TaskData` is a value: immutable, with a hash of its content that does not depend on the machine. Its kind is that of its
+rows (`rows.py`). A class label is an index into `label_names`; a regression target is a float and `label_names` is None, as
+it is where the answers are spans. Every loader hands its result through `check_task`, so that the rest of the library never
+meets an empty text or a missing class.
 """
 
 from __future__ import annotations
@@ -10,73 +11,56 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from auber.errors import TaskError
+from auber.tasks.rows import AnyRows, Rows, check_text
+
+__all__ = ["Rows", "TaskData", "check_task", "check_text"]
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Labelled sentences or pairs of sentences; `second` is None where a row is one sentence."""
-
-    first: tuple[str, ...]
-    second: tuple[str, ...] | None
-    labels: tuple[int, ...] | tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        second = len(self.first) if self.second is None else len(self.second)
-        if not len(self.first) == second == len(self.labels):
-            raise TaskError(
-                f"rows: texts and labels must be equally many, found {len(self.first)} first texts, "
-                f"{second} second texts and {len(self.labels)} labels"
-            )
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def select(self, indices: Sequence[int]) -> Rows:
-        """The rows at these indices, in their order."""
-        second = None if self.second is None else tuple(self.second[index] for index in indices)
-        labels = tuple(self.labels[index] for index in indices)
-        return Rows(tuple(self.first[index] for index in indices), second, labels)
-
-    def texts(self) -> list[tuple[str, ...]]:
-        """The texts of each row: one or two."""
-        return list(zip(self.first)) if self.second is None else list(zip(self.first, self.second, strict=True))
-
-
-@dataclass(frozen=True)
 class TaskData:
-    """A task: rows to train on, rows to report on, the names of its classes and its metric."""
+    """A task: rows to train on, rows to report on, the names of its labels and its metric."""
 
     name: str
-    train: Rows
-    dev: Rows
+    train: AnyRows
+    dev: AnyRows
     label_names: tuple[str, ...] | None
     metric: str
 
     @property
+    def kind(self) -> str:
+        """What a row of it is: one of `kinds.KINDS`."""
+        return self.train.kind
+
+    @property
     def is_regression(self) -> bool:
         """Whether the labels are numbers to predict rather than classes."""
-        return self.label_names is None
+        return self.kind == "sequence" and self.label_names is None
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether each row is of one class."""
+        return self.kind == "sequence" and self.label_names is not None
 
     @property
     def num_labels(self) -> int:
-        """How many outputs a model of this task has."""
-        return 1 if self.label_names is None else len(self.label_names)
+        """How many outputs a model of this task has, for each row or for each token."""
+        if self.label_names is not None:
+            return len(self.label_names)
+        return 2 if self.kind == "spans" else 1  # the start and the end of a span
 
     @property
     def majority_share(self) -> float | None:
-        """The dev accuracy of always answering the most frequent class; None for regression."""
-        if self.is_regression:
+        """The dev accuracy of always answering the most frequent class or tag; None where there are none."""
+        if self.label_names is None:
             return None
-        return max(Counter(self.dev.labels).values()) / len(self.dev)
+        counts = self.dev.count_labels()
+        return max(counts.values()) / counts.total()
 
     @cached_property
     def content_hash(self) -> str:
@@ -93,12 +77,12 @@ def check_task(data: TaskData) -> TaskData:
     """The same data, or a `TaskError` that says why it cannot be used; rows in both splits are counted in a warning."""
     for split, rows in (("train", data.train), ("dev", data.dev)):
         where = f"{data.name}: {split}"
+        if rows.kind != data.kind:
+            raise TaskError(f"{where} must hold rows of kind {data.kind}, as train does, found {rows.kind}")
         if not len(rows):
             raise TaskError(f"{where} has no rows; at least one is needed")
-        for row, (texts, label) in enumerate(zip(rows.texts(), rows.labels, strict=True)):
-            for text in texts:
-                check_text(text, f"{where} row {row}")
-            _check_label(label, data.label_names, f"{where} row {row}")
+        rows.check(where, data.label_names)
+    _check_metric(data)
     _check_classes(data)
     known = set(data.train.texts())
     repeated = sum(texts in known for texts in data.dev.texts())
@@ -107,35 +91,38 @@ def check_task(data: TaskData) -> TaskData:
     return data
 
 
-def check_text(text: str, where: str) -> None:
-    """Raise `TaskError` unless the text holds something a tokenizer can read."""
-    if not text.strip():
-        raise TaskError(f"{where}: the text is empty; fill it in or leave the row out")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
+def _check_metric(data: TaskData) -> None:
+    """Now rather than when a model has been trained."""
+    from auber.metrics import METRICS, get_metric  # with torch, which listing the tasks does without
+    from auber.tags import read_scheme
+
+    metric = get_metric(data.metric)
+    if metric.kind != data.kind:
+        fitting = ", ".join(name for name, other in METRICS.items() if other.kind == data.kind)
         raise TaskError(
-            f"{where}: the text holds half a surrogate pair at character {error.start}; correct it or leave the row out"
-        ) from error
-
-
-def _check_label(label: float, label_names: tuple[str, ...] | None, where: str) -> None:
-    if label_names is None:
-        if not math.isfinite(label):
-            raise TaskError(f"{where}: the target must be a finite number, found {label}; correct it")
-    elif not 0 <= label < len(label_names):
-        raise TaskError(f"{where}: the label must be from 0 to {len(label_names) - 1}, found {label}; correct it")
+            f"{data.name}: rows of kind {data.kind} are scored by one of {fitting}, found the metric {metric.name}"
+        )
+    if metric.reads_entities and read_scheme(data.label_names or ()) is None:
+        strange = next(name for name in data.label_names or () if read_scheme((name,)) is None)
+        raise TaskError(
+            f"{data.name}: metric {metric.name} needs tags O, B-TYPE and I-TYPE (IOB2), found '{strange}'; convert the tags, "
+            "or choose token_accuracy"
+        )
 
 
 def _check_classes(data: TaskData) -> None:
-    trained = set(data.train.labels)
-    if data.label_names is None:
-        if len(trained) == 1:
-            raise TaskError(f"{data.name}: every target of train is {data.train.labels[0]}; there is nothing to learn")
-        return
+    trained = data.train.count_labels()
     if len(trained) == 1:
-        only = data.label_names[int(data.train.labels[0])]
-        raise TaskError(f"{data.name}: every row of train is of class '{only}'; at least two classes are needed")
+        (only,) = trained
+        if data.label_names is None:
+            raise TaskError(f"{data.name}: every target of train is {only}; there is nothing to learn")
+        name = data.label_names[int(only)]
+        if data.has_classes:
+            raise TaskError(f"{data.name}: every row of train is of class '{name}'; at least two classes are needed")
+        raise TaskError(f"{data.name}: every word of train has the tag '{name}'; at least two tags are needed")
+    if not data.has_classes:
+        return
+    assert data.label_names is not None
     for row, label in enumerate(data.dev.labels):
         if label not in trained:
             name = data.label_names[int(label)]

@@ -1,9 +1,13 @@
-"""Files of rows: csv, tsv, jsonl and parquet as records, each with the place it stands at.
+"""Files of rows as records, each with the place it stands at: csv, tsv, jsonl, parquet, CoNLL columns and SQuAD's json.
 
 The first line of a csv or tsv file names its columns. Both follow RFC 4180, tsv with tabs in place of commas: a field
 that starts with a quote runs to the closing quote, and a quote inside it is doubled. That is what spreadsheets and
 pandas write; a quote elsewhere in a field is a character like any other. A file that breaks the rules is refused with
 its line rather than guessed at (GLUE's files, which know no quoting, have a reader of their own).
+
+A .conll or .txt file has a word a line, its columns separated by tabs or spaces: the first is the word, the last its tag; a
+blank line ends a sentence and `-DOCSTART-` lines say nothing. Its records have the columns tokens and tags. A .json file is
+SQuAD's (version 1: data, paragraphs, qas); its records have the columns question, context and answers.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +25,7 @@ from auber.tasks.reading import read_bytes, read_text
 
 # Where a record stands ("rows.csv, line 3") and its columns.
 Record = tuple[str, Mapping[str, Any]]
+ReadSplit = Callable[[str], list[Record]]  # the records of "train" or "dev"; dev is read when train is found to be good
 
 
 def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
@@ -107,9 +113,61 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         yield f"{path}, row {row}", {name: values[name][row] for name in columns}
 
 
+def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    require_columns(columns, ["tokens", "tags"], str(path))
+    words: list[str] = []
+    tags: list[str] = []
+    first = 1
+    for line, content in enumerate([*read_text(path).split("\n"), ""], start=1):
+        content = content.strip(" \t\r")
+        if content and not content.startswith("-DOCSTART-"):
+            fields = re.split(r"\t" if "\t" in content else " +", content)
+            if len(fields) < 2:
+                raise TaskError(
+                    f"{path}, line {line}: a word and its tag are needed, found {content!r:.40} alone; add its tag"
+                )
+            if not words:
+                first = line
+            words.append(fields[0].strip(" "))
+            tags.append(fields[-1].strip(" "))
+        elif words:
+            yield f"{path}, line {first}", {"tokens": words, "tags": tags}
+            words, tags = [], []
+
+
+def _read_squad(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    require_columns(columns, ["question", "context", "answers"], str(path))
+    try:
+        content = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise TaskError(f"{path}: not a JSON value ({error}); SQuAD's json, or a .jsonl file, is needed") from error
+    for title, article in enumerate(_squad_list(content, "data", str(path))):
+        place = f"{path}, data {title}"
+        for number, paragraph in enumerate(_squad_list(article, "paragraphs", place)):
+            inner = f"{place}, paragraph {number}"
+            for order, question in enumerate(_squad_list(paragraph, "qas", inner)):
+                where = f"{inner}, question {order}"
+                if not isinstance(question, dict):
+                    raise TaskError(f"{where}: must be a JSON object, found {type(question).__name__}")
+                fields = {"context": paragraph.get("context"), **question}
+                require_columns(columns, list(fields), where)
+                yield where, fields
+
+
+def _squad_list(value: Any, key: str, where: str) -> list[Any]:
+    """The list under a key of a SQuAD file."""
+    found = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(found, list):
+        raise TaskError(f"{where}: a JSON object with a list '{key}' is needed, as in SQuAD's files; correct it")
+    return found
+
+
 _READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
+    ".conll": _read_conll,
     ".csv": _read_csv,
+    ".json": _read_squad,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
     ".tsv": _read_tsv,
+    ".txt": _read_conll,
 }

@@ -13,7 +13,7 @@ import gc
 import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TuningReport", "tune"]
 
+_RECORD_EVERY = 1.0  # seconds; a loss that is read makes a GPU wait
 _FROZEN_AT_IMPORT = gc.get_freeze_count()  # what the interpreter itself may have set aside
 
 
@@ -65,11 +66,13 @@ def tune(
     hardware: Hardware,
     watch: tuple[EncodedRows, str] | None = None,
     stage: str = "tuning",
+    name: str = "tuning",
     progress: Progress | None = None,
 ) -> TuningReport:
     """Fine-tune a model in place.
 
-    `watch` is (rows, metric): then the settings must be a `LastTuning`, whose early stopping applies.
+    `watch` is (rows, metric): then the settings must be a `LastTuning`, whose early stopping applies. The listener sees it as
+    `stage`; what it is told in numbers is named `name`/quantity.
     """
     started = time.perf_counter()
     if settings.epochs == 0:
@@ -86,9 +89,18 @@ def tune(
         if keeper is not None:
             keeper.look(0)  # here the Trainer has set the precision that later looks have as well
 
-    def on_step(step: int) -> bool:
+    pulse = _Pulse(listener, name)
+
+    def on_step(step: int, read_loss: Callable[[], float]) -> bool:
         listener.step(step)
-        return keeper is not None and keeper.after_step(step)
+        pulse.beat(step, read_loss)
+        if keeper is None:
+            return False
+        looks = len(keeper.watched)
+        stop = keeper.after_step(step)
+        for _, score, loss in keeper.watched[looks:]:
+            listener.record(step, {f"{name}/watched_score": score, f"{name}/watched_loss": loss})
+        return stop
 
     from auber.tuning.trainer import run_trainer  # the Trainer takes seconds to import
 
@@ -119,6 +131,25 @@ def tune(
         best_step=keeper.best_step if keeper else None,
         watched=tuple(keeper.watched) if keeper else (),
     )
+
+
+class _Pulse:
+    """Tells a listener the loss and the pace of a tuning: of the first step, and then about once a second."""
+
+    def __init__(self, listener: Progress, name: str) -> None:
+        self._listener, self._name = listener, name
+        self._last_step, self._last_time = 0, -math.inf
+
+    def beat(self, step: int, read_loss: Callable[[], float]) -> None:
+        """A step is done."""
+        passed = time.perf_counter() - self._last_time
+        if passed < _RECORD_EVERY:
+            return
+        numbers = {f"{self._name}/loss": read_loss()}
+        if self._last_step:  # before it lies the start of the Trainer, which is no pace of its steps
+            numbers[f"{self._name}/steps_per_second"] = (step - self._last_step) / passed
+        self._listener.record(step, numbers)
+        self._last_step, self._last_time = step, time.perf_counter()
 
 
 @contextlib.contextmanager

@@ -61,11 +61,11 @@ class RowCollator:
         self._lengths, self._width_multiple = rows.lengths, width_multiple
 
     def __call__(self, rows: Sequence[int]) -> dict[str, Tensor]:
-        """The batch: labels (rows,), anything else (rows, width)."""
+        """The batch: what is given for each token is (rows, width), what is given for a row (rows,)."""
         longest = max(self._lengths[row] for row in rows)
         width = -(-longest // self._width_multiple) * self._width_multiple
         chosen = torch.tensor(rows)
         return {
-            name: column[chosen] if name == "labels" else column[:, :width][chosen]
+            name: column[chosen] if column.ndim == 1 else column[:, :width][chosen]
             for name, column in self._columns.items()
         }

@@ -17,8 +17,9 @@ from torch.utils.data import Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from auber.devices import Hardware, num_processes
+from auber.outputs import OUTPUTS
 from auber.recording import CudaRecorder, Recorder, RecordingError
-from auber.tasks.encoding import EncodedRows
+from auber.tasks.encoding import EncodedRows, part_batch
 from auber.tuning.batches import LengthGroups, RowCollator
 from auber.tuning.graphs import RecordedSteps
 
@@ -48,11 +49,12 @@ class TuningSettings(Protocol):
 
 
 class StepTrainer(Trainer):  # type: ignore[misc]
-    """A Trainer of length-grouped batches that replays its steps where it is given a recorder."""
+    """A Trainer of length-grouped batches of one kind that replays its steps where it is given a recorder."""
 
-    def __init__(self, *, sampler: Sampler[int], recorder: Recorder | None, **options: Any) -> None:
+    def __init__(self, *, kind: str, sampler: Sampler[int], recorder: Recorder | None, **options: Any) -> None:
         super().__init__(**options)
-        self._sampler, self._recorder = sampler, recorder
+        self._outputs, self._sampler, self._recorder = OUTPUTS[kind], sampler, recorder
+        self.last_loss: Tensor | None = None  # of the last step, on the device
         self._steps: RecordedSteps | None = None
         # The loss is the mean over the batch. Told that the model takes the number of items, the Trainer would count
         # them each step, and in a process group multiply a mean that is already right by the number of processes.
@@ -60,6 +62,10 @@ class StepTrainer(Trainer):  # type: ignore[misc]
 
     def training_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
         """Loss and gradients of a batch; the loss stays on the device."""
+        self.last_loss = self._take_step(model, inputs, num_items_in_batch)
+        return self.last_loss
+
+    def _take_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any) -> Tensor:
         if self._recorder is not None:
             if self._steps is None:
                 dtype = torch.bfloat16 if self.args.bf16 else None
@@ -80,6 +86,12 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                 model.zero_grad()
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         return loss
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Tensor:
+        """The loss of a batch as its kind has it."""
+        return self._outputs.batch_loss(model, *part_batch(inputs))
 
     def _clip_grad_norm(self, model: Any) -> Any:
         # A Trainer that names this otherwise clips what is clipped: that changes nothing and takes time.
@@ -102,14 +114,20 @@ def run_trainer(
     hardware: Hardware,
     scratch: str,
     on_begin: Callable[[int], None],
-    on_step: Callable[[int], bool],
+    on_step: Callable[[int, Callable[[], float]], bool],
 ) -> int:
     """Train a model in place and return the number of steps.
 
-    `on_begin` hears how many steps there will be, `on_step` the number of each step done; it returns whether to stop.
+    `on_begin` hears how many steps there will be, `on_step` the number of each step done and how to read its loss, which makes
+    a GPU wait; it returns whether to stop.
     """
     arguments = _training_arguments(settings, seed, hardware, scratch)
     recorder = _recorder(hardware)
+
+    def read_loss() -> float:
+        assert trainer.last_loss is not None, "a step is done before its loss is read"
+        return float(trainer.last_loss)
+
     trainer = StepTrainer(
         model=model,
         args=arguments,
@@ -117,9 +135,10 @@ def run_trainer(
         train_dataset=range(len(rows)),
         data_collator=RowCollator(rows, RECORDED_WIDTH if recorder else 1),
         # In a process group consecutive batches make up a step: they are grouped as one.
+        kind=rows.kind,
         sampler=LengthGroups(rows.lengths, arguments.train_batch_size * num_processes(), arguments.data_seed),
         recorder=recorder,
-        callbacks=[_Listener(on_begin, on_step)],
+        callbacks=[_Listener(on_begin, lambda step: on_step(step, read_loss))],
     )
     trainer.remove_callback(PrinterCallback)
     with _wrapping_taken_back(model):
