@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint format clean
+# The same sources give the same files: times inside them are the last commit's, outside of git the first a wheel can hold.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
+
+.PHONY: demo test test-all lint format docs notebooks dist test-dist soak clean
 
 demo: $(READY)
 	$(BIN)/auber demo
@@ -16,21 +19,42 @@ test-all: $(READY)
 	$(BIN)/python -m pytest -m ""
 
 lint: $(READY)
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests notebooks
+	$(BIN)/ruff check src tests notebooks
 	$(BIN)/mypy
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 
 format: $(READY)
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests notebooks
+	$(BIN)/ruff check --fix src tests notebooks
+
+# The site, strictly, into site/; then every code block of README and docs that is not marked 'not run'.
+docs: $(READY)
+	$(BIN)/python -m pytest -m "" tests/docs
+
+notebooks: $(READY)
+	$(BIN)/python -m pytest -m "" tests/test_notebooks.py
+
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+# Builds both twice, installs the wheel into an empty environment and runs it there: some minutes, most of them to install torch.
+test-dist: $(READY)
+	$(BIN)/python -m pytest -m "" tests/test_packaging.py
+
+# Faults and load at full length, half an hour of two cores; root, for it mounts small disks. Then the page with its figures.
+soak: $(READY)
+	$(BIN)/python -m tests.soak --out results/soak.json
+	AUBER_REGENERATE=1 $(BIN)/python -m pytest tests/soak/test_page.py
 
 # Torch is named on its own so that the pinned build is taken before anything else can ask for a newer one.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("auber needs Python 3.11 or later, found " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site .cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""The documentation's code runs, and its links lead somewhere."""
+"""The pages in the repository, as they are read there: links lead somewhere, and what they say of the code is so."""
 
 from __future__ import annotations
 
@@ -7,13 +7,32 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_structure import ORDER
+
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of the headings of a page."""
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE), re.MULTILINE
+    )
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip()) for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        linked = page.parent / target if target else page
+        assert linked.exists(), target
+        if anchor and linked.suffix == ".md":
+            assert anchor in anchors_of(linked), f"{target}#{anchor}"
 
 
 def test_the_code_of_the_game_page_runs():
-    text = (ROOT / "docs" / "game.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    """Also by 'make docs'; here because an environment that others build on must not break unseen."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "game.md").read_text(), flags=re.DOTALL)
     assert len(blocks) == 2
     for block in blocks:
         names: dict[str, object] = {}
@@ -21,7 +40,20 @@ def test_the_code_of_the_game_page_runs():
         assert names["state"].shape == names["env"].observation_space.shape
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+def test_the_table_of_modules_has_every_module():
+    rows = re.findall(r"^\| (`.+?) \|", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)/?`", row)]
+    assert sorted(named) == sorted(ORDER)
+
+
+def test_what_the_readme_quotes_of_the_results_is_there():
+    readme, results = (" ".join((ROOT / name).read_text().split()) for name in ("README.md", "docs/results.md"))
+    (quoted,) = re.findall(r'the runs so far say: "([^"]+)"', readme)
+    assert quoted in results
+
+
+def test_the_differences_from_the_paper_are_numbered_in_order():
+    section = (ROOT / "docs" / "method.md").read_text().split("## Differences from the paper")[1]
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. \*\*", section, flags=re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 18  # those that were numbered when others began to refer to them

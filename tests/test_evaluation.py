@@ -4,7 +4,10 @@ import pytest
 import torch
 
 from auber.evaluation import evaluate_rows, predict, score_logits
+from auber.outputs import OUTPUTS
 from auber.tasks.encoding import EncodedRows
+from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
+from tests.models import tiny_model
 from tests.small import small_rows, small_start
 
 
@@ -46,3 +49,43 @@ def test_scores_of_a_regression():
     predicted = predict(model, rows)[:, 0]
     assert scores.score == pytest.approx(float(torch.corrcoef(torch.stack([predicted, rows.labels]))[0, 1]), abs=1e-5)
     assert scores.loss == pytest.approx(float(((predicted - rows.labels) ** 2).mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_logits_of_tokens_stand_row_after_row(kind):
+    model, rows = tiny_model(kind=kind, num_labels=num_labels(kind)), random_kind_rows(kind)
+    read = OUTPUTS[kind].logits
+    with torch.no_grad():
+        single = []
+        for row in range(len(rows)):
+            features = {name: torch.tensor([rows[row][name]]) for name in ("input_ids", "token_type_ids")}
+            single.append(read(model(**features))[0])
+    for tokens_per_batch in (1, 64, 8192):
+        torch.testing.assert_close(predict(model, rows, tokens_per_batch), torch.cat(single), atol=1e-5, rtol=1e-5)
+
+
+def test_scores_of_tagged_words():
+    model, rows = tiny_model(kind="tokens", num_labels=5), random_kind_rows("tokens")
+    tags = torch.tensor([tag for row in range(len(rows)) for tag in rows[row]["labels"]])
+    logits = predict(model, rows)[tags >= 0]
+    tags = tags[tags >= 0]
+    scores = evaluate_rows(model, rows, "token_accuracy")
+    assert scores.score == pytest.approx(float((logits.argmax(1) == tags).double().mean()))
+    assert scores.loss == pytest.approx(float(torch.nn.functional.cross_entropy(logits, tags)), rel=1e-5)
+    assert (scores.rows, scores.one_class) == (len(rows), False)
+    with torch.no_grad():
+        model.classifier.bias[0] += 1e6
+    assert evaluate_rows(model, rows, "token_accuracy").one_class
+
+
+def test_scores_of_spans():
+    model, rows = tiny_model(kind="spans"), random_kind_rows("spans")
+    pieces = predict(model, rows).split(rows.lengths)
+    losses = [
+        (log_softmax[0][spans[0][0]] + log_softmax[1][spans[0][1]]) / -2
+        for piece, spans in zip(pieces, rows.answers.spans, strict=True)
+        if spans and (log_softmax := piece.log_softmax(0).T) is not None
+    ]
+    scores = evaluate_rows(model, rows, "span_f1")
+    assert scores.loss == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
+    assert not scores.one_class

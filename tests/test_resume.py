@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import auber
+from auber.errors import CheckpointError
 from tests.small import small_config, small_start, small_task
 
 CONFIG = small_config(first__when="always", first__epochs=12, agent__episodes=40, layer__epochs=2)
@@ -103,3 +105,21 @@ def test_a_killed_run_ends_like_an_unbroken_one(moment, stage_done, stage_cut, u
     scores = [sorted(map(json.dumps, map(json.loads, lines_of(f / "scores.jsonl")))) for f in (folder, whole_folder)]
     assert scores[0] == scores[1], "every mask is scored once, and to the same number"
     assert len(scores[0]) >= scored_before
+
+
+def test_a_finished_run_with_other_weights_than_it_wrote_is_said(unbroken, tmp_path):
+    whole_folder, _ = unbroken
+    folder = tmp_path / "run"
+    shutil.copytree(whole_folder, folder)
+    weights = folder / "model" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    message = (
+        r"model.safetensors: must be the file the run wrote \(sha256 .* found another .*: it is damaged or was changed$"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        go_on(folder, resume=True)
+    with pytest.raises(CheckpointError, match=message):
+        auber.prune(folder, task=small_task(), config=CONFIG, out=tmp_path / "next")
+    assert not (tmp_path / "next").exists()

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 
 import pytest
 import torch
 
-from auber.errors import RunError
+from auber import checkpoint
+from auber.errors import CheckpointError, RunError
 from auber.plan import PruningPlan
-from auber.runs import Run, is_run, read_json, read_result
+from auber.runs import Run, is_run, read_json, read_result, write_text
 from tests.models import tiny_model
 from tests.small import small_config, small_start
 
@@ -108,3 +110,111 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be created .*; choose another --out"):
         Run(tmp_path / "file" / "run", IDENTITY, small_config())
+
+
+def test_a_run_killed_while_it_was_made_is_made_anew(tmp_path):
+    (tmp_path / "run" / "stages").mkdir(parents=True)
+    (tmp_path / "run" / ".run.json.77").write_text("{")
+    (tmp_path / "run" / "config.toml").write_text("")
+    run = Run(tmp_path / "run", IDENTITY, small_config())
+    assert not run.resumed
+    assert not (run.folder / ".run.json.77").exists()
+    assert "episodes = 6" in (run.folder / "config.toml").read_text()
+
+
+@pytest.mark.parametrize("name", [".hidden", ".model.json", "stages.txt"])
+def test_nothing_of_somebody_elses_is_taken_for_a_run_cut_short(tmp_path, name):
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(RunError, match="must be a new or an empty folder"):
+        Run(tmp_path, IDENTITY, small_config())
+    assert (tmp_path / name).read_text() == "precious"
+
+
+def test_what_a_killed_process_left_half_written_goes(tmp_path):
+    run = Run(tmp_path / "run", IDENTITY, small_config())
+    run.close()
+    (run.folder / ".model.ab12cd_9").mkdir()
+    (run.folder / "stages" / ".first.ab12cd_9").mkdir()
+    (run.folder / ".progress.json.77").write_text("{")
+    (run.folder / "events.jsonl").write_text('{"event": "started"}\n{"eve')
+    again = Run(tmp_path / "run", IDENTITY, small_config(), resume=True)
+    again.log("resumed")
+    assert [json.loads(line)["event"] for line in (run.folder / "events.jsonl").read_text().splitlines()] == [
+        "started",
+        "resumed",
+    ]
+    again.close()
+    assert sorted(path.name for path in run.folder.rglob(".*")) == []
+
+
+def test_other_versions_are_refused_unless_allowed(tmp_path, caplog):
+    old, new = (
+        {"auber": "0.1.0", "torch": "2.9.0", "numpy": "2.0.0"},
+        {"auber": "0.2.0", "torch": "2.9.0", "numpy": "2.4"},
+    )
+    Run(tmp_path / "run", IDENTITY, small_config(), versions=old).finish_stage("first", {})
+    with pytest.raises(RunError) as caught:
+        Run(tmp_path / "run", IDENTITY, small_config(), resume=True, versions=new)
+    assert str(caught.value).endswith(
+        "run: was begun with other versions: auber was 0.1.0 and is now 0.2.0; install those to end in the numbers of an "
+        "unbroken run, or add --allow-upgrade to go on with these"
+    )
+    run = Run(tmp_path / "run", IDENTITY, small_config(), resume=True, versions=new, allow_upgrade=True)
+    assert run.upgrades == [{"changed": {"auber": ["0.1.0", "0.2.0"]}, "after": ["first"]}]
+    assert "goes on with other versions (auber was 0.1.0 and is now 0.2.0)" in caplog.text
+    run.close()
+    again = Run(tmp_path / "run", IDENTITY, small_config(), resume=True, versions=new)
+    assert again.upgrades == run.upgrades, "it is asked once, and remembered"
+
+
+def test_weights_that_are_not_those_that_were_written(tmp_path):
+    run = Run(tmp_path / "run", IDENTITY, small_config())
+    for name in ("first", "layer-00"):
+        run.finish_stage(name, {}, tiny_model("bert"))
+        weights = run.folder / "stages" / name / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.write_bytes(content)
+    other = (
+        re.escape(f"{weights}: must be the file the run wrote (sha256 ")
+        + ".* found another .*: it is damaged or was changed"
+    )
+    with pytest.raises(RunError, match=f"^stage layer-00: {other}; put a copy of it back, or delete every file of "):
+        run.load_weights(["first", "layer-00"], tiny_model("bert"))
+    with pytest.raises(RunError, match="^stage first: .*; put a copy of it back, or start anew with another --out$"):
+        run.load_weights(["first"], tiny_model("bert"))
+    weights.unlink()
+    with pytest.raises(RunError, match="model.safetensors: cannot be read \\(No such file or directory\\); put a copy"):
+        run.load_weights(["first", "layer-00"], tiny_model("bert"))
+
+
+def test_a_disk_that_takes_nothing_more(tmp_path, monkeypatch):
+    run = Run(tmp_path / "run", IDENTITY, small_config())
+    run.finish_stage("first", {})
+    run.ledger.add("k", 0, (1,), 0.5)
+    kept = "the finished stages (first) and 1 scores are kept: make room there or make the folder writable, then go on with --resume"
+    with pytest.raises(RunError) as caught, run.writing():
+        raise OSError(28, "No space left on device", "/there")
+    assert str(caught.value) == f"/there: cannot be written (No space left on device); {kept}"
+    with pytest.raises(FileNotFoundError), run.writing():
+        raise FileNotFoundError(2, "a bug")
+
+    def refuse(*_):
+        raise CheckpointError("no") from OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save", refuse)
+    with pytest.raises(RunError) as caught:
+        run.finish_stage("last", {}, tiny_model("bert"))
+    place = run.folder / "stages" / "last"
+    assert str(caught.value) == f"{place}: cannot be written (No space left on device); {kept}"
+    run.close()
+
+
+def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    with pytest.raises(OSError, match="No space"):
+        write_text(tmp_path / "a.json", "{}", durable=True)
+    assert list(tmp_path.iterdir()) == []

@@ -95,7 +95,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder or hub name (`name@revision` for a certain one)."""
     from transformers import AutoTokenizer
 
-    name, revision = (str(source), None) if Path(source).is_dir() else HubName.of(str(source))
+    name, revision = HubName.of(str(source))
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
     except Exception as error:  # whatever damaged files make transformers raise
@@ -282,7 +282,7 @@ def _load_plain(
 ) -> tuple[PreTrainedModel, list[str]]:
     """An unpruned model through transformers, which knows the older names of tensors; and the tensors it lacks."""
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-    name, revision = (source, None) if Path(source).is_dir() else HubName.of(source)
+    name, revision = HubName.of(source)
     with _no_load_report(), _refusing(source):
         model, report = cls.from_pretrained(
             name,

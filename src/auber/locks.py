@@ -47,10 +47,7 @@ class Holder:
     @property
     def is_running(self) -> bool:
         """Whether it still runs; of a process of another machine nothing is known."""
-        try:
-            return self.is_here and abs(psutil.Process(self.process).create_time() - self.started) < _SAME_START
-        except psutil.NoSuchProcess:
-            return False
+        return self.is_here and is_alive(self.process, self.started)
 
     def __str__(self) -> str:
         return f"process {self.process} on {self.host}"
@@ -126,6 +123,22 @@ class FolderLock:
     def _held(self, holder: Holder | None) -> RunError:
         who = holder or "another process"
         return RunError(f"{self._folder}: {who} is at work in it; wait for it or stop it, or choose another --out")
+
+
+def is_alive(number: int, started: float | None = None) -> bool:
+    """Whether a process of this number is here and, where its start is known, no later one of the same number.
+
+    One that has ended and whose parent has not asked after it yet, a zombie, is gone.
+    """
+    try:
+        process = psutil.Process(number)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return started is None or abs(float(process.create_time()) - started) < _SAME_START
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True  # it is somebody else's, and it is there
 
 
 def drop_foreign_lock(folder: Path) -> None:

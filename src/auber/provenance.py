@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-import subprocess
+import subprocess  # nosec B404 # for git alone, see _git
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -69,6 +69,7 @@ def _commit() -> dict[str, Any] | None:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    command = ["git", "-C", str(root), *arguments]
+    # The words are this module's own, no shell reads them, and which git is found is for the user's PATH to say.
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # nosec B603 # as said above
+    return done.stdout.strip()

@@ -48,13 +48,13 @@ class HubName(NamedTuple):
     """A model of the hub."""
 
     name: str
-    revision: str | None  # None: its newest
+    revision: str = "main"  # the branch of its newest commit
 
     @classmethod
     def of(cls, source: str) -> HubName:
-        """`name` or `name@revision`."""
-        name, _, revision = source.partition("@")
-        return cls(name, revision or None)
+        """`name` or `name@revision`; a folder, whatever its name, is itself."""
+        name, _, revision = (source, "", "") if Path(source).is_dir() else source.partition("@")
+        return cls(name, revision) if revision else cls(name)
 
 
 def read_config(source: str | Path) -> tuple[PreTrainedConfig, PruningPlan]:

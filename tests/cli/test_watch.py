@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -52,6 +53,48 @@ def test_it_waits_for_a_run_follows_it_and_leaves_with_it(run_auber, tmp_path):
     assert out.count("complete\ndev accuracy 75.00") == 1
 
 
+def begin_below(place, method, *, age):
+    """A run in a folder of several, begun so many seconds ago."""
+    folder = RunFolder(place / method, method)
+    folder.search_layer_1()
+    moment = time.time() - age
+    os.utime(folder.path / "run.json", (moment, moment))
+    return folder
+
+
+def test_of_a_folder_of_several_the_run_begun_last_is_shown(run_auber, tmp_path):
+    begin_below(tmp_path, "random", age=5)
+    begin_below(tmp_path, "auber", age=60)
+    (tmp_path / "notes.txt").write_text("mine")
+    code, out, _ = run_auber("watch", tmp_path, "--once")
+    assert code == 0
+    assert out.startswith("auber prune  task rte  method random  seed 7")
+    code, out, _ = run_auber("watch", tmp_path, "--json")
+    assert json.loads(out)["folder"] == str(tmp_path / "random")
+
+
+def test_it_goes_from_one_run_of_a_folder_to_the_next_and_leaves_with_the_last(run_auber, tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "_SURE_AFTER", 1.5)
+    begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
+
+    def later():
+        begin_below(tmp_path, "random", age=0).write("result.json", {**RESULT, "dev": {"score": 0.5}})
+
+    threading.Timer(0.5, later).start()
+    code, out, _ = run_auber("watch", tmp_path, "--interval", "0.1")
+    assert code == 0
+    assert out.index("dev accuracy 75.00") < out.index("method random") < out.index("dev accuracy 50.00")
+
+
+def test_a_run_of_a_folder_that_has_stopped_is_left_with_exit_code_1(run_auber, tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "_SURE_AFTER", 0.2)
+    begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
+    begin_below(tmp_path, "random", age=0).progress("layer 1: searching", 3, 12, started=1.0)
+    code, out, _ = run_auber("watch", tmp_path, "--interval", "0.1")
+    assert code == 1
+    assert "nobody is at work" in out
+
+
 def test_a_run_that_has_stopped_is_left_with_exit_code_1(run_auber, folder, monkeypatch):
     monkeypatch.setattr(watch, "_SURE_AFTER", 0.2)
     folder.progress("layer 1: searching", 3, 12, started=1.0, command="auber prune --out run")
@@ -75,7 +118,7 @@ def test_something_else_is_an_error(run_auber, tmp_path, make):
     code, _, err = run_auber("watch", tmp_path / "x")
     assert code == 2
     assert err == (
-        f"auber: {tmp_path / 'x'}: must be the folder of a run or of a study, found something else; name its --out\n"
+        f"auber: {tmp_path / 'x'}: must be the folder of a run, of several, or of a study, found something else; name its --out\n"
     )
 
 
@@ -88,7 +131,7 @@ def test_nothing_cannot_be_shown_once(run_auber, tmp_path):
 def test_a_run_is_watched_without_loading_torch(folder):
     code = (
         "import sys\nfrom pathlib import Path\nfrom auber.cli.watch import _find\n"
-        f"look, draw = _find(Path({str(folder.path)!r}))\nlook()\nprint('torch' in sys.modules)"
+        f"_find(Path({str(folder.path)!r})).look()\nprint('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 

@@ -92,8 +92,8 @@ def test_a_row_longer_than_the_positions(tmp_path, origin):
             "mine: its plan is for 12 layers of 12 heads, --model .*origin has 3 of 4; give the model it was pruned from$",
         ),
         ({}, "pruned", "^--model must be an unpruned model, .*pruned lacks 6 heads; give its origin$"),
-        ({}, "nowhere", "nowhere: its config cannot be read .*; give a model folder or a hub name$"),
-        ({}, "albert", "^A model of type 'albert' cannot be pruned"),
+        ({}, "nowhere", "nowhere' is no folder and cannot be read from the hub .*; give a local folder or check the name$"),
+        ({}, "albert", "config.json: A model of type 'albert' cannot be pruned"),
     ],
 )
 def test_what_cannot_be_measured(tmp_path, origin, changes, model, message):

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import types
 import typing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from auber.config import show_name
 from auber.errors import RunError
 
 FORMAT = 1
@@ -241,14 +243,14 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         if not isinstance(value, dict) or value.keys() != hints.keys():
-            found = ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
+            found = ", ".join(sorted(map(show_name, value))) if isinstance(value, dict) else type(value).__name__
             raise RunError(f"{where}: an object with {', '.join(sorted(hints))} is needed, found {found}")
         return typing.cast("Any", kind)(**{key: _build(hints[key], value[key], f"{where}: {key}") for key in hints})
     origin = typing.get_origin(kind) or kind
     if origin is tuple and isinstance(value, list):
         (item, _) = typing.get_args(kind)
         return tuple(_build(item, entry, f"{where}: {index}") for index, entry in enumerate(value))
-    if origin is float and type(value) is int:
+    if origin is float and type(value) is int and abs(value) <= sys.float_info.max:
         return float(value)
     if type(value) is not origin:
         raise RunError(f"{where}: {origin.__name__} is needed, found {value!r:.40}")

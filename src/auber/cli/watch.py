@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,18 +14,25 @@ from rich.console import Console
 
 from auber.cli import screen
 from auber.errors import RunError
+from auber.watch.places import STUDY, find_place
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from auber.watch.drawing import Sheet
 
-_SURE_AFTER = 5.0  # seconds with nobody at work before it counts as left: between two blocks of a study there is nobody
+# Seconds with nobody at work before it counts as left: between two blocks of a study, or two runs of a folder, there is nobody.
+_SURE_AFTER = 5.0
 
 
 def command(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN|DIR", help="The folder of a run or of a study.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="RUN|DIR",
+            help="The folder of a run or of a study, or one of several runs: the newest is followed.",
+            show_default=False,
+        ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Show it as it is now and leave.")] = False,
     interval: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)] = 1.0,
@@ -34,21 +41,20 @@ def command(
     """Follow a search or a study in the terminal: stages, heads, rewards, time left, and whether anybody is at work.
 
     It only reads the folder, so it can be started before, during or after the run, more than once, and on another machine that
-    sees the folder. It leaves when the run is over; Ctrl-C leaves it earlier and does nothing to the run.
-    Exit code 1: the run has stopped without a result.
+    sees the folder. It leaves when the run is over; Ctrl-C leaves it earlier and does nothing to the run. In a folder of several
+    runs, such as that of 'auber demo --out', it goes from one to the next. Exit code 1: the run has stopped without a result.
 
     Example: auber watch runs/mrpc
     """
     if once or json:
-        found = _find(folder)
-        if found is None:
+        sight = _find(folder)
+        if sight is None:
             raise RunError(f"{folder}: must hold a run or a study, found neither; without --once it is waited for")
-        look, draw = found
         if json:
-            screen.print_json(asdict(look()))
+            screen.print_json(asdict(sight.look()))
         else:
             console = Console()
-            _print(console, draw(look(), _sheet(console, bounded=False)))
+            _print(console, sight.draw(sight.look(), _sheet(console, bounded=False)))
         return
     try:
         ended_well = _follow(folder, interval)
@@ -58,25 +64,31 @@ def command(
         raise typer.Exit(1)
 
 
-def _find(folder: Path) -> tuple[Callable[[], Any], Callable[[Any, Sheet], list[Text]]] | None:
-    """How to look at what lies in a folder, and how to draw it; None while there is nothing."""
-    if (folder / "study.toml").is_file():
+@dataclass(frozen=True)
+class _Sight:
+    """How to look at what lies in a place, and how to draw it."""
+
+    place: Path
+    look: Callable[[], Any]
+    draw: Callable[[Any, Sheet], list[Text]]
+
+
+def _find(folder: Path, known: _Sight | None = None) -> _Sight | None:
+    """What is to be seen in a folder; None while there is nothing. What is `known` already goes on until a newer run begins."""
+    if known is not None and known.place == folder:
+        return known
+    place = find_place(folder)
+    if place is None or (known is not None and known.place == place):
+        return known
+    if (place / STUDY).is_file():
         from auber.watch.study import StudyWatcher
         from auber.watch.study_drawing import draw_study
 
-        return StudyWatcher(folder).look, draw_study
-    if (folder / "run.json").is_file():
-        from auber.watch.run import RunWatcher
-        from auber.watch.run_drawing import draw_run
+        return _Sight(place, StudyWatcher(place).look, draw_study)
+    from auber.watch.run import RunWatcher
+    from auber.watch.run_drawing import draw_run
 
-        return RunWatcher(folder).look, draw_run
-    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.is_dir() else set()
-    if folder.is_file() or names - {
-        "stages",
-        "config.toml",
-    }:  # these two are made before the run can be told by its file
-        raise RunError(f"{folder}: must be the folder of a run or of a study, found something else; name its --out")
-    return None
+    return _Sight(place, RunWatcher(place).look, draw_run)
 
 
 def _follow(folder: Path, interval: float) -> bool:
@@ -86,27 +98,26 @@ def _follow(folder: Path, interval: float) -> bool:
 
     console = Console()
     on_screen = console.is_terminal and not console.is_dumb_terminal
-    found, last_sign, shown = None, time.monotonic(), ""
+    sight, last_sign, shown = None, time.monotonic(), ""
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") if on_screen else nullcontext() as live:
         while True:
-            found = found or _find(folder)
+            sight = _find(folder, sight)
             view = None
             lines = [Text(f"waiting for a run or a study in {folder} (Ctrl-C leaves)")]
-            if found is not None:
-                look, draw = found
-                view = look()
-                lines = draw(view, _sheet(console, bounded=on_screen))
+            if sight is not None:
+                view = sight.look()
+                lines = sight.draw(view, _sheet(console, bounded=on_screen))
             if live is not None:
                 live.update(Text("\n").join(lines), refresh=True)
             elif (frame := "\n".join(line.plain for line in lines)) != shown:
                 _print(console, [*lines, Text()])
                 shown = frame
-            if view is None or not view.is_left:
-                last_sign = time.monotonic()
-            if view is not None and view.is_over:
+            if view is not None and view.is_over and sight is not None and sight.place == folder:
                 return True
-            if time.monotonic() - last_sign >= _SURE_AFTER:
-                return False
+            if view is None or not (view.is_over or view.is_left):
+                last_sign = time.monotonic()
+            elif time.monotonic() - last_sign >= _SURE_AFTER:
+                return bool(view.is_over)
             time.sleep(interval)
 
 

@@ -107,14 +107,14 @@ class Record:
             raise RunError(f"{where}: format {FORMAT} can be read, found {data.get('format')!r}; choose another --out")
         try:
             return cls(
-                command=data["command"],
+                command=_checked("command", data["command"], str | None),
                 conditions=_build(Conditions, data["conditions"]),
-                asked_tasks=tuple(data["asked_tasks"]),
-                asked_rates=tuple(data["asked_rates"]),
-                asked_seeds=tuple(data["asked_seeds"]),
-                tasks=tuple(_build(TaskRecord, item) for item in data["tasks"]),
-                trials=tuple(_build(Trial, item) for item in data["trials"]),
-                provenance=data["provenance"],
+                asked_tasks=_items("asked_tasks", data, str),
+                asked_rates=_items("asked_rates", data, float),
+                asked_seeds=_items("asked_seeds", data, int),
+                tasks=tuple(_build(TaskRecord, item) for item in _items("tasks", data, dict)),
+                trials=tuple(_build(Trial, item) for item in _items("trials", data, dict)),
+                provenance=_checked("provenance", data["provenance"], dict),
             )
         except (KeyError, TypeError) as error:
             raise RunError(f"{where}: is damaged ({error}); choose another --out") from error
@@ -152,7 +152,20 @@ def _changes(was: Any, now: Any) -> list[str]:
 def _build(kind: type[_Item], data: Any) -> _Item:
     """A flat record out of JSON; `TypeError` where a field is missing, unknown or of another type."""
     hints = typing.get_type_hints(kind)
-    for name, value in data.items():
-        if name in hints and not isinstance(value, hints[name]):
-            raise TypeError(f"{name} {value!r:.40}")
+    for name, value in _checked(kind.__name__, data, dict).items():
+        if name not in hints:
+            raise TypeError(f"{kind.__name__} has no {name!r:.40}")
+        _checked(name, value, hints[name])
     return kind(**data)
+
+
+def _items(name: str, data: dict[str, Any], kind: Any) -> tuple[Any, ...]:
+    """The entries of a list, all of one type."""
+    return tuple(_checked(name, item, kind) for item in _checked(name, data[name], list))
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """The value, or a `TypeError` that names it where it is of another type; true and false are no numbers."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{name} {value!r:.40}")
+    return value

@@ -7,13 +7,14 @@ anybody. Both are read into the same records, and a file is checked as if a stra
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from auber.config import show_name
 from auber.errors import RunError
 from auber.methods.exhaustive import MOST_HEADS, Mask, all_masks
 from auber.regret.files import compact_json, write_kept
@@ -96,22 +97,25 @@ def write_tables(path: Path, tables: Sequence[RunTables]) -> None:
 def _read_run(folder: Path) -> RunTables:
     if not is_run(folder):
         raise RunError(f"{folder}: not a run's folder (it has no run.json); name runs of method exhaustive")
-    result = read_result(folder)
-    if result["method"] != "exhaustive":
+    result, where = read_result(folder), f"{folder}: result.json"
+    method = _take(result, "method", str, where)
+    if method != "exhaustive":
         raise RunError(
-            f"{folder}: only a run of method exhaustive has scored every mask, found method {result['method']}; "
+            f"{folder}: only a run of method exhaustive has scored every mask, found method {method:.40}; "
             "make one with 'auber prune --method exhaustive'"
         )
     layers = []
     for path in sorted((folder / "stages").glob("layer-*.json")):
-        search = read_json(path)["search"]
+        search = _take(read_json(path), "search", dict, str(path))
         if "scores" not in search:
             raise RunError(
                 f"{path}: the scores of all masks are missing, as an older version left them out; run it anew"
             )
-        layers.append(_read_layer({**search, "layer": int(path.stem.removeprefix("layer-"))}, str(path)))
-    keys = ("model", "task", "metric", "protocol", "seed", "command", "provenance")
-    return RunTables(**{key: result[key] for key in keys}, layers=tuple(layers))
+        number = path.stem.removeprefix("layer-")
+        if not (number.isascii() and number.isdigit() and len(number) <= 4):
+            raise RunError(f"{path}: its name must be layer-NUMBER.json; remove what is no layer's record")
+        layers.append(_read_layer({**search, "layer": int(number)}, str(path)))
+    return replace(_read_origin(result, where), layers=tuple(layers))
 
 
 def _read_file(path: Path) -> list[RunTables]:
@@ -133,6 +137,13 @@ def _read_file(path: Path) -> list[RunTables]:
 
 
 def _read_entry(data: Any, where: str) -> RunTables:
+    run, layers = _read_origin(data, where), _take(data, "layers", list, where)
+    found = (_read_layer(layer, f"{where}: layer {index}") for index, layer in enumerate(layers))
+    return replace(run, layers=tuple(found))
+
+
+def _read_origin(data: Any, where: str) -> RunTables:
+    """What run it was, without its layers."""
     return RunTables(
         model=_take(data, "model", str, where),
         task=_take(data, "task", str, where),
@@ -141,10 +152,7 @@ def _read_entry(data: Any, where: str) -> RunTables:
         seed=_take(data, "seed", int, where),
         command=None if data.get("command") is None else _take(data, "command", str, where),
         provenance=_take(data, "provenance", dict, where),
-        layers=tuple(
-            _read_layer(layer, f"{where}: layer {index}")
-            for index, layer in enumerate(_take(data, "layers", list, where))
-        ),
+        layers=(),
     )
 
 
@@ -152,6 +160,8 @@ def _read_layer(data: Any, where: str) -> LayerTable:
     heads = _take(data, "heads", list, where)
     if not 1 <= len(heads) <= MOST_HEADS or not all(type(head) is int for head in heads):
         raise RunError(f"{where}: heads must be 1 to {MOST_HEADS} numbers, found {heads!r:.60}")
+    if len({*heads}) != len(heads):
+        raise RunError(f"{where}: each head may be named once, found {heads!r:.60}; make the file anew")
     return LayerTable(
         layer=_take(data, "layer", int, where),
         heads=tuple(heads),
@@ -166,7 +176,8 @@ def _read_states(data: Mapping[str, Any], num_heads: int, where: str) -> States:
     for matrix in data:
         by_norm = _take(data, matrix, dict, f"{where}: states")
         states[matrix] = {
-            norm: _numbers(by_norm[norm], num_heads, f"{where}: state {matrix} {norm}") for norm in by_norm
+            norm: _numbers(by_norm[norm], num_heads, f"{where}: state {show_name(matrix)} {show_name(norm)}")
+            for norm in by_norm
         }
     return states
 
@@ -174,7 +185,10 @@ def _read_states(data: Mapping[str, Any], num_heads: int, where: str) -> States:
 def _take(data: Any, key: str, kind: type, where: str) -> Any:
     value = data.get(key) if isinstance(data, dict) else None
     if type(value) is not kind:
-        raise RunError(f"{where}: {key} must be of type {kind.__name__}, found {value!r:.40}; make the file anew")
+        name = show_name(key)
+        raise RunError(f"{where}: {name} must be of type {kind.__name__}, found {value!r:.40}; make the file anew")
+    if isinstance(value, str) and not value.isprintable():  # names end up in tables and on terminals
+        raise RunError(f"{where}: {show_name(key)} must be printable text, found {value!r:.40}; make the file anew")
     return value
 
 
@@ -182,7 +196,7 @@ def _numbers(values: Any, count: int, where: str) -> tuple[float, ...]:
     if (
         not isinstance(values, list)
         or len(values) != count
-        or not all(type(value) in (int, float) and math.isfinite(value) for value in values)
+        or not all(type(value) in (int, float) and abs(value) <= sys.float_info.max for value in values)
     ):
         found = f"{len(values)} values" if isinstance(values, list) else repr(values)
         raise RunError(f"{where}: must be {count} finite numbers, found {found:.60}; make the file anew")

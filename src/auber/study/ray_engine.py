@@ -126,9 +126,11 @@ def _give_up(left: Sequence[Work], request: Request) -> None:
 def _own_signals() -> Iterator[None]:
     """Keep what the program does at SIGTERM: Ray would put a handler in its place that ends it on the spot."""
     before = signal.getsignal(signal.SIGTERM)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, before)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

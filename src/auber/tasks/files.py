@@ -106,6 +106,8 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         file = parquet.ParquetFile(pyarrow.BufferReader(data), pre_buffer=False)
         require_columns(columns, file.schema_arrow.names, str(path))
         values = {name: file.read(columns=[name]).column(0).to_pylist() for name in columns}
+        if len({len(column) for column in values.values()}) != 1:  # a damaged file can say so
+            raise pyarrow.ArrowInvalid("its columns are not equally long")
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = (str(error).splitlines() or [""])[0]
         raise TaskError(f"{path}: cannot be read as parquet ({reason}); write it again") from error

@@ -1,0 +1,128 @@
+"""The site: every page is in it, every link leads somewhere, and nothing comes from the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import auber
+from auber.encoders import encoder_of
+from auber.export.card import draw_heads
+from tests.docs.blocks import ROOT
+from tests.models import tiny_model
+
+# Written into the page of performance by its command; by itself it is not a page.
+FRAGMENTS = {"performance-notes.md"}
+
+# What a browser fetches by itself when it opens a page; a link that a person follows is not among them.
+_FETCHED = {"script": "src", "img": "src", "source": "src", "iframe": "src", "link": "href", "video": "src"}
+
+
+def leaves(nav: list[dict[str, object]]) -> Iterator[str]:
+    for entry in nav:
+        for value in entry.values():
+            if isinstance(value, str):
+                yield value
+            else:
+                assert isinstance(value, list)
+                yield from leaves(value)
+
+
+def test_every_page_is_in_the_navigation_once():
+    config = tomllib.loads((ROOT / "zensical.toml").read_text())
+    assert sorted(leaves(config["project"]["nav"])) == sorted(
+        page.name for page in (ROOT / "docs").glob("*.md") if page.name not in FRAGMENTS
+    )
+
+
+def test_the_reference_has_every_public_name():
+    documented = set(re.findall(r"^::: auber\.(\w+)$", (ROOT / "docs" / "api.md").read_text(), flags=re.MULTILINE))
+    assert documented == set(auber.__all__)
+
+
+def test_the_picture_of_the_first_page_is_that_of_a_kept_result():
+    """AUBER_REGENERATE=1 writes it anew."""
+    results = json.loads((ROOT / "results" / "studies" / "mpnet-table2.json").read_text())
+    (run,) = [run for run in results["runs"] if run["folder"] == "mrpc/seen/seed-0/auber"]
+    sizes = {"num_hidden_layers": run["layers"], "num_attention_heads": run["heads"], "hidden_size": 2 * run["heads"]}
+    model = tiny_model("mpnet", **sizes)
+    auber.remove_heads(model, auber.PruningPlan.from_json(run["plan"]))
+    picture = draw_heads(encoder_of(model))
+    path = ROOT / "docs" / "heads.svg"
+    if os.environ.get("AUBER_REGENERATE"):
+        path.write_text(picture)
+    assert path.read_text() == picture
+
+
+class Page(HTMLParser):
+    """The anchors of a built page, what it links to and what a browser would fetch for it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag in _FETCHED and _FETCHED[tag] in values and values.get("rel") not in ("canonical", "next", "prev"):
+            self.fetched.append(values[_FETCHED[tag]])
+
+
+@pytest.fixture(scope="module")
+def site() -> dict[Path, Page]:
+    """The pages of the site that 'make docs' leaves, built here as strictly."""
+    folder = ROOT / "site"
+    shutil.rmtree(folder, ignore_errors=True)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+
+
+@pytest.mark.docs
+def test_links_and_anchors_of_the_built_site_lead_somewhere(site: dict[Path, Page]):
+    for path, page in site.items():
+        if path.name == "404.html":  # shown at any address, so its links are those of the root of a server
+            continue
+        for link in [*page.links, *page.fetched]:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            assert target.exists(), f"{path.name}: {link}"
+            if parts.fragment and target.suffix == ".html":
+                assert unquote(parts.fragment) in site[target].anchors, f"{path.name}: {link}"
+
+
+@pytest.mark.docs
+def test_nothing_is_fetched_from_the_network(site: dict[Path, Page]):
+    for path, page in site.items():
+        assert [address for address in page.fetched if urlsplit(address).netloc] == [], path.name
+    for path in (ROOT / "site").rglob("*.css"):
+        assert re.findall(r"url\(\s*['\"]?(?:https?:)?//[^)]*|@import[^;]*//[^;]*", path.read_text()) == [], path.name
+
+
+@pytest.mark.docs
+def test_the_reference_is_made_from_docstrings(site: dict[Path, Page]):
+    anchors = site[ROOT / "site" / "api.html"].anchors
+    for name in auber.__all__:
+        assert f"auber.{name}" in anchors, name
+    text = (ROOT / "site" / "api.html").read_text()
+    assert "Prune the heads of an encoder for a task and fine-tune what is left." in text

@@ -1,0 +1,325 @@
+"""Every reader of files that a stranger may have written: how to lay out a valid example, and how it is read.
+
+`prepare` writes valid files into an empty folder; the `targets` among them are what gets spoilt. A reader must take the example
+as it is, or a trial of it would show nothing. All may raise `AuberError` and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from auber import checkpoint, runs
+from auber.bench.record import read_bench
+from auber.config import make_config
+from auber.imports import import_model
+from auber.ledger import Ledger
+from auber.plan import PruningPlan
+from auber.rates.record import read_record
+from auber.regret.tables import read_tables, write_tables
+from auber.report.folders import read_folder
+from auber.report.record import read_result
+from auber.report.results_file import read_results, save_results
+from auber.speed.subjects import read_subjects
+from auber.study.folder import StudyFolder
+from auber.study.plan import read_study
+from auber.tasks import make_task
+from auber.tasks.glue import FORMATS, read_glue
+from tests.bench.records import make_bench
+from tests.regret.made import make_run as make_tables
+from tests.report.results import make_result, write_plan, write_run
+from tests.small import small_config, small_start
+
+Place = Callable[[Path], None]
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "v4"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One reader and its example."""
+
+    name: str
+    targets: tuple[str, ...]
+    prepare: Place
+    read: Callable[[Path], object]
+    dialect: str | None = None  # None: by what the target's name ends in
+    writes: bool = False  # whether reading changes the folder
+    share: float = 1.0  # of a drill's inputs, next to the others'; less where an input takes long
+
+    def dialect_of(self, target: str) -> str:
+        """How the target is taken apart."""
+        return self.dialect or {".json": "json", ".jsonl": "jsonl", ".toml": "toml"}.get(Path(target).suffix, "rows")
+
+
+# --- single files -----------------------------------------------------------------------------------------------------
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _file(name: str, text: Callable[[], str]) -> Place:
+    return lambda folder: _write(folder, {name: text()})
+
+
+_STUDY = """model = "bert-base-cased"
+methods = ["auber", "random", "original"]
+seeds = [0, 1]
+protocols = ["seen", "heldout"]
+preset = "paper"
+draws = 2
+data = "glue"
+keep_weights = false
+
+[settings]
+agent.episodes = 50
+search.layers = "2,6"
+
+[tasks.mrpc]
+first.epochs = 2
+
+[tasks.rte]
+"""
+_LEDGER = "".join(
+    json.dumps({"key": "abc/f32", "layer": layer, "removed": [0, layer], "score": 0.5 + layer / 7}) + "\n"
+    for layer in range(1, 4)
+)
+
+
+def _read_config(folder: Path) -> None:
+    config = make_config("paper", task="rte", file=folder / "settings.toml")
+    again = folder / "again.toml"
+    again.write_text(config.to_toml(), encoding="utf-8")
+    assert make_config(file=again) == config
+
+
+def _read_study(folder: Path) -> None:
+    study = read_study(folder / "study.toml")
+    again = folder / "again.toml"
+    again.write_text(study.to_toml(), encoding="utf-8")
+    assert read_study(again).blocks() == study.blocks()
+    for block in study.blocks():
+        assert (folder / block.path).resolve().is_relative_to(folder.resolve())
+
+
+def _read_ledger(folder: Path) -> None:
+    ledger = Ledger(folder / "scores.jsonl")
+    ledger.add("another", 0, (), 0.25)
+    ledger.close()
+    assert len(Ledger(folder / "scores.jsonl")) == len(ledger)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+_SENTENCES = [("the cat sits", "yes"), ('a, b and "c"', "no"), ("dogs bark\tloud", "yes"), ("ünï cödé", "no")]
+
+
+def _separated(separator: str) -> str:
+    quoted = [[f'"{word.replace(chr(34), chr(34) * 2)}"' for word in row] for row in _SENTENCES]
+    return "".join(separator.join(row) + "\n" for row in [["text", "label"], *quoted])
+
+
+def _jsonl() -> str:
+    return "".join(json.dumps({"text": text, "label": label, "n": 1.5}) + "\n" for text, label in _SENTENCES)
+
+
+def _regression() -> str:
+    return "".join(json.dumps({"text": text, "label": 0.25 * row}) + "\n" for row, (text, _) in enumerate(_SENTENCES))
+
+
+def _conll() -> str:
+    return "-DOCSTART- O\n\nEU NNP B-ORG\nrejects VBZ O\nGerman JJ B-MISC\n\nPeter NNP B-PER\nBlackburn NNP I-PER\n"
+
+
+def _squad() -> str:
+    answers = [{"text": "Denver", "answer_start": 12}, {"text": "won", "answer_start": 8}]
+    questions = [{"id": "1", "question": "Who?", "answers": answers}]
+    paragraphs = [{"context": "In 2016 won Denver the game.", "qas": questions}]
+    return json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]})
+
+
+def _parquet(folder: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = {"text": [text for text, _ in _SENTENCES], "label": [label for _, label in _SENTENCES]}
+    parquet.write_table(pyarrow.table(columns), folder / "train.parquet")
+    shutil.copy(folder / "train.parquet", folder / "dev.parquet")
+
+
+def _both(suffix: str, text: Callable[[], str]) -> Place:
+    return lambda folder: _write(folder, {f"train{suffix}": text(), f"dev{suffix}": text()})
+
+
+def _read_rows(suffix: str, folder: Path, **options: str) -> None:
+    make_task(folder / f"train{suffix}", folder / f"dev{suffix}", **options).content_hash  # noqa: B018
+
+
+def _glue(folder: Path) -> None:
+    mrpc = 'Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\tA "b\tA b\n0\t3\t4\tC d\tE f\n'
+    rte = "index\tsentence1\tsentence2\tlabel\n0\tA b\tC\tentailment\n1\tD\tE f\tnot_entailment\n"
+    cola = "gj04\t1\t\tA b c.\ngj04\t0\t*\tD e.\n"
+    for name, text in (("mrpc", mrpc), ("rte", rte), ("cola", cola)):
+        _write(folder, {f"{FORMATS[name].folder}/{split}.tsv": text for split in ("train", "dev")})
+
+
+def _read_glue(folder: Path) -> None:
+    for name in ("mrpc", "rte", "cola"):
+        read_glue(name, folder)
+
+
+# --- folders of runs --------------------------------------------------------------------------------------------------
+
+
+def _study_folder(folder: Path) -> None:
+    write_plan(folder, ["mrpc"], ["auber", "original"], [0])
+    write_run(folder, "mrpc/seen/seed-0/auber", make_result("mrpc", "auber", 0, 0.85))
+    _write(
+        folder, {"mrpc/seen/seed-0/original.failed.json": json.dumps({"error": "RunError: no room", "skipped": False})}
+    )
+
+
+def _read_study_folder(folder: Path) -> None:
+    study = read_study(folder / "study.toml")
+    place = StudyFolder(folder)
+    place.check(study)
+    for block in study.blocks()[:20]:
+        for run in study.runs(block)[:20]:
+            place.state(block, run)
+    read_folder(folder)
+
+
+_IDENTITY = {"kind": "prune", "model": "made-up", "heads": None}
+
+
+def _unfinished(folder: Path) -> None:
+    run = runs.Run(folder / "run", _IDENTITY, small_config())
+    run.ledger.add("key", 0, (1,), 0.5)
+    run.finish_stage("layer-0", {"removed": [1]})
+    run.close()
+
+
+def _resume(folder: Path) -> None:
+    run = runs.Run(folder / "run", _IDENTITY, small_config(), resume=True)
+    try:
+        run.stage("layer-0")
+    finally:
+        run.close()
+
+
+def _exhaustive(folder: Path) -> None:
+    (made,) = [make_tables(layers=(0,), num_heads=3)]
+    table = made.layers[0]
+    search = {"heads": table.heads, "reward_rows": 4, "states": table.states, "scores": table.scores}
+    result = {"method": "exhaustive", "model": "m", "task": "t", "metric": "accuracy", "protocol": "seen", "seed": 0}
+    result |= {"command": None, "provenance": {}}
+    files = {"run.json": {}, "result.json": result, "stages/layer-0.json": {"search": search}}
+    _write(folder, {f"run/{name}": json.dumps(data) for name, data in files.items()})
+
+
+def _measured(folder: Path) -> None:
+    from tests.speed.runs import make_run
+
+    make_run(folder / "run")
+
+
+# --- files of results -------------------------------------------------------------------------------------------------
+
+
+def _kept_runs(folder: Path) -> None:
+    _study_folder(folder / "runs")
+    save_results(folder / "runs", folder / "kept.json", notes=["a note"])
+    shutil.rmtree(folder / "runs")
+
+
+def _rates() -> str:
+    trial = {"task": "rte", "seed": 0, "rate": 1e-5, "score": 0.5, "loss": None, "one_class": True, "majority": 0.5}
+    task = {"name": "rte", "metric": "accuracy", "data": "hash", "rows_tuned": 90, "rows_held_out": 10, "epochs": 3}
+    conditions = {
+        "model": "m",
+        "weights": "w",
+        "held_out": 0.1,
+        "device_type": "cpu",
+        "precision": "float32",
+        "threads": 1,
+    }
+    record = {
+        "format": 1, "kind": "rates", "command": "auber rates", "conditions": conditions, "asked_tasks": ["rte"],
+        "asked_rates": [1e-5, 2e-5], "asked_seeds": [0], "tasks": [{**task, "batch_size": 32, "max_length": 128}],
+        "trials": [{**trial, "steps": 9, "seconds": 1.5}], "provenance": {"device": "cpu"},
+    }  # fmt: skip
+    return json.dumps(record)
+
+
+def _tables(folder: Path) -> None:
+    write_tables(folder / "tables.json", [make_tables(layers=(0, 1), num_heads=3)])
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+def _model(folder: Path) -> None:
+    from auber.surgery import remove_heads
+
+    model, tokenizer = small_start()
+    checkpoint.save(model, tokenizer, folder / "whole")
+    remove_heads(model, PruningPlan({0: [1]}))
+    checkpoint.save(model, tokenizer, folder / "pruned")
+    (folder / "sharded").mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(folder / "whole" / name, folder / "sharded" / name)
+    shutil.copy(folder / "whole" / checkpoint.WEIGHTS, folder / "sharded" / "model-00001-of-00001.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(model.state_dict(), "model-00001-of-00001.safetensors")}
+    _write(folder, {"sharded/model.safetensors.index.json": json.dumps(index)})
+
+
+def _read_start(name: str, folder: Path) -> None:
+    checkpoint.load_start(folder / name, num_labels=2)
+
+
+def _old_model(folder: Path) -> None:
+    shutil.copytree(FIXTURES / "bert", folder / "old")
+
+
+READERS: dict[str, Reader] = {
+    reader.name: reader
+    for reader in (
+        Reader("config", ("settings.toml",), _file("settings.toml", lambda: make_config("reference").to_toml()), _read_config),
+        Reader("study", ("study.toml",), _file("study.toml", lambda: _STUDY), _read_study),
+        Reader("plan", ("plan.json",), _file("plan.json", lambda: '{"0": [3, 5], "11": [0]}'), lambda f: PruningPlan.read(f / "plan.json")),
+        Reader("ledger", ("scores.jsonl",), _file("scores.jsonl", lambda: _LEDGER), _read_ledger, writes=True),
+        Reader("csv", ("train.csv", "dev.csv"), _both(".csv", lambda: _separated(",")), partial(_read_rows, ".csv")),
+        Reader("tsv", ("train.tsv", "dev.tsv"), _both(".tsv", lambda: _separated("\t")), partial(_read_rows, ".tsv")),
+        Reader("jsonl", ("train.jsonl", "dev.jsonl"), _both(".jsonl", _jsonl), partial(_read_rows, ".jsonl")),
+        Reader("regression", ("train.jsonl",), _both(".jsonl", _regression), partial(_read_rows, ".jsonl", metric="pearson")),
+        Reader("parquet", ("train.parquet",), _parquet, partial(_read_rows, ".parquet"), dialect="bytes"),
+        Reader("conll", ("train.conll",), _both(".conll", _conll), partial(_read_rows, ".conll", kind="tokens")),
+        Reader("squad", ("train.json",), _both(".json", _squad), partial(_read_rows, ".json", kind="spans")),
+        Reader("glue", tuple(f"{name}/train.tsv" for name in ("MRPC", "RTE", "CoLA")), _glue, _read_glue),
+        Reader("result", ("result.json",), _file("result.json", lambda: json.dumps(make_result("rte", "auber", 0, 0.6))), lambda f: read_result(f / "result.json", "run")),
+        Reader("study folder", ("study.toml", "mrpc/seen/seed-0/auber/result.json", "mrpc/seen/seed-0/original.failed.json"), _study_folder, _read_study_folder),
+        Reader("results file", ("kept.json",), _kept_runs, lambda f: read_results(f / "kept.json")),
+        Reader("run", tuple(f"run/{name}" for name in ("run.json", "config.toml", "stages/layer-0.json", "scores.jsonl")), _unfinished, _resume, writes=True, share=0.5),
+        Reader("exhaustive run", ("run/result.json", "run/stages/layer-0.json"), _exhaustive, lambda f: read_tables([f / "run"])),
+        Reader("score tables", ("tables.json",), _tables, lambda f: read_tables([f / "tables.json"])),
+        Reader("rates", ("rates.json",), _file("rates.json", _rates), lambda f: read_record(f / "rates.json").missing),
+        Reader("bench", ("bench.json",), _file("bench.json", lambda: json.dumps(make_bench().to_json())), lambda f: read_bench(f / "bench.json").to_json()),
+        Reader("speed", ("run/result.json", "run/model/config.json"), _measured, lambda f: read_subjects((str(f / "run"),), None), share=0.3),
+        Reader("pruned model", ("pruned/config.json",), _model, lambda f: checkpoint.load(f / "pruned"), share=0.15),
+        Reader("pruned weights", ("pruned/model.safetensors",), _model, lambda f: checkpoint.load(f / "pruned"), dialect="bytes", share=0.15),
+        Reader("start", ("whole/config.json", "whole/model.safetensors"), _model, partial(_read_start, "whole"), share=0.1),
+        Reader("shards", ("sharded/model.safetensors.index.json",), _model, partial(_read_start, "sharded"), share=0.1),
+        Reader("tokenizer", ("whole/tokenizer.json", "whole/tokenizer_config.json"), _model, lambda f: checkpoint.load_tokenizer(f / "whole"), share=0.1),
+        Reader("import", ("old/config.json",), _old_model, lambda f: import_model(f / "old", f / "new"), writes=True, share=0.1),
+    )
+}  # fmt: skip
+
+PURE = tuple(
+    name for name, reader in READERS.items() if reader.share == 1.0
+)  # quick enough for a fuzzer guided by coverage

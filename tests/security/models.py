@@ -1,0 +1,77 @@
+"""Model folders as somebody who means harm would make them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from auber import checkpoint
+from tests.small import small_start
+
+_CODE = """from pathlib import Path
+
+Path({marker!r}).write_text("executed")
+
+from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
+
+
+class EvilConfig(BertConfig):
+    pass
+
+
+class EvilModel(BertModel):
+    config_class = EvilConfig
+
+
+class EvilClassifier(BertForSequenceClassification):
+    config_class = EvilConfig
+
+
+class EvilTokenizer(BertTokenizerFast):
+    pass
+"""
+
+
+class RunsWhenLoaded:
+    """Unpickling it writes a file."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.write_text, (self.marker, "executed")
+
+
+def change_json(path: Path, **changes: object) -> None:
+    """Replace entries of a JSON object."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def save_whole(folder: Path) -> Path:
+    """An ordinary folder: a tiny classifier with its tokenizer."""
+    checkpoint.save(*small_start(), folder)
+    return folder
+
+
+def save_with_code(folder: Path, marker: Path) -> Path:
+    """A folder that points to code of its own in every way transformers knows."""
+    save_whole(folder)
+    (folder / "evil.py").write_text(_CODE.format(marker=str(marker)))
+    names = {
+        "AutoConfig": "evil.EvilConfig",
+        "AutoModel": "evil.EvilModel",
+        "AutoModelForSequenceClassification": "evil.EvilClassifier",
+        "AutoTokenizer": ["evil.EvilTokenizer", "evil.EvilTokenizer"],
+    }
+    kernel = {"_attn_implementation": "somebody/kernel", "attn_implementation": "somebody/kernel"}
+    pipelines = {"evil": {"impl": "evil.EvilModel", "pt": ["EvilModel"]}}
+    change_json(folder / "config.json", auto_map=names, custom_pipelines=pipelines, **kernel)
+    change_json(folder / "tokenizer_config.json", auto_map=names)
+    return folder
+
+
+def write_pickle(path: Path, marker: Path) -> None:
+    """What torch.save makes, with a passenger."""
+    torch.save({"weights": torch.ones(2), "passenger": RunsWhenLoaded(marker)}, path)

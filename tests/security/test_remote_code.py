@@ -1,0 +1,104 @@
+"""Code beside a model is never run: no option asks for it, and nothing that a folder says does."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+import auber
+from auber import checkpoint
+from auber.errors import CheckpointError
+from auber.imports import import_model
+from auber.sources import read_config
+from auber.speed.subjects import read_subjects
+from auber.study import State, StudyFolder, run_study
+from tests.security.models import change_json, save_with_code
+from tests.small import small_config, small_task
+from tests.study.tiny import Notes, tiny_study
+
+
+@pytest.fixture
+def marker(tmp_path):
+    return tmp_path / "marker"
+
+
+@pytest.fixture
+def folder(tmp_path, marker):
+    return save_with_code(tmp_path / "model", marker)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran(marker):
+    yield
+    assert not marker.exists()
+    assert not [name for name in sys.modules if name.startswith("transformers_modules")]
+
+
+def test_the_code_would_run_if_transformers_were_asked(folder, marker):
+    sys.path.insert(0, str(folder))
+    try:
+        import evil  # noqa: F401
+    finally:
+        sys.path.remove(str(folder))
+        del sys.modules["evil"]
+    assert marker.exists()
+    marker.unlink()
+
+
+def test_loading(folder):
+    model = auber.load(folder)
+    assert type(model).__module__.startswith("transformers.models.bert")
+    assert type(model.config).__name__ == "BertConfig"
+    assert type(checkpoint.load_tokenizer(folder)).__module__.startswith("transformers.")
+    assert model.config._attn_implementation in ("sdpa", "eager")  # transformers' own choice, no kernel of somebody's
+
+
+def test_no_pointer_survives_reading(folder):
+    config, _ = read_config(folder)
+    for key in ("auto_map", "custom_pipelines", "transformers_weights"):
+        assert not hasattr(config, key), key
+    assert config._attn_implementation is None
+
+
+def test_pruning_and_evaluating(folder, tmp_path):
+    config = small_config(agent__episodes=2)
+    pruned = auber.prune(folder, task=small_task(), config=config, out=tmp_path / "run")
+    assert type(pruned.model).__module__.startswith("transformers.models.bert")
+    auber.evaluate(tmp_path / "run", task=small_task(), config=config)
+    saved = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    assert "evil" not in json.dumps(saved)
+    assert not list((tmp_path / "run").rglob("evil.py"))
+
+
+def test_a_study(folder, tmp_path):
+    study = tiny_study(folder, methods=["original"])
+    outcomes = run_study(study, StudyFolder(tmp_path / "study"), Notes())
+    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
+
+
+def test_speed(folder):
+    (subject,) = read_subjects((str(folder),), None)
+    assert type(subject.config).__name__ == "BertConfig"
+
+
+def test_an_import(folder, tmp_path):
+    change_json(folder / "config.json", pruned_heads={})
+    with pytest.raises(CheckpointError, match="must record pruned_heads"):
+        import_model(folder, tmp_path / "new")
+
+
+@pytest.mark.parametrize("model_type", ["evil", "bert-evil", "llama"])
+def test_a_type_that_only_its_code_knows(folder, model_type):
+    change_json(folder / "config.json", model_type=model_type)
+    for call in (auber.load, read_config, lambda place: checkpoint.load_start(place, num_labels=2)):
+        with pytest.raises(CheckpointError, match=f"A model of type '{model_type}' cannot be pruned"):
+            call(folder)
+
+
+def test_a_tokenizer_that_only_its_code_knows(folder):
+    change_json(folder / "tokenizer_config.json", tokenizer_class="EvilTokenizer")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match="its tokenizer cannot be loaded|has no tokenizer files"):
+        checkpoint.load_tokenizer(folder)

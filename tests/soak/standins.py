@@ -1,0 +1,73 @@
+"""Methods and rows that cost nothing, so that a study of a thousand runs shows what the study itself costs.
+
+They are known wherever this module is imported. A `ShortStudy` brings them along: whoever unpickles one, in a process or
+on a Ray worker, imports this module first.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from auber.methods import METHODS
+from auber.methods.base import Method, RankingChoice, RankingWork
+from auber.plan import PruningPlan
+from auber.study import Study, make_study
+from auber.tasks import TASKS, TaskEntry
+from auber.tasks.agreement import make_agreement
+from auber.tasks.base import TaskData
+from tests.small import SETTINGS
+
+TASK = "soak"
+MOST_METHODS = 49
+_SLEEP = 0.001  # seconds
+_QUICK = {
+    **SETTINGS,
+    "first.epochs": 1,
+    "first.batch_size": 100,
+}
+
+
+def _sleep(work: RankingWork) -> RankingChoice:
+    time.sleep(_SLEEP)
+    return RankingChoice(PruningPlan())
+
+
+def _load(data: Path | None, seed: int) -> TaskData:
+    return make_agreement(seed, num_train=16, num_dev=8)
+
+
+for _number in range(MOST_METHODS):
+    METHODS[f"sleep-{_number}"] = Method(
+        f"sleep-{_number}", "sleeps", choose_plan=_sleep, removes_heads=False, tunes=False
+    )
+TASKS[TASK] = TaskEntry(TASK, "accuracy", "a few generated rows", _load)
+
+
+@dataclass(frozen=True)
+class ShortStudy(Study):
+    """A study of runs that sleep."""
+
+
+def make_short_study(model: Path, runs: int) -> Study:
+    """So many runs: blocks of a start and as many methods as there are, the last block a smaller one where need be."""
+    blocks, rest = divmod(runs, MOST_METHODS + 1)
+    if blocks == 0:
+        blocks, methods = 1, rest - 1
+    else:
+        assert rest == 0, (
+            f"runs must be fewer than {MOST_METHODS + 2} or a multiple of {MOST_METHODS + 1}, found {runs}"
+        )
+        methods = MOST_METHODS
+    study = make_study(
+        {
+            "model": str(model),
+            "tasks": [TASK],
+            "methods": [f"sleep-{number}" for number in range(methods)],
+            "seeds": list(range(blocks)),
+            "preset": "paper",
+            "settings": _QUICK,
+        }
+    )
+    return ShortStudy(**vars(study))

@@ -1,0 +1,35 @@
+"""A small version of each drill on load."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.soak import load
+from tests.soak.limits import CSV, LEDGER
+
+
+def test_a_study_of_many_runs_tells_each_once_and_holds_no_more_memory(tmp_path):
+    figure = load.study_here(tmp_path, 30)
+    assert figure.count == 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_study_on_ray_with_workers_killed_tells_each_run_once(tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(load.ROOT))
+    try:
+        assert load.study_on_ray(tmp_path, 12, kill_every=3.0).details["workers_killed"] >= 1
+    finally:
+        ray.shutdown()
+
+
+def test_a_ledger_opens_quickly(tmp_path):
+    # A fifth of the scores in half the time: a machine that does other things as well must not fail it.
+    assert load.open_ledger(tmp_path, 20_000, LEDGER / 2).details["seconds_to_open"] < LEDGER / 2
+
+
+def test_reading_a_csv_holds_little_more_than_its_rows(tmp_path):
+    figure = load.read_rows(tmp_path, 30_000, CSV)
+    assert figure.details["bytes_a_row"] < figure.details["most_bytes_a_row"]

@@ -1,0 +1,130 @@
+"""What is published: the same bytes from the same sources, all of the package and nothing else, and it runs where it is installed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+
+@dataclass(frozen=True)
+class Built:
+    """One build of both."""
+
+    wheel: Path
+    sdist: Path
+
+
+def run(*command: str | Path, folder: Path, **environment: str) -> str:
+    """What a program prints; its words where it fails. Nothing of this checkout is on its path."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def build(source: Path, out: Path) -> Built:
+    """Wheel and source distribution of a tree, as 'make dist' makes them."""
+    build_both = (sys.executable, "-m", "build", "--no-isolation", "--sdist", "--wheel", "--outdir", out, source)
+    run(*build_both, folder=out.parent, SOURCE_DATE_EPOCH="1700000000")
+    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    return Built(wheel, sdist)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return build(ROOT, tmp_path_factory.mktemp("built") / "dist")
+
+
+def test_twice_the_same_bytes(built: Built, tmp_path: Path):
+    again = build(ROOT, tmp_path / "dist")
+    assert (digest(again.wheel), digest(again.sdist)) == (digest(built.wheel), digest(built.sdist))
+
+
+def test_the_source_distribution_builds_the_same(built: Built, tmp_path: Path):
+    with tarfile.open(built.sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    again = build(source, tmp_path / "dist")
+    assert (digest(again.wheel), digest(again.sdist)) == (digest(built.wheel), digest(built.sdist))
+
+
+def test_the_wheel_is_the_package_and_nothing_else(built: Built):
+    source = ROOT / "src"
+    expected = {
+        path.relative_to(source).as_posix()
+        for path in (source / "auber").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(built.wheel) as archive:
+        names = set(archive.namelist())
+        metadata = archive.read(f"auber-{PROJECT['version']}.dist-info/METADATA").decode()
+    assert {name for name in names if ".dist-info/" not in name} == expected
+    assert "auber/py.typed" in names
+    assert f"auber-{PROJECT['version']}.dist-info/licenses/LICENSE" in names
+    assert set(re.findall(r"^Provides-Extra: (.+)$", metadata, flags=re.MULTILINE)) == set(
+        PROJECT["optional-dependencies"]
+    )
+
+
+def test_the_source_distribution_has_what_the_tests_read(built: Built):
+    with tarfile.open(built.sdist) as archive:
+        names = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
+    for needed in (
+        "Makefile",
+        "constraints.txt",
+        "docs/index.md",
+        "studies/quick.toml",
+        "tests/conftest.py",
+        "zensical.toml",
+    ):
+        assert needed in names
+    assert [name for name in names if name.startswith(("site", "runs", "."))] == [".gitignore"]
+
+
+def test_the_wheel_runs_in_an_empty_environment(built: Built, tmp_path: Path):
+    """Installed with pip and the tested versions, called from a folder that has nothing of this checkout in it."""
+    venv.create(tmp_path / "empty", with_pip=True)
+    programs = tmp_path / "empty" / "bin"
+    install = (programs / "python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt")
+    # torch first, on its own, as in the Makefile: the pinned build, before anything else can ask for a newer one
+    run(*install, "torch", folder=tmp_path)
+    run(*install, built.wheel, folder=tmp_path)
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    auber = programs / "auber"
+    offline = {"HF_HUB_OFFLINE": "1", "HOME": str(tmp_path), "COLUMNS": "160"}
+    assert run(auber, "--version", folder=place) == f"auber {PROJECT['version']}\n"
+    where = run(programs / "python", "-c", "import auber; print(auber.__file__)", folder=place)
+    assert Path(where).is_relative_to(tmp_path / "empty")
+    if re.search(r"^  doctor ", run(auber, "--help", folder=place), flags=re.MULTILINE):
+        run(auber, "doctor", folder=place, **offline)
+    table = run(auber, "demo", "--out", "demo", "--quiet", folder=place, **offline)
+    assert "original+tuning" in table
+    assert (place / "demo" / "auber" / "model" / "config.json").is_file()
