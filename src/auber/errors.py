@@ -13,6 +13,11 @@ from collections.abc import Iterable
 class AuberError(Exception):
     """Something the caller can put right; the base of every error raised on purpose."""
 
+    def __str__(self) -> str:
+        """The message on one line: words out of a file can neither break it nor steer the terminal it is printed on."""
+        text = super().__str__()
+        return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
 
 class ConfigError(AuberError, ValueError):
     """A setting is unknown, of the wrong type or out of range."""

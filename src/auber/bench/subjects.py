@@ -130,7 +130,8 @@ def make_rows_task(shape: RowShape, count: int | None, seed: int, tokenizer: Pre
 
 def _make_rows(shape: RowShape, count: int, words: Any, random: np.random.Generator) -> Rows:
     specials = 3 if shape.is_pair else 2  # [CLS] and a [SEP] after each text
-    texts = [random.choice(words, length - specials) for length in random.permutation(shape.lengths(count))]
+    lengths = random.permutation(shape.lengths(count))
+    texts = [random.choice(words, length - specials) for length in lengths]  # nosec B311 # made-up rows, no secret
     cuts = [max(1, round(_SECOND_TEXT * len(text))) if shape.is_pair else 0 for text in texts]
     first = tuple(" ".join(text[cut:]) for text, cut in zip(texts, cuts, strict=True))
     second = tuple(" ".join(text[:cut]) for text, cut in zip(texts, cuts, strict=True))

@@ -8,6 +8,7 @@ rate. With `out` the record is written after each trial; another call with the s
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ from auber.seeds import derive
 from auber.splits import Indices, make_splits
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows, encode_rows
-from auber.tuning import tune
+from auber.tuning import DivergedError, tune
 
 # Every setting that a trial depends on, but for those that the grid holds.
 SETTINGS = ("max_length", "device", "precision", "threads", "first.epochs", "first.batch_size")
@@ -204,16 +205,20 @@ def _try(
     task = subject.task
     rest, held_out = (subject.train.select(rows) for rows in hold_out(task, share, seed))
     loaded = _load(model, task, seed, hardware.device).model
-    stage = _OpenStage(progress)
-    report = tune(
-        loaded,
-        rest,
-        subject.config.replace({"first.learning_rate": rate}).first,
-        seed=derive(seed, "tuning/first"),  # as the first tuning of a run draws it
-        hardware=hardware,
-        stage=f"{task.name} seed {seed} rate {rate:g}",
-        progress=stage,
-    )
+    stage, started = _OpenStage(progress), time.perf_counter()
+    try:
+        steps = tune(
+            loaded,
+            rest,
+            subject.config.replace({"first.learning_rate": rate}).first,
+            seed=derive(seed, "tuning/first"),  # as the first tuning of a run draws it
+            hardware=hardware,
+            stage=f"{task.name} seed {seed} rate {rate:g}",
+            progress=stage,
+        ).steps
+    except DivergedError as error:  # a rate that is too high is an answer here: what it left is scored like any other
+        steps = error.step
+    seconds = time.perf_counter() - started
     scores = evaluate_rows(loaded, held_out, task.metric)
     stage.close(f"{task.metric} {100 * scores.score:.2f}")
     return Trial(
@@ -224,8 +229,8 @@ def _try(
         loss=scores.loss if math.isfinite(scores.loss) else None,
         one_class=scores.one_class,
         majority=majority_score(rest.labels, held_out.labels, task),
-        steps=report.steps,
-        seconds=round(report.seconds, 3),
+        steps=steps,
+        seconds=round(seconds, 3),
     )
 
 

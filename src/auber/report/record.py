@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -207,7 +208,11 @@ def record_from_json(data: Any, common: Mapping[str, Any], where: str) -> RunRec
 
 def plain_command(command: str, model: str) -> str:
     """A command as it can be typed anywhere: the model by its name, the data as `GLUE`, folders by their last part."""
-    return shlex.join(_plain_words(shlex.split(command), {"--model": model, "--data": DATA}))
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise RunError(f"the command {command!r:.60} cannot be taken apart ({error}); make the run again") from error
+    return shlex.join(_plain_words(words, {"--model": model, "--data": DATA}))
 
 
 def _plain_words(words: list[str], stand_ins: Mapping[str, str]) -> Iterator[str]:
@@ -265,7 +270,7 @@ class Fields:
         return {name: self._checked(f"{key}.{name}", value, str) for name, value in self.get(key, dict).items()}
 
     def _checked(self, key: str, value: Any, kind: type) -> Any:
-        if kind is float and type(value) is int:
+        if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
             value = float(value)
         good = type(value) is kind
         if isinstance(value, float):

@@ -49,7 +49,8 @@ def _cells(column: Column, value: Value) -> list[str]:
 
 def _text(value: Value) -> str:
     words = "" if value is None else str(value)
-    return f"'{words}" if words.startswith(_FORMULA) else words
+    words = f"'{words}" if words.startswith(_FORMULA) else words
+    return words.replace("\r", " ")  # csv puts no quotes around it alone, and what follows would be a row of its own
 
 
 def _number(value: Value) -> str:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from auber import runs
 from auber.config import Config, FirstTuning, LastTuning, LayerTuning
-from auber.errors import ModelError
+from auber.errors import CheckpointError, ModelError
 from auber.methods import METHODS
 from auber.methods.auber import choose_layer as played_by_the_agent
+from auber.sources import read_config
 from auber.splits import Splits, make_splits
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun
@@ -135,11 +136,8 @@ def model_size(study: Study) -> tuple[int, int]:
         from auber.tasks.agreement_model import NUM_HEADS, NUM_LAYERS
 
         return NUM_LAYERS, NUM_HEADS
-    from transformers import AutoConfig
-
     try:
-        config = AutoConfig.from_pretrained(study.model)
-    except Exception as error:  # no network, no such name, no configuration: transformers has many words for it
-        line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelError(f"'{study.model}': the model's size cannot be read ({line}); check the name") from error
+        config, _ = read_config(study.model)
+    except CheckpointError as error:
+        raise ModelError(f"'{study.model}': the model's size cannot be read ({error}); check the name") from error
     return int(config.num_hidden_layers), int(config.num_attention_heads)

@@ -148,7 +148,15 @@ class StudyFolder:
         if not path.is_file():
             return None
         data = runs.read_json(path)
-        return Failure(str(data["error"]), bool(data["skipped"]))
+        if (
+            not isinstance(data, dict)
+            or not isinstance(data.get("error"), str)
+            or type(data.get("skipped")) is not bool
+        ):
+            raise RunError(
+                f"{path}: must say why a run has no result, found {data!r:.60}; delete it to try the run again"
+            )
+        return Failure(data["error"], data["skipped"])
 
     def record_failure(self, block: Block, run: StudyRun | str, error: BaseException | str) -> None:
         """Write why a run failed: one line, and the traceback beside it where there is one."""
