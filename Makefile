@@ -43,7 +43,7 @@ dist: $(READY)
 test-dist: $(READY)
 	$(BIN)/python -m pytest -m "" tests/test_packaging.py
 
-# Faults and load at full length, half an hour of two cores; root, for it mounts small disks. Then the page with its figures.
+# Faults and load at full length, some twenty minutes of two cores; root, for it mounts small disks. Then the page with its figures.
 soak: $(READY)
 	$(BIN)/python -m tests.soak --out results/soak.json
 	AUBER_REGENERATE=1 $(BIN)/python -m pytest tests/soak/test_page.py

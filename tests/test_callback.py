@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 
@@ -12,8 +13,12 @@ from transformers import Trainer, TrainingArguments
 import auber
 from auber import checkpoint
 from auber.encoders import encoder_of
+from auber.evaluation import evaluate_rows, predict
+from auber.kinds import KINDS
 from auber.remote import MODELING_FILE, modeling_auber
+from auber.tasks.encoding import encode_split, pad_batch
 from auber.tasks.own import make_task
+from tests.kinds import TOKEN_KINDS, small_kind_task
 from tests.models import tiny_model
 from tests.small import small_config, small_start, small_task
 
@@ -84,6 +89,71 @@ def test_the_trainers_model_becomes_the_pruned_one(tmp_path, callback, precision
         assert torch.equal(logits_of(remote, batch), expected)
 
 
+def kind_trainer(folder, callback, kind):
+    """A Trainer as those who tune taggers and question answering have one: rows that are encoded, and a collator."""
+    task = callback.task
+    names = None if task.label_names is None else dict(enumerate(task.label_names))
+    labels = {"num_labels": task.num_labels} | ({"id2label": names} if names else {})
+    model, tokenizer = small_start(kind=kind, **labels)
+    arguments = TrainingArguments(
+        folder / "trainer", max_steps=2, learning_rate=1e-3, report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True
+    )  # fmt: skip
+    rows = {split: encode_split(tokenizer, task, split, 24) for split in ("train", "dev")}
+    return Trainer(
+        model,
+        arguments,
+        train_dataset=rows["train"],
+        eval_dataset=rows["dev"],
+        data_collator=functools.partial(pad_batch, pad_token_id=tokenizer.pad_token_id),
+        processing_class=tokenizer,
+        callbacks=[callback],
+    )
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_taggers_and_models_that_find_answers(kind, tmp_path):
+    callback = auber.AuberCallback(
+        task=small_kind_task(kind), method="random", heads=3, config=small_config(), out=tmp_path / "run"
+    )
+    trainer = kind_trainer(tmp_path, callback, kind)
+    model = trainer.model
+    trainer.train()
+    pruned = callback.pruned
+    assert trainer.model is model
+    assert encoder_of(model).removed == pruned.plan
+    assert pruned.plan.num_removed == 3
+    assert checkpoint.weights_digest(model) == checkpoint.weights_digest(pruned.model)
+    rows = encode_split(trainer.processing_class, callback.task, "dev", 24)
+    assert evaluate_rows(model, rows, callback.task.metric).score == pruned.result["dev"]["score"]
+    assert trainer.evaluate()["eval_loss"] > 0  # the trainer goes on with it
+    trainer.save_model(tmp_path / "saved")
+    entries = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
+    assert KINDS[kind].auto_class in entries
+    for folder in ("saved", "run/model"):
+        remote = getattr(modeling_auber, type(model).__name__).from_pretrained(tmp_path / folder)
+        for loaded in (checkpoint.load(tmp_path / folder), remote):
+            assert torch.equal(predict(loaded, rows), predict(pruned.model, rows))
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_a_model_of_another_kind_is_noticed(kind, tmp_path):
+    callback = auber.AuberCallback(task=small_kind_task(kind), config=small_config())
+    assert_refused(
+        make_trainer(tmp_path, callback),
+        rf"^AuberCallback: task own is of kind {kind} and needs a model \.\.\.{KINDS[kind].ending}, found BertForSequence"
+        rf"Classification; load the model as {KINDS[kind].auto_class}$",
+    )
+
+
+def test_tags_in_another_order_are_noticed(tmp_path):
+    callback = auber.AuberCallback(task=small_kind_task("tokens"), config=small_config())
+    trainer = kind_trainer(tmp_path, callback, "tokens")
+    trainer.model.config.id2label = dict(enumerate(reversed(callback.task.label_names)))
+    assert_refused(
+        trainer, r"BertForTokenClassification: its classifier orders the labels .*; give the task that order$"
+    )
+
+
 def test_what_was_trained_is_what_is_pruned(tmp_path, callback, monkeypatch):
     """The search starts from the trainer's weights, and from no further first tuning."""
     trainer = make_trainer(tmp_path, callback)
@@ -137,7 +207,12 @@ def test_mistakes_show_before_the_training(tmp_path, callback, monkeypatch):
     )
     assert_refused(
         make_trainer(tmp_path, callback, tiny_model(bare=True)),
-        r"^AuberCallback: a sequence classifier is needed, found BertModel$",
+        r"^AuberCallback: task agreement is of kind sequence and needs a model \.\.\.ForSequenceClassification, found BertModel; "
+        "load the model as AutoModelForSequenceClassification$",
+    )
+    assert_refused(
+        make_trainer(tmp_path, callback, tiny_model(kind="tokens")),
+        r"^AuberCallback: task agreement is of kind sequence and needs a model .*, found BertForTokenClassification; load",
     )
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")

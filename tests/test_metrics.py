@@ -9,7 +9,15 @@ from sklearn import metrics as sk
 
 from auber.errors import ConfigError
 from auber.kinds import KINDS
-from auber.metrics import METRICS, Metric, confusion, get_metric, majority_share, predicts_one_class
+from auber.metrics import (
+    METRICS,
+    Metric,
+    confusion,
+    get_metric,
+    majority_share,
+    predicts_one_class,
+    predicts_one_number,
+)
 from auber.tasks.encoding import EncodedRows
 from tests.kinds import num_labels, random_kind_rows
 
@@ -257,3 +265,14 @@ def test_majority_share_and_collapse() -> None:
     assert majority_share(torch.tensor([], dtype=torch.int64)) == 0
     assert predicts_one_class(torch.tensor([[0.1, 0.9], [0.2, 0.3]]))
     assert not predicts_one_class(torch.tensor([[0.1, 0.9], [0.4, 0.3]]))
+    assert not predicts_one_class(torch.tensor([[0.1, 0.9]]))  # one row tells nothing
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
+def test_one_number_for_all_rows(value: float) -> None:
+    constant = torch.full((1001, 1), value)
+    assert predicts_one_number(constant)
+    assert not predicts_one_number(constant[:1])
+    constant[7] += 0.01 * (value + 1)
+    assert not predicts_one_number(constant)
+    assert not predicts_one_number(constant * torch.nan)

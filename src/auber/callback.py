@@ -6,7 +6,8 @@ When training ends, the fine-tuned model is pruned as `auber.prune` does, and th
 loses the same heads in place and takes over the weights, so that `trainer.evaluate`, `save_model` and a push see the pruned
 model, and a folder that `save_model` writes loads anywhere. What can be wrong is said before training starts.
 
-Trainer keeps tokens alone, so the rows come with their texts as a task: the ones the model is trained on, and dev rows.
+Trainer keeps tokens alone, so the rows come with their texts as a task: the ones the model is trained on, and dev rows. A task
+of any kind goes with a model of that kind: one for sequences, for tokens, or for question answering.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from auber.api import Pruned, prune
 from auber.config import Config, make_config
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, ModelError, RunError
+from auber.kinds import get_kind, kind_of_class
 from auber.methods import get_method
 from auber.plan import PruningPlan
 from auber.progress import Progress
@@ -83,8 +85,12 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
                 "save the model and prune it with auber.prune"
             )
         encoder_of(model)
-        if not type(model).__name__.endswith("ForSequenceClassification"):
-            raise ModelError(f"AuberCallback: a sequence classifier is needed, found {type(model).__name__}")
+        wanted = get_kind(self.task.kind)
+        if kind_of_class(type(model).__name__) is not wanted:
+            raise ModelError(
+                f"AuberCallback: task {self.task.name} is of kind {wanted.name} and needs a model ...{wanted.ending}, "
+                f"found {type(model).__name__}; load the model as {wanted.auto_class}"
+            )
         names = None if self.task.label_names is None else list(self.task.label_names)
         checkpoint.check_labels(f"the trainer's {type(model).__name__}", model.config, self.task.num_labels, names)
         if self.out is not None and runs.is_run(self.out):

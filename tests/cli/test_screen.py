@@ -35,7 +35,9 @@ def test_one_answer_to_everything_is_told_in_words_that_hold_for_every_metric(me
     ]
 
 
-@pytest.mark.parametrize(("metric", "score", "told"), [("accuracy", 0.6, True), ("accuracy", 0.7, False), ("f1", 0.6, False)])
+@pytest.mark.parametrize(
+    ("metric", "score", "told"), [("accuracy", 0.6, True), ("accuracy", 0.7, False), ("f1", 0.6, False)]
+)
 def test_a_score_that_the_most_frequent_class_has_too(metric, score, told):
     lines = describe_result(result(metric, score, majority=0.6))[2:]
     assert lines == (["careful: always answering the most frequent class would score 60.00"] if told else [])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from auber.errors import CheckpointError
@@ -22,7 +24,7 @@ def export(source, place, shift=0.0):
 
     def compute(source, folder):
         assert (folder / "weights").read_text() == "1234"
-        return lambda batch: source.model(**batch).logits + shift
+        return lambda batch: SimpleNamespace(logits=source.model(**batch).logits + shift)
 
     return write_checked("nothing", source, place, write, compute, Silent())
 

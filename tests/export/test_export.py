@@ -14,8 +14,13 @@ from safetensors.torch import load_file
 
 import auber
 from auber.export import TARGETS, dense, graph, onnx
+from auber.export.howto import NOUNS
+from auber.kinds import KINDS
+from auber.outputs import OUTPUTS
 from tests.export.models import save_pruned
-from tests.models import random_batch, tiny_tokenizer
+from tests.export.snippets import own_answers, run_lines
+from tests.kinds import TAGS, TOKEN_KINDS, num_labels
+from tests.models import random_batch, tiny_model, tiny_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 
@@ -41,12 +46,77 @@ def test_onnx(run_auber, tmp_path, monkeypatch):
         (readme, ["a first text", "and another one"]),
         (PAGE.read_text(), ["the film is good", "the film is bad"]),
     ):
-        (lines,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-        found: dict[str, object] = {"folder": str(folder)}
-        exec(compile(lines, "lines", "exec"), found)
+        found = run_lines(text, folder=str(folder))
         logits = model(**tiny_tokenizer()(texts, padding=True, return_tensors="pt")).logits
         assert torch.allclose(torch.from_numpy(found["logits"]), logits, atol=1e-4)
         assert found["answers"] == [["bad", "good"][label] for label in logits.argmax(-1).tolist()]
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_onnx_of_the_other_kinds(kind, run_auber, tmp_path, monkeypatch):
+    model = save_pruned(tmp_path / "mine", kind=kind, seed=2)  # weights with which words differ in their tags
+    code, out, _ = run_auber("export", tmp_path / "mine", "--to", "onnx", "--threads", "1")
+    assert code == 0
+    assert "checked on 17 random rows: largest logit difference" in out
+    assert "latency in onnxruntime, one row of 28 tokens: " in out
+    monkeypatch.chdir(tmp_path / "mine-onnx")
+    readme = Path("README.md").read_text()
+    assert readme.startswith(
+        f"# mine\n\n{NOUNS[kind]} as an ONNX graph: any batch size, up to 28 tokens. 6 of 12 attention"
+    )
+    found = run_lines(readme)
+    assert found["answers"] == own_answers(model, found)
+    assert len(found["answers"]) == 2
+    assert found["answers"][0] != found["answers"][1]
+
+
+def test_a_word_behind_the_cut_has_no_tag(run_auber, tmp_path, monkeypatch):
+    save_pruned(tmp_path / "mine", kind="tokens", num_hidden_layers=1, plan={0: [1]})
+    assert run_auber("export", tmp_path / "mine", "--to", "onnx", "--no-latency", "--quiet")[0] == 0
+    monkeypatch.chdir(tmp_path / "mine-onnx")
+    long = Path("README.md").read_text().replace('["a", "first", "sentence"]', '["film"] * 26 + ["bad", "good"]')
+    ((*tagged, last, behind), _) = run_lines(long)["answers"]  # 26 tokens beside the two special ones
+    assert set(tagged) <= set(TAGS)
+    assert (last, behind) == (None, None)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "modernbert", "deberta-v2"])
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_dense_of_the_other_kinds(kind, model_type, run_auber, tmp_path):
+    import transformers
+
+    model = save_pruned(tmp_path / "mine", model_type=model_type, kind=kind)
+    code, out, err = run_auber("export", tmp_path / "mine", "--to", "dense", "--json", "--quiet")
+    assert code == 0, err
+    assert json.loads(out)["check"]["largest_difference"] < 1e-4
+    folder = tmp_path / "mine-dense"
+    assert not any("auber" in path.read_text() for path in folder.glob("*.json"))
+    loaded = getattr(transformers, KINDS[kind].auto_class).from_pretrained(folder)
+    assert {name: tensor.shape for name, tensor in loaded.state_dict().items()} == {
+        name: tensor.shape
+        for name, tensor in tiny_model(model_type, kind=kind, num_labels=num_labels(kind)).state_dict().items()
+    }
+    batch, logits = random_batch(model), OUTPUTS[kind].logits
+    with torch.inference_mode():
+        assert torch.allclose(logits(loaded(**batch)), logits(model(**batch)), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_another_answer_at_a_late_token_is_not_kept(kind, run_auber, tmp_path, monkeypatch):
+    save_pruned(tmp_path / "mine", kind=kind)
+    honest = dense.put_back
+
+    def careless(model, heads):
+        restored = honest(model, heads)
+        with torch.no_grad():
+            restored.bert.embeddings.position_embeddings.weight[25, 0] += 0.5
+        return restored
+
+    monkeypatch.setattr(dense, "put_back", careless)
+    code, out, err = run_auber("export", tmp_path / "mine", "--to", "dense", "--quiet")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"auber: {tmp_path / 'mine-dense'}: the logits must be the model's own to 0.001, found a")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_onnx_of_a_regression_without_removed_heads(run_auber, tmp_path):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -10,9 +11,12 @@ import torch
 from auber.encoders import encoder_of
 from auber.errors import ConfigError
 from auber.export import graph
-from auber.export.graph import graph_call, open_graph, write_graph
+from auber.export.graph import GIVES, graph_call, open_graph, write_graph
 from auber.export.rows import random_rows
+from auber.kinds import KINDS
+from auber.outputs import OUTPUTS
 from auber.surgery import remove_heads
+from tests.kinds import num_labels
 from tests.models import MODEL_TYPES, tiny_model
 
 SHAPES = [(1, 1, False), (1, 5, True), (2, 8, False), (7, 21, True)]
@@ -29,12 +33,13 @@ COPIES = ("camembert", "xlm-roberta")
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in COPIES else ()) for kind in MODEL_TYPES]
 )
-def test_every_family_with_uneven_heads(kind, tmp_path, capfd):
+def test_every_family_with_uneven_heads(kind, tmp_path, capfd, caplog):
     model = tiny_model(kind, **{"n_layers" if kind == "distilbert" else "num_hidden_layers": 2})
     remove_heads(model, {0: [0, 3], 1: [1]})
     write_graph(model, tmp_path / "model.onnx", inputs_of(kind))
     session = open_graph(tmp_path / "model.onnx", threads=1)
     assert capfd.readouterr() == ("", "")
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert [(each.name, each.shape) for each in session.get_inputs()] == [
         (name, ["batch", "length"]) for name in inputs_of(kind)
     ]
@@ -42,7 +47,38 @@ def test_every_family_with_uneven_heads(kind, tmp_path, capfd):
         batch = random_rows(encoder_of(model), inputs_of(kind), rows=rows, length=length, padded=padded)
         with torch.inference_mode():
             expected = model(**batch).logits
-        assert torch.allclose(graph_call(session, batch)(), expected, atol=1e-4)
+        assert torch.allclose(graph_call(session, batch)().logits, expected, atol=1e-4)
+
+
+# what each gives, and a family beside BERT's that masks in another way
+KIND_OUTPUTS = {
+    "tokens": ("modernbert", [("logits", ["batch", "length", 5])]),
+    "spans": ("deberta-v2", [("start_logits", ["batch", "length"]), ("end_logits", ["batch", "length"])]),
+}
+
+
+@pytest.mark.parametrize("model_type", ["bert", "other"])
+@pytest.mark.parametrize("kind", KIND_OUTPUTS)
+def test_models_that_answer_token_by_token(kind, model_type, tmp_path):
+    other, gives = KIND_OUTPUTS[kind]
+    model_type = other if model_type == "other" else model_type
+    model = tiny_model(model_type, kind=kind, num_hidden_layers=2, num_labels=num_labels(kind))
+    remove_heads(model, {0: [0, 3], 1: [1]})
+    write_graph(model, tmp_path / "model.onnx", inputs_of(model_type))
+    session = open_graph(tmp_path / "model.onnx", threads=1)
+    assert [(each.name, each.shape) for each in session.get_outputs()] == gives
+    for rows, length, padded in SHAPES:
+        batch = random_rows(encoder_of(model), inputs_of(model_type), rows=rows, length=length, padded=padded)
+        with torch.inference_mode():
+            outputs = graph_call(session, batch)(), model(**batch)
+        found, expected = (
+            OUTPUTS[kind].pack(OUTPUTS[kind].logits(output), batch["attention_mask"]) for output in outputs
+        )
+        assert torch.allclose(found, expected, atol=1e-4)
+
+
+def test_every_kind_has_its_outputs():
+    assert GIVES.keys() == KINDS.keys()
 
 
 def test_a_layer_without_heads(tmp_path):
@@ -53,7 +89,8 @@ def test_a_layer_without_heads(tmp_path):
     assert model.dtype == torch.bfloat16  # what the caller has stays as it was
     with torch.inference_mode():
         expected = model.float()(**batch).logits
-    assert torch.allclose(graph_call(open_graph(tmp_path / "model.onnx", 1), batch)(), expected, atol=1e-4)
+    found = graph_call(open_graph(tmp_path / "model.onnx", 1), batch)().logits
+    assert torch.allclose(found, expected, atol=1e-4)
 
 
 def test_packages_that_are_not_there_are_named(monkeypatch):

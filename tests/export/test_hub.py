@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
 from types import SimpleNamespace
 
@@ -15,9 +16,12 @@ import auber
 from auber import checkpoint
 from auber.errors import CheckpointError, ConfigError
 from auber.export import export_model, hub
-from auber.export.card import accuracy_interval
+from auber.export.card import accuracy_interval, write_card
+from auber.export.source import open_source
 from auber.remote import MODELING_FILE, modeling_auber
 from tests.export.models import save_pruned
+from tests.export.snippets import own_answers, run_lines
+from tests.kinds import small_kind_task
 from tests.small import small_config, small_start, small_task
 
 TOKEN = "hf_abcDEF123secret"
@@ -105,6 +109,77 @@ def test_the_picture_shows_each_head(run, tmp_path):
     assert picture.get("aria-label") == "3 of 12 heads removed; a row a layer, a column a head"
 
 
+@pytest.fixture
+def _private_modules(tmp_path, monkeypatch):
+    """Code that is allowed to run is copied here, and not into the home folder."""
+    place = str(tmp_path / "modules")
+    for module in ("transformers.dynamic_module_utils", "transformers.utils.hub"):
+        monkeypatch.setattr(f"{module}.HF_MODULES_CACHE", place)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.mark.usefixtures("_private_modules")
+def test_the_card_of_a_tagger(tmp_path):
+    task = small_kind_task("tokens")
+    start = small_start(kind="tokens", num_labels=5, id2label=dict(enumerate(task.label_names)))
+    auber.prune(*start, task=task, method="random", heads=3, config=small_config(), out=tmp_path / "mine")
+    exported = export_model(tmp_path / "mine", "hub")
+    assert exported.largest_difference < 1e-6
+    card = (exported.place / "README.md").read_text()
+    _, front, text = card.split("---\n", 2)
+    assert yaml.safe_load(front) == {
+        "library_name": "transformers",
+        "pipeline_tag": "token-classification",
+        "tags": ["auber", "attention-head-pruning", "bert"],
+        "metrics": ["f1"],
+    }
+    result = json.loads((tmp_path / "mine" / "result.json").read_text())
+    assert "A tagger of words (`BertForTokenClassification`) without 3 of its 12 attention heads" in text
+    assert f"| dev entity_f1 | {100 * result['dev']['score']:.2f} on 20 rows |" in text
+    assert "| 95 % interval | unknown:" in text
+    assert "The same flag goes with `AutoModelForTokenClassification.from_pretrained`" in text
+    assert "None" not in card
+
+    found = run_lines(text.replace('model="mine"', f'model="{exported.place}"'))
+    model, tokenizer = checkpoint.load(exported.place), checkpoint.load_tokenizer(exported.place)
+    words = task.dev.words[0]
+    encoded = tokenizer(" ".join(words), return_tensors="pt")
+    with torch.inference_mode():
+        tags = model(**encoded).logits[0].argmax(-1).tolist()
+    # as many groups as the tags of the words make; the pipeline leaves the outside out
+    expected = [model.config.id2label[tag] for tag in tags[1:-1]]
+    groups = found["tag"](" ".join(words))
+    assert {group["entity_group"] for group in groups} == {
+        tag.removeprefix("B-").removeprefix("I-") for tag in expected
+    } - {"O"}
+
+
+@pytest.mark.usefixtures("_private_modules")
+def test_the_card_of_a_model_that_finds_answers(tmp_path):
+    model = save_pruned(tmp_path / "mine", kind="spans")
+    exported = export_model(tmp_path / "mine", "hub")
+    card = (exported.place / "README.md").read_text()
+    assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "question-answering"
+    assert (
+        "A model that finds the answer to a question in a text (`BertForQuestionAnswering`) without 6 of its 12" in card
+    )
+    found = run_lines(card.replace('("mine"', f'("{exported.place}"'))
+    assert type(found["model"]).__module__.startswith("transformers_modules.")  # the folder's own code
+    assert found["answers"] == own_answers(model, found)
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "has_interval"),
+    [("token_accuracy", "accuracy", False), ("span_exact", "exact_match", True), ("span_f1", "f1", False)],
+)
+def test_metrics_of_other_kinds(run, metric, name, has_interval, monkeypatch):
+    result = json.loads((run / "result.json").read_text())
+    monkeypatch.setattr("auber.runs.read_result", lambda folder: {**result, "metric": metric})
+    card = write_card(open_source(run), "mine")
+    assert f"metrics:\n- {name}\n" in card
+    assert ("(Wilson, over dev rows;" in card) == has_interval
+
+
 def test_a_card_without_a_run_invents_nothing(tmp_path):
     save_pruned(tmp_path / "mine")
     card = (export_model(tmp_path / "mine", "hub").place / "README.md").read_text()
@@ -126,7 +201,7 @@ def test_other_metrics_and_what_to_be_careful_about(run, tmp_path, monkeypatch):
     card = (export_model(run, "hub", out=tmp_path / "out").place / "README.md").read_text()
     assert "| 95 % interval | unknown: it takes the answers row by row, which a run does not keep |" in card
     assert "- matthews_correlation\n" in card
-    assert "| careful | the model gives every dev row the same answer |" in card
+    assert "| careful | the model gives everything in dev the same answer |" in card
     assert "- command: `auber prune --task cola`" in card
     assert "- commit: `abc`, with local changes" in card
 

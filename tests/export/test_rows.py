@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -31,15 +33,30 @@ def test_the_largest_difference_is_found(shift, found):
         logits = model(**batch).logits.clone()
         if len(logits) == 5:  # in one batch alone
             logits[3, 1] += shift
-        return logits
+        return SimpleNamespace(logits=logits)
 
     source = Source("mine", model, tiny_tokenizer())
     assert largest_difference(source, almost) == pytest.approx(found, nan_ok=True)
+
+
+@pytest.mark.parametrize("side", ["start_logits", "end_logits"])
+def test_tokens_are_compared_one_by_one_and_padding_is_not(side):
+    model = tiny_model("bert", kind="spans", pad_token_id=0)
+    source = Source("mine", model, tiny_tokenizer())
+
+    def shifted(batch, at_tokens, at_padding):
+        output = model(**batch)
+        is_token = batch["attention_mask"].bool()
+        getattr(output, side).add_(torch.where(is_token, at_tokens, at_padding))
+        return output
+
+    assert largest_difference(source, lambda batch: shifted(batch, 0.0, float("nan"))) == 0
+    assert largest_difference(source, lambda batch: shifted(batch, 0.25, 0.0)) == pytest.approx(0.25, rel=1e-4)
 
 
 def test_a_model_in_few_bits_is_compared_in_float32():
     model = tiny_model("bert", pad_token_id=0).to(torch.bfloat16)
     exact = tiny_model("bert", pad_token_id=0).to(torch.bfloat16).float()
     source = Source("mine", model, tiny_tokenizer())
-    assert largest_difference(source, lambda batch: exact(**batch).logits) == 0
+    assert largest_difference(source, lambda batch: exact(**batch)) == 0
     assert model.dtype == torch.bfloat16

@@ -7,6 +7,8 @@ import pytest
 import auber
 from auber.errors import ModelError, RunError
 from auber.export.source import open_source
+from auber.kinds import KINDS
+from auber.outputs import OUTPUTS
 from tests.export.models import save_pruned
 from tests.models import tiny_model, tiny_tokenizer
 
@@ -49,5 +51,17 @@ def test_a_run_without_weights_is_refused(tmp_path):
 
 def test_a_bare_encoder_is_refused(tmp_path):
     auber.save(tiny_model("bert", bare=True), tiny_tokenizer(), tmp_path / "bare")
-    with pytest.raises(ModelError, match="bare: a sequence classifier is needed, found BertModel; fine-tune it for a"):
+    message = (
+        r"bare: a model \.\.\.ForSequenceClassification or \.\.\.ForTokenClassification or \.\.\.ForQuestionAnswering is needed, "
+        "found BertModel; fine-tune it for a task first$"
+    )
+    with pytest.raises(ModelError, match=message):
         open_source(tmp_path / "bare")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_taken(kind, tmp_path):
+    save_pruned(tmp_path / "mine", kind=kind)
+    source = open_source(tmp_path / "mine")
+    assert source.kind is KINDS[kind]
+    assert source.outputs is OUTPUTS[kind]

@@ -57,7 +57,7 @@ def test_a_head_tells_all_that_is_known_of_it(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"dev.one_class": True}, "Careful: the model gives every dev row the same answer"),
+        ({"dev.one_class": True}, "Careful: the model gives everything in dev the same answer"),
         ({"dev.score": 0.5271}, "Careful: the score is exactly that of always answering the most frequent class."),
         ({"dev.score": 0.5}, "Careful: always answering the most frequent class would score 52.71."),
     ],

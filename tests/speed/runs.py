@@ -13,6 +13,7 @@ def make_result(**changes: Any) -> dict[str, Any]:
     """The result of a run on a tiny BERT, as far as it matters."""
     result = {
         "task": "rte",
+        "metric": "accuracy",
         "method": "auber",
         "seed": 3,
         "model": "tiny-bert",
@@ -23,11 +24,11 @@ def make_result(**changes: Any) -> dict[str, Any]:
     return {**result, **changes}
 
 
-def make_run(folder: Path, *, keep_weights: bool = True, **changes: Any) -> Path:
+def make_run(folder: Path, *, keep_weights: bool = True, kind: str = "sequence", **changes: Any) -> Path:
     """A finished run's folder."""
     folder.mkdir(parents=True)
     (folder / "run.json").write_text("{}")
     (folder / "result.json").write_text(json.dumps(make_result(**changes)))
     if keep_weights:
-        save_pruned(folder / "model")
+        save_pruned(folder / "model", kind=kind)
     return folder

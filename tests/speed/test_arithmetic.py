@@ -5,6 +5,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from auber.encoders import encoder_of
 from auber.export.rows import random_rows
+from auber.kinds import KINDS
 from auber.speed.arithmetic import count_multiply_adds, count_parameters
 from auber.surgery import remove_heads
 from tests.export.models import UNEVEN
@@ -12,9 +13,10 @@ from tests.models import MODEL_TYPES, tiny_model
 
 
 @pytest.mark.parametrize("pruned", [False, True])
-@pytest.mark.parametrize("kind", MODEL_TYPES)
-def test_the_count_is_what_torch_counts(kind, pruned):
-    model = tiny_model(kind, attention="eager")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_the_count_is_what_torch_counts(model_type, kind, pruned):
+    model = tiny_model(model_type, kind=kind, attention="eager")
     if pruned:
         remove_heads(model, UNEVEN)
     batch = random_rows(encoder_of(model), ("input_ids", "attention_mask"), rows=1, length=11)

@@ -41,6 +41,21 @@ def test_everything_at_once(run_auber, tmp_path):
     assert "rte auber seed 3: onnxruntime, cpu, batch 3: " in err
 
 
+def test_runs_of_every_kind_stand_side_by_side(run_auber, tmp_path):
+    runs = [
+        make_run(tmp_path / "tags", kind="tokens", task="tags", metric="entity_f1", labels=5),
+        make_run(tmp_path / "answers", kind="spans", task="answers", metric="span_f1"),
+    ]
+    code, out, _ = run_auber("speed", *runs, "--batch", "2", *QUICK, "--no-onnx", "--json", "--quiet")
+    assert code == 0
+    tags, answers = json.loads(out)["runs"]
+    assert (tags["name"], answers["name"]) == ("tags auber seed 3", "answers auber seed 3")
+    # Classifiers for 5 tags and for 2 sides, of 32 weights and a bias each; multiply-adds for all of 12 tokens.
+    for key, each in (("parameters", 32 + 1), ("multiply_adds", 12 * 32)):
+        assert tags[key]["pruned"] - answers[key]["pruned"] == 3 * each
+        assert tags[key]["pruned"] < tags[key]["unpruned"]
+
+
 def test_several_runs_are_a_line_each(run_auber, tmp_path):
     tiny_config("bert").save_pretrained(tmp_path / "origin")
     runs = [

@@ -7,6 +7,7 @@ import torch
 
 from auber.encoders import REMOVED_HEADS, encoder_of
 from auber.errors import AuberError
+from auber.kinds import KINDS
 from auber.speed.subjects import check_length, read_subjects
 from tests.export.models import UNEVEN, save_pruned
 from tests.models import tiny_config
@@ -43,6 +44,25 @@ def test_runs_without_their_model_in_three_ways(tmp_path, origin):
     assert [subject.name for subject in subjects] == ["rte auber seed 3", "rte auber seed 4", "rte auber seed 3"]
     assert all(subject.plan == PLAN for subject in subjects)
     assert [subject.config.num_labels for subject in subjects] == [2, 2, 3]  # the task's, not the origin's
+
+
+@pytest.mark.parametrize(("kind", "metric", "labels"), [("tokens", "entity_f1", 5), ("spans", "span_exact", 2)])
+@pytest.mark.parametrize("model_type", ["bert", "modernbert"])
+def test_the_classifier_is_one_of_the_runs_kind(kind, metric, labels, model_type, tmp_path):
+    make_run(tmp_path / "whole", keep_weights=False, metric=metric, labels=labels)
+    save_pruned(tmp_path / "whole" / "model", kind=kind, model_type=model_type)
+    gone = make_run(tmp_path / "gone", keep_weights=False, metric=metric, labels=labels)
+    tiny_config(model_type).save_pretrained(tmp_path / "origin")  # a pretrained encoder
+    names = tuple(map(str, (tmp_path / "whole", tmp_path / "whole" / "model", gone)))
+    for subject in read_subjects(names, str(tmp_path / "origin")):
+        for model in subject.build():
+            assert encoder_of(model).kind is KINDS[kind]
+            assert model.config.num_labels == labels
+
+
+def test_a_model_folder_without_a_classifier_is_measured_under_one_for_texts(tmp_path, origin):
+    (subject,) = read_subjects((origin,), None)
+    assert subject.kind is KINDS["sequence"]
 
 
 def test_both_models_have_the_same_weights(tmp_path, origin):
@@ -84,6 +104,7 @@ def test_a_row_longer_than_the_positions(tmp_path, origin):
             None,
             r"mine: its model is gone; name the architecture with --model FOLDER_OR_NAME \(it began with 'tiny-",
         ),
+        ({"metric": "luck"}, "origin", "mine: the result.json of a run is needed, found something else$"),
         ({"plan": [1]}, "origin", "mine: the result.json of a run is needed, found something else$"),
         ({"plan": {"0": [4]}}, "origin", "mine: layer 0: its heads are numbered 0 to 3, the plan removes head 4"),
         (
@@ -92,7 +113,11 @@ def test_a_row_longer_than_the_positions(tmp_path, origin):
             "mine: its plan is for 12 layers of 12 heads, --model .*origin has 3 of 4; give the model it was pruned from$",
         ),
         ({}, "pruned", "^--model must be an unpruned model, .*pruned lacks 6 heads; give its origin$"),
-        ({}, "nowhere", "nowhere' is no folder and cannot be read from the hub .*; give a local folder or check the name$"),
+        (
+            {},
+            "nowhere",
+            "nowhere' is no folder and cannot be read from the hub .*; give a local folder or check the name$",
+        ),
         ({}, "albert", "config.json: A model of type 'albert' cannot be pruned"),
     ],
 )

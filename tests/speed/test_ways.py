@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from auber.errors import ConfigError
+from auber.kinds import KINDS
+from auber.outputs import OUTPUTS
 from auber.speed.request import Request
 from auber.speed.subjects import read_subjects
 from auber.speed.ways import choose_ways
@@ -27,14 +29,15 @@ def test_what_is_asked_for_is_chosen(monkeypatch):
         chosen(device="cuda")
 
 
-def test_both_runtimes_compute_what_the_models_compute(tmp_path):
-    save_pruned(tmp_path / "mine", {0: [1, 2]}, num_hidden_layers=1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_runtimes_compute_what_the_models_compute(kind, tmp_path):
+    save_pruned(tmp_path / "mine", {0: [1, 2]}, kind=kind, num_hidden_layers=1)
     (subject,) = read_subjects((str(tmp_path / "mine"),), None)
     models = subject.build()
     found = []
     for way in choose_ways(Request(runs=("x",), threads=1, device="cpu"))[0]:
         with way.open(models, way.hardware) as calls:
-            found.append([call() for call in calls(2, 9)])
+            found.append([OUTPUTS[kind].logits(call()) for call in calls(2, 9)])
     (torch_unpruned, torch_pruned), (onnx_unpruned, onnx_pruned) = found
     assert torch.allclose(torch_unpruned, onnx_unpruned, atol=1e-4)
     assert torch.allclose(torch_pruned, onnx_pruned, atol=1e-4)
@@ -50,5 +53,6 @@ def test_a_gpu_computes_in_the_precision_of_a_run(tmp_path):
     assert way.words == ("torch", torch.cuda.get_device_name(), "bfloat16")
     with way.open(models, way.hardware) as calls:
         for call in calls(2, 9):
-            assert (call().dtype, call().device.type) == (torch.bfloat16, "cuda")
+            logits = call().logits
+            assert (logits.dtype, logits.device.type) == (torch.bfloat16, "cuda")
     assert {model.device.type for model in models} == {"cpu"}  # those of the caller stay where they were

@@ -157,7 +157,9 @@ def describe_result(result: dict[str, Any]) -> list[str]:
         f"{cost['rewards_asked']} asked; {cost['tuning_steps']} tuning steps; {cost['seconds']['total']:.0f} s",
     ]
     if dev["one_class"]:
-        lines.append("careful: the model gives everything in dev the same answer, so its score says nothing of the rows")
+        lines.append(
+            "careful: the model gives everything in dev the same answer, so its score says nothing of the rows"
+        )
     elif dev["majority"] is not None and result["metric"] == "accuracy" and dev["score"] <= dev["majority"]:
         lines.append(f"careful: always answering the most frequent class would score {100 * dev['majority']:.2f}")
     return lines

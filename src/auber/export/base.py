@@ -8,16 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from auber.errors import CheckpointError
-from auber.export.rows import CHECKED_ROWS, largest_difference
+from auber.export.rows import CHECKED_ROWS, Compute, largest_difference
 from auber.export.source import Source
 from auber.progress import Progress
 
 ALLOWED_DIFFERENCE = 1e-3  # between logits; rounding alone stays some hundred times below
-
-Compute = Callable[[dict[str, Tensor]], Tensor]  # from a batch to its logits (rows, labels)
 
 
 @dataclass(frozen=True)

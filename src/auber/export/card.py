@@ -7,20 +7,32 @@ not written. Paths of the machine are not either; the record of a run has none.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from auber import charts
 from auber.encoders.base import Encoder
+from auber.export.howto import BEST_SPANS, NOUNS
 from auber.export.source import Source
+from auber.spans import LONGEST_ANSWER
 
 PICTURE = "heads.svg"
 _CELL, _LEFT, _TOP, _EDGE = 18, 64, 40, 12  # pixels
 _PRESENT, _REMOVED = "#0b5fa5", "#e4e4e4"
-_HUB_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
+_HUB_METRICS = {
+    "entity_f1": "f1",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "span_exact": "exact_match",
+    "span_f1": "f1",
+    "spearman": "spearmanr",
+    "token_accuracy": "accuracy",
+}
+_SHARES_OF_ROWS = ("accuracy", "span_exact")  # whose interval follows from the score and the number of rows
 
 _CARD = """---
 library_name: transformers
-pipeline_tag: text-classification
+pipeline_tag: {tag}
 tags:
 - auber
 - attention-head-pruning
@@ -29,7 +41,7 @@ tags:
 
 # {name}
 
-A text classifier (`{architecture}`) without {removed} of its {total} attention heads, which were removed with the package
+{noun} (`{architecture}`) without {removed} of its {total} attention heads, which were removed with the package
 `auber` (after Lee, Lee and Kang: *AUBER: Automated BERT Regularization*). Nothing is left of a removed head.
 
 {scores}
@@ -46,12 +58,10 @@ The layers have different numbers of heads, which transformers cannot build by i
 {lines} lines that need torch and transformers 5 alone, tells it how. Read it, then allow it:
 
 ```python
-from transformers import pipeline
-
-classify = pipeline("text-classification", model="{place}", trust_remote_code=True)
+{load}
 ```
 
-The same flag goes with `AutoModelForSequenceClassification.from_pretrained`, with `AutoModel` for the encoder without its
+The same flag goes with `{auto_class}.from_pretrained`, with `AutoModel` for the encoder without its
 classifier, and with `SentenceTransformer`. With the package `auber`, `auber.load` loads a copy of this folder and runs no code
 from it. Without either, transformers refuses the weights; never add `ignore_mismatched_sizes=True`, which replaces the pruned layers by
 random ones.
@@ -68,14 +78,62 @@ random ones.
 {provenance}
 """
 
+_ANSWER = (
+    """import numpy
+import torch
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("{place}")
+model = AutoModelForQuestionAnswering.from_pretrained("{place}", trust_remote_code=True)
+
+questions, contexts = ["what is old", "who sings"], ["the clock is old", "a bird sings in the tree"]
+rows = tokenizer(questions, contexts, padding=True, truncation="only_second", max_length={longest},
+                 return_offsets_mapping=True, return_tensors="pt")
+places = rows.pop("offset_mapping")  # of each token, in characters
+with torch.inference_mode():
+    output = model(**rows)
+starts, ends = output.start_logits.numpy(), output.end_logits.numpy()
+"""
+    + BEST_SPANS
+)
+
+
+@dataclass(frozen=True)
+class _Purpose:
+    """What a model of one kind is for, and how it is used."""
+
+    tag: str  # the hub's name of the kind
+    load: str
+
+
+_PURPOSES = {
+    "sequence": _Purpose(
+        "text-classification",
+        """from transformers import pipeline
+
+classify = pipeline("text-classification", model="{place}", trust_remote_code=True)""",
+    ),
+    "tokens": _Purpose(
+        "token-classification",
+        """from transformers import pipeline
+
+# a word's tag is that of its first token
+tag = pipeline("token-classification", model="{place}", trust_remote_code=True, aggregation_strategy="first")""",
+    ),
+    # transformers 5 has no pipeline for it
+    "spans": _Purpose("question-answering", _ANSWER),
+}
+
 
 def write_card(source: Source, place: str) -> str:
     """The card as Markdown; `place` is what a reader gives to `from_pretrained`."""
     from auber.remote import MODELING_FILE
 
     encoder, config, result = source.encoder, source.model.config, source.result
-    metric = None if result is None else result["metric"]
+    metric, purpose = None if result is None else result["metric"], _PURPOSES[source.kind.name]
     return _CARD.format(
+        tag=purpose.tag,
+        noun=NOUNS[source.kind.name],
         name=source.name,
         model_type=config.model_type,
         metrics=f"metrics:\n- {_HUB_METRICS.get(metric, metric)}\n" if metric else "",
@@ -86,7 +144,8 @@ def write_card(source: Source, place: str) -> str:
         picture=PICTURE,
         table="\n".join(_table(encoder)),
         lines=len(MODELING_FILE.read_text(encoding="utf-8").splitlines()),
-        place=place,
+        load=purpose.load.format(place=place, longest=encoder.num_positions, longest_answer=LONGEST_ANSWER),
+        auto_class=source.kind.auto_class,
         provenance="\n".join(_provenance(result)),
     )
 
@@ -132,7 +191,7 @@ def _table(encoder: Encoder) -> Iterator[str]:
 def _scores(result: dict[str, Any]) -> str:
     dev, rows = result["dev"], result["rows"]
     score = f"{100 * dev['score']:.2f}"
-    if result["metric"] == "accuracy":
+    if result["metric"] in _SHARES_OF_ROWS:
         low, high = accuracy_interval(dev["score"], dev["rows"])
         interval = f"{100 * low:.2f} to {100 * high:.2f} (Wilson, over dev rows; it says nothing about other seeds)"
     else:
@@ -147,7 +206,7 @@ def _scores(result: dict[str, Any]) -> str:
     if dev["majority"] is not None:
         lines["most frequent class of dev"] = f"{100 * dev['majority']:.2f} % of the rows"
     if dev["one_class"]:
-        lines["careful"] = "the model gives every dev row the same answer"
+        lines["careful"] = "the model gives everything in dev the same answer"
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in lines.items())])
 
 

@@ -7,13 +7,11 @@ buys is that everything that takes a transformers folder takes it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
-
-from torch import Tensor
 
 from auber import checkpoint
 from auber.errors import CheckpointError
-from auber.export.base import Compute, Exported, write_checked
+from auber.export.base import Exported, write_checked
+from auber.export.rows import Compute
 from auber.export.source import Source
 from auber.export.zeros import put_back
 from auber.progress import Progress
@@ -32,12 +30,11 @@ def _write(source: Source, folder: Path) -> None:
 def _compute(source: Source, folder: Path) -> Compute:
     """The folder as somebody without this package loads it."""
     import torch
-    from transformers import AutoModelForSequenceClassification
+    import transformers
 
-    model, report = AutoModelForSequenceClassification.from_pretrained(
-        folder, dtype=torch.float32, output_loading_info=True
-    )
+    auto_class = getattr(transformers, source.kind.auto_class)
+    model, report = auto_class.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report[problem]:
             raise CheckpointError(f"{folder}: transformers finds {problem} in it: {sorted(report[problem])[0]}")
-    return lambda batch: cast("Tensor", model(**batch).logits)
+    return lambda batch: model(**batch)

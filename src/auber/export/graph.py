@@ -1,7 +1,8 @@
 """A model as an ONNX graph: written by torch's exporter, run by onnxruntime.
 
-The graph takes any batch size and any length up to the model's positions, and gives `logits` in float32. Neither package is
-needed before these functions are called; onnxruntime is told to report to nobody.
+The graph takes any batch size and any length up to the model's positions, and gives in float32 what a model of its kind
+gives: `logits`, or `start_logits` and `end_logits`. Neither package is needed before these functions are called; onnxruntime is
+told to report to nobody.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+# what a graph of each kind gives, by the names these have in the model's own output
+GIVES = {"sequence": ("logits",), "tokens": ("logits",), "spans": ("start_logits", "end_logits")}
 _AXES = {0: "batch", 1: "length"}
+_TALKATIVE = ("onnxscript", "torch.onnx")  # loggers
 _TRACED = (2, 8)  # rows and length of the example; neither is kept
 
 
@@ -51,16 +56,17 @@ def write_graph(model: PreTrainedModel, path: Path, inputs: Sequence[str]) -> No
     empty = [layer for layer in range(encoder.num_layers) if not encoder.present(layer)]
     model = put_back(model, {layer: [0] for layer in empty}) if empty else model
     rows, length = _TRACED
+    gives = GIVES[encoder.kind.name]
     batch = random_rows(encoder, inputs, rows=rows, length=min(length, encoder.num_positions))
     with _quiet():
         try:
             program = torch.onnx.export(
-                _Logits(model).eval(),
+                _Given(model, gives).eval(),
                 tuple(batch[name] for name in inputs),
                 dynamo=True,
                 dynamic_shapes=tuple(_AXES for _ in inputs),
                 input_names=list(inputs),
-                output_names=["logits"],
+                output_names=list(gives),
                 verbose=False,
             )
         except torch.onnx.errors.OnnxExporterError as error:
@@ -85,34 +91,44 @@ def open_graph(path: Path, threads: int) -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def graph_call(session: Any, batch: dict[str, Tensor]) -> Callable[[], Tensor]:
-    """A call that runs the graph on a batch: logits (rows, labels)."""
+def graph_call(session: Any, batch: dict[str, Tensor]) -> Callable[[], SimpleNamespace]:
+    """A call that runs the graph on a batch; what it gives has the names of the model's own output."""
     arrays = {name: tensor.numpy() for name, tensor in batch.items()}
-    return lambda: torch.from_numpy(session.run(["logits"], arrays)[0])
+    gives = [each.name for each in session.get_outputs()]
+
+    def call() -> SimpleNamespace:
+        found = map(torch.from_numpy, session.run(gives, arrays))
+        return SimpleNamespace(**dict(zip(gives, found, strict=True)))
+
+    return call
 
 
-class _Logits(nn.Module):
-    """The classifier with its inputs in order and its logits alone, in float32."""
+class _Given(nn.Module):
+    """The classifier with its inputs in order and these of its outputs alone, in float32."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, gives: Sequence[str]) -> None:
         super().__init__()
-        self.model = in_float32(model)
+        self.model, self.gives = in_float32(model), gives
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, **types).logits
-        return logits
+        output = self.model(input_ids=input_ids, attention_mask=attention_mask, **types)
+        return tuple(getattr(output, name) for name in self.gives)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without the exporter's remarks on packages that are not here and on its own innards."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

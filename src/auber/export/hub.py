@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, cast
-
-from torch import Tensor
+from typing import Any
 
 from auber import checkpoint
 from auber.errors import CheckpointError, ConfigError
-from auber.export.base import Compute, Exported, write_checked
+from auber.export.base import Exported, write_checked
 from auber.export.card import PICTURE, draw_heads, write_card
+from auber.export.rows import Compute
 from auber.export.source import Source
 from auber.progress import Progress
 
@@ -79,4 +78,4 @@ def _compute(source: Source, folder: Path) -> Compute:
 
     cls = getattr(modeling_auber, type(source.model).__name__)
     model = cls.from_pretrained(folder, dtype=torch.float32)
-    return lambda batch: cast("Tensor", model(**batch).logits)
+    return lambda batch: model(**batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from auber.export.source import Source, in_float32
 # (rows, length, padded): one token, one row, one padded row, uneven batches, and longer than what a graph is traced with
 _CHECKED = ((1, 1, False), (1, 9, False), (1, 16, True), (2, 1, False), (3, 32, True), (5, 128, True), (4, 128, False))
 CHECKED_ROWS = sum(rows for rows, _, _ in _CHECKED)
+
+Compute = Callable[[dict[str, Tensor]], Any]  # from a batch to an output such as the model's own
 
 
 def random_rows(
@@ -34,13 +37,16 @@ def random_rows(
 
 
 @torch.inference_mode()
-def largest_difference(source: Source, compute: Callable[[dict[str, Tensor]], Tensor]) -> float:
-    """The largest difference of a logit between the model in float32 and another form of it."""
-    model, longest = in_float32(source.model), source.encoder.num_positions
+def largest_difference(source: Source, compute: Compute) -> float:
+    """The largest difference of a logit between the model in float32 and another form of it; at padding nobody reads them."""
+    model, outputs, longest = in_float32(source.model), source.outputs, source.encoder.num_positions
     found = []
     for seed, (rows, length, padded) in enumerate(_CHECKED):
         batch = random_rows(
             source.encoder, source.inputs, rows=rows, length=min(length, longest), padded=padded, seed=seed
         )
-        found.append((model(**batch).logits - compute(batch)).abs().max())
+        own, other = (
+            outputs.pack(outputs.logits(output), batch["attention_mask"]) for output in (model(**batch), compute(batch))
+        )
+        found.append((own - other).abs().max())
     return float(torch.stack(found).max())  # torch's maximum hands a NaN on, Python's may lose it

@@ -13,6 +13,8 @@ from auber import checkpoint, runs
 from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
 from auber.errors import ModelError, RunError
+from auber.kinds import KINDS, Kind, kind_of_class
+from auber.outputs import OUTPUTS, Outputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A sequence classifier on the CPU in eval mode."""
+    """A model with a classifier of one of the kinds, on the CPU in eval mode."""
 
     name: str
     model: PreTrainedModel
@@ -31,6 +33,16 @@ class Source:
     def encoder(self) -> Encoder:
         """The adapter around the model."""
         return encoder_of(self.model)
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of task the model answers."""
+        return self.encoder.kind
+
+    @property
+    def outputs(self) -> Outputs:
+        """How what the model gives is read."""
+        return OUTPUTS[self.kind.name]
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -48,9 +60,10 @@ def open_source(run: str | Path) -> Source:
         if not folder.is_dir():
             raise RunError(f"{run}: a model is needed, the run's own was deleted; make the run again with keep_weights")
     model = checkpoint.load(folder)
-    if not type(model).__name__.endswith("ForSequenceClassification"):
+    if kind_of_class(type(model).__name__) is None:
+        endings = " or ".join(f"...{kind.ending}" for kind in KINDS.values())
         raise ModelError(
-            f"{folder}: a sequence classifier is needed, found {type(model).__name__}; fine-tune it for a task first"
+            f"{folder}: a model {endings} is needed, found {type(model).__name__}; fine-tune it for a task first"
         )
     return Source(Path(run).resolve().name, model, checkpoint.load_tokenizer(folder), result)
 

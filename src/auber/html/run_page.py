@@ -71,7 +71,7 @@ def _points(run: RunView, *, alone: bool) -> Iterable[str]:
     gap = 100 * (record.train - record.dev)
     yield f"Train {100 * record.train:.2f}, {gap:+.2f} points from dev: the distance is what overfitting less would make smaller."
     if record.one_class:
-        yield "Careful: the model gives every dev row the same answer, so its score says nothing of the rows."
+        yield "Careful: the model gives everything in dev the same answer, so its score says nothing of the rows."
     elif record.equals_majority:
         yield "Careful: the score is exactly that of always answering the most frequent class."
     elif record.metric == "accuracy" and record.majority is not None and record.dev < record.majority:

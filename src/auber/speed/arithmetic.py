@@ -1,9 +1,9 @@
 """What a forward pass must multiply, counted from the widths of the layers.
 
 Counted are the matrix products: all layers, and what else is projected or convolved, for every token; attention for every
-pair of tokens, with relative positions where content attends to them; and what stands behind the layers for one token, as
-a classifier reads the first or the mean. A window saves nothing here: most implementations compute what they mask. Norms,
-activations, softmax and table look-ups are left out.
+pair of tokens, with relative positions where content attends to them; and what stands behind the layers for one token where
+a classifier reads the first or the mean, for every token where it answers token by token. A window saves nothing here: most
+implementations compute what they mask. Norms, activations, softmax and table look-ups are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def count_multiply_adds(model: PreTrainedModel, length: int) -> int:
     a_token = a_row = 0
     for name, module in model.named_modules():
         if isinstance(module, (nn.Linear, nn.Conv1d)):
-            if any(part in _BEHIND_THE_LAYERS for part in name.split(".")):
+            is_behind = any(part in _BEHIND_THE_LAYERS for part in name.split("."))
+            if is_behind and not encoder.kind.reads_all:
                 a_row += module.weight.numel()
             else:
                 a_token += module.weight.numel()

@@ -1,13 +1,13 @@
 """What is measured: an architecture and the heads a run removed from it, built twice with the same random weights.
 
 How long a model takes does not depend on its weights, so none are read: runs whose weights were deleted are measured as well as
-any other, all on equal terms. The architecture is that of the run's model folder, or of `--model` where that is gone.
+any other, all on equal terms. The architecture is that of the run's model folder, or of `--model` where that is gone; the
+classifier is one of the run's kind of task. A model folder whose config names no classifier is measured under one for texts.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from auber import runs, seeds
-from auber.encoders import REMOVED_HEADS, encoder_of, family_of
-from auber.errors import CheckpointError, ConfigError, PlanError, RunError
+from auber.encoders import encoder_of
+from auber.errors import ConfigError, PlanError, RunError
+from auber.kinds import KINDS, Kind, kind_of_class
+from auber.metrics import METRICS
 from auber.plan import PruningPlan
+from auber.sources import read_config
 from auber.surgery import remove_heads
 
 if TYPE_CHECKING:
@@ -29,18 +32,18 @@ class Subject:
     """An architecture, and the heads to take from it."""
 
     name: str
+    kind: Kind  # of task, which decides the classifier
     config: PreTrainedConfig  # of the unpruned model
     plan: PruningPlan
 
     def build(self) -> tuple[PreTrainedModel, PreTrainedModel]:
         """The unpruned and the pruned classifier in eval mode."""
-        from transformers import AutoModelForSequenceClassification
+        import transformers
 
+        auto_class = getattr(transformers, self.kind.auto_class)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seeds.derive(0, "speed model"))
-            unpruned = AutoModelForSequenceClassification.from_config(
-                copy.deepcopy(self.config), dtype=torch.float32, trust_remote_code=False
-            )
+            unpruned = auto_class.from_config(copy.deepcopy(self.config), dtype=torch.float32, trust_remote_code=False)
         pruned = copy.deepcopy(unpruned)
         remove_heads(pruned, self.plan, allow_empty_layers=True)
         return unpruned.eval(), pruned.eval()
@@ -77,7 +80,7 @@ def _read(path: Path, model: str | None) -> tuple[Subject, bool]:
         name = f"{result['task']} {result['method']} seed {result['seed']}"
     if result is None or (folder / "config.json").is_file():
         config, plan = _read_config(str(folder))
-        return _fitted(name, config, plan, path), False
+        return _fitted(name, _kind_of(config), config, plan, path), False
     if model is None:
         raise RunError(
             f"{path}: its model is gone; name the architecture with --model FOLDER_OR_NAME (it began with '{result['model']}')"
@@ -95,45 +98,44 @@ def _read(path: Path, model: str | None) -> tuple[Subject, bool]:
             f"{path}: its plan is for {recorded['layers']} layers of {recorded['per_layer']} heads, --model {model} has "
             f"{shape['layers']} of {shape['per_layer']}; give the model it was pruned from"
         )
-    return _fitted(name, config, PruningPlan.from_json(result["plan"], f"{path}: plan"), path), True
+    kind = KINDS[METRICS[result["metric"]].kind]
+    return _fitted(name, kind, config, PruningPlan.from_json(result["plan"], f"{path}: plan"), path), True
 
 
 def _checked(result: Any, path: Path) -> dict[str, Any]:
-    needed = {"task": str, "method": str, "seed": int, "model": str, "labels": int, "heads": dict, "plan": dict}
-    if not isinstance(result, dict) or not all(isinstance(result.get(key), kind) for key, kind in needed.items()):
+    needed = {
+        "task": str,
+        "metric": str,
+        "method": str,
+        "seed": int,
+        "model": str,
+        "labels": int,
+        "heads": dict,
+        "plan": dict,
+    }
+    fits = isinstance(result, dict) and all(isinstance(result.get(key), wanted) for key, wanted in needed.items())
+    if not fits or result["metric"] not in METRICS:
         raise RunError(f"{path}: the result.json of a run is needed, found something else")
-    return result
+    found: dict[str, Any] = result
+    return found
 
 
-def _fitted(name: str, config: PreTrainedConfig, plan: PruningPlan, path: Path) -> Subject:
+def _fitted(name: str, kind: Kind, config: PreTrainedConfig, plan: PruningPlan, path: Path) -> Subject:
     try:
         plan.check(config.num_hidden_layers, config.num_attention_heads, allow_empty_layers=True)
     except PlanError as error:
         raise RunError(f"{path}: {error}") from error
-    return Subject(name, config, plan)
+    return Subject(name, kind, config, plan)
+
+
+def _kind_of(config: PreTrainedConfig) -> Kind:
+    """The kind of task that the class a config names is for."""
+    named = str(config.architectures[0]) if config.architectures else None
+    return kind_of_class(named) or KINDS["sequence"]
 
 
 def _read_config(source: str) -> tuple[PreTrainedConfig, PruningPlan]:
-    """The config of a model folder or hub name without the heads it says are gone, and those heads."""
-    from transformers import AutoConfig
-
+    """The config of a run, a model folder or a hub name without the heads it says are gone, and those heads."""
     if (Path(source) / "model" / "config.json").is_file():
-        source = str(Path(source) / "model")  # a run
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
-        raise CheckpointError(
-            f"{source}: its config cannot be read ({reason}); give a model folder or a hub name"
-        ) from error
-    family_of(config.model_type)
-    removed: dict[str, list[int]] = {}
-    for key in ("pruned_heads", REMOVED_HEADS):  # the first is what transformers 4 recorded
-        removed = getattr(config, key, None) or removed
-        if hasattr(config, key):
-            delattr(config, key)
-    if hasattr(config, "auto_map"):
-        del config.auto_map  # code beside a checkpoint is never run
-    return config, PruningPlan.from_json(
-        {str(layer): heads for layer, heads in removed.items()}, f"{source}: {REMOVED_HEADS}"
-    )
+        source = str(Path(source) / "model")
+    return read_config(source)

@@ -101,7 +101,7 @@ def _open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
 def _torch_call(model: PreTrainedModel, batch: dict[str, Tensor]) -> Call:
     @torch.inference_mode()
     def call() -> object:
-        return model(**batch).logits
+        return model(**batch)
 
     return call
 

@@ -6,9 +6,7 @@ import platform
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
-
-_SAME_START = 2.0  # seconds: how far two accounts of a process's start may lie apart
+from auber.locks import is_alive
 
 
 @dataclass(frozen=True)
@@ -28,16 +26,3 @@ def look_at_process(record: dict[str, Any], silent_seconds: float | None) -> Pro
     if host in (None, platform.node()):
         alive = is_alive(number, record.get("started"))
     return ProcessView(number, host, alive, silent_seconds)
-
-
-def is_alive(number: int, started: float | None = None) -> bool:
-    """Whether a process of this number is there and, where its start is known, no later one of the same number."""
-    try:
-        process = psutil.Process(number)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        return started is None or abs(process.create_time() - started) < _SAME_START
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True  # it is somebody else's, and it is there

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from auber import runs
 from auber.errors import AuberError
+from auber.locks import is_alive
 from auber.study.estimate import Clock
 from auber.study.folder import CLAIM, RECORD, State, StudyFolder
 from auber.study.plan import Block, StudyRun, read_study
-from auber.watch.process import is_alive
 from auber.watch.run import RunState, RunView, RunWatcher
 
 
