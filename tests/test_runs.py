@@ -147,6 +147,18 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path):
     assert sorted(path.name for path in run.folder.rglob(".*")) == []
 
 
+def test_what_a_process_killed_after_the_result_left_goes(tmp_path):
+    run = Run(tmp_path / "run", IDENTITY, small_config())
+    run.finish(*small_start(), PruningPlan(), {"score": 1})
+    run.close()
+    (run.folder / "stages" / "last").mkdir()
+    for name in (".lock", "progress.json"):
+        (run.folder / name).write_text("")
+    again = Run(tmp_path / "run", IDENTITY, small_config(), resume=True)
+    assert again.result is not None
+    assert not any((run.folder / name).exists() for name in (".lock", "progress.json", "stages/last"))
+
+
 def test_other_versions_are_refused_unless_allowed(tmp_path, caplog):
     old, new = (
         {"auber": "0.1.0", "torch": "2.9.0", "numpy": "2.0.0"},

@@ -12,7 +12,7 @@ import torch
 
 from auber.batching import length_batches
 from auber.kinds import get_kind
-from auber.metrics import Truth, get_metric
+from auber.metrics import Truth, get_metric, predicts_one_number
 from auber.outputs import OUTPUTS
 from auber.tasks.encoding import EncodedRows, pad_batch, part_batch
 
@@ -27,7 +27,7 @@ class Scores:
     score: float
     loss: float
     rows: int
-    one_class: bool  # a classifier that gives every row, or every word, the same answer
+    one_class: bool  # all of several rows, or of several words, get the same class, or the same number
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON object."""
@@ -67,6 +67,7 @@ def score_logits(logits: torch.Tensor, labels: torch.Tensor, metric: str) -> Sco
 
 
 def _scores(logits: torch.Tensor, truth: Truth, metric: str, kind: str, num_rows: int) -> Scores:
-    outputs = OUTPUTS[kind]
-    score = float(get_metric(metric).compute(logits, truth))
-    return Scores(score, float(outputs.mean_loss(logits, truth)), num_rows, outputs.is_one_answer(logits, truth))
+    outputs, compared = OUTPUTS[kind], get_metric(metric)
+    score, loss = float(compared.compute(logits, truth)), float(outputs.mean_loss(logits, truth))
+    collapsed = predicts_one_number(logits) if compared.is_regression else outputs.is_one_answer(logits, truth)
+    return Scores(score, loss, num_rows, collapsed)

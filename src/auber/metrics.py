@@ -10,8 +10,9 @@ tokens and a `SpanTruth` for spans; for these two the logits are those of all to
 
 Contract: `compute` returns a float64 scalar on the logits' device and never waits for that device; higher is always
 better; the value lies in [0, 1], for correlations in [-1, 1]. A value that is undefined (0/0: no rows, one class
-predicted, no variance) is 0.0 by definition. Apple's MPS has no float64: there, and only there, the work is done on the
-CPU.
+predicted, no variance) is 0.0 by definition, and so is every value on rows without what the metric `needs`: there no model
+scores otherwise than any other, which `is_blind` tells beforehand. Correlations of predictions that are not numbers are not
+numbers either. Apple's MPS has no float64: there, and only there, the work is done on the CPU.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor
 
 from auber.errors import ConfigError, unknown_name
-from auber.spans import SpanTruth, exact_counts, overlap_sums
+from auber.spans import NO_SPAN, SpanTruth, exact_counts, overlap_sums
 from auber.tags import TagTruth, entity_counts
 
 Truth = Tensor | TagTruth | SpanTruth
@@ -40,6 +41,8 @@ class Metric:
     name: str
     compares: Literal["classes", "numbers", "tags", "spans"]
     doc: str
+    needs: str  # what some of the rows must have, or every model scores 0 on them
+    has_needs: Callable[[Any, int], Tensor]  # of truth and number of labels
     gather: Callable[[Tensor, Any], Tensor]
     finish: Callable[[Tensor], Tensor]
     additive: bool = True
@@ -87,6 +90,10 @@ class Metric:
         fits = one_output == self.is_regression and logits.ndim <= 2
         return fits and isinstance(truth, Tensor) and truth.shape == logits.shape[:1]
 
+    def is_blind(self, truth: Truth, num_labels: int) -> bool:
+        """Whether every model of so many labels scores the same on rows with this truth; waits for their device."""
+        return not bool(self.has_needs(truth, num_labels))
+
     def combine(self, shards: Sequence[Tensor]) -> Tensor:
         """The statistics of several shards as those of one."""
         return torch.stack(tuple(shards)).sum(0) if self.additive else torch.cat(tuple(shards))
@@ -111,9 +118,15 @@ def majority_share(labels: Tensor) -> float:
 
 
 def predicts_one_class(logits: Tensor) -> bool:
-    """Whether every row of logits (rows, classes) gets the same class, so that the score says nothing of the rows."""
+    """Whether all of several rows of logits (rows, classes) get the same class, so that the score says nothing of the rows."""
     predictions = logits.argmax(-1)
-    return bool((predictions == predictions[:1]).all())
+    return len(predictions) > 1 and bool((predictions == predictions[:1]).all())
+
+
+def predicts_one_number(logits: Tensor) -> bool:
+    """Whether all of several rows get the same number, up to rounding: where a correlation is 0 by definition."""
+    values = logits.reshape(-1).double()
+    return len(values) > 1 and bool(_is_flat(values.new_tensor(len(values)), values.sum(), values @ values))
 
 
 def confusion(logits: Tensor, labels: Tensor) -> Tensor:
@@ -161,9 +174,14 @@ def _sums(logits: Tensor, labels: Tensor) -> Tensor:
 def _pearson(sums: Tensor) -> Tensor:
     rows, x, y, xx, yy, xy = sums.unbind()
     spread_x, spread_y = rows * xx - x * x, rows * yy - y * y
-    flat = (spread_x <= _NO_VARIANCE * rows * xx) | (spread_y <= _NO_VARIANCE * rows * yy)
+    flat = _is_flat(rows, x, xx) | _is_flat(rows, y, yy)
     correlation = (rows * xy - x * y) / (spread_x.sqrt() * spread_y.sqrt())
     return torch.where(flat, torch.zeros_like(rows), correlation.clamp(-1, 1))
+
+
+def _is_flat(rows: Tensor, total: Tensor, squares: Tensor) -> Tensor:
+    """Whether values with this sum and sum of squares do not vary."""
+    return rows * squares - total * total <= _NO_VARIANCE * rows * squares
 
 
 def _spearman(pairs: Tensor) -> Tensor:
@@ -202,36 +220,117 @@ def _ratio(part: Tensor, whole: Tensor) -> Tensor:
     return torch.where(whole == 0, torch.zeros_like(whole), part / whole)
 
 
+# --- what rows must have for a metric to tell models apart ---------------------------------------------------------------
+
+
+def _has_items(truth: Any, num_labels: int) -> Tensor:
+    items = truth.tags if isinstance(truth, TagTruth) else truth
+    return torch.tensor(len(items) > 0)
+
+
+def _has_counted_class(labels: Tensor, num_labels: int) -> Tensor:
+    """With two classes the F1 is that of class 1, which is 0 where no row is of it."""
+    return (labels == 1).any() if num_labels == 2 else _has_items(labels, num_labels)
+
+
+def _has_two_labels(labels: Tensor, num_labels: int) -> Tensor:
+    return (labels != labels[:1]).any()
+
+
+def _has_entity(truth: TagTruth, num_labels: int) -> Tensor:
+    assert truth.types is not None, "tags without a scheme are refused before"
+    return (truth.types[truth.tags] != 0).any()
+
+
+def _has_answer(truth: SpanTruth, num_labels: int) -> Tensor:
+    return (truth.spans != NO_SPAN).any()
+
+
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", "classes", "share of the rows whose class is predicted", confusion, _accuracy),
-        Metric("f1", "classes", "F1 of class 1; with more than two classes their mean", confusion, _f1),
-        Metric("matthews", "classes", "Matthews correlation, R_K with more classes", confusion, _matthews),
-        Metric("pearson", "numbers", "Pearson's correlation of predictions and targets", _sums, _pearson, exact=False),
+        Metric(
+            "accuracy",
+            "classes",
+            "share of the rows whose class is predicted",
+            "a row",
+            _has_items,
+            confusion,
+            _accuracy,
+        ),
+        Metric(
+            "f1",
+            "classes",
+            "F1 of class 1; with more than two classes their mean",
+            "a row of class 1",
+            _has_counted_class,
+            confusion,
+            _f1,
+        ),
+        Metric(
+            "matthews",
+            "classes",
+            "Matthews correlation, R_K with more classes",
+            "rows of two classes",
+            _has_two_labels,
+            confusion,
+            _matthews,
+        ),
+        Metric(
+            "pearson",
+            "numbers",
+            "Pearson's correlation of predictions and targets",
+            "two different targets",
+            _has_two_labels,
+            _sums,
+            _pearson,
+            exact=False,
+        ),
         Metric(
             "spearman",
             "numbers",
             "Pearson's correlation of the ranks",
+            "two different targets",
+            _has_two_labels,
             _paired,
             _spearman,
             additive=False,
             exact=False,
         ),
-        Metric("token_accuracy", "tags", "share of the words whose tag is predicted", _tag_counts, _share),
+        Metric(
+            "token_accuracy",
+            "tags",
+            "share of the words whose tag is predicted",
+            "a word with a tag",
+            _has_items,
+            _tag_counts,
+            _share,
+        ),
         Metric(
             "entity_f1",
             "tags",
             "F1 of whole entities, first word, last word and type, over IOB2 tags",
+            "an entity",
+            _has_entity,
             entity_counts,
             _entity_f1,
             reads_entities=True,
         ),
-        Metric("span_exact", "spans", "share of the rows whose best span is a true one", exact_counts, _share),
+        Metric(
+            "span_exact",
+            "spans",
+            "share of the rows whose best span is a true one",
+            "a row with an answer",
+            _has_answer,
+            exact_counts,
+            _share,
+        ),
         Metric(
             "span_f1",
             "spans",
             "mean F1 of the tokens of best and true span",
+            "a row with an answer",
+            _has_answer,
             overlap_sums,
             _share,
             exact=False,

@@ -11,6 +11,7 @@ through the tunings of `tuned_layers` (those of the run it is matched with), a c
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ from auber.checkpoint import weights_digest
 from auber.config import Config, FirstTuning, LastTuning, LayerTuning
 from auber.devices import Hardware
 from auber.encoders import encoder_of
-from auber.errors import RunError
-from auber.evaluation import evaluate_rows
+from auber.errors import ModelError, RunError
+from auber.evaluation import Scores, evaluate_rows
 from auber.methods.base import LayerWork, Method, RankingWork
+from auber.metrics import get_metric
 from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
@@ -34,7 +36,7 @@ from auber.splits import Splits, make_splits
 from auber.surgery import remove_heads
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows, encode_split
-from auber.tuning import TuningReport, tune
+from auber.tuning import TuningReport, require_finite_weights, tune
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -72,6 +74,7 @@ class Pipeline:
         self.splits: Splits = make_splits(task.train.labels, config, encoder.num_layers, not task.has_classes)
         self._done: list[str] = []
         self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
+        self._blindness_said = False
         run.write("splits.json", self.splits.to_json())
 
     def finetune(self) -> None:
@@ -86,6 +89,8 @@ class Pipeline:
         choices = len(layers) if method.choose_layer is not None else int(method.removes_heads)
         self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
         last = ["last"] * method.tunes
+        if method.removes_heads:
+            self._say_which_stay(layers)
         self._announce(["first", *(["plan"] if method.choose_layer is None else map(_layer_stage, layers)), *last])
         with open_workers(self.job.config, self.job.hardware) as workers:
             self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
@@ -108,10 +113,12 @@ class Pipeline:
         started = time.perf_counter()
         task, config = self.job.task, self.job.config
         self.progress.begin("evaluating", 2)
-        train = evaluate_rows(self.model, self._train, task.metric)
+        train = self._evaluate(self._train, "train")
         self.progress.step(1)
         dev_rows = encode_split(self.tokenizer, task, "dev", config.max_length)
-        dev = evaluate_rows(self.model, dev_rows, task.metric)
+        dev = self._evaluate(dev_rows, "dev")
+        if (reason := self._blindness(dev_rows)) is not None:
+            logger.warning("dev: %s; give more rows", reason)
         self.run.log("dev_evaluation", score=dev.score, rows=dev.rows)
         self.progress.end()
         encoder = encoder_of(self.model)
@@ -202,26 +209,39 @@ class Pipeline:
         if self.job.first_tuning:
             info["tuning"] = self._tune(rows, self.job.config.first, "first tuning", "first").to_json()
         else:
+            require_finite_weights(self.model, "start")
             self.progress.skip(1)
         return {**info, "digest": weights_digest(self.model)}
 
     def _search_layer(self, layer: int, workers: Workers | None) -> dict[str, Any]:
-        """Decide one layer by the method, remove its heads, and tune what is left."""
+        """Decide one layer by the method, remove its heads, and tune what is left; pass over one that can lose none."""
         config, choose = self.job.config, self.job.method.choose_layer
         assert choose is not None
+        encoder = encoder_of(self.model)
+        if len(encoder.present(layer)) < 2:
+            self.progress.skip(2)
+            return {"removed": []}
         reward_rows = self._train.select(self.splits.layers[layer].reward)
+        if not self._blindness_said and (reason := self._blindness(reward_rows)) is not None:
+            self._blindness_said = True  # once: the other layers' reward sets are no better
+            logger.warning(
+                "layer %d: reward set: %s and rewards tell no masks apart; raise reward.fraction or reward.max_rows, or give more "
+                "rows",
+                layer, reason,
+            )  # fmt: skip
         scorer = make_scorer(self.model, layer, reward_rows, self.job.task.metric, self.job.hardware, workers)
 
         reward_seconds = 0.0
+        known: dict[tuple[int, ...], float] = {}
 
         def score_many(masks: Sequence[tuple[int, ...]]) -> list[float]:
             nonlocal reward_seconds
             started = time.perf_counter()
             scores = self.run.ledger.complete(scorer.key, layer, masks, scorer.score_many)
             reward_seconds += time.perf_counter() - started
+            known.update(zip(map(tuple, masks), scores, strict=True))
             return scores
 
-        encoder = encoder_of(self.model)
         started = time.perf_counter()
         choice = choose(LayerWork(layer, encoder, scorer.present, score_many, config, self.progress))
         info: dict[str, Any] = {
@@ -236,6 +256,11 @@ class Pipeline:
             },
         }
         self.progress.record(layer, _layer_numbers(info))
+        if len(known) > 1 and len(set(known.values())) == 1:
+            self.progress.say(
+                f"layer {layer}: all {len(known)} masks scored the same ({next(iter(known.values())):.4f}), so the rewards tell no "
+                f"head from another; {_as_good_as_any(len(choice.removed))}"
+            )
         if choice.removed:
             remove_heads(self.model, PruningPlan({layer: choice.removed}))
             info["tuning"] = self._tune_layer(layer).to_json()
@@ -293,6 +318,41 @@ class Pipeline:
             name=f"{purpose if layer is None else _layer_stage(layer)}/tuning",
             progress=self.progress,
         )
+
+    def _evaluate(self, rows: EncodedRows, split: str) -> Scores:
+        """The scores that are reported; a model that computes no finite numbers has none."""
+        scores = evaluate_rows(self.model, rows, self.job.task.metric)
+        if not math.isfinite(scores.loss):
+            raise ModelError(
+                f"evaluating: the loss on {split} must be a finite number, found {scores.loss}: the model's weights are finite "
+                "but too large to compute with; give lower learning rates, and as that is another run, another --out"
+            )
+        return scores
+
+    # --- what a person should know ----------------------------------------------------------------------------------
+
+    def _say_which_stay(self, layers: list[int]) -> None:
+        """Say which layers can lose nothing, because they have one head."""
+        encoder = encoder_of(self.model)
+        kept = sorted(layer for layer in layers if len(encoder.present(layer)) < 2)
+        if not kept:
+            return
+        names = f"layer{'s' if len(kept) > 1 else ''} {', '.join(map(str, kept))}"
+        if len(kept) == len(layers):
+            self.progress.say(
+                f"nothing to remove: one head stays in each layer, and {names} had no more to begin with; the model is tuned and "
+                "evaluated as it is"
+            )
+        else:
+            self.progress.say(f"{names}: one head stays in each layer, and there are no more: passed over")
+
+    def _blindness(self, rows: EncodedRows) -> str | None:
+        """Why every model scores the same on these rows, None where scores can differ."""
+        task, metric = self.job.task, get_metric(self.job.task.metric)
+        if not metric.is_blind(rows.truth(self.job.hardware.device), task.num_labels):
+            return None
+        count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
+        return f"{metric.name} needs {metric.needs}, not to be found in {count}, so every model scores 0"
 
     # --- accounts ---------------------------------------------------------------------------------------------------
 
@@ -356,6 +416,13 @@ class Pipeline:
             **({"peak_gpu_bytes": max(peaks)} if peaks else {}),
             "seconds": seconds,
         }
+
+
+def _as_good_as_any(num_removed: int) -> str:
+    """What a choice is worth that no reward speaks for."""
+    if not num_removed:
+        return "none is removed"
+    return f"the {'head' if num_removed == 1 else f'{num_removed} heads'} removed could as well be others"
 
 
 def _layer_stage(layer: int) -> str:

@@ -281,7 +281,11 @@ class Run:
         """Keep other processes out, and clear away what a killed one left half written."""
         if not is_main_process():
             return
-        if not self._is_complete:
+        if self._is_complete:
+            if (self.folder / LOCK).exists():  # its process was killed after the result, before it signed off
+                with suppress(RunError):
+                    FolderLock(self.folder).release()
+        else:
             self._lock = FolderLock(self.folder)
             if self._lock.left_by is not None:
                 logger.info("%s: %s, which was at work in it, is gone", self.folder, self._lock.left_by)

@@ -2,13 +2,18 @@
 
 It leaves out what the Trainer does each step with the loss on the host (the check for NaN and infinity) and with the
 gradients (clipping, where the recorded step has clipped), reads rows by length, and on one GPU replays its steps.
+
+A step that runs out of memory is taken again with less at a time: first without recordings, then in parts of half as many
+rows, until they fit; what is learned stays that of the whole batch (`parts`).
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -21,7 +26,9 @@ from auber.outputs import OUTPUTS
 from auber.recording import CudaRecorder, Recorder, RecordingError
 from auber.tasks.encoding import EncodedRows, part_batch
 from auber.tuning.batches import LengthGroups, RowCollator
+from auber.tuning.finite import TuningError
 from auber.tuning.graphs import RecordedSteps
+from auber.tuning.parts import cut_batch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainerControl
@@ -48,13 +55,35 @@ class TuningSettings(Protocol):
         """Rows a step."""
 
 
-class StepTrainer(Trainer):  # type: ignore[misc]
-    """A Trainer of length-grouped batches of one kind that replays its steps where it is given a recorder."""
+@dataclass(frozen=True)
+class Trained:
+    """What a Trainer has done."""
 
-    def __init__(self, *, kind: str, sampler: Sampler[int], recorder: Recorder | None, **options: Any) -> None:
+    steps: int
+    micro_batch: int | None  # the rows of a part, where the batches did not fit into memory
+
+
+class StepTrainer(Trainer):  # type: ignore[misc]
+    """A Trainer of length-grouped batches of one kind that replays its steps where it is given a recorder.
+
+    `stage` and `device_name` say in messages what does not fit where.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        sampler: Sampler[int],
+        recorder: Recorder | None,
+        stage: str,
+        device_name: str,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self._outputs, self._sampler, self._recorder = OUTPUTS[kind], sampler, recorder
+        self._stage, self._device_name = stage, device_name
         self.last_loss: Tensor | None = None  # of the last step, on the device
+        self.micro_batch: int | None = None  # rows that are run at a time, where a batch does not fit into memory
         self._steps: RecordedSteps | None = None
         # The loss is the mean over the batch. Told that the model takes the number of items, the Trainer would count
         # them each step, and in a process group multiply a mean that is already right by the number of processes.
@@ -66,6 +95,16 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         return self.last_loss
 
     def _take_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any) -> Tensor:
+        rows, width = inputs["input_ids"].shape
+        while True:
+            try:
+                return self._try_step(model, inputs, num_items_in_batch)
+            except torch.OutOfMemoryError as error:
+                reason = str(error).partition("\n")[0]
+            # Outside of the clause, where the error no longer holds what the step had computed.
+            self._make_room(model, rows, width, reason)
+
+    def _try_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any) -> Tensor:
         if self._recorder is not None:
             if self._steps is None:
                 dtype = torch.bfloat16 if self.args.bf16 else None
@@ -84,8 +123,55 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                 )
                 self._recorder = self._steps = None
                 model.zero_grad()
+        if self.micro_batch is not None and self.micro_batch < len(inputs["input_ids"]):
+            return self._step_in_parts(model, self.micro_batch, inputs)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         return loss
+
+    def _step_in_parts(self, model: Any, micro_batch: int, inputs: dict[str, Tensor]) -> Tensor:
+        """Loss and gradients of a batch of which no more than so many rows are run at a time."""
+        model.train()
+        losses = []
+        for part, share in cut_batch(self._prepare_inputs(inputs), micro_batch):
+            loss = self.compute_loss(model, part) * share
+            self.accelerator.backward(loss)
+            losses.append(loss.detach())
+        return torch.stack(losses).sum()
+
+    def _make_room(self, model: Any, rows: int, width: int, reason: str) -> None:
+        """After a step of so many rows has run out of memory, let the next try take less; `TuningError` if it cannot."""
+        model.zero_grad()
+        if self._recorder is not None:
+            logger.warning(
+                "%s: out of memory on %s with the steps recorded; goes on with ordinary steps, which are several times slower",
+                self._stage, self._device_name,
+            )  # fmt: skip
+            self._recorder = self._steps = None
+        else:
+            tried = min(rows, self.micro_batch or rows)
+            self._require_halves(tried, width, reason)
+            self.micro_batch = (tried + 1) // 2
+            logger.warning(
+                "%s: out of memory on %s with %d rows at a time; goes on with %d at a time, and each step still learns from all "
+                "the rows of its batch",
+                self._stage, self._device_name, tried, self.micro_batch,
+            )  # fmt: skip
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _require_halves(self, rows: int, width: int, reason: str) -> None:
+        if num_processes() > 1:
+            # One process that takes its batch in parts would exchange gradients more often than the others wait for.
+            raise TuningError(
+                f"{self._stage}: {rows} rows of {width} tokens do not fit into the memory of {self._device_name} ({reason}), and "
+                "batches are not halved in a group of processes; start more processes, free some memory, or lower max_length"
+            )
+        if rows == 1:
+            raise TuningError(
+                f"{self._stage}: one row of {width} tokens does not fit into the memory of {self._device_name} ({reason}); free "
+                "some of it, or lower max_length"
+            )
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -113,20 +199,21 @@ def run_trainer(
     seed: int,
     hardware: Hardware,
     scratch: str,
+    stage: str,
     on_begin: Callable[[int], None],
-    on_step: Callable[[int, Callable[[], float]], bool],
-) -> int:
-    """Train a model in place and return the number of steps.
+    on_step: Callable[[int, Tensor], bool],
+) -> Trained:
+    """Train a model in place.
 
-    `on_begin` hears how many steps there will be, `on_step` the number of each step done and how to read its loss, which makes
-    a GPU wait; it returns whether to stop.
+    `on_begin` hears how many steps there will be, `on_step` the number of each step done and its loss, on the device: to read
+    it makes a GPU wait. It returns whether to stop. Messages name the `stage`.
     """
     arguments = _training_arguments(settings, seed, hardware, scratch)
     recorder = _recorder(hardware)
 
-    def read_loss() -> float:
-        assert trainer.last_loss is not None, "a step is done before its loss is read"
-        return float(trainer.last_loss)
+    def hand_on(step: int) -> bool:
+        assert trainer.last_loss is not None, "a step has a loss when it is done"
+        return on_step(step, trainer.last_loss)
 
     trainer = StepTrainer(
         model=model,
@@ -138,13 +225,14 @@ def run_trainer(
         kind=rows.kind,
         sampler=LengthGroups(rows.lengths, arguments.train_batch_size * num_processes(), arguments.data_seed),
         recorder=recorder,
-        callbacks=[_Listener(on_begin, lambda step: on_step(step, read_loss))],
+        stage=stage,
+        device_name=hardware.name,
+        callbacks=[_Listener(on_begin, hand_on)],
     )
     trainer.remove_callback(PrinterCallback)
     with _wrapping_taken_back(model):
         trainer.train()
-    steps: int = trainer.state.global_step
-    return steps
+    return Trained(trainer.state.global_step, trainer.micro_batch)
 
 
 @contextmanager
