@@ -73,9 +73,7 @@ def flip_bits(ground: Ground, times: int, seed: int = 0) -> Figure:
         for _ in range(times):
             out = ground.new_folder()
             ground.kill_when(lambda out: (run_of(out) / "stages" / "layer-00.json").exists(), out)
-            (stage,) = [path for path in _stages(out).iterdir() if path.is_dir() and path.name not in ("first", ".")][
-                :1
-            ]
+            stage = _newest_stage(out)
             weights = stage / "model.safetensors"
             content = bytearray(weights.read_bytes())
             content[bits.randrange(len(content))] ^= 1 << bits.randrange(8)
@@ -137,6 +135,12 @@ def _in_the_search(out: Path) -> bool:
 
 def _stages(out: Path) -> Path:
     return run_of(out) / "stages"
+
+
+def _newest_stage(out: Path) -> Path:
+    """The folder with the weights a run would go on from."""
+    done = [record.with_suffix("") for record in sorted(_stages(out).glob("layer-*.json"))]
+    return [folder for folder in done if folder.is_dir()][-1]
 
 
 def _prune_here(ground: Ground, out: Path) -> None:

@@ -75,15 +75,16 @@ class Meter:
                 return
 
 
-def write_figures(path: Path, figures: list[Figure]) -> None:
-    """Keep figures, with what made them."""
+def write_figures(path: Path, figures: list[Figure], *, beside: bool) -> None:
+    """Keep figures with what made them, `beside` those of other drills that the file holds or in their place."""
     facts = provenance.describe(cpu())
+    kept = json.loads(path.read_text(encoding="utf-8"))["drills"] if beside and path.exists() else {}
+    command = shlex.join(["python", "-m", "tests.soak", *sys.argv[1:]])
     content = {
-        "command": shlex.join(["python", "-m", "tests.soak", *sys.argv[1:]]),
-        "commit": facts["commit"],
         "versions": facts["versions"],
         "device": facts["device"],
-        "drills": {figure.name: asdict(figure) for figure in figures},
+        "drills": kept
+        | {figure.name: {**asdict(figure), "command": command, "commit": facts["commit"]} for figure in figures},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -8,13 +8,15 @@ import shlex
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tests.soak.figures import Figure, Meter
 from tests.soak.ground import Ground, one_line
 from tests.soak.job import phase_of, run_of
 
-_TOO_LATE = "after the end"
+_TRIES = 5  # for each job to be broken
 
 
 def kill_runs(ground: Ground, kills: int, seed: int = 0) -> Figure:
@@ -22,10 +24,10 @@ def kill_runs(ground: Ground, kills: int, seed: int = 0) -> Figure:
     moments = random.Random(seed)
     phases: Counter[str] = Counter()
     with Meter() as meter:
-        while phases.total() < kills:
-            out = ground.new_folder()
-            phase = _send(ground, ground.job.commands(out), out, signal.SIGKILL, moments.uniform(0, ground.length))
-            if phase != _TOO_LATE:  # then nothing was broken
+        for out in _folders(ground, phases, kills):
+            commands = ground.job.commands(out)
+            phase = _send(ground, commands, out, signal.SIGKILL, moments.uniform(0, ground.length))
+            if phase is not None:
                 phases[phase] += 1
                 ground.finish(out, whole=True)
     return meter.figure("kills", kills, seconds_unbroken=round(ground.length, 1), phases=dict(sorted(phases.items())))
@@ -36,30 +38,37 @@ def stop_runs(ground: Ground, stops: int, seed: int = 0) -> Figure:
     moments = random.Random(seed)
     phases: Counter[str] = Counter()
     with Meter() as meter:
-        while phases.total() < stops:
-            out, sent = ground.new_folder(), (signal.SIGTERM, signal.SIGINT)[phases.total() % 2]
+        for out in _folders(ground, phases, stops):
+            sent = (signal.SIGTERM, signal.SIGINT)[phases.total() % 2]
             # In the very first moments the program is not there yet to answer.
             moment = moments.uniform(0.1, 0.8) * ground.length
             phase = _send(ground, [ground.job.prune(out)], out, sent, moment)
-            if phase != _TOO_LATE:
+            if phase is not None:
                 phases[phase] += 1
                 assert not (run_of(out) / ".lock").exists(), "a clean stop signs off"
                 ground.finish(out)
     return meter.figure("stops", stops, phases=dict(sorted(phases.items())))
 
 
-def _send(ground: Ground, commands: list[list[str]], out: Path, sent: signal.Signals, moment: float) -> str:
-    """Start a job, send it a signal at a moment, see that it ends as it should; in which phase that found it."""
+def _folders(ground: Ground, phases: Counter[str], wanted: int) -> Iterator[Path]:
+    """New folders until so many jobs were broken; a signal that comes after a job's end breaks nothing."""
+    for _ in range(_TRIES * wanted):
+        if phases.total() == wanted:
+            return
+        yield ground.new_folder()
+    assert phases.total() == wanted, f"of {_TRIES * wanted} jobs only {phases.total()} were broken by their signals"
+
+
+def _send(ground: Ground, commands: list[list[str]], out: Path, sent: signal.Signals, moment: float) -> str | None:
+    """Start a job, send it a signal at a moment, see that it ends as it should; which phase it was in, None after its end."""
     child = ground.nursery.start(commands)
     time.sleep(max(0.0, child.started + moment - time.monotonic()))
     phase = phase_of(out)
-    try:
+    with suppress(ProcessLookupError):
         os.kill(child.process, sent)
-    except ProcessLookupError:
-        phase = _TOO_LATE
     code = child.wait()
     if code == 0:
-        return _TOO_LATE
+        return None
     if sent is signal.SIGKILL:
         assert code == -sent, child.said
     else:

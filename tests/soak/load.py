@@ -23,7 +23,7 @@ from auber.ledger import Ledger
 from auber.study import Block, Outcome, Place, Request, State, StudyFolder, run_study
 from tests.soak.figures import Figure, Meter, memory_of
 from tests.soak.nursery import ROOT
-from tests.soak.standins import make_short_study
+from tests.soak.standins import known, make_short_study
 from tests.study.tiny import Notes, tiny_model_folder
 
 _GROWTH = 1.05  # what memory may grow by from the second quarter of a study to its last, and call itself flat
@@ -48,6 +48,7 @@ class Memory(Notes):
         return fmean(self.held[number * size : (number + 1) * size])
 
 
+@known()
 def study_here(folder: Path, runs: int) -> Figure:
     """A study of many short runs in this process: every result once, and memory flat."""
     study, notes = make_short_study(tiny_model_folder(folder), runs), Memory()
@@ -65,6 +66,7 @@ def study_here(folder: Path, runs: int) -> Figure:
     )
 
 
+@known()
 def study_on_ray(folder: Path, runs: int, kill_every: float, seed: int = 0) -> Figure:
     """A study on a Ray cluster of this machine whose workers are killed all the time: every result once."""
     study, notes = make_short_study(tiny_model_folder(folder), runs), Notes()
@@ -124,7 +126,9 @@ def _check_once(notes: Notes, outcomes: list[Outcome], runs: int) -> None:
     assert len(told) == told.total() == runs, (
         f"{told.total()} ends of {len(told)} runs were told, {runs} were asked for"
     )
-    assert [outcome.error for outcome in outcomes if outcome.state is not State.COMPLETE] == []
+    failed = [f"{outcome.block} {outcome.run}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
+    assert not failed, f"{len(failed)} runs have no result, the first of them {failed[0]}"
+    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
     assert len(outcomes) == runs
     assert all(outcome.result is not None for outcome in notes.ended)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 # What the commands of a job would import, so that a fork finds it there.
-_IMPORTS = (
+IMPORTS = (
     "auber.api",
     "auber.cli",
     "auber.export.dense",
@@ -101,7 +102,7 @@ def serve(slow_disk: float) -> None:
     """Fork a process for each line of stdin, say its number, wait for it, and say how it ended."""
     import importlib
 
-    for name in _IMPORTS:
+    for name in IMPORTS:
         importlib.import_module(name)
     import torch
 
@@ -121,6 +122,8 @@ def _work(commands: list[list[str]], log: str, largest_file: int | None, slow_di
 
     from auber.cli import main
 
+    # A shell that starts a job in the background has it ignore Ctrl-C, and so would all below it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(sink, 1)

@@ -43,7 +43,6 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def _figures(record: Mapping[str, Any]) -> str:
     drills, versions = record["drills"], record["versions"]
-    commit = record["commit"]
     lines = [
         "| drill | times | seconds | most memory, MB | more |",
         "|---|---:|---:|---:|---|",
@@ -54,14 +53,16 @@ def _figures(record: Mapping[str, Any]) -> str:
             cells = (title, f"{drill['count']:,}", f"{drill['seconds']:,.0f}", f"{drill['peak_mb']:,}")
             lines.append(f"| {' | '.join(cells)} | {_describe(drill['details'])} |")
     used = ", ".join(f"{name} {versions[name]}" for name in ("python", "torch", "transformers"))
-    made = "" if commit is None else f", commit `{commit['id'][:12]}`{' with changes' if commit['dirty'] else ''}"
-    lines += [
-        "",
-        f"`{record['command']}` on {record['device']}, {used}{made}. Memory is that of all processes of the drill together, "
-        "what they share counted for each.",
-        "",
-    ]
+    lines += ["", f"On {record['device']}, {used}, by:", ""]
+    lines += dict.fromkeys(f"- `{drill['command']}`{_describe_commit(drill['commit'])}" for drill in drills.values())
+    lines += ["", "Memory is that of all processes of the drill together, what they share counted for each.", ""]
     return "\n".join(lines)
+
+
+def _describe_commit(commit: Mapping[str, Any] | None) -> str:
+    if commit is None:
+        return ""
+    return f", commit `{commit['id'][:12]}`{' with changes' if commit['dirty'] else ''}"
 
 
 def _describe(details: Mapping[str, Any]) -> str:

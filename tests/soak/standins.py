@@ -1,14 +1,17 @@
 """Methods and rows that cost nothing, so that a study of a thousand runs shows what the study itself costs.
 
-They are known wherever this module is imported. A `ShortStudy` brings them along: whoever unpickles one, in a process or
-on a Ray worker, imports this module first.
+They are known within `known()`. A `ShortStudy` brings them along: a process or a Ray worker that unpickles one knows them from
+then on.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from auber.methods import METHODS
 from auber.methods.base import Method, RankingChoice, RankingWork
@@ -38,16 +41,36 @@ def _load(data: Path | None, seed: int) -> TaskData:
     return make_agreement(seed, num_train=16, num_dev=8)
 
 
-for _number in range(MOST_METHODS):
-    METHODS[f"sleep-{_number}"] = Method(
-        f"sleep-{_number}", "sleeps", choose_plan=_sleep, removes_heads=False, tunes=False
-    )
-TASKS[TASK] = TaskEntry(TASK, "accuracy", "a few generated rows", _load)
+@contextmanager
+def known() -> Iterator[None]:
+    """Let methods and rows be found by their names inside, and not any more outside."""
+    _register()
+    try:
+        yield
+    finally:
+        for name in _METHODS:
+            del METHODS[name]
+        del TASKS[TASK]
+
+
+def _register() -> None:
+    METHODS.update(_METHODS)
+    TASKS[TASK] = TaskEntry(TASK, "accuracy", "a few generated rows", _load)
+
+
+_METHODS = {
+    name: Method(name, "sleeps", choose_plan=_sleep, removes_heads=False, tunes=False)
+    for name in (f"sleep-{number}" for number in range(MOST_METHODS))
+}
 
 
 @dataclass(frozen=True)
 class ShortStudy(Study):
     """A study of runs that sleep."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _register()
+        vars(self).update(state)
 
 
 def make_short_study(model: Path, runs: int) -> Study:

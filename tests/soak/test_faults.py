@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.soak import damage, disks, kills
@@ -12,6 +14,12 @@ from tests.soak.ground import made_ground
 def ground(tmp_path_factory):
     with made_ground(tmp_path_factory.mktemp("soak"), is_quick=True) as made:
         yield made
+
+
+def test_another_outcome_is_seen(ground):
+    other = replace(ground, unbroken={**ground.unbroken, "gap": 2.0})
+    with pytest.raises(AssertionError, match=r"\['gap'\] differ from the unbroken run's"):
+        other.finish(ground.folder / "unbroken")
 
 
 def test_killed_runs_end_like_an_unbroken_one(ground):

@@ -12,14 +12,17 @@ from tests.soak.page import BEGIN, END, read_record, render_page
 PAGE = ROOT / "docs" / "reliability.md"
 KEPT = ROOT / "results" / "soak.json"
 
-RECORD = {
+MADE = {
     "command": "python -m tests.soak --out results/soak.json",
     "commit": {"id": "0123456789abcdef", "dirty": True},
+}
+PHASES = {"phases": {"saving": 4, "search": 46}}
+RECORD = {
     "versions": {"python": "3.11.2", "torch": "2.13.0", "transformers": "5.22.2"},
     "device": "a CPU",
     "drills": {
-        "csv": {"count": 1000, "seconds": 1.2, "peak_mb": 2000, "details": {"bytes_a_row": 116}},
-        "kills": {"count": 50, "seconds": 300.4, "peak_mb": 900, "details": {"phases": {"saving": 4, "search": 46}}},
+        "csv": {"count": 1000, "seconds": 1.2, "peak_mb": 2000, "details": {"bytes_a_row": 116}, **MADE},
+        "kills": {"count": 50, "seconds": 300.4, "peak_mb": 900, "details": PHASES, **MADE},
     },
 }
 
@@ -34,7 +37,8 @@ def test_figures_take_the_place_of_figures():
         "| killed at random moments (SIGKILL), gone on | 50 | 300 | 900 | 4 in saving, 46 in search |",
         "| rows of a csv that is read | 1,000 | 1 | 2,000 | bytes a row 116 |",
     ]
-    assert "commit `0123456789ab` with changes" in page
+    assert "On a CPU, python 3.11.2, torch 2.13.0, transformers 5.22.2, by:" in page
+    assert page.count("\n- `python -m tests.soak --out results/soak.json`, commit `0123456789ab` with changes\n") == 1
     assert render_page(page, RECORD) == page
 
 
