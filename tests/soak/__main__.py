@@ -29,6 +29,7 @@ from tests.soak.nursery import IMPORTS
 ON_LOAD: tuple[partial[Figure], ...] = (  # each takes a folder
     partial(load.open_ledger, scores=100_000, seconds=LEDGER),
     partial(load.read_rows, rows=1_000_000, most=CSV),
+    partial(load.feed_readers, inputs=100_000),
     partial(load.study_on_ray, runs=200, kill_every=3.0),
     partial(load.study_here, runs=1_000),
 )

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 LEDGER = 1.0  # seconds to open a ledger of 100,000 scores
-CSV = 8.0  # times the memory of the rows themselves, at most, while a csv is read
+CSV = 3.0  # times the memory of the rows themselves, at most, while a csv is read

@@ -201,3 +201,31 @@ def read_rows(folder: Path, rows: int, most: float) -> Figure:
         bytes_a_row=round(held / rows),
         most_bytes_a_row=round(peak / rows),
     )
+
+
+def feed_readers(folder: Path, inputs: int) -> Figure:
+    """Hand hostile inputs to every reader: none does anything but take or refuse them."""
+    out = folder / "readers.json"
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.drill",
+        "--inputs",
+        str(inputs),
+        "--out",
+        out,
+        "--kept",
+        folder / "kept",
+    ]
+    with Meter() as meter:
+        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found = json.loads(out.read_text(encoding="utf-8"))
+    return meter.figure(
+        "readers",
+        found["inputs"],
+        readers=len(found["readers"]),
+        refused=found["verdicts"]["refused"],
+        taken=found["verdicts"]["taken"],
+        findings=found["findings"],
+    )

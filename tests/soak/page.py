@@ -23,6 +23,7 @@ _TITLES = {
     "changed versions": "begun with another torch",
     "ledger": "scores in a ledger that is opened",
     "csv": "rows of a csv that is read",
+    "readers": "hostile inputs to the readers",
     "local study": "short runs in one study, one process",
     "ray study": "short runs in one study, Ray, workers killed",
 }

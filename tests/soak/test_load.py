@@ -33,3 +33,10 @@ def test_a_ledger_opens_quickly(tmp_path):
 def test_reading_a_csv_holds_little_more_than_its_rows(tmp_path):
     figure = load.read_rows(tmp_path, 30_000, CSV)
     assert figure.details["bytes_a_row"] < figure.details["most_bytes_a_row"]
+
+
+def test_readers_take_or_refuse(tmp_path):
+    figure = load.feed_readers(tmp_path, 1_500)
+    assert figure.count >= 1_400
+    assert figure.details["findings"] == 0
+    assert figure.details["refused"] + figure.details["taken"] == figure.count

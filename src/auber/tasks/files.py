@@ -13,19 +13,19 @@ SQuAD's (version 1: data, paragraphs, qas); its records have the columns questio
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from auber.errors import TaskError
-from auber.tasks.reading import read_bytes, read_text
+from auber.tasks.reading import read_bytes, read_lines, read_text
 
 # Where a record stands ("rows.csv, line 3") and its columns.
 Record = tuple[str, Mapping[str, Any]]
-ReadSplit = Callable[[str], list[Record]]  # the records of "train" or "dev"; dev is read when train is found to be good
+ReadSplit = Callable[[str], Iterator[Record]]  # the records of "train" or "dev", as they are asked for
 
 
 def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
@@ -50,7 +50,7 @@ def shorten(names: Sequence[str], most: int = 10) -> str:
 
 
 def _read_separated(path: Path, columns: Sequence[str], delimiter: str) -> Iterator[Record]:
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    reader = csv.reader(read_lines(path, newline=""), delimiter=delimiter, strict=True)
     header: list[str] = []
     try:
         for fields in reader:
@@ -80,7 +80,7 @@ def _read_tsv(path: Path, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    for line, content in enumerate(read_text(path).split("\n"), start=1):
+    for line, content in enumerate(read_lines(path, newline="\n"), start=1):
         if not content.strip():
             continue
         where = f"{path}, line {line}"
@@ -120,8 +120,8 @@ def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     words: list[str] = []
     tags: list[str] = []
     first = 1
-    for line, content in enumerate([*read_text(path).split("\n"), ""], start=1):
-        content = content.strip(" \t\r")
+    for line, content in enumerate(chain(read_lines(path, newline="\n"), [""]), start=1):
+        content = content.strip(" \t\r\n")
         if content and not content.startswith("-DOCSTART-"):
             fields = re.split(r"\t" if "\t" in content else " +", content)
             if len(fields) < 2:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from auber.errors import TaskError
 from auber.kinds import Kind, get_kind
@@ -20,6 +20,7 @@ from auber.tasks.files import ReadSplit, Record, read_records, require_columns, 
 from auber.tasks.own_questions import build_questions
 from auber.tasks.own_words import build_words
 
+Answer = TypeVar("Answer")
 Source = str | Path | Iterable[Mapping[str, Any]]  # a file, or rows such as dicts or a datasets.Dataset
 
 
@@ -55,7 +56,7 @@ def make_task(
     columns = (text,) if isinstance(text, str) else tuple(chosen.text if text is None else text)
     answer = label or chosen.label
 
-    def read(split: str) -> list[Record]:
+    def read(split: str) -> Iterator[Record]:
         return _records(train if split == "train" else dev, split, chosen, columns, answer)
 
     build: Any = {"sequence": _build_texts, "tokens": build_words, "spans": build_questions}[chosen.name]
@@ -65,7 +66,8 @@ def make_task(
     return check_task(TaskData(name, train_rows, dev_rows, label_names, measured.name))
 
 
-def _records(source: Source, split: str, kind: Kind, text: Sequence[str], label: str) -> list[Record]:
+def _records(source: Source, split: str, kind: Kind, text: Sequence[str], label: str) -> Iterator[Record]:
+    """The records of a split one after the other; a large file is never held as records."""
     where = str(source) if isinstance(source, (str, Path)) else split
     allowed = (1, 2) if kind.name == "sequence" else (len(kind.text),)
     if len(text) not in allowed or len({*text, label}) != len(text) + 1:
@@ -76,28 +78,40 @@ def _records(source: Source, split: str, kind: Kind, text: Sequence[str], label:
         )
     columns = (*text, label)
     if isinstance(source, (str, Path)):
-        records = list(read_records(Path(source), columns))
+        records = read_records(Path(source), columns)
     else:
-        records = [(f"{split} row {number}", row) for number, row in enumerate(source)]
-        for place, row in records:
-            if not isinstance(row, Mapping):
-                raise TaskError(f"{place}: a row must map columns to values, found {type(row).__name__}")
-            require_columns(columns, list(row), place)
-    if not records:
+        records = _records_in_memory(source, split, columns)
+    empty = True
+    for record in records:
+        empty = False
+        yield record
+    if empty:
         raise TaskError(f"{where}: has no rows; at least one is needed")
-    return records
+
+
+def _records_in_memory(rows: Iterable[Any], split: str, columns: Sequence[str]) -> Iterator[Record]:
+    for number, row in enumerate(rows):
+        place = f"{split} row {number}"
+        if not isinstance(row, Mapping):
+            raise TaskError(f"{place}: a row must map columns to values, found {type(row).__name__}")
+        require_columns(columns, list(row), place)
+        yield place, row
 
 
 def _build_texts(
     read: ReadSplit, text: Sequence[str], label: str, names: Sequence[str] | None
 ) -> tuple[Rows, Rows, tuple[str, ...]]:
     """Both splits, and the names of the classes."""
-    train = read("train")
-    ordered = _sorted_classes({_class_name(record, label) for record in train}) if names is None else tuple(names)
     whose = "train's" if names is None else "the labels given"
-    trained = _rows(train, text, _classes(train, label, ordered, whose))
-    dev = read("dev")
-    return trained, _rows(dev, text, _classes(dev, label, ordered, whose)), ordered
+    seen = _Classes(names, whose)
+
+    def number(record: Record) -> int:
+        return seen.number(_class_name(record, label), record[0])
+
+    train_texts, train_classes = _columns(read("train"), text, number)
+    ordered = seen.close()
+    dev_texts, dev_classes = _columns(read("dev"), text, number)
+    return _rows(train_texts, seen.in_order(train_classes)), _rows(dev_texts, seen.in_order(dev_classes)), ordered
 
 
 def _build_targets(
@@ -106,31 +120,63 @@ def _build_targets(
     """Both splits, with numbers to predict."""
     if names is not None:
         raise TaskError("labels: numbers to predict have no names; leave labels out")
-    train = read("train")
-    trained = _rows(train, text, _targets(train, label))
-    dev = read("dev")
-    return trained, _rows(dev, text, _targets(dev, label)), None
+
+    def target(record: Record) -> float:
+        return _target(record[1][label], f"{record[0]}, column '{label}'")
+
+    train, dev = (_rows(*_columns(read(split), text, target)) for split in ("train", "dev"))
+    return train, dev, None
 
 
-def _rows(records: Sequence[Record], text: Sequence[str], labels: tuple[int, ...] | tuple[float, ...]) -> Rows:
-    texts = [
-        tuple(_text(fields[column], f"{where}, column '{column}'") for where, fields in records) for column in text
-    ]
-    return Rows(texts[0], texts[1] if len(texts) == 2 else None, labels)
-
-
-def _classes(records: Sequence[Record], label: str, names: Sequence[str], whose: str) -> tuple[int, ...]:
-    """The number of each record's class."""
-    numbers = {name: number for number, name in enumerate(names)}
-    classes = []
+def _columns(
+    records: Iterable[Record], text: Sequence[str], answer: Callable[[Record], Answer]
+) -> tuple[list[list[str]], list[Answer]]:
+    """The texts of the records, a list a column, and what stands for their labels; in one pass."""
+    texts: list[list[str]] = [[] for _ in text]
+    answers: list[Answer] = []
     for record in records:
-        name = _class_name(record, label)
-        if name not in numbers:
-            raise TaskError(
-                f"{record[0]}: label '{name}' is not one of {whose} ({shorten(names)}); correct it or leave the row out"
-            )
-        classes.append(numbers[name])
-    return tuple(classes)
+        where, fields = record
+        answers.append(answer(record))
+        for column, values in zip(text, texts, strict=True):
+            values.append(_text(fields[column], f"{where}, column '{column}'"))
+    return texts, answers
+
+
+def _rows(texts: list[list[str]], labels: Iterable[int] | Iterable[float]) -> Rows:
+    return Rows(tuple(texts[0]), tuple(texts[1]) if len(texts) == 2 else None, tuple(labels))
+
+
+class _Classes:
+    """Numbers for names of classes: those met in train, until it is closed, or a list that is given."""
+
+    def __init__(self, names: Sequence[str] | None, whose: str) -> None:
+        self._numbers = {name: number for number, name in enumerate(names or ())}  # in the order they were met
+        self._whose, self._grows = whose, names is None
+        self._order: tuple[str, ...] | None = None if names is None else tuple(names)
+
+    def number(self, name: str, where: str) -> int:
+        """The number of a name, for now."""
+        if name not in self._numbers:
+            if not self._grows:
+                assert self._order is not None
+                raise TaskError(
+                    f"{where}: label '{name}' is not one of {self._whose} ({shorten(self._order)}); "
+                    "correct it or leave the row out"
+                )
+            self._numbers[name] = len(self._numbers)
+        return self._numbers[name]
+
+    def close(self) -> tuple[str, ...]:
+        """The names in their order; no other is taken from now on."""
+        self._grows = False
+        if self._order is None:
+            self._order = _sorted_classes(set(self._numbers))
+        return self._order
+
+    def in_order(self, numbers: Iterable[int]) -> Iterator[int]:
+        """Numbers given so far as places in the order of `close`."""
+        places = [self.close().index(name) for name in self._numbers]
+        return (places[number] for number in numbers)
 
 
 def _text(value: Any, where: str) -> str:
@@ -168,11 +214,6 @@ def _target(value: Any, where: str) -> float:
     if not math.isfinite(target):
         raise TaskError(f"{where}: a regression target must be a finite number, found {value!r:.40}; correct it")
     return target
-
-
-def _targets(records: Sequence[Record], label: str) -> tuple[float, ...]:
-    """The number each record has for its label."""
-    return tuple(_target(fields[label], f"{where}, column '{label}'") for where, fields in records)
 
 
 def _sorted_classes(names: set[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ these two, as SQuAD's own files have them. answer_start counts the characters of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from auber.errors import TaskError
@@ -26,7 +26,7 @@ def build_questions(
     return trained, _rows(read("dev"), text, label), None
 
 
-def _rows(records: Sequence[Record], text: Sequence[str], label: str) -> QuestionRows:
+def _rows(records: Iterable[Record], text: Sequence[str], label: str) -> QuestionRows:
     questions, contexts, answers = [], [], []
     for where, fields in records:
         question, context = (_string(fields[column], f"{where}, column '{column}'") for column in text)

@@ -20,12 +20,12 @@ def build_words(
     """Both splits, and the names of the tags."""
     from auber.tags import sort_tags  # with torch, which listing the tasks does without
 
-    train = read("train")
+    train = list(read("train"))
     rows = [_row(record, text[0], label) for record in train]
     ordered = sort_tags({tag for _, tags in rows for tag in tags}) if names is None else tuple(names)
     whose = "train's" if names is None else "the labels given"
     trained = _number(train, rows, ordered, whose)
-    dev = read("dev")
+    dev = list(read("dev"))
     return trained, _number(dev, [_row(record, text[0], label) for record in dev], ordered, whose), ordered
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from auber.errors import TaskError
@@ -34,3 +35,21 @@ def read_text(path: Path) -> str:
             "save it as UTF-8 text"
         )
     return text
+
+
+def read_lines(path: Path, newline: str) -> Iterator[str]:
+    """The lines of a UTF-8 file as they are asked for, line ends included; `newline` is what `open` takes for it.
+
+    What is not text is found when it is met, and told in the words of `read_text`.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline=newline) as file:
+            for line in file:
+                if "\0" in line:
+                    break
+                yield line
+            else:
+                return
+    except (OSError, UnicodeDecodeError):
+        pass  # the whole file tells what is wrong with it, and where
+    read_text(path)
