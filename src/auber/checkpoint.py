@@ -365,12 +365,12 @@ def _replacing(folder: Path) -> Iterator[Path]:
         raise CheckpointError(f"{folder}: is there and holds something else than a model; choose another folder")
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder}: is there and is not a folder; choose another name")
-    workplace = None
+    scratch = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        workplace = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        fresh, old = workplace / "new", workplace / "old"
-        fresh.mkdir()  # with the permissions the user's folders have; the workplace around it is private
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        fresh, old = scratch / "new", scratch / "old"
+        fresh.mkdir()  # with the permissions the user's folders have; the folder around it is private
         yield fresh
         _flush(fresh)
         if folder.exists():
@@ -384,8 +384,8 @@ def _replacing(folder: Path) -> Iterator[Path]:
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: cannot be written ({one_line(error)})") from error
     finally:
-        if workplace is not None:
-            shutil.rmtree(workplace)
+        if scratch is not None:
+            shutil.rmtree(scratch)
 
 
 def _flush(folder: Path) -> None:

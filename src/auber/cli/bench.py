@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,7 +96,7 @@ def command(
     _check_together({"--size": size, "--rows": rows, "--count": count}, model, task)
     settings = options.build_config(preset, task or request.rows, None, assignments, seed=seed)
     if out is not None:
-        _make_room(out)
+        options.make_room(out)
 
     from auber.bench.measure import run_bench
     from auber.provenance import command_line
@@ -128,16 +127,6 @@ def _check_together(given: dict[str, object], model: str | None, task: str | Non
         raise ConfigError(
             "--task needs --model: a model made on the spot cannot read real text; give a model or --rows"
         )
-
-
-def _make_room(out: Path) -> None:
-    """Find out before the measuring whether its result can be kept."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{out}: its folder cannot be made ({error.strerror}); choose another --out") from error
-    if out.is_dir() or not os.access(out.parent, os.W_OK):
-        raise ConfigError(f"{out}: must be a file in a folder that can be written to; choose another --out")
 
 
 def _write_page(page: Path, files: list[Path] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -176,3 +177,13 @@ def read_task(
         labels=labels.split(",") if labels else None,
         metric=metric,
     )
+
+
+def make_room(out: Path, option: str = "--out") -> None:
+    """Find out before anything is computed whether its result can be kept."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{out}: its folder cannot be made ({error.strerror}); choose another {option}") from error
+    if out.is_dir() or not os.access(out.parent, os.W_OK):
+        raise ConfigError(f"{out}: must be a file in a folder that can be written to; choose another {option}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,7 +64,9 @@ def command(
         raise ConfigError(f"--tables replays nothing, so {'--json' if json else '--out'} has nothing to show; give one")
     for option, path in (("--out", out), ("--tables", tables)):
         if path is not None:
-            _make_room(option, path)
+            if path.suffix != ".json":
+                raise ConfigError(f"{option} must be a file that ends in .json, found {path}")
+            options.make_room(path, option)
 
     from auber.regret.tables import read_tables, write_tables
 
@@ -93,18 +94,6 @@ def command(
         _print(result)
         if out is not None:
             print(f"result: {out}, figure: {out.with_suffix('.svg')}")
-
-
-def _make_room(option: str, path: Path) -> None:
-    """Find out before the replay whether its result can be kept."""
-    if path.suffix != ".json":
-        raise ConfigError(f"{option} must be a file that ends in .json, found {path}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{path}: its folder cannot be made ({error.strerror}); choose another {option}") from error
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"{path}: must be a file in a folder that can be written to; choose another {option}")
 
 
 def _print(result: dict[str, Any]) -> None:

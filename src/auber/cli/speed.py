@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from auber.cli import options, screen
-from auber.errors import ConfigError
 from auber.speed.request import Limits, Request, parse_batches
 
 if TYPE_CHECKING:
@@ -71,7 +69,7 @@ def command(
         limits=Limits(repeats, seconds),
     )
     if out is not None:
-        _make_room(out)
+        options.make_room(out)
 
     from auber.provenance import command_line
     from auber.runs import write_json
@@ -85,16 +83,6 @@ def command(
         screen.print_json(speed.to_json())
     else:
         _print(speed)
-
-
-def _make_room(out: Path) -> None:
-    """Find out before the measuring whether its result can be kept."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{out}: its folder cannot be made ({error.strerror}); choose another --out") from error
-    if out.is_dir() or not os.access(out.parent, os.W_OK):
-        raise ConfigError(f"{out}: must be a file in a folder that can be written to; choose another --out")
 
 
 def _print(speed: Speed) -> None:

@@ -44,8 +44,8 @@ def write_checked(
     _require_free(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as workplace:
-            fresh = Path(workplace) / "new"
+        with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as scratch:
+            fresh = Path(scratch) / "new"
             fresh.mkdir()
             progress.begin(f"writing {to}", 0)
             write(source, fresh)
