@@ -1,22 +1,28 @@
 """Small things under the names that pages use for large ones: a model folder, a GLUE folder, rows, finished runs.
 
-A block names the ones it needs in its mark. Each is made in the page's own folder, or in its Python names, before the block
-is run, unless an earlier block of the page had it made.
+A block names the ones it needs in its mark. Each is made in the page's own folder, among its Python names, or as what the
+hub answers, before the block is run, unless an earlier block of the page had it made.
 """
 
 from __future__ import annotations
 
 import csv
 import functools
+import json
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from auber.tasks.agreement_model import build_model, build_tokenizer, vocabulary
+from auber.tasks.glue import FORMATS, HUB_DATASET
 from tests.docs.blocks import ROOT
+from tests.kinds import question_records, tagged_records
 from tests.models import tiny_model
+from tests.report.made import make_regret
 from tests.small import small_config, small_start, small_task
 
 _STUDY = """
@@ -34,10 +40,12 @@ last.epochs = 1
 """
 
 
-def make(name: str, folder: Path, names: dict[str, Any]) -> None:
-    """Put a stand-in into the folder, or among the Python names."""
+def make(name: str, folder: Path, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a stand-in into the folder, among the Python names, or in the place of the hub."""
     if name in _OBJECTS:
         names[name] = _OBJECTS[name]()
+    elif name in _ON_THE_HUB:
+        _answer_as_the_hub(name, monkeypatch)
     else:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         _FILES[name](folder / name)
@@ -87,6 +95,45 @@ def _glue(path: Path) -> None:
             (path / name / f"{split}.tsv").write_text("\n".join(lines) + "\n")
 
 
+def _answer_as_the_hub(task_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences of the generated task as the hub's rows of this GLUE task, and of no other."""
+    task = small_task()
+
+    def load_dataset(path: str, name: str) -> dict[str, dict[str, Any]]:
+        assert (path, name) == (HUB_DATASET, task_name), f"the page has no stand-in for {name} of {path}"
+        return {
+            split: {**dict.fromkeys(FORMATS[name].hub_text, rows.first), "label": rows.labels}
+            for split, rows in (("train", task.train), ("validation", task.dev))
+        }
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+
+
+def _tagger(path: Path) -> None:
+    """A model for the tags of `_tagged`, whose order is not the one that auber would give them."""
+    names = ("O", "B-THING", "I-THING", "B-PLACE", "I-PLACE")
+    model, tokenizer = small_start(kind="tokens", num_labels=len(names), id2label=dict(enumerate(names)))
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+def _tagged(path: Path, rows: int) -> None:
+    """A word and its tag a line."""
+    sentences = (zip(record["tokens"], record["tags"], strict=True) for record in tagged_records(rows, seed=rows))
+    path.write_text("\n".join("".join(f"{word} {tag}\n" for word, tag in sentence) for sentence in sentences))
+
+
+def _questions(path: Path, rows: int) -> None:
+    """Questions and contexts in SQuAD's own form, which has answers as a list of pairs."""
+    paragraphs = []
+    for number, record in enumerate(question_records(rows, seed=rows)):
+        (text,), (start,) = record["answers"]["text"], record["answers"]["answer_start"]
+        answers = [{"text": text, "answer_start": start}]
+        question = {"id": str(number), "question": record["question"], "answers": answers}
+        paragraphs.append({"context": record["context"], "qas": [question]})
+    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "made", "paragraphs": paragraphs}]}))
+
+
 def _table(path: Path, columns: tuple[str, str, str]) -> None:
     """Rows of the generated task as two columns of text and one of labels: train where the name says so or begins with a."""
     task = small_task()
@@ -103,13 +150,20 @@ def _finished_run() -> Path:
     from auber.api import prune
 
     out = Path(tempfile.mkdtemp(prefix="auber-docs-")) / "run"
-    model, tokenizer = small_start(max_position_embeddings=128)
+    model, tokenizer = small_start(
+        num_hidden_layers=3, num_attention_heads=6, hidden_size=24, max_position_embeddings=128
+    )  # as large as the stand-in for bert-base-cased, which pages name beside it
     prune(model, tokenizer, task=small_task(), method="random", heads=3, config=small_config(), out=out)
     return out
 
 
 def _run(path: Path) -> None:
     shutil.copytree(_finished_run(), path)
+
+
+def _run_without_weights(path: Path) -> None:
+    _run(path)
+    shutil.rmtree(path / "model")
 
 
 def _batch() -> Any:
@@ -125,11 +179,19 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "dev.csv": functools.partial(_table, columns=("question", "answer", "label")),
     "a.csv": functools.partial(_table, columns=("q1", "q2", "y")),
     "b.csv": functools.partial(_table, columns=("q1", "q2", "y")),
+    "my-tagger": _tagger,
+    "train.conll": functools.partial(_tagged, rows=60),
+    "dev.conll": functools.partial(_tagged, rows=20),
+    "train.json": functools.partial(_questions, rows=60),
+    "dev.json": functools.partial(_questions, rows=20),
     "runs/mrpc": _run,
     "runs/rte": _run,
     "runs/rte-a": _run,
     "runs/rte-b": _run,
     "runs/table2": lambda path: _run(path / "agreement" / "seen" / "seed-0" / "random-0"),
+    "runs/table2/rte": lambda path: _run_without_weights(path / "seen" / "seed-0" / "auber"),
+    "results/rte/result.json": lambda path: shutil.copy(_finished_run() / "result.json", path),
+    "results/regret/regret.json": lambda path: path.write_text(json.dumps(make_regret())),
     "studies/quick.toml": lambda path: path.write_text(_STUDY),
     "old-model": lambda path: shutil.copytree(ROOT / "tests" / "fixtures" / "v4" / "bert", path),
 }
@@ -139,4 +201,5 @@ _OBJECTS: dict[str, Callable[[], Any]] = {
     "batch": _batch,
     "folder": lambda: "runs/mrpc-onnx",
 }
-NAMES = frozenset(_FILES) | frozenset(_OBJECTS)
+_ON_THE_HUB = ("mrpc",)
+NAMES = frozenset({*_FILES, *_OBJECTS, *_ON_THE_HUB})

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from auber.cli import main
 from tests.docs import standins
 from tests.docs.blocks import ROOT, Block, blocks_of, pages
 
-pytestmark = pytest.mark.docs
+# A Trainer with its defaults, as readers have it, says on a machine without a GPU that it has none.
+pytestmark = [pytest.mark.docs, pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")]
 
 WITH_CODE = [page for page in pages() if any(block.not_run is None for block in blocks_of(page))]
 
@@ -41,7 +43,7 @@ def test_the_code_of_a_page_runs(page: Path, folder: Path, monkeypatch: pytest.M
             continue
         for name in block.stand_ins:
             if name not in made:
-                standins.make(name, folder, names)
+                standins.make(name, folder, names, monkeypatch)
                 made.add(name)
         if block.language == "python":
             exec(compile(_placed(block), block.where, "exec"), names)
@@ -57,7 +59,7 @@ def _placed(block: Block) -> str:
 
 def _exit_code(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int | str:
     monkeypatch.setattr(sys, "argv", ["auber", *(part for word in words for part in _expanded(word))])
-    kept = dict(os.environ)
+    kept, threads = dict(os.environ), torch.get_num_threads()  # what a process of its own would take with it
     try:
         main()
     except SystemExit as stop:
@@ -65,6 +67,7 @@ def _exit_code(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int | str:
     finally:
         os.environ.clear()
         os.environ.update(kept)
+        torch.set_num_threads(threads)
     return 0
 
 
