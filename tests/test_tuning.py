@@ -235,7 +235,11 @@ def test_replayed_steps_have_the_losses_of_ordinary_ones(
     replayed = Follow(monkeypatch, start(model_type, plan, **changes), precision=precision)
     ordinary = Follow(monkeypatch, start(model_type, plan, **changes), precision=precision, recorded=False)
     assert len(replayed.losses) == len(ordinary.losses) == 25
-    assert replayed.recordings >= 1, caplog.text
+    if model_type == "deberta-v2":  # transformers has parts of it in TorchScript, which copies from the host
+        assert replayed.recordings == 0
+        assert "cannot be recorded as a CUDA graph and run several times slower" in caplog.text
+    else:
+        assert replayed.recordings >= 1, caplog.text
     assert ordinary.recordings == 0
     assert replayed.losses == pytest.approx(ordinary.losses, rel=tolerance, abs=tolerance)
 

@@ -114,7 +114,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
             if not model.training:  # setting it anew in every module takes half a millisecond
                 model.train()
             try:
-                return self._steps(self._prepare_inputs(inputs))
+                loss: Tensor = self._steps(self._prepare_inputs(inputs))
             except RecordingError as error:
                 logger.warning(
                     "The training steps of %s cannot be recorded as a CUDA graph and run several times slower: %s",
@@ -123,9 +123,14 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                 )
                 self._recorder = self._steps = None
                 model.zero_grad()
+            else:
+                return loss
+            # Outside of the clause, where the error is gone: what is left of the graph it broke would tie the gradients of the
+            # steps to come to the recording's stream.
+            gc.collect()
         if self.micro_batch is not None and self.micro_batch < len(inputs["input_ids"]):
             return self._step_in_parts(model, self.micro_batch, inputs)
-        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        loss = super().training_step(model, inputs, num_items_in_batch)
         return loss
 
     def _step_in_parts(self, model: Any, micro_batch: int, inputs: dict[str, Tensor]) -> Tensor:
