@@ -28,7 +28,7 @@ format: $(READY)
 	$(BIN)/ruff format src tests notebooks
 	$(BIN)/ruff check --fix src tests notebooks
 
-# The site, strictly, into site/; then every code block of README and docs that is not marked 'not run'.
+# The site, strictly, into site/; then every code block of README and docs.
 docs: $(READY)
 	$(BIN)/python -m pytest -m "" tests/docs
 

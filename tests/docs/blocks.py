@@ -1,12 +1,11 @@
 """The code of a page: its `python` blocks, and the console blocks that call `auber`, each with the mark that stands before it.
 
-A mark is an HTML comment on the line above a block (blank lines between them do not count):
+The mark is an HTML comment on the line above a block (blank lines between them do not count):
 
-    <!-- not run: needs the hub -->           the block is left out, for this reason
     <!-- stand-ins: DIR, GLUE_DIR -->         these names of the block are made by tests/docs/standins.py first
 
-A console block is an indented or fenced one. Its lines that call `auber` are commands; what other programs on it do (pip,
-make, ray) is not looked at.
+A console block is an indented or fenced one. Its lines that call `auber`, or hand such a call to another program, are
+commands; what else the other programs on it do (pip, make) is looked at where the mark names a program, see machines.py.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 GENERATED = ("encoders.md", "performance.md", "performance-notes.md", "results.md", "settings.md")
 
 _FENCE = re.compile(r"^```(\w*)")
-_MARK = re.compile(r"^<!-- (not run|stand-ins):(.*)-->$")
+_MARK = re.compile(r"^<!-- stand-ins:(.*)-->$")
 _LANGUAGES = {"python": "python", "": "console", "bash": "console", "console": "console", "sh": "console"}
 
 
@@ -36,7 +35,6 @@ class Block:
     line: int  # of its first line, counted from 1
     language: str  # python or console
     code: str
-    not_run: str | None = None  # the reason; an empty one is a mistake that a test names
     stand_ins: tuple[str, ...] = ()
 
     @property
@@ -45,17 +43,8 @@ class Block:
         return f"{self.page}:{self.line}"
 
     def commands(self) -> list[list[str]]:
-        """The words of each line that calls auber, without the `auber`; a backslash joins lines."""
-        found = []
-        for line in self.code.replace("\\\n", " ").splitlines():
-            if "auber" not in line:  # not every indented line is one that a shell would take
-                continue
-            words = shlex.split(line.strip().removeprefix("$ "), comments=True)
-            while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-                del words[0]
-            if words and words[0] == "auber":
-                found.append(words[1:])
-        return found
+        """The words of each call of auber, without the `auber`; a backslash joins lines."""
+        return [words for line in self.code.replace("\\\n", " ").splitlines() for words in _calls(line)]
 
 
 def pages() -> list[Path]:
@@ -72,15 +61,11 @@ def blocks_of(path: Path) -> list[Block]:
 def parse(page: str, text: str) -> Iterator[Block]:
     """The blocks of a text; a mark holds for what stands next below it."""
     lines = text.splitlines()
-    not_run: str | None = None
     stand_ins: tuple[str, ...] = ()
     at = 0
     while at < len(lines):
         if mark := _MARK.match(lines[at]):
-            if mark[1] == "not run":
-                not_run = mark[2].strip()
-            else:
-                stand_ins = tuple(name.strip() for name in mark[2].split(","))
+            stand_ins = tuple(name.strip() for name in mark[1].split(","))
             at += 1
             continue
         if not lines[at].strip():
@@ -88,10 +73,25 @@ def parse(page: str, text: str) -> Iterator[Block]:
             continue
         language, first, end, at = _code_at(lines, at)
         code = textwrap.dedent("\n".join(lines[first:end])).rstrip() + "\n"
-        block = Block(page, first + 1, language, code, not_run, stand_ins)
+        block = Block(page, first + 1, language, code, stand_ins)
         if language == "python" or (language == "console" and block.commands()):
             yield block
-        not_run, stand_ins = None, ()
+        stand_ins = ()
+
+
+def _calls(line: str) -> Iterator[list[str]]:
+    """The calls of auber in a line: its own, or one in quotes that another program is given."""
+    if "auber" not in line:  # not every indented line is one that a shell would take
+        return
+    words = shlex.split(line.strip().removeprefix("$ "), comments=True)
+    while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+        del words[0]
+    if words and words[0] == "auber":
+        yield words[1:]
+    else:
+        for word in words:
+            if "auber " in word:
+                yield from _calls(word)
 
 
 def _code_at(lines: list[str], at: int) -> tuple[str, int, int, int]:

@@ -1,7 +1,8 @@
 """Small things under the names that pages use for large ones: a model folder, a GLUE folder, rows, finished runs.
 
-A block names the ones it needs in its mark. Each is made in the page's own folder, among its Python names, or as what the
-hub answers, before the block is run, unless an earlier block of the page had it made.
+A block names the ones it needs in its mark. Each is made in the page's own folder, among its Python names, or in the place of
+something outside (the hub, devices), before the block is run, unless an earlier block of the page had it made. Those of
+machines.py are made anew for each block.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import functools
 import json
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,9 @@ import pytest
 
 from auber.tasks.agreement_model import build_model, build_tokenizer, vocabulary
 from auber.tasks.glue import FORMATS, HUB_DATASET
+from tests.docs import machines
 from tests.docs.blocks import ROOT
+from tests.docs.hub_server import TOKEN, serve_hub
 from tests.kinds import question_records, tagged_records
 from tests.models import tiny_model
 from tests.report.made import make_regret
@@ -40,15 +46,57 @@ last.epochs = 1
 """
 
 
-def make(name: str, folder: Path, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a stand-in into the folder, among the Python names, or in the place of the hub."""
-    if name in _OBJECTS:
-        names[name] = _OBJECTS[name]()
-    elif name in _ON_THE_HUB:
-        _answer_as_the_hub(name, monkeypatch)
-    else:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        _FILES[name](folder / name)
+# The tasks and seeds of the real one, which pages name; as good as no training.
+_TABLE2 = """
+model = {model}
+tasks = ["mrpc", "cola", "rte", "wnli"]
+methods = ["original"]
+seeds = [0, 1, 2]
+
+[settings]
+threads = 1
+max_length = 24
+first.epochs = 1
+last.epochs = 0
+"""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the code of one page finds."""
+
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+    stack: ExitStack  # closed behind the last block
+    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})  # Python's
+    made: set[str] = field(default_factory=set)
+
+    def make(self, name: str) -> None:
+        """Have a stand-in there."""
+        if name in self.made or name in machines.NAMES:
+            return
+        self.made.add(name)
+        if name in _OBJECTS:
+            self.names[name] = _OBJECTS[name]()
+        elif name in _OUTSIDE:
+            _OUTSIDE[name](self)
+        else:
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            _FILES[name](self.folder / name)
+
+
+def fill_shared(path: Path) -> None:
+    """What all machines of a cluster see."""
+    _glue(path / "glue")
+
+
+def check_shared(path: Path) -> None:
+    """Raise unless a study in it has all blocks of `_TABLE2`, each complete."""
+    study = tomllib.loads(_TABLE2.format(model='""'))
+    wanted = {(task, f"seed-{seed}") for task in study["tasks"] for seed in study["seeds"]}
+    # STUDY/TASK/PROTOCOL/seed-N/METHOD/result.json
+    found = {result.parts[-5:-2:2] for result in path.glob("*/*/*/*/original/result.json")}
+    assert found == wanted, f"without a result: {sorted(wanted - found)}"
 
 
 def _encoder(path: Path, layers: int = 2, heads: int = 4) -> None:
@@ -95,7 +143,7 @@ def _glue(path: Path) -> None:
             (path / name / f"{split}.tsv").write_text("\n".join(lines) + "\n")
 
 
-def _answer_as_the_hub(task_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _answer_as_the_hub(scene: Scene, task_name: str) -> None:
     """Sentences of the generated task as the hub's rows of this GLUE task, and of no other."""
     task = small_task()
 
@@ -106,7 +154,36 @@ def _answer_as_the_hub(task_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             for split, rows in (("train", task.train), ("validation", task.dev))
         }
 
-    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    scene.monkeypatch.setattr("datasets.load_dataset", load_dataset)
+
+
+def _take_uploads(scene: Scene) -> None:
+    """An account on a hub of this machine, for huggingface_hub itself to upload to; something must have come in the end."""
+    server = scene.stack.enter_context(serve_hub())
+
+    def something_came(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:  # else the page has failed already, and says why
+            assert server.models, "nothing was pushed"
+            assert all(server.models.values()), "a model was made and nothing was put into it"
+
+    scene.stack.push(something_came)
+    scene.monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.address)
+    scene.monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    scene.monkeypatch.setenv("HF_TOKEN", TOKEN)
+
+
+def _hide_gpus(scene: Scene) -> None:
+    """Shards as threads of the CPU, which takes any number, also where there are GPUs but not as many."""
+    scene.monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    scene.monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+
+
+def _table2(path: Path) -> None:
+    """A study of the real one's blocks, and its model beside it."""
+    model = path.with_name("table2-model").resolve()
+    if not model.exists():
+        _encoder(model)
+    path.write_text(_TABLE2.format(model=json.dumps(str(model))))
 
 
 def _tagger(path: Path) -> None:
@@ -193,6 +270,8 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "results/rte/result.json": lambda path: shutil.copy(_finished_run() / "result.json", path),
     "results/regret/regret.json": lambda path: path.write_text(json.dumps(make_regret())),
     "studies/quick.toml": lambda path: path.write_text(_STUDY),
+    "studies/table2.toml": _table2,
+    "table2.toml": _table2,
     "old-model": lambda path: shutil.copytree(ROOT / "tests" / "fixtures" / "v4" / "bert", path),
 }
 _OBJECTS: dict[str, Callable[[], Any]] = {
@@ -201,5 +280,9 @@ _OBJECTS: dict[str, Callable[[], Any]] = {
     "batch": _batch,
     "folder": lambda: "runs/mrpc-onnx",
 }
-_ON_THE_HUB = ("mrpc",)
-NAMES = frozenset({*_FILES, *_OBJECTS, *_ON_THE_HUB})
+_OUTSIDE: dict[str, Callable[[Scene], None]] = {
+    "mrpc": functools.partial(_answer_as_the_hub, task_name="mrpc"),
+    "--push": _take_uploads,
+    "reward.shards": _hide_gpus,
+}
+NAMES = frozenset({*_FILES, *_OBJECTS, *_OUTSIDE, *machines.NAMES})

@@ -1,6 +1,7 @@
-"""Every block of every page runs, in the order of the page, in a folder of its own; what is not run says why.
+"""Every block of every page runs, in the order of the page, in a folder of its own.
 
-Commands run in this process: to start Python and torch for each of them would take most of the time.
+Commands run in this process: to start Python and torch for each of them would take most of the time. Those of a block that
+needs several machines are run by a shell.
 """
 
 from __future__ import annotations
@@ -8,20 +9,24 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from auber.cli import main
-from tests.docs import standins
-from tests.docs.blocks import ROOT, Block, blocks_of, pages
+from tests.docs import machines
+from tests.docs.blocks import ROOT, Block, blocks_of, pages, parse
+from tests.docs.standins import Scene, check_shared, fill_shared
 
 # A Trainer with its defaults, as readers have it, says on a machine without a GPU that it has none.
 pytestmark = [pytest.mark.docs, pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")]
 
-WITH_CODE = [page for page in pages() if any(block.not_run is None for block in blocks_of(page))]
+WITH_CODE = [page for page in pages() if blocks_of(page)]
+
+_READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # what auber.cluster sets for Ray
 
 
 @pytest.fixture
@@ -34,22 +39,42 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    names: dict[str, Any] = {"__name__": "__main__"}
-    made: set[str] = set()
-    for block in blocks_of(page):
-        if block.not_run is not None:
-            continue
-        for name in block.stand_ins:
-            if name not in made:
-                standins.make(name, folder, names, monkeypatch)
-                made.add(name)
-        if block.language == "python":
-            exec(compile(_placed(block), block.where, "exec"), names)
-        else:
-            for words in block.commands():
-                assert _exit_code(words, monkeypatch) == 0, f"{block.where}: auber {' '.join(words)}"
+    run(blocks_of(page), folder, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("    auber report nowhere\n", "page.md:1: auber report nowhere"),
+        ("    ray exec cluster.yaml 'auber report nowhere'\n", "page.md:1: auber report nowhere"),
+        ("<!-- stand-ins: ray -->\n\n    ray no-such-command\n    auber --version\n", "page.md:3: .* ended with 2"),
+        ("<!-- stand-ins: #SBATCH -->\n\n    #!/bin/bash\n    #SBATCH --array=0-2\n    auber --version; exit $SLURM_ARRAY_TASK_ID\n", "page.md:3: .* ended with 2"),
+        ("```python\nassert False, 'not so'\n```\n", "not so"),
+    ],
+    ids=["a command", "a command given to a program", "a program", "a job", "Python"],
+)  # fmt: skip
+def test_what_cannot_be_run_fails(text: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(AssertionError, match=message):
+        run(parse("page.md", text), folder, monkeypatch)
+
+
+def run(blocks: Iterable[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the blocks of a page, each with what the ones before it left."""
+    with ExitStack() as stack:
+        scene = Scene(folder, monkeypatch, stack)
+        for block in blocks:
+            for name in block.stand_ins:
+                scene.make(name)
+            if machines.is_for_machines(block):
+                machines.run(block, folder, fill_shared, check_shared)
+            elif block.language == "python":
+                exec(compile(_placed(block), block.where, "exec"), scene.names)
+            else:
+                for words in block.commands():
+                    assert _exit_code(words, monkeypatch) == 0, f"{block.where}: auber {' '.join(words)}"
 
 
 def _placed(block: Block) -> str:
@@ -65,8 +90,10 @@ def _exit_code(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int | str:
     except SystemExit as stop:
         return stop.code or 0
     finally:
+        # Ray, once imported, goes by what it has read: a second cluster of this process needs the same token.
+        of_ray = {name: value for name, value in os.environ.items() if name.startswith(_READ_ONCE)}
         os.environ.clear()
-        os.environ.update(kept)
+        os.environ.update(kept | of_ray)
         torch.set_num_threads(threads)
     return 0
 

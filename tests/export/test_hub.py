@@ -230,10 +230,22 @@ def test_pushing_makes_a_private_model_with_a_card_that_names_it(run, tmp_path):
     assert b'model="someone/pruned", trust_remote_code=True' in files["README.md"]
 
 
+def test_the_reason_of_a_push_that_fails_is_on_one_line(run, tmp_path):
+    """The hub's client has what the hub said below a line that says nothing."""
+    exported = export_model(run, "hub", out=tmp_path / "out")
+    api = Hub(RuntimeError("Bad request:\n\n  the card has no licence " + "x" * 400 + "\nAuthorization: Bearer secret"))
+    with pytest.raises(
+        CheckpointError, match=r"^pruned: cannot be pushed \(Bad request: the card has no licence x+\);"
+    ) as caught:
+        hub.push(exported, "pruned", api=api)
+    assert len(str(caught.value)) < 600
+    assert "secret" not in str(caught.value)
+
+
 def test_a_push_that_fails_keeps_the_folder_and_the_token(run, tmp_path):
     exported = export_model(run, "hub", out=tmp_path / "out")
     api = Hub(RuntimeError(f"401 for token {TOKEN}\nAuthorization: Bearer {TOKEN}"))
-    message = r"^pruned: cannot be pushed \(401 for token hf_...\); log in with 'hf auth login' and try again, the folder stays in .*out$"
+    message = r"^pruned: cannot be pushed \(401 for token hf_... Authorization: Bearer hf_...\); log in with 'hf auth login' and try again, the folder stays in .*out$"
     with pytest.raises(CheckpointError, match=message) as caught:
         hub.push(exported, "pruned", api=api)
     assert caught.value.__suppress_context__

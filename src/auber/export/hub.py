@@ -19,7 +19,8 @@ from auber.export.source import Source
 from auber.progress import Progress
 
 CARD = "README.md"
-_TOKEN = re.compile(r"hf_\w+")
+_LONGEST_REASON = 300  # characters
+_TOKEN = re.compile(r"hf_\w+|(?<=Bearer )\S+")
 
 
 def export(source: Source, place: Path, progress: Progress) -> Exported:
@@ -57,7 +58,8 @@ def push(exported: Exported, name: str, *, api: Any = None) -> str:
             repo_id=full_name, folder_path=exported.place, commit_message=f"{exported.source.name}, pruned by auber"
         )
     except Exception as error:  # whatever the network and the hub answer with
-        reason = _TOKEN.sub("hf_...", (str(error).strip() or type(error).__name__).splitlines()[0])
+        # The hub's own words may stand in the lines below the first: all of them on one, and not endless.
+        reason = _TOKEN.sub("hf_...", " ".join(str(error).split()) or type(error).__name__)[:_LONGEST_REASON]
         raise CheckpointError(
             f"{name}: cannot be pushed ({reason}); log in with 'hf auth login' and try again, the folder stays in {exported.place}"
         ) from None  # the cause may show the request with its token
