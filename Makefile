@@ -19,14 +19,14 @@ test-all: $(READY)
 	$(BIN)/python -m pytest -m ""
 
 lint: $(READY)
-	$(BIN)/ruff format --check src tests notebooks
-	$(BIN)/ruff check src tests notebooks
+	$(BIN)/ruff format --check src tests notebooks experiments
+	$(BIN)/ruff check src tests notebooks experiments
 	$(BIN)/mypy
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 
 format: $(READY)
-	$(BIN)/ruff format src tests notebooks
-	$(BIN)/ruff check --fix src tests notebooks
+	$(BIN)/ruff format src tests notebooks experiments
+	$(BIN)/ruff check --fix src tests notebooks experiments
 
 # The site, strictly, into site/; then every code block of README and docs.
 docs: $(READY)

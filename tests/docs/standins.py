@@ -87,7 +87,7 @@ class Scene:
 
 def fill_shared(path: Path) -> None:
     """What all machines of a cluster see."""
-    _glue(path / "glue")
+    make_glue(path / "glue")
 
 
 def check_shared(path: Path) -> None:
@@ -99,7 +99,7 @@ def check_shared(path: Path) -> None:
     assert found == wanted, f"without a result: {sorted(wanted - found)}"
 
 
-def _encoder(path: Path, layers: int = 2, heads: int = 4) -> None:
+def make_encoder(path: Path, layers: int = 2, heads: int = 4) -> None:
     """A pretrained encoder, random weights, with the tokenizer of the generated task."""
     model = tiny_model(
         "bert",
@@ -115,7 +115,7 @@ def _encoder(path: Path, layers: int = 2, heads: int = 4) -> None:
     build_tokenizer().save_pretrained(path)
 
 
-def _glue(path: Path) -> None:
+def make_glue(path: Path) -> None:
     """The four tasks in GLUE's own files, each with sentences of the generated task as its rows."""
     task = small_task()
     for split, rows in (("train", task.train), ("dev", task.dev)):
@@ -182,7 +182,7 @@ def _table2(path: Path) -> None:
     """A study of the real one's blocks, and its model beside it."""
     model = path.with_name("table2-model").resolve()
     if not model.exists():
-        _encoder(model)
+        make_encoder(model)
     path.write_text(_TABLE2.format(model=json.dumps(str(model))))
 
 
@@ -248,10 +248,10 @@ def _batch() -> Any:
 
 
 _FILES: dict[str, Callable[[Path], object]] = {
-    "DIR": _encoder,
-    "bert-base-cased": functools.partial(_encoder, layers=3, heads=6),
-    "bert-base-uncased": functools.partial(_encoder, layers=12),
-    "GLUE_DIR": _glue,
+    "DIR": make_encoder,
+    "bert-base-cased": functools.partial(make_encoder, layers=3, heads=6),
+    "bert-base-uncased": functools.partial(make_encoder, layers=12),
+    "GLUE_DIR": make_glue,
     "train.csv": functools.partial(_table, columns=("question", "answer", "label")),
     "dev.csv": functools.partial(_table, columns=("question", "answer", "label")),
     "a.csv": functools.partial(_table, columns=("q1", "q2", "y")),

@@ -1,0 +1,210 @@
+"""Whole searches, one variant beside the other, from one fine-tuned start, judged on development rows.
+
+A variant changes one thing of the `default` preset's search: which rows reward (seen, or crossed: out-of-fold by scouts that are
+pruned and tuned along), what is measured on them, how the plan is chosen, what a removed head is worth. All are tuned after every
+layer and at the end alike, and so are the controls: nothing removed, and the rankings at the number of heads a variant removed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from auber import provenance
+from auber.encoders import encoder_of
+from auber.methods import get_method
+from auber.methods.base import RankingWork
+from auber.plan import PruningPlan
+from auber.progress import Silent
+from auber.search.agent import LayerOutcome, play_layer
+from auber.search.game import PruningGame
+from auber.search.state import head_norms, head_state
+from auber.surgery import remove_heads
+from experiments.command import parser, write
+from experiments.masked import Mask, MaskedRows, Parts
+from experiments.subject import Subject, make_folds, make_subject, pruned_copy
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What differs from the `default` preset."""
+
+    crossed: bool = False
+    measure: str = "metric"
+    candidates: int = (
+        0  # the best so many masks are scored again on mini-train's rows, and the best of both together wins
+    )
+    bonus: float = 0.0  # points for each removed head
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+VARIANTS = {
+    "default": Variant(),
+    "soft": Variant(measure="soft"),
+    "likelihood": Variant(measure="likelihood"),
+    "crossed": Variant(crossed=True),
+    "crossed-soft": Variant(crossed=True, measure="soft"),
+    "crossed-likelihood": Variant(crossed=True, measure="likelihood"),
+    "crossed-soft-confirm": Variant(crossed=True, measure="soft", candidates=16),
+    "crossed-soft-bonus": Variant(crossed=True, measure="soft", bonus=0.05),
+    "rollout": Variant(settings={"agent.choose": "rollout"}),
+    "double": Variant(settings={"agent.double_q": True}),
+}
+
+
+@dataclass
+class Walk:
+    """A variant on its way through the layers: the model, its scouts, and what was found."""
+
+    subject: Subject
+    variant: Variant
+    model: Any
+    scouts: list[Any]
+    folds: np.ndarray  # (rows,)
+    removed: dict[int, list[int]] = field(default_factory=dict)
+    rewards: int = 0
+
+    def parts(self, rows: tuple[int, ...]) -> Parts:
+        """Who scores which of these rows."""
+        if not self.variant.crossed:
+            return [(self.model, self.subject.rows.select(rows))]
+        chosen = np.array(rows)
+        return [
+            (scout, self.subject.rows.select(tuple(chosen[self.folds[chosen] == fold].tolist())))
+            for fold, scout in enumerate(self.scouts)
+        ]
+
+    def decide(self, layer: int) -> None:
+        """Search one layer, remove what is better gone, and tune everybody."""
+        subject, split = self.subject, self.subject.splits.layers[layer]
+        outcome, game = self._play(layer, split.reward)
+        chosen = outcome.removed
+        if self.variant.candidates:
+            chosen = self._confirmed(layer, dict(game.scores), len(split.reward), split.mini_train)
+        if chosen:
+            self.removed[layer] = list(chosen)
+        for model in (self.model, *self.scouts):
+            if chosen:
+                remove_heads(model, PruningPlan({layer: chosen}))
+        subject.tune(self.model, split.mini_train, subject.config.layer, "layer", layer)
+        for fold, scout in enumerate(self.scouts):
+            others = [row for row in split.mini_train if self.folds[row] != fold]
+            subject.tune(scout, others, subject.config.layer, "layer", layer)
+
+    def _play(self, layer: int, rows: tuple[int, ...]) -> tuple[LayerOutcome, PruningGame]:
+        config = self.subject.config.replace(self.variant.settings)
+        masked = MaskedRows(self.parts(rows), layer, self.subject.task.metric, self.subject.hardware)
+        encoder = encoder_of(self.model)
+        heads = encoder.present(layer)
+        weight = getattr(encoder.parts(layer), config.search.matrix).weight.detach().float().cpu()
+        state = head_state(head_norms(weight, len(heads), config.search.norm))
+
+        def score(removed: Mask) -> float:
+            return masked.score(self.variant.measure, removed) + self.variant.bonus / 100 * len(removed)
+
+        game = PruningGame(state.numpy(), score, scale=config.reward.scale, stop_reward=config.reward.stop)
+        device = self.subject.hardware.device
+        outcome = play_layer(game, config.agent, seed=config.seed, layer=layer, device=device)
+        self.rewards += outcome.rewards_computed
+        return outcome, game
+
+    def _confirmed(self, layer: int, scores: dict[Mask, float], num_rows: int, rows: tuple[int, ...]) -> Mask:
+        """Of the best masks and none, the one that is best over the reward rows and these together."""
+        best = sorted(scores, key=lambda mask: (-scores[mask], len(mask)))[: self.variant.candidates]
+        candidates = [(), *(mask for mask in best if mask)]
+        masked = MaskedRows(self.parts(rows), layer, self.subject.task.metric, self.subject.hardware)
+        again = masked.scores([self.variant.measure], candidates)[:, 0]
+        joint = [
+            scores[mask] * num_rows + (second + self.variant.bonus / 100 * len(mask)) * len(rows)
+            for mask, second in zip(candidates, again, strict=True)
+        ]
+        return candidates[int(np.argmax(joint))]
+
+
+def finish(subject: Subject, model: Any) -> dict[str, Any]:
+    """The last tuning, then the scores."""
+    subject.tune(model, subject.splits.last_train, subject.config.last, "last")
+    return {
+        "develop": subject.scores(model, subject.develop),
+        "train": subject.scores(model, subject.rows),
+        "removed": encoder_of(model).removed.to_json(),
+        "num_removed": encoder_of(model).removed.num_removed,
+    }
+
+
+def tune_along(subject: Subject, model: Any) -> None:
+    """The tunings after the layers, for who decides nothing between them."""
+    for layer in range(encoder_of(model).num_layers):
+        subject.tune(model, subject.splits.layers[layer].mini_train, subject.config.layer, "layer", layer)
+
+
+def ranked(subject: Subject, start: Any, name: str, num_removed: int) -> dict[str, Any]:
+    """A competitor at a number of heads."""
+    model = pruned_copy(start)
+    work = RankingWork(
+        model, encoder_of(model), num_removed, subject.rows, subject.hardware, subject.config, Silent()
+    )  # fmt: skip
+    choose = get_method(name).choose_plan
+    assert choose is not None
+    remove_heads(model, choose(work).plan)
+    tune_along(subject, model)
+    return finish(subject, model)
+
+
+def main() -> None:
+    """The command line."""
+    options = parser(__doc__)
+    options.add_argument("--variants", default=",".join(VARIANTS), help=f"of {', '.join(VARIANTS)}")
+    options.add_argument("--rankings", default="", help="competitors at each variant's number of heads, such as michel")
+    arguments = options.parse_args()
+    subject = make_subject(
+        arguments.model, arguments.task, arguments.data, arguments.settings, arguments.develop, "default"
+    )
+    folds = make_folds(len(subject.rows), arguments.folds, subject.config.seed)
+    names = arguments.variants.split(",")
+    result: dict[str, Any] = {
+        "format": 1,
+        "kind": "experiment-search",
+        "command": f"python -m experiments.search {arguments.said} --variants {arguments.variants}"
+        + (f" --rankings {arguments.rankings}" if arguments.rankings else ""),
+        "task": subject.task.name,
+        "model": Path(arguments.model).name,
+        "metric": subject.task.metric,
+        "seed": subject.config.seed,
+        "rows": {"tuned": len(subject.rows), "develop": len(subject.develop)},
+        "provenance": provenance.describe(subject.hardware),
+        "runs": {},
+    }
+    start = subject.first_tuned(range(len(subject.rows)))
+    scouts = []
+    if any(VARIANTS[name].crossed for name in names):
+        scouts = [subject.first_tuned(np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
+    result["start"] = {"develop": subject.scores(start, subject.develop), "train": subject.scores(start, subject.rows)}
+
+    def keep(name: str, found: dict[str, Any], started: float) -> None:
+        result["runs"][name] = {**found, "seconds": round(time.perf_counter() - started, 1)}
+        write(arguments.out, result)  # after each, so that a cut leaves what is done
+
+    started = time.perf_counter()
+    control = pruned_copy(start)
+    tune_along(subject, control)
+    keep("original+tuning", finish(subject, control), started)
+    for name in names:
+        variant, started = VARIANTS[name], time.perf_counter()
+        mine = [pruned_copy(scout) for scout in scouts] if variant.crossed else []
+        walk = Walk(subject, variant, pruned_copy(start), mine, folds)
+        for layer in range(encoder_of(walk.model).num_layers):
+            walk.decide(layer)
+        found = finish(subject, walk.model)
+        keep(name, {**found, "rewards": walk.rewards}, started)
+        for ranking in filter(None, arguments.rankings.split(",")):
+            started = time.perf_counter()
+            keep(f"{ranking} like {name}", ranked(subject, start, ranking, found["num_removed"]), started)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""One task, seed and encoder of an experiment: its rows, with development rows set apart from train, and its tunings.
+
+Dev is never read. Every tuning draws from the seed that a run of `auber` draws it from.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from auber import checkpoint, seeds
+from auber.config import Config, make_config
+from auber.devices import Hardware, resolve_hardware
+from auber.evaluation import predict
+from auber.metrics import get_metric
+from auber.rates.tunings import hold_out
+from auber.splits import Splits, make_splits
+from auber.tasks import load_task
+from auber.tasks.base import TaskData
+from auber.tasks.encoding import EncodedRows, encode_rows
+from auber.tuning import tune
+
+MEASURES = ("metric", "soft", "likelihood")
+
+
+def soft_metric(logits: Tensor, labels: Tensor, metric: str) -> Tensor:
+    """The metric of a confusion matrix that counts probabilities in the place of decisions."""
+    probabilities = logits.float().softmax(-1).double()  # (rows, classes)
+    truth = torch.nn.functional.one_hot(labels, logits.shape[-1]).double()  # (rows, classes)
+    return get_metric(metric).finish(truth.T @ probabilities)
+
+
+def likelihood(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean log-likelihood of the labels."""
+    return logits.float().log_softmax(-1).gather(1, labels[:, None]).double().mean()
+
+
+def measure(name: str, logits: Tensor, labels: Tensor, metric: str) -> Tensor:
+    """One of `MEASURES`, a float64 scalar on the logits' device."""
+    if name == "metric":
+        return get_metric(metric).compute(logits, labels)
+    return soft_metric(logits, labels, metric) if name == "soft" else likelihood(logits, labels)
+
+
+def measures(logits: Tensor, labels: Tensor, metric: str) -> list[float]:
+    """All of `MEASURES`, in points."""
+    found = torch.stack([measure(name, logits, labels, metric) for name in MEASURES])
+    return (100 * found).tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What the experiments are made on."""
+
+    model: str  # folder of a pretrained encoder
+    task: TaskData
+    config: Config
+    hardware: Hardware
+    rows: EncodedRows  # what may be tuned on
+    develop: EncodedRows  # what is only scored, at the end
+
+    @property
+    def splits(self) -> Splits:
+        """Mini-train, reward and watch rows among `rows`, as a run draws them."""
+        return make_splits(self.rows.labels.tolist(), self.config, 64, not self.task.has_classes)
+
+    def start(self) -> Any:
+        """The pretrained encoder with a new classifier."""
+        return _load(self.model, self.task, self.config.seed, self.hardware).model
+
+    def first_tuned(self, rows: Iterable[int]) -> Any:
+        """The start after the first tuning on some of the rows."""
+        model = self.start()
+        self.tune(model, rows, self.config.first, "first")
+        return model
+
+    def tune(self, model: Any, rows: Iterable[int], settings: Any, purpose: str, layer: int | None = None) -> None:
+        """Tune a model in place; the last tuning is watched on its own rows, as in a run."""
+        watch = (self.rows.select(self.splits.last_watch), self.task.metric) if purpose == "last" else None
+        tune(
+            model,
+            self.rows.select(tuple(int(row) for row in rows)),
+            settings,
+            seed=seeds.derive(self.config.seed, f"tuning/{purpose}", layer),
+            hardware=self.hardware,
+            watch=watch,
+        )
+
+    def scores(self, model: Any, rows: EncodedRows) -> list[float]:
+        """All measures of a model on rows."""
+        return measures(predict(model, rows), rows.labels.to(self.hardware.device), self.task.metric)
+
+
+def make_subject(
+    model: str, task: str, data: Path | None, settings: dict[str, Any], develop: float, preset: str
+) -> Subject:
+    """Read the task and cut development rows off its train rows, by class and seed."""
+    loaded = load_task(task, data=data)
+    config = make_config(preset, task=task, settings={"threads": 1, **settings})
+    hardware = resolve_hardware(config)
+    tokenizer = _load(model, loaded, config.seed, hardware).tokenizer
+    train = encode_rows(tokenizer, loaded.train, config.max_length, loaded.is_regression)
+    tuned, held_out = hold_out(loaded, develop, config.seed)
+    return Subject(model, loaded, config, hardware, train.select(tuned), train.select(held_out))
+
+
+def make_folds(num_rows: int, folds: int, seed: int) -> np.ndarray:
+    """The fold of each row, by chance and as even as can be: (rows,)."""
+    return seeds.generator(seed, "experiment/folds").permutation(num_rows) % folds
+
+
+def pruned_copy(model: Any) -> Any:
+    """A copy that can be pruned and tuned without the other."""
+    return copy.deepcopy(model)
+
+
+def _load(model: str, task: TaskData, seed: int, hardware: Hardware) -> checkpoint.Start:
+    return checkpoint.load_start(
+        model,
+        num_labels=task.num_labels,
+        label_names=task.label_names,
+        is_regression=task.is_regression,
+        seed=seed,
+        device=hardware.device,
+    )

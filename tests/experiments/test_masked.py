@@ -1,0 +1,84 @@
+"""Masked rows are scored as the pruned model scores them, and only by who may."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from auber.devices import Hardware
+from auber.evaluation import predict
+from auber.metrics import get_metric
+from auber.plan import PruningPlan
+from auber.surgery import remove_heads
+from experiments.masked import MaskedRows
+from experiments.rewards import draw_masks
+from experiments.search import VARIANTS, Walk
+from experiments.subject import make_folds, measure, measures, pruned_copy, soft_metric
+from tests.small import small_rows, small_start
+
+CPU = Hardware(torch.device("cpu"), "float32", 1)
+
+
+def test_masks_are_scored_as_pruned_models_are():
+    model, rows = small_start()[0], small_rows(40)
+    masks = [(), (1,), (0, 3)]
+    parts = [(model, rows.select(range(25))), (model, rows.select(range(25, 40)))]
+    found = MaskedRows(parts, 1, "accuracy", CPU).scores(["metric", "soft", "likelihood"], masks)
+    for mask, scores in zip(masks, found, strict=True):
+        pruned = pruned_copy(model)
+        if mask:
+            remove_heads(pruned, PruningPlan({1: mask}))
+        assert 100 * scores == pytest.approx(measures(predict(pruned, rows), rows.labels, "accuracy"), abs=1e-4)
+
+
+def test_one_score_is_one_of_many():
+    masked = MaskedRows([(small_start()[0], small_rows(20))], 0, "accuracy", CPU)
+    assert masked.score("soft", (2,)) == pytest.approx(masked.scores(["soft"], [(), (2,)])[1, 0])
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews"])
+def test_a_sure_model_has_its_metric_as_soft_metric(metric):
+    labels = torch.tensor([0, 1, 1, 0, 1, 0])
+    logits = torch.nn.functional.one_hot(torch.tensor([0, 1, 0, 0, 1, 1]), 2) * 100.0
+    assert float(soft_metric(logits, labels, metric)) == pytest.approx(
+        float(get_metric(metric).compute(logits, labels))
+    )
+
+
+def test_an_unsure_model_is_half_right():
+    assert float(measure("soft", torch.zeros(8, 2), torch.arange(8) % 2, "accuracy")) == pytest.approx(0.5)
+    assert float(measure("likelihood", torch.zeros(8, 2), torch.arange(8) % 2, "accuracy")) == pytest.approx(-np.log(2))
+
+
+def test_folds_are_even_and_follow_the_seed():
+    folds = make_folds(100, 3, 5)
+    assert sorted(np.bincount(folds)) == [33, 33, 34]
+    assert (folds == make_folds(100, 3, 5)).all()
+    assert (folds != make_folds(100, 3, 6)).any()
+
+
+def test_masks_are_different_and_leave_a_head():
+    masks = draw_masks(6, 40, np.random.default_rng(0))
+    assert len(set(masks)) == len(masks) == 40
+    assert masks[:7] == [(), (0,), (1,), (2,), (3,), (4,), (5,)]
+    assert max(map(len, masks)) == 5
+    assert len(draw_masks(3, 100, np.random.default_rng(0))) == 7
+
+
+def test_a_row_is_rewarded_by_the_scout_that_never_saw_it():
+    class Named:
+        def __init__(self, rows):
+            self.rows = rows
+
+        def select(self, rows):
+            return tuple(rows)
+
+    folds, scouts = make_folds(9, 3, 0), ["a", "b", "c"]
+    subject = type("Subject", (), {"rows": Named(None)})()
+    crossed = Walk(subject, VARIANTS["crossed"], "model", scouts, folds)
+    parts = crossed.parts(tuple(range(9)))
+    assert [scout for scout, _ in parts] == scouts
+    assert all(folds[row] == fold for fold, (_, rows) in enumerate(parts) for row in rows)
+    assert sorted(row for _, rows in parts for row in rows) == list(range(9))
+    assert Walk(subject, VARIANTS["soft"], "model", [], folds).parts((1, 2)) == [("model", (1, 2))]

@@ -1,0 +1,53 @@
+"""The experiments run from end to end on a small encoder and write what they promise."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from experiments import rewards, search
+from tests.docs.standins import make_encoder, make_glue
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("experiment")
+    make_encoder(folder / "encoder")
+    make_glue(folder / "glue")
+    return folder
+
+
+def run(program, place, monkeypatch, *words):
+    out = place / "out.json"
+    common = ["--model", place / "encoder", "--task", "mrpc", "--data", place / "glue", "--out", out]
+    monkeypatch.setattr(sys, "argv", ["experiment", *map(str, common), *words])
+    program.main()
+    text = out.read_text()
+    assert str(place) not in text
+    return json.loads(text)
+
+
+def test_rewards(place, monkeypatch):
+    found = run(rewards, place, monkeypatch, "--layers", "0,1", "--masks", "8")
+    assert found["rows"] == {"tuned": 45, "develop": 15}
+    for layer in found["layers"]:
+        assert layer["masks"][0] == []
+        assert len(layer["scores"]) == len(layer["masks"]) == 8
+        assert layer["scores"][0][found["sets"].index("develop")] == pytest.approx(found["unpruned"], abs=0.01)
+        assert layer["tuned"]["none"]["removed"] == []
+        best = max(range(8), key=lambda mask: layer["scores"][mask][2][1])  # the crossed rows' soft metric
+        assert layer["tuned"]["crossed soft"]["removed"] == layer["masks"][best]
+
+
+def test_search(place, monkeypatch):
+    words = ["--variants", "default,crossed-soft-confirm", "--rankings", "michel", "--set", "agent.episodes=4"]
+    found = run(search, place, monkeypatch, *words)
+    assert set(found["runs"]) == {
+        "original+tuning", "default", "michel like default", "crossed-soft-confirm", "michel like crossed-soft-confirm",
+    }  # fmt: skip
+    assert found["runs"]["original+tuning"]["num_removed"] == 0
+    for name in ("default", "crossed-soft-confirm"):
+        assert found["runs"][name]["num_removed"] == found["runs"][f"michel like {name}"]["num_removed"]
+        assert len(found["runs"][name]["develop"]) == 3
