@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 import torch
 
+from auber.errors import ModelError
 from auber.evaluation import evaluate_rows, predict, score_logits
 from auber.outputs import OUTPUTS
 from auber.tasks.encoding import EncodedRows
@@ -89,3 +92,70 @@ def test_scores_of_spans():
     scores = evaluate_rows(model, rows, "span_f1")
     assert scores.loss == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
     assert not scores.one_class
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+class Room:
+    """Room for so many tokens at a time: a model that is given more runs out of it, as on a GPU. Takes down what was run."""
+
+    def __init__(self, model, tokens):
+        self.ran, self.refused, self._tokens = [], [], tokens
+        model.base_model.register_forward_pre_hook(self._look, with_kwargs=True)
+
+    def _look(self, module, arguments, named):
+        ids = named["input_ids"] if "input_ids" in named else arguments[0]
+        if ids.numel() > self._tokens:
+            self.refused.append(len(ids))
+            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {len(ids)} MiB.\nMore of it")
+        self.ran.append(len(ids))
+
+
+@pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
+def test_out_of_memory_halves_the_batches_and_changes_no_result(kind, caplog):
+    if kind == "sequence":
+        (model, _), rows, metric = small_start(), small_rows(30), "accuracy"
+    else:
+        model, rows = tiny_model(kind=kind, num_labels=num_labels(kind)), random_kind_rows(kind, 30)
+        metric = {"tokens": "token_accuracy", "spans": "span_f1"}[kind]
+    logits, scores = predict(model, rows), evaluate_rows(model, rows, metric)
+    room = Room(model, 6 * max(rows.lengths))
+    model.train()
+    with caplog.at_level(logging.WARNING, "auber.evaluation"):
+        torch.testing.assert_close(predict(model, rows), logits, atol=1e-5, rtol=1e-5)
+    assert room.refused == [30, 15, 8], "what did not fit once is not tried again"
+    assert sum(room.ran) == 30
+    assert room.ran[0] >= 4
+    assert model.training
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 3
+    assert messages[0].startswith("evaluating: out of memory on cpu with 30 rows of ")
+    assert messages[0].endswith(" tokens at a time; goes on with 15 at a time")
+    cramped = evaluate_rows(model, rows, metric)
+    assert (cramped.score, cramped.rows, cramped.one_class) == (scores.score, scores.rows, scores.one_class)
+    assert cramped.loss == pytest.approx(scores.loss, rel=1e-6)
+
+
+def test_a_row_that_does_not_fit_is_one_line():
+    model, _ = small_start()
+    Room(model, 0)
+    model.train()
+    message = (
+        r"^evaluating: one row of \d+ tokens does not fit into the memory of cpu \(CUDA out of memory. Tried to allocate 1 MiB.\); "
+        r"free some of it, or lower max_length$"
+    )
+    with pytest.raises(ModelError, match=message):
+        evaluate_rows(model, small_rows(30), "accuracy")
+    assert model.training
+
+
+def test_processes_of_a_group_do_not_halve(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    model, _ = small_start()
+    room = Room(model, 100)
+    with pytest.raises(
+        ModelError, match=r"^evaluating: 30 rows of \d+ tokens do not fit .*, and batches are not halved in a"
+    ):
+        predict(model, small_rows(30))
+    assert room.refused == [30]

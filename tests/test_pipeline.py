@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import auber
 from auber.devices import Hardware
-from auber.errors import ConfigError
+from auber.errors import ConfigError, ModelError
 from auber.runs import Run
 from tests.small import small_config, small_start, small_task
 
@@ -56,6 +57,7 @@ def test_a_layer_the_model_does_not_have(tmp_path):
     message = r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; leave out"
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path, search__layers="1,3")
+    assert not (tmp_path / "run").exists(), "it is said before anything is made"
 
 
 def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_path):
@@ -66,3 +68,16 @@ def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_pa
 
 def test_without_a_gpu_no_peak_is_recorded(tmp_path):
     assert "peak_gpu_bytes" not in prune(tmp_path, search__layers="0").result["cost"]
+
+
+def test_a_ranking_that_runs_out_of_memory_says_so(monkeypatch, tmp_path):
+    def pass_all(*arguments):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 5 MiB.\nand more")
+
+    monkeypatch.setattr("auber.methods.passes.row_losses", pass_all)
+    message = (
+        r"^plan: the passes of method 'michel' over the rows do not fit into the memory of cpu \(CUDA out of memory. Tried to "
+        r"allocate 5 MiB.\); free some of it, or lower max_length$"
+    )
+    with pytest.raises(ModelError, match=message):
+        prune(tmp_path, "michel", heads=2)

@@ -120,6 +120,7 @@ def prune(
         first_tuning=_needs_first_tuning(start, settings),
         expected_start=matched["start"] if matched else None,
     )
+    job.layers(encoder_of(start.model).num_layers)  # a layer that the model lacks is said before anything is made
     return _carry_out("prune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
 
 

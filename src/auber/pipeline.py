@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from auber import provenance
 from auber.checkpoint import weights_digest
 from auber.config import Config, FirstTuning, LastTuning, LayerTuning
@@ -59,6 +61,16 @@ class Job:
     expected_start: str | None = None  # the fine-tuned weights another run started from, where they must be the same
     command: str | None = None  # the command line that asked for it
 
+    def layers(self, num_layers: int) -> list[int]:
+        """The layers gone through, in order: those of `search.layers`, or all where the method chooses among all.
+
+        `ConfigError` where the model, which has so many, lacks one of them.
+        """
+        search, method = self.config.search, self.method
+        chooses_among_all = method.choose_layer is None and method.removes_heads
+        layers = list(range(num_layers)) if chooses_among_all else search.layers_of(num_layers)
+        return layers if search.order == "forward" else layers[::-1]
+
 
 class Pipeline:
     """Carries a job through its stages in a run's folder."""
@@ -85,7 +97,7 @@ class Pipeline:
 
     def prune(self) -> None:
         """All stages of the method."""
-        method, layers = self.job.method, self._layers()
+        method, layers = self.job.method, self.job.layers(encoder_of(self.model).num_layers)
         choices = len(layers) if method.choose_layer is not None else int(method.removes_heads)
         self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
         last = ["last"] * method.tunes
@@ -281,7 +293,14 @@ class Pipeline:
             config,
             self.progress,
         )
-        choice = choose(work)
+        try:
+            choice = choose(work)
+        except torch.OutOfMemoryError as error:
+            reason = str(error).partition("\n")[0]
+            raise ModelError(
+                f"plan: the passes of method '{self.job.method.name}' over the rows do not fit into the memory of "
+                f"{self.job.hardware.name} ({reason}); free some of it, or lower max_length"
+            ) from error
         remove_heads(self.model, choice.plan)
         return {"removed": choice.plan.to_json(), **choice.details}
 
@@ -360,14 +379,6 @@ class Pipeline:
         """Write down which stages there will be, for who looks on from outside."""
         encoder = encoder_of(self.model)
         self.run.log("planned", stages=stages, layers=encoder.num_layers, heads_per_layer=encoder.num_heads)
-
-    def _layers(self) -> list[int]:
-        """The layers gone through, in order: those of `search.layers`, or all where the method chooses among all."""
-        search, method = self.job.config.search, self.job.method
-        num_layers = encoder_of(self.model).num_layers
-        chooses_among_all = method.choose_layer is None and method.removes_heads
-        layers = list(range(num_layers)) if chooses_among_all else search.layers_of(num_layers)
-        return layers if search.order == "forward" else layers[::-1]
 
     def _layers_to_tune(self, layers: list[int]) -> list[int]:
         """Which of these a ranking method is tuned for: another run's, else those that lost heads; all for the control."""

@@ -7,32 +7,44 @@ as it is, or a trial of it would show nothing. All may raise `AuberError` and no
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 from auber import checkpoint, runs
 from auber.bench.record import read_bench
 from auber.config import make_config
+from auber.html import make_page
 from auber.imports import import_model
 from auber.ledger import Ledger
+from auber.locks import FolderLock, drop_foreign_lock, read_holder
 from auber.plan import PruningPlan
 from auber.rates.record import read_record
 from auber.regret.tables import read_tables, write_tables
 from auber.report.folders import read_folder
 from auber.report.record import read_result
-from auber.report.results_file import read_results, save_results
+from auber.report.results_file import read_results, read_results_file, save_results
+from auber.report.speeds import speed_tables
 from auber.speed.subjects import read_subjects
 from auber.study.folder import StudyFolder
 from auber.study.plan import read_study
 from auber.tasks import make_task
 from auber.tasks.glue import FORMATS, read_glue
+from auber.watch.drawing import ASCII, Sheet
+from auber.watch.places import find_place
+from auber.watch.run import RunWatcher
+from auber.watch.run_drawing import draw_run
+from auber.watch.study import StudyWatcher
+from auber.watch.study_drawing import draw_study
 from tests.bench.records import make_bench
+from tests.html.made import write_ranked, write_searched
 from tests.regret.made import make_run as make_tables
 from tests.report.results import make_result, write_plan, write_run
 from tests.small import small_config, small_start
+from tests.watch.folders import NOW, RESULT, RunFolder
 
 Place = Callable[[Path], None]
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "v4"
@@ -52,7 +64,9 @@ class Reader:
 
     def dialect_of(self, target: str) -> str:
         """How the target is taken apart."""
-        return self.dialect or {".json": "json", ".jsonl": "jsonl", ".toml": "toml"}.get(Path(target).suffix, "rows")
+        return self.dialect or {".json": "json", ".jsonl": "jsonl", ".toml": "toml", "": "json"}.get(
+            Path(target).suffix, "rows"
+        )
 
 
 # --- single files -----------------------------------------------------------------------------------------------------
@@ -192,6 +206,7 @@ def _read_study_folder(folder: Path) -> None:
     for block in study.blocks()[:20]:
         for run in study.runs(block)[:20]:
             place.state(block, run)
+            place.result(block, run)
     read_folder(folder)
 
 
@@ -261,6 +276,89 @@ def _tables(folder: Path) -> None:
     write_tables(folder / "tables.json", [make_tables(layers=(0, 1), num_heads=3)])
 
 
+# --- what is looked at from outside -----------------------------------------------------------------------------------
+
+
+def _watched(folder: Path) -> None:
+    run = RunFolder(folder / "run")
+    run.search_layer_1()
+    run.event("said", text="a word")
+    run.event("dev_evaluation", score=0.5, rows=4)
+    run.event("stopped", error="RunError: no room")
+    run.event("resumed", process=1)
+    run.event("numbers", step=3, values={"layer-01/tuning/loss": 0.5, "layer-01/tuning/steps_per_second": 9.0})
+
+
+def _watch_run(folder: Path) -> None:
+    """Look twice, as a watcher does, and draw all of it on two sizes of paper, and as JSON."""
+    watcher = RunWatcher(folder / "run", clock=lambda: NOW)
+    for height in (None, 12):
+        view = watcher.look()
+        draw_run(view, Sheet(60, height, ASCII))
+    json.dumps(asdict(view))
+
+
+def _ended(folder: Path) -> None:
+    _watched(folder)
+    _write(folder, {"run/result.json": json.dumps(RESULT)})
+
+
+def _watched_study(folder: Path) -> None:
+    _study_folder(folder)
+    block = folder / "mrpc" / "seen" / "seed-0"
+    run = RunFolder(block / "original")
+    run.start()
+    (block / "original.failed.json").unlink()
+    holder = {"process": 1, "started": 1.0, "host": platform.node(), "since": 2.0}
+    _write(folder, {"mrpc/seen/seed-0/.claim": json.dumps(holder)})
+
+
+def _watch_study(folder: Path) -> None:
+    assert find_place(folder) == folder
+    view = StudyWatcher(folder, clock=lambda: NOW).look()
+    draw_study(view, Sheet(60, None, ASCII))
+    json.dumps(asdict(view))
+
+
+def _runs_side_by_side(folder: Path) -> None:
+    write_searched(folder)
+    write_ranked(folder)
+
+
+def _speeds() -> str:
+    times = {"milliseconds": 4.0, "low_quartile": 3.0, "high_quartile": 5.0, "rows_per_second": 250.0}
+    pair = {
+        "runtime": "torch", "device": "cpu", "precision": "float32", "batch": 1, "length": 16, "rounds": 9, "unpruned": times,
+        "pruned": times, "ratio": {"median": 1.0, "low": 0.9, "high": 1.1}, "verdict": "as fast",
+    }  # fmt: skip
+    amount = {"unpruned": 100, "pruned": 80}
+    run = {
+        "name": "run", "family": "bert", "heads_removed": 3, "heads": 12, "plan": {"0": [1]}, "parameters": amount,
+        "multiply_adds": amount, "pairs": [pair],
+    }  # fmt: skip
+    record = {
+        "format": 1,
+        "kind": "speed",
+        "command": "auber speed run",
+        "runs": [run],
+        "left_out": ["onnx: not installed"],
+    }
+    provenance = {"versions": {"torch": "2.13.0"}, "device": "cpu", "threads": 1, "commit": None}
+    return json.dumps({**record, "seconds": 3.5, "provenance": provenance})
+
+
+def _take_lock(folder: Path) -> None:
+    holder = read_holder(folder)
+    str(holder)
+    FolderLock(folder).release()
+    drop_foreign_lock(folder)
+
+
+def _lock() -> str:
+    """That of a process that is gone."""
+    return json.dumps({"process": 2**31 - 1, "started": 1.5, "host": platform.node(), "since": 2.5})
+
+
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
@@ -310,6 +408,13 @@ READERS: dict[str, Reader] = {
         Reader("score tables", ("tables.json",), _tables, lambda f: read_tables([f / "tables.json"])),
         Reader("rates", ("rates.json",), _file("rates.json", _rates), lambda f: read_record(f / "rates.json").missing),
         Reader("bench", ("bench.json",), _file("bench.json", lambda: json.dumps(make_bench().to_json())), lambda f: read_bench(f / "bench.json").to_json()),
+        Reader("watched run", tuple(f"run/{name}" for name in ("progress.json", "events.jsonl", "scores.jsonl", "plan.json", "run.json", "config.toml", "stages/layer-00.json")), _watched, _watch_run),
+        Reader("ended run", ("run/result.json", "run/plan.json"), _ended, _watch_run),
+        Reader("watched study", ("study.toml", *(f"mrpc/seen/seed-0/{name}" for name in ("auber/result.json", "original/events.jsonl", ".claim"))), _watched_study, _watch_study),
+        Reader("page of runs", ("auber/result.json", "auber/stages/layer-00.json", "michel/stages/plan.json"), _runs_side_by_side, lambda f: make_page([f / "auber", f / "michel"]), share=0.3),
+        Reader("page of a study", ("study.toml", "mrpc/seen/seed-0/auber/result.json"), _study_folder, lambda f: make_page([f]), share=0.3),
+        Reader("speeds", ("speed.json",), _file("speed.json", _speeds), lambda f: speed_tables(read_results_file(f / "speed.json"))),
+        Reader("lock", (".lock",), _file(".lock", _lock), _take_lock, dialect="json", writes=True),
         Reader("speed", ("run/result.json", "run/model/config.json"), _measured, lambda f: read_subjects((str(f / "run"),), None), share=0.3),
         Reader("pruned model", ("pruned/config.json",), _model, lambda f: checkpoint.load(f / "pruned"), share=0.15),
         Reader("pruned weights", ("pruned/model.safetensors",), _model, lambda f: checkpoint.load(f / "pruned"), dialect="bytes", share=0.15),

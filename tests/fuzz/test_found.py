@@ -79,6 +79,18 @@ FOUND = [
     ("pruned model", changed(architectures={"0": 1}), "is no valid bert configuration"),
     ("pruned model", changed(num_hidden_layers=10**6), "has 1000000 layers, its weights hold"),
     ("pruned model", changed(quantization_config={"quant_method": "gptq"}), "the model is quantised"),
+    # runs that are watched: numbers where objects are meant, and the like
+    ("watched run", replaced('"id":', '"id": null, "was":'), r"progress.json: 'process.id' must be what a run writes there"),
+    ("watched run", changed(time="now"), r"progress.json: 'time' must be what a run writes there, found something else; the file is"),
+    ("watched run", changed(stages=None), r"progress.json: 'stages.planned' must be"),
+    ("watched run", replaced('"note": "best 0.9"', '"note": {}'), r"progress.json: 'stage.note' must be"),
+    ("watched run", replaced('"command": null', '"command": "\\u001b[2J"'), r"progress.json: 'process.command' must be"),
+    ("ended run", changed(gap=None), r"result.json: 'gap' must be"),
+    ("ended run", changed(plan={"0": 1}), r"result.json: 'plan' must be"),
+    ("ended run", changed(cost=DIGITS), r"result.json: 'cost.rewards_asked' must be"),
+    # whole numbers that no table can divide, and names of heads that no picture has
+    ("speeds", changed(seconds=None), "speed.json: 'seconds' must be a finite number, found None"),
+    ("speeds", changed(runs=[]), "speed.json: must hold at least one run and one pair of times for each"),
 ]  # fmt: skip
 
 
@@ -114,3 +126,69 @@ def test_a_ledger_that_is_a_folder(tmp_path):
         outcome = trial.run_form("scores.jsonl", form)
         assert outcome.verdict == "refused"
         assert "scores.jsonl: cannot be read" in outcome.details
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "change", "message"),
+    [
+        ("watched run", "run/run.json", changed(task={}), r"run.json: 'task' must be what a run writes there"),
+        ("watched run", "run/config.toml", replaced("seed = 7", "seed = 07:32:00"), r"config.toml: 'seed' must be"),
+        ("watched run", "run/stages/layer-00.json", changed(search=3), r"layer-00.json: 'search' must be"),
+        (
+            "watched run",
+            "run/stages/layer-00.json",
+            replaced("0.625", "[]"),
+            r"layer-00.json: 'search.best_score' must",
+        ),
+        ("watched run", "run/stages/layer-00.json", changed(removed=3), r"layer-00.json: 'removed' must be"),
+        ("watched study", "mrpc/seen/seed-0/auber/result.json", text("{}"), r"result.json: 'dev.score' must be"),
+        (
+            "page of a study",
+            "mrpc/seen/seed-0/auber/result.json",
+            changed(rows={"train": int(DIGITS), "dev": 4}),
+            "'rows.train' must be a whole number, found 999",
+        ),
+        (
+            "page of runs",
+            "michel/stages/plan.json",
+            changed(importance={"0": {"9" * 5000: 0.5}}),
+            "plan.json: layers and heads must be whole numbers from 0, found '999",
+        ),
+    ],
+)
+def test_what_is_shown_is_refused(name, target, change, message, tmp_path):
+    trial = Trial(READERS[name], tmp_path / "trial")
+    outcome = trial.run(target, change(trial.examples[target].decode()).encode())
+    assert outcome.verdict == "refused", outcome.details
+    assert re.search(message, outcome.details), outcome.details
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"time": "now", "event": "started"}',
+        '{"time": 1e308, "event": "started"}',
+        '{"time": 1.0, "event": "planned", "stages": [], "layers": 1000000000, "heads_per_layer": 12}',
+        '{"time": 1.0, "event": "planned", "stages": [3], "layers": 1, "heads_per_layer": 12}',
+        '{"time": 1.0, "event": "planned", "layers": 1}',
+        '{"time": 1.0, "event": "numbers", "step": 1, "values": {"layer-x/search/return": 1.0}}',
+        '{"time": 1.0, "event": "numbers", "step": 1, "values": {"a": "b"}}',
+        '{"time": 1.0, "event": "numbers", "step": 0, "values": {"layer-01/search/return": 1.0}}',
+        '{"time": 1.0, "event": "stage", "stage": "a", "seconds": "long"}',
+        '{"time": 1.0, "event": "dev_evaluation", "score": null, "rows": 1}',
+        '{"time": 1.0, "event": "said", "text": "\\u001b[2J\\n"}',
+        '{"time": 1.0, "event": {}}',
+    ],
+)
+def test_events_of_no_use_are_passed_over(line, tmp_path):
+    trial = Trial(READERS["watched run"], tmp_path / "trial")
+    target = "run/events.jsonl"
+    for data in (line + "\n" + trial.examples[target].decode(), trial.examples[target].decode() + line + "\n"):
+        outcome = trial.run(target, data.encode())
+        assert outcome.verdict == "taken", outcome.details
+
+
+def test_a_lock_that_leads_out_of_its_folder(tmp_path):
+    outcome = Trial(READERS["lock"], tmp_path / "trial").run_form(".lock", "link to a folder")
+    assert outcome.verdict == "refused", outcome.details
+    assert ".lock: cannot be written (Too many levels of symbolic links)" in outcome.details

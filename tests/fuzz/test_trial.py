@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,18 @@ def test_a_change_elsewhere(tmp_path, way):
     outcome = trial_of(read, tmp_path, writes=True).run("a.json", b"[]")
     assert outcome.verdict == "escape"
     assert str(elsewhere) in outcome.details
+
+
+@pytest.mark.parametrize(("flags", "verdict"), [(0, "escape"), (os.O_NOFOLLOW, "crash")])
+def test_a_link_that_is_not_followed_leads_nowhere(tmp_path, flags, verdict):
+    (tmp_path / "elsewhere").write_text("x")
+
+    def read(folder):
+        if content(folder) != b"{}":
+            (folder / "link").symlink_to(tmp_path / "elsewhere")
+            os.close(os.open(folder / "link", os.O_RDWR | flags))
+
+    assert trial_of(read, tmp_path, writes=True).run("a.json", b"[]").verdict == verdict
 
 
 def test_changes_inside_are_nobodys_business(tmp_path):

@@ -23,6 +23,7 @@ from tests.fuzz.readers import Reader
 
 SECONDS = 10.0  # that an input may take; most take a thousandth
 
+_NOT_FOLLOWING = getattr(os, "O_NOFOLLOW", 0)
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # The events of the interpreter that change a file, and which of their arguments are paths.
 _CHANGES = {
@@ -169,7 +170,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         return
     if event == "open":
         path, _, flags = arguments
-        changed = [path] if isinstance(flags, int) and flags & _WRITING else []
+        # What does not follow a link cannot get out by one.
+        opens = isinstance(flags, int) and flags & _WRITING and not (flags & _NOT_FOLLOWING and _is_link(path))
+        changed = [path] if opens else []
     else:
         changed = [arguments[index] for index in _CHANGES.get(event, ())]
     for path in changed:
@@ -177,3 +180,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
             place = os.path.realpath(os.fsdecode(path))
             if not f"{place}{os.sep}".startswith(_watched[-1][0]) and place != os.devnull:
                 _watched[-1][1].append(place)
+
+
+def _is_link(path: object) -> bool:
+    return isinstance(path, (str, bytes, os.PathLike)) and Path(os.fsdecode(path)).is_symlink()

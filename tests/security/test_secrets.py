@@ -72,7 +72,9 @@ def test_a_failed_push_does_not_show_the_token(tmp_path):
             raise RuntimeError(f"401: Authorization: Bearer {TOKEN}\nheaders: {TOKEN}")
 
     save_pruned = small_pruned(tmp_path)
-    with pytest.raises(CheckpointError, match=r"cannot be pushed \(401: Authorization: Bearer hf_\.\.\. headers: hf_\.\.\.\)") as caught:
+    with pytest.raises(
+        CheckpointError, match=r"cannot be pushed \(401: Authorization: Bearer hf_\.\.\. headers: hf_\.\.\.\)"
+    ) as caught:
         push(save_pruned, "me/mine", api=Hub())
     assert not found_in(str(caught.value))
     assert caught.value.__cause__ is None

@@ -8,7 +8,6 @@ import logging
 import os
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.soak.figures import Figure, write_figures
 from tests.soak.ground import made_ground
 from tests.soak.limits import CSV, LEDGER
 from tests.soak.nursery import IMPORTS
+from tests.soak.reasons import describe_failure, keep_failure
 
 ON_LOAD: tuple[partial[Figure], ...] = (  # each takes a folder
     partial(load.open_ledger, scores=100_000, seconds=LEDGER),
@@ -47,7 +47,10 @@ ON_GROUND: tuple[partial[Figure], ...] = (  # each takes the ground
 
 
 def main() -> None:
-    """Do the drills; the figures are written whenever one is through, and one that fails does not keep the others."""
+    """Do the drills; the figures are written whenever one is through, and one that fails does not keep the others.
+
+    Why one failed is printed, and kept in a file beside the figures.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="The JSON file the figures go to.")
     parser.add_argument(
@@ -66,13 +69,14 @@ def main() -> None:
     figures: list[Figure] = []
     failures = 0
 
-    def attempt(drill: Callable[[], Figure]) -> None:
+    def attempt(name: str, drill: Callable[[], Figure], folder: Path) -> None:
         nonlocal failures
         try:
             figure = drill()
-        except Exception:
+        except Exception as error:
             failures += 1
-            traceback.print_exc()
+            text = describe_failure(name, error, folder)
+            print(f"{text}kept in {keep_failure(arguments.out, text)}", file=sys.stderr, flush=True)
             return
         figures.append(figure)
         write_figures(arguments.out, figures, beside=arguments.only is not None)
@@ -80,12 +84,13 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="auber-soak-") as place:
         for drill in _chosen(ON_LOAD, arguments.only):
-            attempt(partial(drill, _new(place, drill.func.__name__)))
+            folder = _new(place, drill.func.__name__)
+            attempt(drill.func.__name__, partial(drill, folder), folder)
         on_ground = _chosen(ON_GROUND, arguments.only)
         if on_ground:
             with made_ground(_new(place, "ground"), is_quick=False) as ground:
                 for drill in on_ground:
-                    attempt(partial(drill, ground))
+                    attempt(drill.func.__name__, partial(drill, ground), ground.folder)
     sys.exit(f"{failures} drills failed" if failures else 0)
 
 

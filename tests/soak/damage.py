@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from auber import prune
 from auber.config import make_config
 from auber.errors import RunError
+from auber.locks import read_holder
 from auber.tasks import make_task
 from tests.soak.figures import Figure, Meter
 from tests.soak.ground import Ground, wait_until
@@ -29,22 +31,22 @@ def start_twice(ground: Ground, times: int) -> Figure:
             wait_until(lambda out=out: _in_the_search(out))  # type: ignore[misc]
             with pytest.raises(RunError) as caught:
                 _prune_here(ground, out)
-            host = os.uname().nodename
+            holder = read_holder(run_of(out))
+            assert holder is not None
+            assert holder.process == child.process
+            assert f"on {os.uname().nodename} (since " in str(holder)
             assert str(caught.value).endswith(
-                f"run: process {child.process} on {host} is at work in it; wait for it or stop it, or choose another --out"
+                f"run: {holder} is at work in it; wait for it or stop it, or choose another --out"
             )
             os.kill(child.process, signal.SIGKILL)
             child.wait()
             lock = run_of(out) / ".lock"
-            holder = json.loads(lock.read_text(encoding="utf-8"))
-            assert holder["process"] == child.process
-            lock.write_text(json.dumps({**holder, "host": "elsewhere"}), encoding="utf-8")
+            left = lock.read_text(encoding="utf-8")
+            elsewhere = replace(holder, host="elsewhere")
+            lock.write_text(json.dumps(asdict(elsewhere)), encoding="utf-8")
             line = ground.fail(out)
-            assert (
-                f"process {child.process} on elsewhere was at work in it and did not sign off; whether it has ended"
-                in line
-            )
-            lock.write_text(json.dumps(holder), encoding="utf-8")  # again that of a process that is gone
+            assert f"{elsewhere} was at work in it and did not sign off; whether it has ended" in line
+            lock.write_text(left, encoding="utf-8")  # again that of a process that is gone
             ground.finish(out)
     return meter.figure("second starts", times)
 

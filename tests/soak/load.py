@@ -28,7 +28,6 @@ from tests.study.tiny import Notes, tiny_model_folder
 
 _GROWTH = 1.05  # what memory may grow by from the second quarter of a study to its last, and call itself flat
 _SLACK = 30e6  # bytes that come and go
-_RETRIES = 50  # of a run on Ray, which chance may hit again and again
 
 
 class Memory(Notes):
@@ -68,9 +67,12 @@ def study_here(folder: Path, runs: int) -> Figure:
 
 @known()
 def study_on_ray(folder: Path, runs: int, kill_every: float, seed: int = 0) -> Figure:
-    """A study on a Ray cluster of this machine whose workers are killed all the time: every result once."""
+    """A study on a Ray cluster of this machine whose workers are killed all the time: every result once.
+
+    It is asked for as `auber study --engine ray --jobs 2` does.
+    """
     study, notes = make_short_study(tiny_model_folder(folder), runs), Notes()
-    request = Request(jobs=2, retries=_RETRIES)
+    request = Request(jobs=2)
     with Meter() as meter, WorkerKiller(kill_every, random.Random(seed), lambda: len(notes.ended)) as killer:
         outcomes = run_study(study, StudyFolder(folder / "study"), notes, place=Place("ray", request))
     _check_once(notes, outcomes, runs)

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,10 +41,20 @@ class Child:
         self._server, self._log = server, log
         self.process = int(self._answer()["process"])
         self.started = time.monotonic()
+        self._code: int | None = None
 
     def wait(self) -> int:
         """How it ended: the exit code, or minus the signal that killed it."""
-        return int(self._answer()["code"])
+        if self._code is None:
+            self._code = int(self._answer()["code"])
+        return self._code
+
+    def clear_away(self) -> None:
+        """End it where nobody has waited for it, as a drill that fails does not: the next one would hear its answers."""
+        if self._code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process, signal.SIGKILL)
+            self.wait()
 
     @property
     def said(self) -> str:
@@ -68,6 +79,7 @@ class Nursery:
     def __init__(self, folder: Path, *, slow_disk: float = 0.0) -> None:
         self._folder, self._slow_disk = folder, slow_disk
         self._count = 0
+        self._last: Child | None = None
 
     def __enter__(self) -> Nursery:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -90,12 +102,15 @@ class Nursery:
 
     def start(self, commands: list[list[str]], *, largest_file: int | None = None) -> Child:
         """A process that does these commands; `largest_file` is how many bytes a file of it may have."""
+        if self._last is not None:
+            self._last.clear_away()
         self._count += 1
         log = self._folder / f"child-{self._count}.txt"
         assert self._server.stdin is not None
         self._server.stdin.write(json.dumps([commands, str(log), largest_file]) + "\n")
         self._server.stdin.flush()
-        return Child(self._server, log)
+        self._last = Child(self._server, log)
+        return self._last
 
 
 def serve(slow_disk: float) -> None:

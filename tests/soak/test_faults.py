@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,13 @@ def test_another_outcome_is_seen(ground):
     other = replace(ground, unbroken={**ground.unbroken, "gap": 2.0})
     with pytest.raises(AssertionError, match=r"\['gap'\] differ from the unbroken run's"):
         other.finish(ground.folder / "unbroken")
+
+
+def test_a_drill_that_fails_does_not_take_the_next_with_it(ground):
+    out = ground.new_folder()
+    left = ground.nursery.start([ground.job.prune(out)])  # and nobody waits for it
+    ground.finish(ground.new_folder())
+    assert left.wait() in (0, -signal.SIGKILL)
 
 
 def test_killed_runs_end_like_an_unbroken_one(ground):

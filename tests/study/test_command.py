@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
-from auber.cli import main
 from auber.study import read_study
 from tests.study.tiny import tiny_study
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
-    """Run a command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["auber", "study", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def call(run_auber):
+    """`auber study` with these arguments: (exit code, stdout, stderr)."""
+    return lambda *arguments: run_auber("study", *arguments)
 
 
 @pytest.fixture

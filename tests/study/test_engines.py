@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 
 import pytest
 
@@ -52,7 +53,9 @@ def test_a_block_that_another_process_is_in_is_left_to_it(model, tmp_path):
     work, other = (Work(study, tmp_path, block, ("start",), None) for block in study.blocks())
     with folder.claim(work.block):
         run_processes([work, other], 1, notes)
-    assert notes.said == [f"{work.block}: another process is at work in it; left to it"]
+    (line,) = notes.said
+    assert line.startswith(f"{work.block}: process {os.getpid()} on {platform.node()} (since ")
+    assert line.endswith(") is at work in it; left to it")
     assert [outcome.block for outcome in notes.ended] == [other.block]
 
 
@@ -75,9 +78,12 @@ def test_several_processes_and_one_killed_give_the_results_of_one(unbroken, tmp_
 @pytest.mark.timeout(300)
 def test_a_run_that_loses_its_process_again_and_again_has_failed_and_the_others_go_on(model, tmp_path):
     study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
-    with WorkerKiller(folder, BLOCK, times=2):
-        run_study(study, folder, Notes(), place=Place("processes", Request(jobs=1)))
-    assert folder.failure(BLOCK, "auber").error == "its process was lost (exit code -9), 2 times"
+    with WorkerKiller(folder, BLOCK, times=9):  # that it gets a little further in between is possible
+        run_study(study, folder, Notes(), place=Place("processes", Request(jobs=1, retries=1)))
+    assert folder.failure(BLOCK, "auber").error == (
+        "its process was lost (exit code -9), 2 times without getting further: it may be the run that ends its worker, by the "
+        "memory it takes for one"
+    )
     assert {run.name: str(folder.state(BLOCK, run)) for run in study.runs(BLOCK)} == {
         "start": "complete",
         "auber": "failed",
@@ -87,20 +93,82 @@ def test_a_run_that_loses_its_process_again_and_again_has_failed_and_the_others_
     }
 
 
-def test_losses_are_counted_by_run(tmp_path):
-    study, folder = tiny_study(), StudyFolder(tmp_path)
-    work = Work(study, tmp_path, BLOCK, ("start", "auber"), None)
-    notes, losses = Notes(), Losses(retries=1)
-    watch = Watch([work], notes)
-    assert losses.take_up_again(work, "lost")
-    assert folder.state(BLOCK, "start") is State.MISSING
-    assert losses.take_up_again(work, "lost")
-    assert folder.failure(BLOCK, "start").error == "lost, 2 times"
-    watch.look()
-    watch.look()
-    assert [(outcome.run, outcome.error) for outcome in notes.ended] == [("start", "lost, 2 times")]
-    folder.record_skip(BLOCK, "auber", "start")
-    assert not losses.take_up_again(work, "lost"), "nothing is left to do"
+class Lost:
+    """A study of which workers are lost, one after the other."""
+
+    def __init__(self, path, names=("start", "auber"), retries=1):
+        self.folder, self.work = StudyFolder(path), Work(tiny_study(), path, BLOCK, names, None)
+        self.losses = Losses(retries)
+        self.folder.block_path(BLOCK).mkdir(parents=True)
+
+    def lose(self, run=None):
+        """A worker is killed, in a run or before it has begun one; whether anything is left to do."""
+        if run is not None:
+            (self.folder.block_path(BLOCK) / f".{run}.begun").touch()
+        return self.losses.take_up_again(self.work, "lost")
+
+    def advance(self, run, stage):
+        stages = self.folder.run_path(BLOCK, run) / "stages"
+        stages.mkdir(parents=True, exist_ok=True)
+        (stages / f"{stage}.json").touch()
+
+    def error(self, run):
+        failure = self.folder.failure(BLOCK, run)
+        return failure and failure.error
+
+
+FURTHER = "times without getting further: it may be the run that ends its worker, by the memory it takes for one"
+
+
+def test_a_run_that_is_lost_at_the_same_place_has_failed(tmp_path):
+    lost = Lost(tmp_path)
+    notes = Notes()
+    watch = Watch([lost.work], notes)
+    assert lost.lose("start")
+    assert (lost.error("start"), watch.look()) == (None, 0)
+    assert lost.lose("start"), "the other run is open"
+    assert lost.error("start") == f"lost, 2 {FURTHER}"
+    assert (watch.look(), watch.look()) == (1, 0)
+    assert [(outcome.run, outcome.error) for outcome in notes.ended] == [("start", f"lost, 2 {FURTHER}")]
+    lost.folder.record_skip(BLOCK, "auber", "start")
+    assert not lost.lose(), "nothing is left to do"
+
+
+def test_a_run_that_gets_further_is_taken_up_however_often_it_is_lost(tmp_path):
+    lost = Lost(tmp_path, names=("auber",))
+    for stage in range(20):
+        assert lost.lose("auber")
+        lost.advance("auber", f"layer-{stage:02}")
+    ledger = lost.folder.run_path(BLOCK, "auber") / "scores.jsonl"
+    for _ in range(20):
+        assert lost.lose("auber")
+        with ledger.open("a") as file:
+            file.write("{}\n")
+    assert lost.lose("auber")
+    assert not lost.lose("auber"), "it was the only one"
+    assert lost.error("auber") == f"lost, 2 {FURTHER}"
+
+
+def test_a_worker_lost_before_it_began_says_nothing_about_the_run_while_others_get_on(tmp_path):
+    lost = Lost(tmp_path, names=("auber",))
+    for _ in range(20):
+        assert lost.lose()
+        lost.losses.hear_of_progress()
+    assert lost.lose("auber"), "that it was lost in the run itself is counted by itself"
+    assert lost.lose()
+    assert not lost.lose()
+    assert lost.error("auber") == "lost, 2 times before the run was begun: no worker lives long enough here"
+
+
+def test_a_run_that_is_worked_on_shows(tmp_path):
+    folder = StudyFolder(tmp_path)
+    folder.block_path(BLOCK).mkdir(parents=True)
+    with folder.attempt(BLOCK, "auber"):
+        assert (folder.block_path(BLOCK) / ".auber.begun").exists()
+    assert not folder.end_attempt(BLOCK, "auber"), "it could still sign off"
+    with folder.attempt(BLOCK, "auber"):  # its process is killed here
+        assert folder.end_attempt(BLOCK, "auber")
+        assert not folder.end_attempt(BLOCK, "auber"), "it is asked once"
 
 
 @pytest.mark.parametrize("engine", ["processes", "ray"])

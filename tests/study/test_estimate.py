@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from auber.errors import ModelError
+from auber.errors import ConfigError, ModelError
 from auber.study import StudyFolder
 from auber.study.estimate import Bounds, Clock, Estimate, count_bounds, read_clock
 from auber.study.plan import Block, StudyRun
@@ -48,6 +48,23 @@ def test_bounds_of_the_embedded_default():
     assert count_bounds(study, [(BLOCK, runs["original"])]) == Bounds(0, 0)
     for name, rewards in (("auber", 71), ("greedy", 36), ("exhaustive", 255)):
         assert count_bounds(study, [(BLOCK, runs[name])]) == Bounds(4 * rewards, 4 * 7 + 17)
+
+
+def test_bounds_count_the_layers_that_are_searched():
+    settings = {"agent.episodes": 10, "layer.epochs": 1, "last.epochs": 1, "search.layers": "1,3"}
+    study = tiny_study(methods=["auber", "random", "original+tuning"], settings=settings)
+    runs = {run.name: run for run in study.runs(BLOCK)}
+    assert count_bounds(study, [(BLOCK, runs["auber"])]) == Bounds(2 * 71, 2 * 7 + 17)
+    for name in ("random-0", "original+tuning"):  # they are matched with it
+        assert count_bounds(study, [(BLOCK, runs[name])]) == Bounds(0, 2 * 7 + 17)
+
+
+def test_bounds_of_layers_that_are_not_there():
+    study = tiny_study(settings={"search.layers": "1,9"})
+    with pytest.raises(
+        ConfigError, match=r"^search.layers must name layers of the model, which has 4 \(0 to 3\), found 9"
+    ):
+        count_bounds(study, [(BLOCK, run_of("auber"))])
 
 
 def test_no_more_is_asked_for_than_bounded(unbroken):

@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
+import threading
 
 import pytest
 
+from auber import runs
 from auber.errors import RunError
+from auber.locks import HeldError, held
 from auber.study import StudyFolder, read_study
 from auber.study.folder import State
 from auber.study.plan import Block, StudyRun
@@ -131,10 +135,131 @@ def test_weights_go_when_results_are_there(tmp_path):
 
 def test_a_block_is_claimed_once(tmp_path):
     folder = StudyFolder(tmp_path)
-    with folder.claim(BLOCK) as first:
-        assert first
-        assert (folder.block_path(BLOCK) / ".claim").read_text() == f"{os.getpid()}\n"
-        with StudyFolder(tmp_path).claim(BLOCK) as second:
-            assert not second
-    with folder.claim(BLOCK) as again:
-        assert again
+    with folder.claim(BLOCK):
+        with pytest.raises(HeldError) as caught, StudyFolder(tmp_path).claim(BLOCK):
+            pass
+        assert caught.value.reason.startswith(f"process {os.getpid()} on {platform.node()} (since ")
+        assert caught.value.reason.endswith(") is at work in it")
+    with folder.claim(BLOCK):
+        pass
+    assert list(folder.block_path(BLOCK).iterdir()) == []
+
+
+def test_a_block_that_cannot_be_made(tmp_path):
+    (tmp_path / "agreement").write_text("")
+    with pytest.raises(RunError, match="seed-0: cannot be created .*; make room there or make the folder writable"):
+        StudyFolder(tmp_path).claim(BLOCK).__enter__()
+
+
+def test_studies_that_grow_at_once_lose_nothing(tmp_path):
+    folder = StudyFolder(tmp_path / "study")
+    folder.open(tiny_study(seeds=[0]))
+    barrier = threading.Barrier(6)
+
+    def grow(seed):
+        barrier.wait()
+        StudyFolder(folder.path).open(tiny_study(seeds=[seed]))
+
+    threads = [threading.Thread(target=grow, args=(seed,)) for seed in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(read_study(folder.path / "study.toml").seeds) == list(range(7))
+    assert [path.name for path in folder.path.iterdir()] == ["study.toml"]
+
+
+def test_whoever_writes_the_record_for_too_long_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("auber.study.folder._RECORDED_WITHIN", 0.1)
+    folder = StudyFolder(tmp_path / "study")
+    folder.open(tiny_study(seeds=[0]))
+    with held(folder.path, ".recording"):
+        folder.open(tiny_study(seeds=[0]))  # nothing is to be written
+        with pytest.raises(HeldError, match=f"study: process {os.getpid()} on .* is at work in it"):
+            folder.open(tiny_study(seeds=[1]))
+
+
+RESULT = {
+    "metric": "accuracy",
+    "dev": {"score": 0.5},
+    "train": {"score": 1},
+    "heads": {"removed": 1, "total": 4},
+    "cost": {"seconds": {"total": 1.5}},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dev": []}, "'dev.score' must be a finite number, found None; it is damaged, delete .*start to make"),
+        ({"cost": {"seconds": {"total": "long"}}}, "'cost.seconds.total' must be a finite number, found 'long'"),
+        ({"train": {"score": float("nan")}}, "'train.score' must be a finite number, found nan"),
+        ({"metric": None}, "'metric' must be a name"),
+    ],
+)
+def test_a_result_that_is_damaged(tmp_path, changes, message):
+    folder = StudyFolder(tmp_path)
+    make_run(folder, "start", complete=True)
+    path = folder.run_path(BLOCK, "start") / "result.json"
+    path.write_text(json.dumps(RESULT))
+    assert folder.result(BLOCK, "start") == RESULT
+    path.write_text(json.dumps({**RESULT, **changes}))
+    with pytest.raises(RunError, match=f"result.json: {message}"):
+        folder.result(BLOCK, "start")
+
+
+# --- what other processes do between two looks ------------------------------------------------------------------------
+
+
+def test_a_failure_that_is_being_forgotten_is_none(tmp_path, monkeypatch):
+    folder = StudyFolder(tmp_path)
+    folder.record_failure(BLOCK, "auber", "no good")
+    read = runs.read_json
+
+    def forget_and_read(path):
+        StudyFolder(tmp_path).forget_failures(BLOCK, [AUBER])
+        return read(path)
+
+    monkeypatch.setattr(runs, "read_json", forget_and_read)
+    assert folder.failure(BLOCK, "auber") is None
+
+
+def test_a_result_that_is_being_made_again_is_none(tmp_path, monkeypatch):
+    folder = StudyFolder(tmp_path)
+    make_run(folder, "start", complete=True)
+    (folder.run_path(BLOCK, "start") / "result.json").write_text("{")
+    with pytest.raises(RunError, match="result.json: cannot be read"):
+        folder.result(BLOCK, "start")
+    read = runs.read_json
+
+    def drop_and_read(path):
+        StudyFolder(tmp_path).prepare(BLOCK, StudyRun("start", None, from_start=False, is_matched=False))
+        return read(path)
+
+    monkeypatch.setattr(runs, "read_json", drop_and_read)
+    assert folder.result(BLOCK, "start") is None
+
+
+def test_a_kill_in_the_middle_of_deleting_leaves_no_half_of_anything(tmp_path, monkeypatch):
+    folder, study = StudyFolder(tmp_path), tiny_study(methods=["original"])
+    start, delete = study.runs(BLOCK)[0], shutil.rmtree
+
+    def killed(path, **options):
+        if path.exists():
+            raise KeyboardInterrupt
+
+    for name in ("start", "original"):
+        make_run(folder, name, complete=True)
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        folder.prepare(BLOCK, start)
+    assert folder.state(BLOCK, "start") is State.MISSING
+    with pytest.raises(KeyboardInterrupt):
+        folder.drop_weights(study, BLOCK)
+    assert folder.state(BLOCK, "original") is State.COMPLETE
+    assert not folder.has_weights(BLOCK, "original"), "half of a model is none"
+    assert not any((path / "run.json").exists() for path in folder.block_path(BLOCK).glob(".*"))
+    monkeypatch.setattr(shutil, "rmtree", delete)
+    make_run(folder, "start", complete=True)
+    folder.prepare(BLOCK, start)
+    assert [path.name for path in folder.block_path(BLOCK).iterdir()] == ["original"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import re
 import signal
 import subprocess
 import sys
@@ -11,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from auber import api, runs
-from auber.errors import ModelError, RunError, TaskError
+from auber import api, checkpoint, runs
+from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.splits import Splits
 from auber.study import State, StudyFolder, run_study, select_runs
+from auber.study import block as block_work
 from auber.study.plan import Block
-from tests.study.tiny import Notes, results_of, tiny_study
+from auber.tasks.agreement import make_agreement
+from tests.study.tiny import QUICK, Notes, results_of, tiny_study
 
 ROOT = Path(__file__).parents[2]
 BLOCK = Block("agreement", "seen", 0)
@@ -206,8 +211,54 @@ def test_a_block_another_process_is_in_is_left_to_it(model, tmp_path):
         folder.open(study)
         (tmp_path / "claimed").rename(folder.path / "agreement")
         outcomes = run_study(study, folder, notes)
-    assert notes.said == ["agreement seen seed 0: another process is at work in it; left to it"]
+    (line,) = notes.said
+    who = rf"process {os.getpid()} on {re.escape(platform.node())} \(since \d+-\d\d-\d\d \d\d:\d\d:\d\d[^)]*\)"
+    assert re.fullmatch(rf"agreement seen seed 0: {who} is at work in it; left to it", line)
     assert {outcome.state for outcome in outcomes} == {State.MISSING}
+
+
+def test_the_claim_of_a_killed_process_is_taken_over_and_that_of_another_machine_is_respected(model, tmp_path):
+    study, folder, notes = tiny_study(model, methods=["original"]), StudyFolder(tmp_path / "study"), Notes()
+    folder.open(study)
+    with folder.claim(BLOCK):
+        claim = folder.block_path(BLOCK) / ".claim"
+        content = json.loads(claim.read_text())
+    claim.write_text(json.dumps({**content, "process": 77, "host": "lost-node"}))
+    assert {outcome.state for outcome in run_study(study, folder, notes)} == {State.MISSING}
+    (line,) = notes.said
+    assert line.startswith("agreement seen seed 0: process 77 on lost-node (since ")
+    assert line.endswith(f": make sure that it has, delete {claim}, and start again; left to it")
+    claim.write_text(json.dumps({**content, "process": 2**31 - 1}))  # as a killed process of this machine leaves it
+    assert {outcome.state for outcome in run_study(study, folder, notes)} == {State.COMPLETE}
+    assert not claim.exists()
+
+
+def test_a_layer_the_model_lacks_is_said_before_anything_is_made(model, tmp_path):
+    study = tiny_study(model, settings={**QUICK, "search.layers": "0,7"})
+    message = (
+        r"^task agreement: search.layers must name layers of the model, which has 3 \(0 to 2\), found 7; leave out"
+    )
+    with pytest.raises(ConfigError, match=message):
+        run_study(study, StudyFolder(tmp_path / "study"), Notes())
+    assert not (tmp_path / "study").exists()
+
+
+def test_runs_that_make_the_embedded_model_at_once_share_it(tmp_path, monkeypatch):
+    study, folder = tiny_study(), StudyFolder(tmp_path)
+    place = folder.block_path(BLOCK)
+    place.mkdir(parents=True)
+    task, save = make_agreement(0), checkpoint.save
+
+    def save_late(model, tokenizer, out):
+        save(model, tokenizer, out)
+        if not (place / "agreement").exists():
+            save(model, tokenizer, place / "agreement")  # the other run was quicker
+            (place / "agreement" / "first").touch()
+
+    monkeypatch.setattr(checkpoint, "save", save_late)
+    made = block_work._model(study, folder, BLOCK, task)
+    assert (made / "first").exists(), "what the other run may be reading is not taken away"
+    assert [path.name for path in place.iterdir()] == ["agreement"]
 
 
 SCRIPT = """

@@ -151,7 +151,7 @@ def test_memory_that_is_missing_elsewhere_is_said(monkeypatch):
     monkeypatch.setattr(torch.optim.AdamW, "step", step)
     model, rows = subject("classes")
     message = (
-        r"^tuning: the optimiser or the evaluation of the watched rows does not fit into the memory of cpu "
+        r"^tuning: the optimiser does not fit into the memory of cpu "
         r"\(CUDA out of memory. Tried to allocate 5 MiB.\); free some of it$"
     )
     with pytest.raises(TuningError, match=message):

@@ -72,10 +72,14 @@ def test_a_run_at_work(folder):
 
 
 def test_between_two_runs_the_claim_shows_who_is_at_work(folder):
-    claim = folder.block_path(BLOCK) / ".claim"
-    claim.parent.mkdir(parents=True)
-    claim.write_text(f"{os.getpid()}\n")
-    assert look(folder).someone_at_work is True
+    with folder.claim(BLOCK):
+        claim = folder.block_path(BLOCK) / ".claim"
+        content = claim.read_text()
+        assert look(folder).someone_at_work is True
+    claim.write_text(content.replace(f'"process": {os.getpid()}', '"process": 2147483647'))
+    assert look(folder).someone_at_work is False, "it was killed"
+    claim.write_text(json.dumps({**json.loads(content), "host": "elsewhere.example"}))
+    assert look(folder).someone_at_work is None
     claim.write_text("")
     assert look(folder).someone_at_work is False
 

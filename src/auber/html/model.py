@@ -224,6 +224,6 @@ def _scores(path: Path, heads: Any) -> dict[int, float]:
 
 
 def _index(path: Path, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST_HEADS))):
         raise RunError(f"{path}: layers and heads must be whole numbers from 0, found {text!r:.40}; make the run again")
     return int(text)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from auber.config import LARGEST_NUMBER
 from auber.errors import RunError
 from auber.report.coverage import Key
 from auber.runs import read_json
@@ -275,6 +276,8 @@ class Fields:
         good = type(value) is kind
         if isinstance(value, float):
             good = good and math.isfinite(value)
+        elif type(value) is int:
+            good = good and abs(value) <= LARGEST_NUMBER  # counts are divided, and become floats in tables
         elif isinstance(value, str):
             good = good and value.isprintable()  # names end up in tables, on terminals and in headings
         if not good:

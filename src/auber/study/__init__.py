@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from auber.config import Config
 from auber.errors import ConfigError, unknown_name
+from auber.locks import HeldError
 from auber.study.block import Listener, Outcome, Work, outcome_of
 from auber.study.engines import ENGINES, run_local, run_processes
 from auber.study.estimate import model_size
@@ -78,11 +81,11 @@ def run_study(
     _check_inputs(study, folder, selection)
     folder.open(study)
     for block in selection.blocks:
-        with folder.claim(block) as claimed:
-            if claimed:  # else its failures and weights are another process's
-                folder.forget_failures(block, selection.runs(study, block))
-                if not study.keep_weights:
-                    folder.drop_weights(study, block)
+        # Where another process is in the block, its failures and weights are that one's.
+        with suppress(HeldError), folder.claim(block):
+            folder.forget_failures(block, selection.runs(study, block))
+            if not study.keep_weights:
+                folder.drop_weights(study, block)
     works = [
         Work(
             _absolute(study),
@@ -99,7 +102,7 @@ def run_study(
     if works and place.engine == "local":
         run_local(works, listener)
     elif works and place.engine == "processes":
-        run_processes(works, place.request.jobs, listener)
+        run_processes(works, place.request.jobs, listener, place.request.retries)
     elif works:
         run_ray(works, place.request, listener)
     return outcomes_of(study, folder, selection)
@@ -111,13 +114,19 @@ def outcomes_of(study: Study, folder: StudyFolder, selection: Selection) -> list
 
 
 def _check_inputs(study: Study, folder: StudyFolder, selection: Selection) -> None:
-    """Read model and tasks once before anything is made: a name or folder that is wrong is the user's mistake, no failure."""
-    tasks = {
-        block.task: None for block in selection.blocks if folder.pending(study, block, selection.runs(study, block))
-    }
-    if tasks:
-        model_size(study)
-    for task in tasks:
+    """Read model and tasks once before anything is made: a name, folder or layer that is wrong is the user's mistake, no failure."""
+    tasks: dict[str, Config] = {}
+    for block in selection.blocks:
+        for run in folder.pending(study, block, selection.runs(study, block)):
+            tasks.setdefault(block.task, study.config(block, run))  # its runs have the same layers
+    if not tasks:
+        return
+    num_layers, _ = model_size(study)
+    for task, config in tasks.items():
+        try:
+            config.search.layers_of(num_layers)
+        except ConfigError as error:
+            raise ConfigError(f"task {task}: {error}") from error
         load_task(task, data=study.data)
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import gc
 import logging
-from contextlib import nullcontext
+import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from auber import api, checkpoint, runs
+from auber import api, checkpoint
+from auber.locks import HeldError
 from auber.progress import Progress
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
@@ -65,12 +67,15 @@ class Listener(Protocol):
         """Something a person should read."""
 
 
-def carry_out(work: Work, listener: Listener) -> bool:
-    """Do what is open of a block; False where another process is at work in it."""
+def carry_out(work: Work, listener: Listener) -> str | None:
+    """Do what is open of a block; where another process is at work in it, do nothing and say which."""
     folder = StudyFolder(work.folder)
-    with nullcontext(True) if work.claimed else folder.claim(work.block) as claimed:
-        if not claimed:
-            return False
+    with ExitStack() as stack:
+        if not work.claimed:
+            try:
+                stack.enter_context(folder.claim(work.block))
+            except HeldError as error:
+                return error.reason
         task: TaskData | None = None
         for run in work.study.runs(work.block):
             if run.name not in work.names or _is_settled(folder, work.block, run):
@@ -80,8 +85,9 @@ def carry_out(work: Work, listener: Listener) -> bool:
                 folder.record_skip(work.block, run, missing[0])
             else:
                 try:
-                    task = task or load_task(work.block.task, data=work.study.data, seed=work.block.seed)
-                    _do(work, folder, run, task, listener.working(work.block, run.name))
+                    with folder.attempt(work.block, run):
+                        task = task or load_task(work.block.task, data=work.study.data, seed=work.block.seed)
+                        _do(work, folder, run, task, listener.working(work.block, run.name))
                 # Whatever goes wrong in one run, out of memory or a bug, must not take the others with it.
                 except Exception as error:
                     logger.debug("%s %s failed", work.block, run.name, exc_info=True)
@@ -90,13 +96,13 @@ def carry_out(work: Work, listener: Listener) -> bool:
             listener.settled(outcome_of(folder, work.block, run.name))
             if not work.study.keep_weights:
                 folder.drop_weights(work.study, work.block)
-    return True
+    return None
 
 
 def outcome_of(folder: StudyFolder, block: Block, run: str) -> Outcome:
     """How a run that is settled ended."""
-    state, failure = folder.state(block, run), folder.failure(block, run)
-    result = runs.read_result(folder.run_path(block, run)) if state is State.COMPLETE else None
+    result, failure = folder.result(block, run), folder.failure(block, run)
+    state = folder.state(block, run) if result is None else State.COMPLETE
     return Outcome(block, run, state, failure.error if failure else None, result)
 
 
@@ -149,7 +155,15 @@ def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> s
 
     path = folder.block_path(block) / EMBEDDED
     if not path.is_dir():
-        checkpoint.save(build_model(task.num_labels, block.seed), build_tokenizer(), path)
+        # On Ray two runs of a block may make it at once: the first stays, for the other may be reading it already.
+        with tempfile.TemporaryDirectory(prefix=f".{EMBEDDED}.", dir=path.parent) as scratch:
+            made = Path(scratch) / EMBEDDED
+            checkpoint.save(build_model(task.num_labels, block.seed), build_tokenizer(), made)
+            try:
+                made.rename(path)
+            except OSError:
+                if not path.is_dir():
+                    raise
     return path
 
 

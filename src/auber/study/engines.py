@@ -1,8 +1,9 @@
 """Where the blocks of a study are done: in this process, or in several on one machine.
 
-An engine hands out blocks and hears of their runs from the folder alone. A worker that is lost (killed, out of memory)
-is replaced: the run it was in is taken up again, and written down as failed when that has happened more than `RETRIES`
-times; the rest of its block goes on. `Losses` keeps that account for every engine with workers.
+An engine hands out blocks and hears of their runs from the folder alone. A run that fails with an error of its own is not
+tried again. A worker that is lost (killed, out of memory, its machine gone) is replaced, and the run it was in goes on where it
+was: `Losses` keeps account of that for every engine with workers, and tells a run that is hit by chance from one that ends its
+worker itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
 
 ENGINES = ("local", "processes", "ray")
-RETRIES = 1
+RETRIES = 3  # times that a run is taken up again without getting any further
 _LOOK_EVERY = 0.5  # seconds between looks at the folder
 _LEAVE_WITHIN = 10.0  # seconds a worker that is not needed any more has to end by itself
 
@@ -33,18 +34,19 @@ _LEAVE_WITHIN = 10.0  # seconds a worker that is not needed any more has to end 
 def run_local(works: Sequence[Work], listener: Listener) -> None:
     """One block after the other, here."""
     for work in works:
-        if not carry_out(work, listener):
-            say_busy(work, listener)
+        busy = carry_out(work, listener)
+        if busy is not None:
+            say_busy(work, busy, listener)
 
 
-def run_processes(works: Sequence[Work], jobs: int, listener: Listener) -> None:
+def run_processes(works: Sequence[Work], jobs: int, listener: Listener, retries: int = RETRIES) -> None:
     """Up to `jobs` blocks at a time, each in a process of this machine; a GPU is shared between them.
 
     A process does one block after another, because its start takes as long as a short run. One in which a run has failed is
     replaced after the block: what an error leaves behind, such as a GPU context that answers nothing any more, stays there.
     """
     require_pinned_threads(works, "processes")
-    watch, losses = Watch(works, listener), Losses()
+    watch, losses = Watch(works, listener), Losses(retries)
     waiting = deque(works)
     workers: list[_Worker] = []
     try:
@@ -56,8 +58,8 @@ def run_processes(works: Sequence[Work], jobs: int, listener: Listener) -> None:
                 work, end = worker.work, worker.look()
                 if end is None:
                     continue
-                if end.is_busy:
-                    say_busy(work, listener)
+                if end.busy is not None:
+                    say_busy(work, end.busy, listener)
                 if end.loss is not None and losses.take_up_again(work, end.loss):
                     waiting.append(work)
                 if waiting and end.loss is None and not _has_failed(work):
@@ -65,7 +67,8 @@ def run_processes(works: Sequence[Work], jobs: int, listener: Listener) -> None:
                 else:
                     worker.dismiss()
                     workers.remove(worker)
-            watch.look()
+            if watch.look():
+                losses.hear_of_progress()
     finally:
         for worker in workers:
             worker.process.kill()
@@ -76,7 +79,7 @@ def run_processes(works: Sequence[Work], jobs: int, listener: Listener) -> None:
 class _End:
     """How a worker came out of a block."""
 
-    is_busy: bool = False  # another process is in the block
+    busy: str | None = None  # which other process is in the block
     loss: str | None = None  # how the worker itself was lost
 
 
@@ -107,7 +110,7 @@ class _Worker:
         """How it came out of its block; None while it is at work."""
         try:
             if self._connection.poll():
-                return _End(is_busy=not self._connection.recv())
+                return _End(busy=self._connection.recv())
         except (EOFError, OSError):  # the other end is closed: the process is ending
             self.process.join()
         if self.process.exitcode is None:
@@ -136,20 +139,34 @@ class Watch:
         self._open = {key: folder for key, folder in self._open.items() if not folder.state(*key).is_settled}
         self._listener = listener
 
-    def look(self) -> None:
-        """Report what has been settled since the last look."""
+    def look(self) -> int:
+        """Report what has been settled since the last look; how many runs that were."""
+        before = len(self._open)
         for (block, name), folder in list(self._open.items()):
             if folder.state(block, name).is_settled:
                 del self._open[block, name]
                 self._listener.settled(outcome_of(folder, block, name))
+        return before - len(self._open)
 
 
 class Losses:
-    """How often a worker was lost in which run."""
+    """How often a worker was lost in which run, and whether to try once more.
+
+    A run that gets further between two losses is hit by chance, however often: it goes on. One that is lost at the same place
+    more than `retries` times, with no stage finished and no score added, may well be what ends its workers (the memory it takes,
+    a library that crashes), and has failed. A worker that was lost before it had begun the run, in its own start, says nothing
+    about the run: that counts only as long as nothing else of the study is settled either, which means that no worker lives.
+    """
 
     def __init__(self, retries: int = RETRIES) -> None:
         self._retries = retries
-        self._lost: Counter[tuple[Block, str]] = Counter()
+        self._inside: Counter[tuple[Block, str]] = Counter()  # losses at the place the run has reached
+        self._reached: dict[tuple[Block, str], tuple[int, int]] = {}
+        self._outside: Counter[tuple[Block, str]] = Counter()  # losses before it was begun, with nothing settled since
+
+    def hear_of_progress(self) -> None:
+        """Some run has been settled: workers can live here."""
+        self._outside.clear()
 
     def take_up_again(self, work: Work, reason: str) -> bool:
         """Count a loss, and the run it was in as failed if it was one too many; whether anything is left to do."""
@@ -158,11 +175,30 @@ class Losses:
         still_open = [name for name in work.names if not folder.state(work.block, name).is_settled]
         if not still_open:
             return False
-        name = still_open[0]
-        self._lost[work.block, name] += 1
-        if self._lost[work.block, name] > self._retries:
-            folder.record_failure(work.block, name, f"{reason}, {self._lost[work.block, name]} times")
-        return True
+        verdict = self._judge(folder, work.block, still_open[0])
+        if verdict is None:
+            return True
+        folder.record_failure(work.block, still_open[0], f"{reason}, {verdict}")
+        return len(still_open) > 1
+
+    def _judge(self, folder: StudyFolder, block: Block, name: str) -> str | None:
+        """Why a run that has lost its worker is given up; None where it is tried again."""
+        run = (block, name)
+        if not folder.end_attempt(block, name):
+            self._outside[run] += 1
+            if self._outside[run] <= self._retries:
+                return None
+            return f"{self._outside[run]} times before the run was begun: no worker lives long enough here"
+        reached = folder.advance(block, name)
+        if self._reached.get(run) != reached:
+            self._reached[run], self._inside[run] = reached, 0
+        self._inside[run] += 1
+        if self._inside[run] <= self._retries:
+            return None
+        return (
+            f"{self._inside[run]} times without getting further: it may be the run that ends its worker, by the memory it takes "
+            "for one"
+        )
 
 
 class Nobody:
@@ -179,8 +215,8 @@ class Nobody:
         """Nobody reads."""
 
 
-def work_quietly(work: Work) -> bool:
-    """Carry out a block in a worker process, the libraries' own bars and advice switched off."""
+def work_quietly(work: Work) -> str | None:
+    """Carry out a block in a worker process, the libraries' own bars and advice switched off; as `carry_out` tells."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers
 
@@ -200,12 +236,12 @@ def require_pinned_threads(works: Sequence[Work], engine: str) -> None:
                 )
 
 
-def say_busy(work: Work, listener: Listener) -> None:
-    """Another process has claimed the block."""
-    listener.say(f"{work.block}: another process is at work in it; left to it")
+def say_busy(work: Work, busy: str, listener: Listener) -> None:
+    """Another process has claimed the block; `busy` says which."""
+    listener.say(f"{work.block}: {busy}; left to it")
 
 
-def _serve(connection: Connection[bool, Work]) -> None:
+def _serve(connection: Connection[str | None, Work]) -> None:
     """Carry out the blocks that come in, until the other end is closed."""
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from auber import runs
 from auber.config import Config, FirstTuning, LastTuning, LayerTuning
 from auber.errors import CheckpointError, ModelError
 from auber.methods import METHODS
 from auber.methods.auber import choose_layer as played_by_the_agent
 from auber.sources import read_config
 from auber.splits import Splits, make_splits
-from auber.study.folder import State, StudyFolder
+from auber.study.folder import StudyFolder
 from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun
 from auber.tasks import load_task
 
@@ -79,8 +78,8 @@ def read_clock(study: Study, folder: StudyFolder) -> Clock:
     clock = Clock()
     for block in study.blocks():
         for run in study.runs(block):
-            if folder.state(block, run) is State.COMPLETE:
-                result = runs.read_result(folder.run_path(block, run))
+            result = folder.result(block, run)
+            if result is not None:
                 clock.add(block.task, run.method, result["cost"]["seconds"]["total"])
     return clock
 
@@ -95,11 +94,12 @@ def count_bounds(study: Study, open_runs: Sequence[tuple[Block, StudyRun]]) -> B
         if block not in splits:
             task = load_task(block.task, data=study.data, seed=block.seed)
             splits[block] = make_splits(task.train.labels, config, num_layers, task.is_regression)
-        total.update(_bounds(run, config, splits[block], num_heads))
+        total.update(_bounds(run, config, splits[block], num_heads, config.search.layers_of(num_layers)))
     return Bounds(total["rewards"], total["tuning_steps"])
 
 
-def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int) -> dict[str, int]:
+def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int, layers: Sequence[int]) -> dict[str, int]:
+    """`layers` are those searched; who is matched with a search is tuned after no other."""
     steps = 0
     if not run.from_start:
         rows = splits.first if run.name == START else splits.original_first
@@ -108,9 +108,9 @@ def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int) -> di
     if run.method is not None:
         method = METHODS[run.method]
         if method.choose_layer is not None:
-            rewards = len(splits.layers) * _rewards_of_a_layer(run.method, config, num_heads)
+            rewards = len(layers) * _rewards_of_a_layer(run.method, config, num_heads)
         if method.tunes:
-            steps += sum(_steps(len(layer.mini_train), config.layer) for layer in splits.layers)
+            steps += sum(_steps(len(splits.layers[layer].mini_train), config.layer) for layer in layers)
             steps += _steps(len(splits.last_train), config.last)
     return {"rewards": rewards, "tuning_steps": steps}
 

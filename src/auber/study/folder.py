@@ -4,40 +4,41 @@
     TASK/PROTOCOL/seed-N/start                    the fine-tuned start, a run's folder like all below
     TASK/PROTOCOL/seed-N/auber, random-0, ...     one run each
     TASK/PROTOCOL/seed-N/NAME.failed.json, .txt   why a run failed or was left out, in one line, and the traceback
-    TASK/PROTOCOL/seed-N/.claim                   locked by the process at work in the block, with its number
+    TASK/PROTOCOL/seed-N/.claim                   which process is at work in the block (`auber.locks`); gone when it has ended
+    TASK/PROTOCOL/seed-N/.NAME.begun              while a run is worked on; left where its process was killed
 
 The state of a run is what lies there and nothing else, so whoever looks, in this process or on another machine, sees the
 same. Tasks, methods, seeds, protocols and draws may be added to a study later; model and settings may not change.
-Where the system has no `fcntl` (Windows) a block cannot be claimed: there, start one study at a time.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
+import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from auber import runs
 from auber.config import Value, make_config
 from auber.errors import RunError
-from auber.locks import drop_foreign_lock
+from auber.locks import HeldError, drop_foreign_lock, held
 from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun, read_study
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - Windows
-    fcntl = None  # type: ignore[assignment]
 
 Item = TypeVar("Item")
 
 RECORD = "study.toml"
 CLAIM = ".claim"
+
+_TOLD = ("dev.score", "train.score", "heads.removed", "heads.total", "cost.seconds.total")  # of every result
+_LARGEST = 1e15
+
+_RECORDING = ".recording"  # the lock under which `study.toml` is written
+_RECORDED_WITHIN = 10.0  # seconds that others may take to write it
 
 
 class State(StrEnum):
@@ -85,17 +86,25 @@ class StudyFolder:
     def open(self, study: Study) -> None:
         """Make the folder this study's: record it, together with what an earlier call has already asked for."""
         self.check(study)
-        record = self.path / RECORD
-        if record.is_file():
-            old = read_study(record)
-            study = joined_studies(old, study)
-            if study.to_toml() == old.to_toml():
-                return  # many may open it at once, and none of them needs to write
+        if self._is_recorded(study):
+            return  # many may open it at once, and none of them needs to write
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            runs.write_text(record, study.to_toml())
+            # What another call asks for in the same moment is read before ours is added to it, or it would be lost.
+            with _waiting_for_others(self.path):
+                self.check(study)
+                record = self.path / RECORD
+                asked = joined_studies(read_study(record), study) if record.is_file() else study
+                runs.write_text(record, asked.to_toml())
         except OSError as error:
             raise RunError(f"{self.path}: cannot be written ({error.strerror}); choose another --out") from error
+
+    def _is_recorded(self, study: Study) -> bool:
+        record = self.path / RECORD
+        if not record.is_file():
+            return False
+        old = read_study(record)
+        return joined_studies(old, study).to_toml() == old.to_toml()
 
     def block_path(self, block: Block) -> Path:
         """The folder of a block."""
@@ -114,6 +123,19 @@ class StudyFolder:
         if failure is not None:
             return State.SKIPPED if failure.skipped else State.FAILED
         return State.UNFINISHED if runs.is_run(folder) else State.MISSING
+
+    def result(self, block: Block, run: StudyRun | str) -> dict[str, Any] | None:
+        """The result of a run; None where it has none, or another process is just making it again."""
+        path = self.run_path(block, run) / runs.RESULT
+        try:
+            result = runs.read_result(path.parent) if path.is_file() else None
+        except RunError:
+            if path.is_file():
+                raise
+            return None
+        if result is not None:
+            _require_scores(path, result)
+        return result
 
     def pending(self, study: Study, block: Block, chosen: Sequence[StudyRun] | None = None) -> list[StudyRun]:
         """The chosen runs of a block (all without it) that are not complete, in order.
@@ -137,8 +159,37 @@ class StudyFolder:
         folder = self.run_path(block, run)
         drop_foreign_lock(folder)  # a node that was lost cannot sign off, and the claim keeps others out
         if (folder / runs.RESULT).is_file():  # its weights are gone and wanted again
-            shutil.rmtree(folder)
+            _drop(folder)
         return folder
+
+    # --- attempts ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def attempt(self, block: Block, run: StudyRun | str) -> Iterator[None]:
+        """A run is worked on inside the context: who is killed in it leaves that to be seen."""
+        mark = self._attempt_path(block, run)
+        mark.touch()
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
+
+    def end_attempt(self, block: Block, run: StudyRun | str) -> bool:
+        """Whether a process was killed while it worked on a run; to be asked once after each loss."""
+        mark = self._attempt_path(block, run)
+        was_begun = mark.exists()
+        mark.unlink(missing_ok=True)
+        return was_begun
+
+    def advance(self, block: Block, run: StudyRun | str) -> tuple[int, int]:
+        """How far a run without a result has come: its finished stages, and the bytes of its ledger."""
+        folder = self.run_path(block, run)
+        ledger = folder / "scores.jsonl"
+        return len(list((folder / "stages").glob("*.json"))), ledger.stat().st_size if ledger.is_file() else 0
+
+    def _attempt_path(self, block: Block, run: StudyRun | str) -> Path:
+        folder = self.run_path(block, run)
+        return folder.with_name(f".{folder.name}.begun")
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
@@ -147,7 +198,12 @@ class StudyFolder:
         path = self._failure_path(block, run)
         if not path.is_file():
             return None
-        data = runs.read_json(path)
+        try:
+            data = runs.read_json(path)
+        except RunError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # another call is just trying the run again
+                return None
+            raise
         if (
             not isinstance(data, dict)
             or not isinstance(data.get("error"), str)
@@ -174,10 +230,10 @@ class StudyFolder:
         )
 
     def forget_failures(self, block: Block, chosen: Iterable[StudyRun]) -> None:
-        """What failed of these may be tried again."""
+        """What failed of these may be tried again, and what killed an earlier call counts no more."""
         for run in chosen:
             path = self._failure_path(block, run)
-            for part in (path, path.with_suffix(".txt")):
+            for part in (path, path.with_suffix(".txt"), self._attempt_path(block, run)):
                 part.unlink(missing_ok=True)
 
     def _failure_path(self, block: Block, run: StudyRun | str) -> Path:
@@ -197,26 +253,65 @@ class StudyFolder:
         is_over = len(complete) == len(study.runs(block))
         for run in complete:
             if run.name != START or is_over:
-                shutil.rmtree(self.run_path(block, run) / "model", ignore_errors=True)
+                with suppress(OSError):  # what is left is room that is not made, and no error of the study
+                    _drop(self.run_path(block, run) / "model")
         if is_over:
-            shutil.rmtree(self.block_path(block) / EMBEDDED, ignore_errors=True)
+            with suppress(OSError):
+                _drop(self.block_path(block) / EMBEDDED)
 
     @contextmanager
-    def claim(self, block: Block) -> Iterator[bool]:
-        """Keep other processes out of a block; False where one is in. A process that dies gives its claim back."""
+    def claim(self, block: Block) -> Iterator[None]:
+        """Keep other processes out of a block inside the context; `HeldError`, which names it, where one is in."""
         folder = self.block_path(block)
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / CLAIM).open("a+", encoding="utf-8") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    yield False
-                    return
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n")
-            file.flush()
-            yield True
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"{folder}: cannot be created ({error.strerror}); make room there or make the folder writable"
+            ) from error
+        with held(folder, CLAIM):
+            yield
+
+
+def _require_scores(path: Path, result: Any) -> None:
+    """Raise `RunError` unless a result holds the numbers that are told of a run."""
+    for key in _TOLD:
+        found = result
+        for name in key.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        if type(found) not in (int, float) or not -_LARGEST < found < _LARGEST:
+            raise RunError(
+                f"{path}: '{key}' must be a finite number, found {found!r:.40}; it is damaged, delete {path.parent} to make the run "
+                "again"
+            )
+    if not isinstance(result.get("metric"), str):
+        raise RunError(f"{path}: 'metric' must be a name; it is damaged, delete {path.parent} to make the run again")
+
+
+@contextmanager
+def _waiting_for_others(folder: Path) -> Iterator[None]:
+    """Be the only one to write the record inside the context; who is at it is waited for."""
+    ends = time.monotonic() + _RECORDED_WITHIN
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(held(folder, _RECORDING))
+                break
+            except HeldError:
+                if time.monotonic() > ends:
+                    raise
+            time.sleep(0.05)
+        yield
+
+
+def _drop(folder: Path) -> None:
+    """Delete a folder so that nobody finds half of it, not even where this is killed on the way."""
+    away = folder.with_name(f".{folder.name}.dropped")
+    shutil.rmtree(away, ignore_errors=True)  # what an earlier one left
+    if folder.exists():
+        folder.rename(away)
+        (away / "run.json").unlink(missing_ok=True)  # what is left of a run is no run to who looks below all folders
+        shutil.rmtree(away)
 
 
 def _visible(folder: Path) -> list[str]:

@@ -6,9 +6,10 @@ the study (see `auber.cluster`). To a cluster that asks for a token, Ray's own `
 token file) give it.
 
 A run is handed in when the runs it needs are settled (the start, and the `auber` run it is matched with); the runs of a
-block need not be on one node. Ray itself repeats a task whose worker or node was lost. When it gives up, the run is written
-down as failed. When no node is left that could take a run, and none comes within `patience` seconds, all that is left is
-written down as failed.
+block need not be on one node. A run whose worker or node was lost is handed in again and goes on where it was, as often as
+`Losses` allows; Ray's own retries, which cannot tell a run that is hit by chance from one that ends its worker itself, are not
+used. When no node is left that could take a run, and none comes within `patience` seconds, all that is left is written down as
+failed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 from auber import cluster
 from auber.errors import ConfigError
+from auber.locks import HeldError
 from auber.study.block import Listener, Work
 from auber.study.engines import RETRIES, Losses, Watch, require_pinned_threads, say_busy, work_quietly
 from auber.study.folder import StudyFolder
@@ -39,7 +41,7 @@ class Request:
     jobs: int = 1
     num_cpus: float = 1
     num_gpus: float = 0
-    retries: int = RETRIES
+    retries: int = RETRIES  # of a run that loses its worker and gets no further
     patience: float = 300  # seconds to wait for a node that could take a run; an autoscaler needs some
 
     @property
@@ -54,17 +56,19 @@ def run_ray(works: Sequence[Work], request: Request, listener: Listener) -> None
     with ExitStack() as claims, _cluster(request) as ray:
         ours = []
         for work in works:
-            if claims.enter_context(StudyFolder(work.folder).claim(work.block)):
-                ours.append(work)
+            try:
+                claims.enter_context(StudyFolder(work.folder).claim(work.block))
+            except HeldError as error:
+                say_busy(work, error.reason, listener)
             else:
-                say_busy(work, listener)
+                ours.append(work)
         _distribute(ray, ours, request, listener)
 
 
 def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Listener) -> None:
-    watch, losses = Watch(works, listener), Losses(retries=0)  # Ray has done the retrying
+    watch, losses = Watch(works, listener), Losses(request.retries)
     task = ray.remote(work_quietly).options(
-        num_cpus=request.num_cpus, num_gpus=request.num_gpus, max_retries=request.retries, scheduling_strategy="SPREAD"
+        num_cpus=request.num_cpus, num_gpus=request.num_gpus, max_retries=0, scheduling_strategy="SPREAD"
     )
     gpus = ray.cluster_resources().get("GPU", 0)
     if gpus and not request.num_gpus:
@@ -82,6 +86,8 @@ def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Lis
             run = active.pop(reference)
             try:
                 ray.get(reference)
+            except ray.exceptions.RayTaskError as error:  # an error of ours, which would only come again
+                _record_error(run, error)
             except ray.exceptions.RayError as error:
                 reason = f"its worker or node was lost ({type(error).__name__})"
                 if losses.take_up_again(run, reason):
@@ -93,7 +99,16 @@ def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Lis
             for reference in active:
                 ray.cancel(reference, force=True)
             waiting, active = [], {}
-        watch.look()
+        if watch.look():
+            losses.hear_of_progress()
+
+
+def _record_error(work: Work, error: Any) -> None:
+    """Write down that the work itself, and not its worker, broke off; `error` is Ray's account of it."""
+    folder = StudyFolder(work.folder)
+    for name in work.names:
+        if not folder.state(work.block, name).is_settled:
+            folder.record_failure(work.block, name, error.cause)
 
 
 def _needs(work: Work) -> set[tuple[Block, str]]:

@@ -130,8 +130,7 @@ def tune(
         except torch.OutOfMemoryError as error:  # a step that runs out of it is taken in parts: this is all the rest
             reason = str(error).partition("\n")[0]
             raise TuningError(
-                f"{stage}: the optimiser or the evaluation of the watched rows does not fit into the memory of {hardware.name} "
-                f"({reason}); free some of it"
+                f"{stage}: the optimiser does not fit into the memory of {hardware.name} ({reason}); free some of it"
             ) from error
         # The Trainer refers to itself: without this, optimiser and recordings would keep their memory for a while.
         gc.collect()

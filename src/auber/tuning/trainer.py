@@ -130,8 +130,8 @@ class StepTrainer(Trainer):  # type: ignore[misc]
             gc.collect()
         if self.micro_batch is not None and self.micro_batch < len(inputs["input_ids"]):
             return self._step_in_parts(model, self.micro_batch, inputs)
-        loss = super().training_step(model, inputs, num_items_in_batch)
-        return loss
+        plain: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        return plain
 
     def _step_in_parts(self, model: Any, micro_batch: int, inputs: dict[str, Tensor]) -> Tensor:
         """Loss and gradients of a batch of which no more than so many rows are run at a time."""

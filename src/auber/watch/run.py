@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import time
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from auber.config import load_toml
+from auber.watch import shapes
 from auber.watch.files import Tail, read_object
 from auber.watch.process import ProcessView, look_at_process
 
 _EVENTS_KEPT = 20
 _LAYER = "layer-"
+_RETURN = re.compile(r"layer-([0-9]{1,6})/search/return")
 
 
 class RunState(StrEnum):
@@ -139,8 +142,8 @@ class RunWatcher:
         if not facts:
             return RunView(str(self.folder), RunState.WAITING, {})
         # Events last: what a stage or a result says is then among them already.
-        result = read_object(self.folder / "result.json")
-        written = read_object(self.folder / "progress.json")
+        result = shapes.read_shaped(self.folder / "result.json", shapes.RESULT)
+        written = self._read_progress()
         self._read_stages()
         self._read_scores()
         self._read_events()
@@ -177,25 +180,33 @@ class RunWatcher:
     def _read_facts(self) -> dict[str, Any]:
         """What does not change while a run goes on."""
         if not self._facts:
-            identity = read_object(self.folder / "run.json")
+            identity = shapes.read_shaped(self.folder / "run.json", shapes.IDENTITY)
             try:
-                config = tomllib.loads((self.folder / "config.toml").read_text(encoding="utf-8"))
-            except (OSError, ValueError):
+                config = load_toml(self.folder / "config.toml")
+            except (OSError, ValueError, RecursionError):
                 return {}
             if identity is None:
                 return {}
-            names = ("kind", "model", "task", "method", "metric")
-            self._facts = {
-                **{name: identity.get(name) for name in names},
-                "seed": config.get("seed"),
-                "protocol": config.get("protocol"),
-            }
+            shapes.require_shape(self.folder / "config.toml", config, shapes.CONFIG)
+            facts = {name: identity.get(name) for name in shapes.IDENTITY}
+            facts |= {name: config.get(name) for name in shapes.CONFIG}
+            self._facts = {name: _printable(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
         return self._facts
+
+    def _read_progress(self) -> dict[str, Any] | None:
+        path = self.folder / "progress.json"
+        written = shapes.read_shaped(path, shapes.PROGRESS)
+        if written is not None and written.get("stage") is not None:
+            shapes.require_shape(path, written["stage"], shapes.PRESENT_STAGE, "stage.")
+        return written
 
     def _read_stages(self) -> None:
         for path in (self.folder / "stages").glob("*.json"):
-            if path.stem not in self._stages and (info := read_object(path)) is not None:
-                self._stages[path.stem] = info
+            if path.stem in self._stages or (info := shapes.read_shaped(path, shapes.FINISHED_STAGE)) is None:
+                continue
+            if "unpruned_score" in (info.get("search") or {}):
+                shapes.require_shape(path, info["search"], shapes.SEARCH, "search.")
+            self._stages[path.stem] = info
 
     def _forget_events(self) -> None:
         self._events: list[EventView] = []
@@ -214,11 +225,11 @@ class RunWatcher:
         if self._event_lines.restarted:  # another run has taken the place
             self._forget_events()
             self._facts, self._stages = {}, {}
-        for entry in entries:
-            kind, moment = entry.get("event"), float(entry.get("time", 0.0))
+        for entry in filter(shapes.is_event, entries):
+            kind, moment = entry["event"], float(entry["time"])
             self._last_event = moment
             if kind == "numbers":
-                self._hear(moment, int(entry["step"]), entry["values"])
+                self._hear(moment, entry["step"], entry["values"])
                 continue
             if kind in ("started", "resumed"):
                 self._process_number, self._began, self._error = entry.get("process"), moment, None
@@ -226,29 +237,25 @@ class RunWatcher:
                 self._planned = list(entry["stages"])
                 self._num_layers, self._num_heads = entry["layers"], entry["heads_per_layer"]
             elif kind == "stopped":
-                self._error = str(entry.get("error"))
+                self._error = _printable(entry["error"])
             text = _describe_event(entry)
             if text is not None:
-                self._events = [*self._events, EventView(moment, text)][-_EVENTS_KEPT:]
+                self._events = [*self._events, EventView(moment, _printable(text))][-_EVENTS_KEPT:]
 
     def _hear(self, moment: float, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
             self._numbers[name] = (moment, step, value)
-            stage, _, quantity = name.partition("/")
-            if quantity == "search/return":
-                returns = self._returns.setdefault(int(stage.removeprefix(_LAYER)), [])
-                del returns[step - 1 :]  # a layer whose search was cut is played from its first episode again
+            if found := _RETURN.fullmatch(name):
+                returns = self._returns.setdefault(int(found[1]), [])
+                del returns[max(0, step - 1) :]  # a layer whose search was cut is played from its first episode again
                 returns.append(value)
 
     def _read_scores(self) -> None:
         entries = self._score_lines.look()
         if self._score_lines.restarted:
             self._scores = {}
-        for entry in entries:
-            try:
-                layer, key, score = int(entry["layer"]), entry["key"], float(entry["score"])
-            except (KeyError, TypeError, ValueError):
-                continue
+        for entry in filter(shapes.is_score, entries):
+            layer, key, score = entry["layer"], entry["key"], float(entry["score"])
             scores = self._scores.get(layer)
             if scores is None or scores.key != key:  # other weights: what was scored before is no part of this search
                 scores = self._scores[layer] = _LayerScores(key)
@@ -304,12 +311,15 @@ class RunWatcher:
     def _searched_layer(self, present: str | None, stage: dict[str, Any] | None) -> int | None:
         if present is None or stage is None or not present.startswith(_LAYER) or "search" not in stage["name"]:
             return None
-        return int(present.removeprefix(_LAYER))
+        number = present.removeprefix(_LAYER)
+        return int(number) if re.fullmatch("[0-9]{1,6}", number) else None
 
     def _layer_views(self, result: dict[str, Any] | None, present: str | None) -> tuple[LayerView, ...]:
         if self._num_layers is None:
             return ()
         plan = (result or {}).get("plan") or read_object(self.folder / "plan.json") or {}
+        if not shapes.is_plan(plan):
+            plan = {}  # it tells nothing that the stages do not
         views = []
         for layer in range(self._num_layers):
             name = f"{_LAYER}{layer:02}"
@@ -380,12 +390,21 @@ def _state(result: dict[str, Any] | None, process: ProcessView | None, error: st
 
 def _gain(info: dict[str, Any]) -> float | None:
     """What a searched layer's choice scored beyond the unpruned layer."""
-    search = info.get("search", {})
+    search = info.get("search") or {}
     if "unpruned_score" not in search:
         return None
-    is_rollout = sorted(search.get("rollout", search["best"])) == sorted(info["removed"])
-    score = search.get("rollout_score", search["best_score"]) if is_rollout else search["best_score"]
+    is_rollout = sorted(_given(search.get("rollout"), search["best"])) == sorted(info.get("removed") or ())
+    score = _given(search.get("rollout_score"), search["best_score"]) if is_rollout else search["best_score"]
     return float(score - search["unpruned_score"])
+
+
+def _given(found: Any, otherwise: Any) -> Any:
+    return otherwise if found is None else found
+
+
+def _printable(text: str) -> str:
+    """Text that cannot steer a terminal."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _summary(result: dict[str, Any]) -> dict[str, Any]:
@@ -408,7 +427,7 @@ def _describe_event(entry: dict[str, Any]) -> str | None:
         return f"{kind} by process {entry.get('process')}"
     if kind == "stage":
         removed = entry.get("removed")
-        words = [f"{entry['stage']} done in {entry.get('seconds', 0):.0f} s"]
+        words = [f"{entry['stage']} done in {entry.get('seconds') or 0:.0f} s"]
         if isinstance(removed, list):
             words.append(f"{len(removed)} heads removed")
         elif isinstance(removed, dict):

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auber import runs
-from auber.errors import AuberError
-from auber.locks import is_alive
+from auber.locks import read_holder
 from auber.study.estimate import Clock
 from auber.study.folder import CLAIM, RECORD, State, StudyFolder
 from auber.study.plan import Block, StudyRun, read_study
 from auber.watch.run import RunState, RunView, RunWatcher
+from auber.watch.shapes import RESULT, read_shaped
+
+_RESULT = {key: RESULT[key] for key in ("dev.score", "cost.seconds.total")}
 
 
 @dataclass(frozen=True)
@@ -114,9 +116,9 @@ class StudyWatcher:
     def _dev(self, block: Block, run: StudyRun) -> float | None:
         key = (block, run.name)
         if key not in self._results:
-            try:
-                result = runs.read_result(self._folder.run_path(block, run))
-            except AuberError:  # it is just being made again
+            place = self._folder.run_path(block, run) / runs.RESULT
+            result = read_shaped(place, _RESULT)
+            if result is None:  # it is just being made again
                 return None
             self._results[key] = float(result["dev"]["score"])
             self._times.add(block.task, run.method, result["cost"]["seconds"]["total"])
@@ -128,11 +130,7 @@ class StudyWatcher:
         if any(view.state is RunState.ELSEWHERE for view in present):
             return None
         # Between two runs of a block its claim shows who is in it; the claim on one that is over says nothing any more.
-        return any(self._is_claimed(block) for block in open_blocks)
-
-    def _is_claimed(self, block: Block) -> bool:
-        try:
-            text = (self._folder.block_path(block) / CLAIM).read_text(encoding="utf-8").strip()
-        except OSError:
-            return False
-        return text.isdecimal() and is_alive(int(text))
+        holders = [read_holder(self._folder.block_path(block), CLAIM) for block in open_blocks]
+        if any(holder.is_running for holder in holders if holder is not None):
+            return True
+        return None if any(not holder.is_here for holder in holders if holder is not None) else False
