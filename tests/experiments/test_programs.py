@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from experiments import rewards, search
+from experiments import rewards, search, summary
 from tests.docs.standins import make_encoder, make_glue
 
 
@@ -51,3 +51,24 @@ def test_search(place, monkeypatch):
     for name in ("default", "crossed-soft-confirm"):
         assert found["runs"][name]["num_removed"] == found["runs"][f"michel like {name}"]["num_removed"]
         assert len(found["runs"][name]["develop"]) == 3
+
+
+def test_the_summary_of_both(place, monkeypatch, capsys):
+    for name, program, words in (
+        ("rewards", rewards, ["--layers", "1", "--masks", "8"]),
+        ("search", search, ["--variants", "default,soft", "--set", "agent.episodes=4"]),
+    ):
+        for seed in ("0", "1"):
+            run(program, place, monkeypatch, *words, "--seed", seed)
+            (place / "out.json").rename(place / f"{name}-{seed}.json")
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["summary", *map(str, sorted(place.glob("*-[01].json")))])
+    summary.main()
+    said = capsys.readouterr().out
+    assert "encoder, rewards, 2 (task, seed) pairs" in said
+    assert said.count("\n| soft | 2 |") == 2  # against the control and against default
+    assert said.count("| crossed, likelihood |") == 1
+    # no reward can do better on the development rows than they themselves say
+    rows = {line.split(" | ")[0]: line.split(" | ")[2] for line in said.splitlines() if line.startswith("| ")}
+    best = float(rows["| develop, metric"].split()[0])
+    assert all(float(rows[f"| {name}"].split()[0]) <= best for name in ("seen, metric", "crossed, soft"))
