@@ -12,14 +12,18 @@ from torch import Tensor
 from auber.devices import Hardware
 from auber.scoring import LayerScorer
 from auber.tasks.encoding import EncodedRows
-from experiments.subject import measure
+from experiments.subject import measure, row_likelihoods
 
 Mask = tuple[int, ...]
 Parts = list[tuple[Any, EncodedRows]]  # models, each with the rows it scores
 
 
 class MaskedRows:
-    """The measures of all parts together, under any mask of a layer."""
+    """The measures of all parts together, under any mask of a layer.
+
+    Besides those of `MEASURES`: `bound`, the lower end of what a mask gains in log-likelihood over no mask, its mean over the rows
+    less one standard error of that mean, both of the differences row by row.
+    """
 
     def __init__(self, parts: Parts, layer: int, metric: str, hardware: Hardware, tenants: int = 1) -> None:
         self._metric = metric
@@ -28,19 +32,29 @@ class MaskedRows:
             for model, rows in parts
             if len(rows)
         ]
+        self._unpruned: Tensor | None = None  # (rows,) log-likelihoods
 
     def score(self, name: str, removed: Mask) -> float:
         """One measure of one mask."""
-        ((logits, labels),) = self._passes([removed])
-        return float(measure(name, logits, labels, self._metric))
+        return float(self.scores([name], [removed])[0, 0])
 
     def scores(self, names: Sequence[str], masks: Sequence[Mask]) -> np.ndarray:
         """Several measures of several masks: (masks, measures)."""
         found = [
-            torch.stack([measure(name, logits, labels, self._metric) for name in names])
+            torch.stack([self._measure(name, logits, labels) for name in names])
             for logits, labels in self._passes(masks)
         ]
         return torch.stack(found).cpu().numpy()
+
+    def _measure(self, name: str, logits: Tensor, labels: Tensor) -> Tensor:
+        if name != "bound":
+            return measure(name, logits, labels, self._metric)
+        if self._unpruned is None:
+            ((whole, same_labels),) = self._passes([()])
+            self._unpruned = row_likelihoods(whole, same_labels)
+        gains = row_likelihoods(logits, labels) - self._unpruned
+        bound: Tensor = gains.mean() - gains.std() / len(gains) ** 0.5
+        return bound
 
     def _passes(self, masks: Sequence[Mask]) -> Iterator[tuple[Tensor, Tensor]]:
         """For each mask the logits of all rows and their labels, in one order."""

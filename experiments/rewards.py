@@ -7,7 +7,8 @@ Train is cut into development rows, which no model here is tuned on, and the res
     crossed     the scouts, each on its own fold, so that every row is scored by a scout that never saw it
     develop     the model, on the development rows: what a reward should foretell
 
-each by the task's metric, by the metric of probabilities in the place of decisions (`soft`) and by the mean log-likelihood. Seen
+each by the task's metric, by the metric of probabilities in the place of decisions (`soft`), by the mean log-likelihood and by the
+lower bound of its gain (`bound`). Seen
 and crossed rows come in two parts, two thirds to choose a mask by and one third to confirm the choice. For the best mask of each
 reward the model is also pruned, tuned as after a layer, and scored on the development rows.
 """
@@ -28,6 +29,7 @@ from experiments.command import parser, write
 from experiments.masked import Mask, MaskedRows, Parts
 from experiments.subject import MEASURES, Subject, make_folds, make_subject, pruned_copy
 
+REWARDS = (*MEASURES, "bound")
 SETS = ("seen", "seen_confirm", "crossed", "crossed_confirm", "develop")
 CONFIRM = 1 / 3  # share of the rows kept to confirm a choice
 
@@ -49,7 +51,7 @@ def score_layer(subject: Subject, layer: int, sets: dict[str, Parts], count: int
     scores = []
     for name in SETS:
         masked = MaskedRows(sets[name], layer, subject.task.metric, subject.hardware)
-        scores.append(100 * masked.scores(MEASURES, masks))
+        scores.append(100 * masked.scores(REWARDS, masks))
     table = np.stack(scores, axis=1)  # (masks, sets, measures)
     return {
         "layer": layer,
@@ -65,7 +67,7 @@ def _after_tuning(
     """Development scores after pruning and tuning: of no mask, of the best by each reward, of a random one as large."""
     chosen: dict[str, Mask] = {"none": ()}
     for name in ("seen", "crossed"):
-        for index, measure in enumerate(MEASURES):
+        for index, measure in enumerate(REWARDS):
             best = masks[int(table[:, SETS.index(name), index].argmax())]
             alike = [mask for mask in masks if len(mask) == len(best)]
             chosen[f"{name} {measure}"] = best
@@ -114,7 +116,7 @@ def main() -> None:
         "seed": subject.config.seed,
         "rows": {"tuned": len(rows), "develop": len(subject.develop)},
         "sets": list(SETS),
-        "measures": list(MEASURES),
+        "measures": list(REWARDS),
         "unpruned": subject.scores(model, subject.develop),
         "layers": [score_layer(subject, int(layer), sets, arguments.masks) for layer in arguments.layers.split(",")],
         "seconds": round(time.perf_counter() - started, 1),

@@ -49,6 +49,7 @@ VARIANTS = {
     "crossed": Variant(crossed=True),
     "crossed-soft": Variant(crossed=True, measure="soft"),
     "crossed-likelihood": Variant(crossed=True, measure="likelihood"),
+    "crossed-bound": Variant(crossed=True, measure="bound", bonus=0.02),
     "crossed-soft-confirm": Variant(crossed=True, measure="soft", candidates=16),
     "crossed-soft-bonus": Variant(crossed=True, measure="soft", bonus=0.05),
     "rollout": Variant(settings={"agent.choose": "rollout"}),

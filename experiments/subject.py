@@ -37,16 +37,16 @@ def soft_metric(logits: Tensor, labels: Tensor, metric: str) -> Tensor:
     return get_metric(metric).finish(truth.T @ probabilities)
 
 
-def likelihood(logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean log-likelihood of the labels."""
-    return logits.float().log_softmax(-1).gather(1, labels[:, None]).double().mean()
+def row_likelihoods(logits: Tensor, labels: Tensor) -> Tensor:
+    """The log-likelihood of each row's label: (rows,)."""
+    return logits.float().log_softmax(-1).gather(1, labels[:, None])[:, 0].double()
 
 
 def measure(name: str, logits: Tensor, labels: Tensor, metric: str) -> Tensor:
     """One of `MEASURES`, a float64 scalar on the logits' device."""
     if name == "metric":
         return get_metric(metric).compute(logits, labels)
-    return soft_metric(logits, labels, metric) if name == "soft" else likelihood(logits, labels)
+    return soft_metric(logits, labels, metric) if name == "soft" else row_likelihoods(logits, labels).mean()
 
 
 def measures(logits: Tensor, labels: Tensor, metric: str) -> list[float]:
