@@ -35,3 +35,12 @@ def run_auber(monkeypatch, capsys):
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def ray(monkeypatch):
+    """Ray, where it is installed; no cluster is named or left behind."""
+    found = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    yield found
+    found.shutdown()

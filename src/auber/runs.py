@@ -20,10 +20,8 @@ the caller allows others. In a process group only the main process writes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 import time
@@ -35,8 +33,9 @@ from typing import TYPE_CHECKING, Any
 from auber import checkpoint
 from auber.config import Config, make_config
 from auber.devices import is_main_process, wait_for_all
-from auber.disk import is_refusal, sync_folder
+from auber.disk import is_refusal
 from auber.errors import CheckpointError, RunError
+from auber.files import cut_torn_line, digest_file, write_json, write_text
 from auber.ledger import Ledger
 from auber.locks import LOCK, FolderLock
 from auber.plan import PruningPlan
@@ -44,6 +43,19 @@ from auber.sources import WEIGHTS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+__all__ = [
+    "DIGEST",
+    "PROGRESS",
+    "RESULT",
+    "Run",
+    "check_digest",
+    "is_run",
+    "read_json",
+    "read_result",
+    "write_json",
+    "write_text",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -54,28 +66,6 @@ DIGEST = "model_sha256"  # of the weights, in the record of a stage and in the r
 # What a write that was cut leaves beside its place, by `write_text` and by `checkpoint.save`.
 _SCRATCH = re.compile(r"\.((run|splits|plan|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}")
 _SAME_VERSIONS = ("auber", "torch", "transformers")  # another of these may give other numbers
-
-
-def write_text(path: Path, text: str, *, durable: bool = False) -> None:
-    """Write a file whole or not at all; `durable`: it is on the disk, and not only on its way there, when this returns."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with scratch.open("w", encoding="utf-8") as file:
-            file.write(text)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        scratch.replace(path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
-    if durable:
-        sync_folder(path.parent)
-
-
-def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
-    """Write JSON whole or not at all."""
-    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=durable)
 
 
 def read_json(path: Path) -> Any:
@@ -113,7 +103,7 @@ def check_digest(folder: Path, record: Mapping[str, Any]) -> None:
     if recorded is None:
         return
     try:
-        found = _digest(path)
+        found = digest_file(path)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from error
     if found != recorded:
@@ -121,11 +111,6 @@ def check_digest(folder: Path, record: Mapping[str, Any]) -> None:
             f"{path}: must be the file the run wrote (sha256 {recorded}), found another (sha256 {found}): "
             "it is damaged or was changed"
         )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Run:
@@ -289,7 +274,7 @@ class Run:
             self._lock = FolderLock(self.folder)
             if self._lock.left_by is not None:
                 logger.info("%s: %s, which was at work in it, is gone", self.folder, self._lock.left_by)
-            _cut_torn_line(self.folder / "events.jsonl")
+            cut_torn_line(self.folder / "events.jsonl")
         self._sweep()
 
     def _release(self) -> None:
@@ -369,7 +354,7 @@ class Run:
         """Write a model folder; the digest of its weights."""
         try:
             checkpoint.save(model, tokenizer, folder)
-            return _digest(folder / WEIGHTS)
+            return digest_file(folder / WEIGHTS)
         except CheckpointError as error:
             cause = error.__cause__
             reason = cause.strerror if isinstance(cause, OSError) else str(cause or error)
@@ -397,12 +382,3 @@ def _is_unused(folder: Path) -> bool:
     ours = {LOCK, "stages", "config.toml"}
     names = {path.name for path in folder.iterdir() if not _SCRATCH.fullmatch(path.name)}
     return not names or (names <= ours and (folder / "stages").is_dir() and not any((folder / "stages").iterdir()))
-
-
-def _cut_torn_line(path: Path) -> None:
-    """Cut a last line whose end never reached the file, so that the next one starts on its own."""
-    if path.is_file():
-        data = path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            os.truncate(path, whole)

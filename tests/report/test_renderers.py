@@ -7,10 +7,10 @@ import re
 import pytest
 
 from auber.report import RENDERERS
+from auber.report.columns import Column, Detail, Table, TableSection
 from auber.report.latex import render_latex
 from auber.report.markdown import render_markdown
 from auber.report.spreadsheet import render_csv
-from auber.report.tables import Column, Detail, Table, TableSection
 
 NASTY = "=SUM(A1)|<b>_x_*[y](z)&#%$^~\\{}`"
 

@@ -4,7 +4,8 @@ import pytest
 
 from auber.report.analysis import analyse
 from auber.report.collect import collect
-from auber.report.tables import Column, all_tables, plain
+from auber.report.columns import Column, plain
+from auber.report.tables import all_tables
 from tests.report.results import make_result, write_plan, write_run, write_study
 
 

@@ -31,15 +31,6 @@ def on_the_cpu(num_shards):
     return DeviceWorkers(cpu(), [torch.device("cpu")] * num_shards)
 
 
-@pytest.fixture
-def ray(monkeypatch):
-    """Ray, where it is installed; no cluster is named or left behind."""
-    found = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    yield found
-    found.shutdown()
-
-
 @given(st.lists(st.integers(1, 128), min_size=1, max_size=60), st.data())
 def test_rows_are_dealt_evenly(lengths, data):
     num_shards = data.draw(st.integers(1, len(lengths)))

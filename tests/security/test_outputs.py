@@ -10,8 +10,8 @@ import pytest
 from auber.html.model import read_runs
 from auber.html.render import render_html
 from auber.html.run_page import make_run_page
+from auber.report.columns import Column, Table, TableSection
 from auber.report.spreadsheet import render_csv
-from auber.report.tables import Column, Table, TableSection
 from tests.report.results import make_result, write_run
 
 FORMULAS = ["=1+1", "=a\r=1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://x","y")']

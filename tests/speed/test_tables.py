@@ -1,17 +1,7 @@
 from __future__ import annotations
 
-from auber.speed.record import Amount, Pair, RunSpeed, Speed
 from auber.speed.tables import describe, tables_of
-
-
-def make_speed():
-    pairs = tuple(
-        Pair.of(("torch", "cpu", "float32"), batch, 128, unpruned=[0.04] * 6, pruned=[pruned] * 6)
-        for batch, pruned in ((1, 0.02), (32, 0.05))
-    )
-    amounts = Amount(109_483_778, 101_000_000), Amount(11_000_000_000, 9_900_000_000)
-    run = RunSpeed("rte auber seed 0", "bert", 40, 144, {}, *amounts, pairs)
-    return Speed("auber speed x", (run,), ("torch on a GPU: there is none here",), 1.0, {"threads": 2})
+from tests.report.made import make_speed
 
 
 def test_a_line_a_run_and_a_line_a_pair():

@@ -15,15 +15,6 @@ from tests.study.tiny import QUICK, Notes, WorkerKiller, results_of, tiny_study
 BLOCK = Block("agreement", "seen", 0)
 
 
-@pytest.fixture
-def ray(monkeypatch):
-    """Ray, where it is installed; no cluster is named or left behind."""
-    found = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    yield found
-    found.shutdown()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_two_workers_and_one_killed_give_the_results_of_one_process(ray, unbroken, tmp_path):

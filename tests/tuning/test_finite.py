@@ -140,7 +140,7 @@ def test_losses_are_read_together_and_seldom(monkeypatch):
     """Of the first step, then when a listener wants one, then at the end: in between a GPU waits for nobody."""
     reads, read = [], LossWatch.read
     monkeypatch.setattr(LossWatch, "read", lambda watch: (reads.append(len(watch._unread)), read(watch))[1])
-    monkeypatch.setattr("auber.tuning._RECORD_EVERY", math.inf)
+    monkeypatch.setattr("auber.tuning.course._RECORD_EVERY", math.inf)
     tuned(FirstTuning(epochs=5, batch_size=8))
     assert reads == [1, 24]
 

@@ -13,55 +13,70 @@ from auber.errors import ConfigError
 
 if TYPE_CHECKING:
     from auber.bench.record import Bench
+    from auber.config import Config
+    from auber.progress import Progress
+    from auber.tasks.base import TaskData
 
 _DEFAULTS = Request()
 _SIZES = ", ".join(SIZES)
 _ROWS = ", ".join(f"{shape.name} ({shape.count:,} rows)" for shape in ROWS.values())
 
 
+_Files = Annotated[
+    list[Path] | None, typer.Argument(metavar="[FILE]...", help="Kept results, for --page.", show_default=False)
+]
+_Size = Annotated[
+    str | None, typer.Option("--size", help=f"A BERT made on the spot with random weights: {_SIZES}. [default: base]")
+]
+_Model = Annotated[
+    str | None, typer.Option("--model", help="A model folder, a hub name or a finished run in place of a size.")
+]
+_Rows = Annotated[
+    str | None, typer.Option("--rows", help=f"Generated rows of lengths like those of {_ROWS}. [default: rte]")
+]
+_Count = Annotated[int | None, typer.Option("--count", help="So many generated reward rows instead.")]
+_Layers = Annotated[
+    str | None, typer.Option("--layers", help="Searched layers to time, such as 0,5,11; all without it.")
+]
+_Repeats = Annotated[int, typer.Option("--repeats", help="Timed rewards of each way and layer.")]
+_Seconds = Annotated[
+    float, typer.Option("--seconds", help="No further repeat of a way or layer begins after so many seconds.")
+]
+_Steps = Annotated[int, typer.Option("--steps", help="About so many tuning steps each way.")]
+_NoRewards = Annotated[bool, typer.Option("--no-rewards", help="Leave the rewards out.")]
+_NoTuning = Annotated[bool, typer.Option("--no-tuning", help="Leave the tuning out.")]
+_NoSearch = Annotated[bool, typer.Option("--no-search", help="Leave the whole run out.")]
+_Growth = Annotated[
+    bool, typer.Option("--growth", help="Also time rewards for growing numbers of rows, layers and heads.")
+]
+_Out = Annotated[Path | None, typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False)]
+_Page = Annotated[
+    Path | None,
+    typer.Option("--page", help="Measure nothing: write this Markdown page, and its plot, from kept results."),
+]
+
+
 def command(
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Kept results, for --page.", show_default=False)
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option("--size", help=f"A BERT made on the spot with random weights: {_SIZES}. [default: base]"),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="A model folder, a hub name or a finished run in place of a size.")
-    ] = None,
-    rows: Annotated[
-        str | None, typer.Option("--rows", help=f"Generated rows of lengths like those of {_ROWS}. [default: rte]")
-    ] = None,
-    count: Annotated[int | None, typer.Option("--count", help="So many generated reward rows instead.")] = None,
+    files: _Files = None,
+    size: _Size = None,
+    model: _Model = None,
+    rows: _Rows = None,
+    count: _Count = None,
     task: options.Task = None,
     data: options.Data = None,
-    layers: Annotated[
-        str | None, typer.Option("--layers", help="Searched layers to time, such as 0,5,11; all without it.")
-    ] = None,
-    repeats: Annotated[
-        int, typer.Option("--repeats", help="Timed rewards of each way and layer.")
-    ] = _DEFAULTS.limits.repeats,
-    seconds: Annotated[
-        float, typer.Option("--seconds", help="No further repeat of a way or layer begins after so many seconds.")
-    ] = _DEFAULTS.limits.seconds,
-    steps: Annotated[int, typer.Option("--steps", help="About so many tuning steps each way.")] = _DEFAULTS.steps,
-    no_rewards: Annotated[bool, typer.Option("--no-rewards", help="Leave the rewards out.")] = False,
-    no_tuning: Annotated[bool, typer.Option("--no-tuning", help="Leave the tuning out.")] = False,
-    no_search: Annotated[bool, typer.Option("--no-search", help="Leave the whole run out.")] = False,
-    growth: Annotated[
-        bool, typer.Option("--growth", help="Also time rewards for growing numbers of rows, layers and heads.")
-    ] = False,
+    layers: _Layers = None,
+    repeats: _Repeats = _DEFAULTS.limits.repeats,
+    seconds: _Seconds = _DEFAULTS.limits.seconds,
+    steps: _Steps = _DEFAULTS.steps,
+    no_rewards: _NoRewards = False,
+    no_tuning: _NoTuning = False,
+    no_search: _NoSearch = False,
+    growth: _Growth = False,
     seed: options.Seed = None,
     preset: options.Preset = "paper",
     assignments: options.Set = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False)
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option("--page", help="Measure nothing: write this Markdown page, and its plot, from kept results."),
-    ] = None,
+    out: _Out = None,
+    page: _Page = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -97,18 +112,26 @@ def command(
     settings = options.build_config(preset, task or request.rows, None, assignments, seed=seed)
     if out is not None:
         options.make_room(out)
-
-    from auber.bench.measure import run_bench
-    from auber.provenance import command_line
-    from auber.runs import write_json
-
     with screen.listening(quiet=quiet) as progress:
         own = None if task is None else options.read_task(task, data, None, None, None, "", None, settings.seed)
-        words = f"auber {command_line().partition(' ')[2]}"  # whatever file Python was started with
-        bench = run_bench(request, settings, preset, words, progress, own)
+        bench = _measure(request, settings, preset, progress, own)
+    _hand_over(bench, out, as_json=json)
+
+
+def _measure(request: Request, settings: Config, preset: str, progress: Progress, task: TaskData | None) -> Bench:
+    from auber.bench.measure import run_bench
+    from auber.provenance import command_line
+
+    words = f"auber {command_line().partition(' ')[2]}"  # whatever file Python was started with
+    return run_bench(request, settings, preset, words, progress, task)
+
+
+def _hand_over(bench: Bench, out: Path | None, *, as_json: bool) -> None:
+    from auber.files import write_json
+
     if out is not None:
         write_json(out, bench.to_json())
-    if json:
+    if as_json:
         screen.print_json(bench.to_json())
     else:
         _print(bench)

@@ -24,6 +24,7 @@ from auber.devices import Hardware, num_processes, resolve_hardware
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.evaluation import evaluate_rows
+from auber.files import write_json
 from auber.metrics import get_metric
 from auber.progress import Progress, Silent
 from auber.rates.choice import to_json
@@ -239,7 +240,7 @@ def _keep(record: Record, out: Path | None) -> None:
         return
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        runs.write_json(out, to_json(record))
+        write_json(out, to_json(record))
     except OSError as error:
         raise RunError(f"{out}: cannot be written ({error.strerror}); choose another --out") from error
 

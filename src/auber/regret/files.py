@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import RunError
-from auber.runs import write_text
+from auber.files import write_text
 
 _NUMBERS = re.compile(r"\[\s+([-+.\deE]+(?:,\s+[-+.\deE]+)*)\s+\]")  # no string: it would have quotes
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import RunError
+from auber.files import write_text
 from auber.report.analysis import MethodRow, Report, Section, analyse
 from auber.report.collect import collect
+from auber.report.columns import Table
 from auber.report.latex import render_latex
 from auber.report.markdown import render_markdown
 from auber.report.spreadsheet import render_csv
-from auber.report.tables import Table, all_tables, gap_verdict
-from auber.runs import write_text
+from auber.report.tables import all_tables, gap_verdict
 from auber.stats import verdict
 
 RENDERERS: dict[str, Callable[[Table], str]] = {"md": render_markdown, "csv": render_csv, "tex": render_latex}

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from auber.report.analysis import CONTROL, SUBJECT, GapRow, MethodRow, PooledRow, Report, Section
+from auber.report.analysis import GapRow, MethodRow, PooledRow, Report, Section
 from auber.report.markdown import escape
+from auber.report.roles import CONTROL, SUBJECT
 from auber.report.tables import gap_verdict
 from auber.stats import FEWEST_PAIRS, Comparison, verdict
 

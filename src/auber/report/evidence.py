@@ -8,9 +8,10 @@ from dataclasses import replace
 from auber.report.analysis import Report, Section, analyse
 from auber.report.answer import answer_question
 from auber.report.collect import pool
+from auber.report.columns import Table, TableSection
 from auber.report.markdown import escape, render_markdown
 from auber.report.results_file import ResultsFile, runs_of
-from auber.report.tables import RULE, Table, TableSection, all_tables
+from auber.report.tables import RULE, all_tables
 
 
 def render_evidence(files: Sequence[ResultsFile]) -> str:

@@ -2,7 +2,7 @@ r"""A table as LaTeX floats to `\input`, one for each section, with booktabs' ru
 
 from __future__ import annotations
 
-from auber.report.tables import Column, Detail, Table, Value, plain
+from auber.report.columns import Column, Detail, Table, Value, plain
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from auber.report.tables import Column, Detail, Table, Value, plain
+from auber.report.columns import Column, Detail, Table, Value, plain
 
 
 def render_markdown(table: Table, level: int = 1) -> str:

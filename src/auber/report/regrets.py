@@ -9,9 +9,9 @@ from auber.errors import RunError
 from auber.regret.figure import draw_regret, label_of
 from auber.regret.replay import BUDGETS
 from auber.regret.result import FORMAT
+from auber.report.columns import Column, Table, TableSection
 from auber.report.record import Fields
 from auber.report.results_file import ResultsFile
-from auber.report.tables import Column, Table, TableSection
 
 # What is told of a search, by its name in a result.
 _QUANTITIES = {

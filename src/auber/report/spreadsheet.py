@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 
-from auber.report.tables import Column, Table, Value
+from auber.report.columns import Column, Table, Value
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

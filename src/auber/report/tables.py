@@ -1,80 +1,19 @@
-"""Rows to tables: columns that know what kind of value they hold, and sections that are never mixed.
-
-A table says nothing of how it is drawn. A renderer is a function from a table to text: it meets the values here, by the
-kind of their column, and `plain` gives the words for one where the format has no better way.
-"""
+"""Every table of a report, made from the rows of the analysis."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from typing import Literal
+from dataclasses import replace
 
 from auber.report import published
-from auber.report.analysis import CONTROL, SUBJECT, GapRow, MethodRow, PooledRow, Report, Section
+from auber.report.analysis import GapRow, MethodRow, PooledRow, Report, Section
+from auber.report.columns import Column, Detail, Table, TableSection, Value, plain
 from auber.report.coverage import Coverage
+from auber.report.roles import CONTROL, SUBJECT
 from auber.stats import FEWEST_PAIRS, LEVEL, Comparison, Summary, verdict
 
-Value = str | int | float | tuple[float, float | None] | None
-
-
-class Detail(IntEnum):
-    """Where a column is wanted: everywhere, where a page has room for it, or in data files only."""
-
-    BRIEF = 0
-    PAGE = 1
-    DATA = 2
-
-
-@dataclass(frozen=True)
-class Column:
-    """A title and the kind of value below it.
-
-    `sentence` is text that wants to wrap; `number` holds one number; `spread` a mean and a deviation (None for a single run); `range` its two ends. None is a value that
-    is not there.
-    """
-
-    title: str
-    kind: Literal["text", "sentence", "number", "spread", "range"] = "text"
-    decimals: int = 0
-    signed: bool = False
-    detail: Detail = Detail.BRIEF
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it holds words."""
-        return self.kind in ("text", "sentence")
-
-
-@dataclass(frozen=True)
-class TableSection:
-    """The rows of one model under one protocol (of none where it does not matter), and what must be said with them."""
-
-    model: str | None
-    protocol: str | None
-    rows: tuple[tuple[Value, ...], ...]
-    notes: tuple[str, ...] = ()
-    label: str | None = None  # that it is not all that was asked for
-
-    @property
-    def title(self) -> str | None:
-        """Model and protocol in words."""
-        if self.model is None:
-            return None
-        return f"{self.model}, protocol {self.protocol}" + (f" ({self.label})" if self.label else "")
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table. `name` is its file's; the notes are those of all sections."""
-
-    name: str
-    title: str
-    columns: tuple[Column, ...]
-    sections: tuple[TableSection, ...]
-    notes: tuple[str, ...] = ()
-    empty: str = "No runs."  # what stands in place of no section
+# What whoever draws these tables needs comes with them.
+__all__ = ["RULE", "Column", "Detail", "Table", "TableSection", "all_tables", "gap_verdict", "plain"]
 
 
 def all_tables(report: Report) -> tuple[Table, ...]:
@@ -108,13 +47,7 @@ def tasks_table(report: Report, notes: tuple[str, ...]) -> Table:
 def methods_table(report: Report, notes: tuple[str, ...]) -> Table:
     """Table 2: every method on every task, against the control."""
     sections = [
-        TableSection(
-            section.model,
-            section.protocol,
-            tuple(map(_method_values, section.methods)),
-            _notes(section, section.methods, section.methods_coverage),
-            _label(section.methods_coverage),
-        )
+        _section(section, map(_method_values, section.methods), section.methods_coverage, section.methods)
         for section in report.sections
         if section.methods
     ]
@@ -131,13 +64,7 @@ def methods_table(report: Report, notes: tuple[str, ...]) -> Table:
 def ablations_table(report: Report, notes: tuple[str, ...]) -> Table:
     """Table 3: the method and its ablations, against the method."""
     sections = [
-        TableSection(
-            section.model,
-            section.protocol,
-            tuple(map(_method_values, section.ablations)),
-            _notes(section, section.ablations, section.ablations_coverage),
-            _label(section.ablations_coverage),
-        )
+        _section(section, map(_method_values, section.ablations), section.ablations_coverage, section.ablations)
         for section in report.sections
         if section.ablations
     ]
@@ -162,13 +89,7 @@ def comparisons_table(report: Report, notes: tuple[str, ...]) -> Table:
         Column("verdict", "sentence"),
     )
     sections = [
-        TableSection(
-            section.model,
-            section.protocol,
-            tuple(map(_pooled_values, section.pooled)),
-            _notes(section, (), section.coverage),
-            _label(section.coverage),
-        )
+        _section(section, map(_pooled_values, section.pooled), section.coverage)
         for section in report.sections
         if section.pooled
     ]
@@ -202,13 +123,7 @@ def overfitting_table(report: Report, notes: tuple[str, ...]) -> Table:
         Column("verdict", "sentence"),
     )
     sections = [
-        TableSection(
-            section.model,
-            section.protocol,
-            tuple(map(_gap_values, section.gaps)),
-            _notes(section, (), section.coverage),
-            _label(section.coverage),
-        )
+        _section(section, map(_gap_values, section.gaps), section.coverage)
         for section in report.sections
         if section.gaps
     ]
@@ -258,22 +173,6 @@ def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
     return Table("costs", "What a run took", columns, tuple(sections), (legend, *notes))
 
 
-def plain(column: Column, value: Value) -> str:
-    """A value in words; empty where there is none."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    if isinstance(value, tuple):
-        first, second = value
-        start = _number(column, first)
-        if second is None:
-            return start
-        if column.kind == "spread":
-            return f"{start} ± {second:.{column.decimals}f}"
-        end = _number(column, second)
-        return start if start == end else f"{start} to {end}"
-    return _number(column, value)
-
-
 RULE = (
     f"Shown is a difference of {FEWEST_PAIRS} pairs or more whose 95 % t interval leaves out 0 and whose p, corrected by Holm's method, is "
     f"below {LEVEL}: the p of the exact sign-flip test where the pairs are enough for it to get there at all, else the paired t test's."
@@ -297,6 +196,17 @@ def gap_verdict(comparison: Comparison) -> str:
         if words.startswith(direction):
             return size + words.removeprefix(direction)
     return words
+
+
+def _section(
+    section: Section,
+    rows: Iterable[tuple[Value, ...]],
+    coverage: Coverage | None,
+    with_published: tuple[MethodRow, ...] = (),
+) -> TableSection:
+    """The rows of a section with what must be said with them; some tables have published numbers beside their methods."""
+    notes = _notes(section, with_published, coverage)
+    return TableSection(section.model, section.protocol, tuple(rows), notes, _label(coverage))
 
 
 def _notes(section: Section, rows: tuple[MethodRow, ...], coverage: Coverage | None) -> tuple[str, ...]:
@@ -422,9 +332,3 @@ def _gap_values(row: GapRow) -> tuple[Value, ...]:
 
 def _interval(found: Summary) -> tuple[float, float] | None:
     return None if found.low is None or found.high is None else (found.low, found.high)
-
-
-def _number(column: Column, value: float) -> str:
-    rounded = round(value, column.decimals) + 0.0  # no minus before a zero
-    sign = "+" if column.signed and rounded > 0 else ""
-    return f"{sign}{rounded:.{column.decimals}f}"

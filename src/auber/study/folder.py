@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from auber import runs
 from auber.config import Value, make_config
 from auber.errors import RunError
+from auber.files import write_json, write_text
 from auber.locks import HeldError, drop_foreign_lock, held
 from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun, read_study
 
@@ -95,7 +96,7 @@ class StudyFolder:
                 self.check(study)
                 record = self.path / RECORD
                 asked = joined_studies(read_study(record), study) if record.is_file() else study
-                runs.write_text(record, asked.to_toml())
+                write_text(record, asked.to_toml())
         except OSError as error:
             raise RunError(f"{self.path}: cannot be written ({error.strerror}); choose another --out") from error
 
@@ -243,7 +244,7 @@ class StudyFolder:
     def _write_failure(self, path: Path, block: Block, run: StudyRun | str, error: str, *, skipped: bool) -> None:
         name = run if isinstance(run, str) else run.name
         facts = {"task": block.task, "protocol": block.protocol, "seed": block.seed, "run": name}
-        runs.write_json(path, {**facts, "error": error, "skipped": skipped})
+        write_json(path, {**facts, "error": error, "skipped": skipped})
 
     # --- weights and claims -----------------------------------------------------------------------------------------
 

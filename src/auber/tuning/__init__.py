@@ -4,7 +4,8 @@ Deterministic on a CPU for a seed and a number of threads. Nothing is written to
 Early stopping watches rows of train set apart and keeps the best weights in memory. Rate decay is linear without warm-up,
 AdamW without weight decay, gradients clipped to norm 1: what the authors' code inherits from its time's GLUE script.
 Batches hold rows of like length (`batches`); on one GPU the steps are recorded and replayed (`graphs`). A loss or a weight that
-is not finite ends a tuning with a `DivergedError` (`finite`); batches that do not fit into memory are run in parts (`parts`).
+is not finite ends a tuning with a `DivergedError` (`finite`); batches that do not fit into memory are run in parts (`parts`);
+`course` follows the steps for who listens.
 """
 
 from __future__ import annotations
@@ -14,28 +15,27 @@ import gc
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from auber.config import LastTuning
 from auber.devices import Hardware
 from auber.progress import Progress, Silent
 from auber.tasks.encoding import EncodedRows
+from auber.tuning.course import Course
 from auber.tuning.finite import DivergedError, LossWatch, TuningError, require_finite_weights
 from auber.tuning.stopping import BestKeeper
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from auber.tuning.trainer import TuningSettings
+    from auber.tuning.trainer import Trained, TuningSettings
 
 __all__ = ["DivergedError", "TuningError", "TuningReport", "require_finite_weights", "tune"]
 
-_RECORD_EVERY = 1.0  # seconds; a loss that is read makes a GPU wait
 _FROZEN_AT_IMPORT = gc.get_freeze_count()  # what the interpreter itself may have set aside
 
 
@@ -84,56 +84,10 @@ def tune(
     if settings.epochs == 0:
         return TuningReport(0, 0.0)
     listener = progress or Silent()
-    keeper = None
-    if watch is not None:
-        if not isinstance(settings, LastTuning):
-            raise TypeError(f"watching needs LastTuning settings, actual type: {type(settings).__name__}")
-        keeper = BestKeeper(model, *watch, settings, math.ceil(len(rows) / settings.batch_size))
-
-    losses, pulse = LossWatch(stage, settings), _Pulse(listener, name)
-
-    def on_begin(steps: int) -> None:
-        listener.begin(stage, steps)
-        losses.begin(steps)
-        if keeper is not None:
-            keeper.look(0)  # here the Trainer has set the precision that later looks have as well
-            losses.check_watched(0, keeper.watched[0][2])
-
-    def on_step(step: int, loss: Tensor) -> bool:
-        losses.add(step, loss)
-        listener.step(step)
-        pulse.beat(step, losses.read)
-        if keeper is None:
-            return False
-        looks = len(keeper.watched)
-        stop = keeper.after_step(step)
-        for _, score, watched_loss in keeper.watched[looks:]:
-            losses.check_watched(step, watched_loss)
-            listener.record(step, {f"{name}/watched_score": score, f"{name}/watched_loss": watched_loss})
-        return stop
-
-    from auber.tuning.trainer import run_trainer  # the Trainer takes seconds to import
-
-    with _young_garbage(), tempfile.TemporaryDirectory(prefix="auber-") as scratch:
-        try:
-            trained = run_trainer(
-                model,
-                rows,
-                settings,
-                seed=seed,
-                hardware=hardware,
-                scratch=scratch,
-                stage=stage,
-                on_begin=on_begin,
-                on_step=on_step,
-            )
-        except torch.OutOfMemoryError as error:  # a step that runs out of it is taken in parts: this is all the rest
-            reason = str(error).partition("\n")[0]
-            raise TuningError(
-                f"{stage}: the optimiser does not fit into the memory of {hardware.name} ({reason}); free some of it"
-            ) from error
-        # The Trainer refers to itself: without this, optimiser and recordings would keep their memory for a while.
-        gc.collect()
+    keeper = None if watch is None else _keeper(model, rows, settings, *watch)
+    losses = LossWatch(stage, settings)
+    course = Course(losses, keeper, listener, stage=stage, name=name)
+    trained = _train(model, rows, settings, course, seed, hardware, stage)
     losses.finish(trained.steps, model, rows)
     listener.end()
     if keeper is not None:
@@ -152,23 +106,47 @@ def tune(
     )
 
 
-class _Pulse:
-    """Tells a listener the loss and the pace of a tuning: of the first step, and then about once a second."""
+def _keeper(
+    model: PreTrainedModel, rows: EncodedRows, settings: TuningSettings, watched: EncodedRows, metric: str
+) -> BestKeeper:
+    """What looks at the watched rows during a tuning on `rows`."""
+    if not isinstance(settings, LastTuning):
+        raise TypeError(f"watching needs LastTuning settings, actual type: {type(settings).__name__}")
+    return BestKeeper(model, watched, metric, settings, math.ceil(len(rows) / settings.batch_size))
 
-    def __init__(self, listener: Progress, name: str) -> None:
-        self._listener, self._name = listener, name
-        self._last_step, self._last_time = 0, -math.inf
 
-    def beat(self, step: int, read_loss: Callable[[], float]) -> None:
-        """A step is done."""
-        passed = time.perf_counter() - self._last_time
-        if passed < _RECORD_EVERY:
-            return
-        numbers = {f"{self._name}/loss": read_loss()}
-        if self._last_step:  # before it lies the start of the Trainer, which is no pace of its steps
-            numbers[f"{self._name}/steps_per_second"] = (step - self._last_step) / passed
-        self._listener.record(step, numbers)
-        self._last_step, self._last_time = step, time.perf_counter()
+def _train(
+    model: PreTrainedModel,
+    rows: EncodedRows,
+    settings: TuningSettings,
+    course: Course,
+    seed: int,
+    hardware: Hardware,
+    stage: str,
+) -> Trained:
+    from auber.tuning.trainer import run_trainer  # the Trainer takes seconds to import
+
+    with _young_garbage(), tempfile.TemporaryDirectory(prefix="auber-") as scratch:
+        try:
+            trained = run_trainer(
+                model,
+                rows,
+                settings,
+                seed=seed,
+                hardware=hardware,
+                scratch=scratch,
+                stage=stage,
+                on_begin=course.begin,
+                on_step=course.step,
+            )
+        except torch.OutOfMemoryError as error:  # a step that runs out of it is taken in parts: this is all the rest
+            reason = str(error).partition("\n")[0]
+            raise TuningError(
+                f"{stage}: the optimiser does not fit into the memory of {hardware.name} ({reason}); free some of it"
+            ) from error
+        # The Trainer refers to itself: without this, optimiser and recordings would keep their memory for a while.
+        gc.collect()
+    return trained
 
 
 @contextlib.contextmanager

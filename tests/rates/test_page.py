@@ -11,7 +11,7 @@ from auber.config import load_toml
 from auber.rates.choice import choose_rate
 from auber.rates.record import read_record
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RECORD = read_record(ROOT / "results/rates/minilm-l6.json")
 PAGE = (ROOT / "docs/rates.md").read_text(encoding="utf-8")
 

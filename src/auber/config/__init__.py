@@ -1,0 +1,83 @@
+"""Every setting, declared once: type, default, range and meaning.
+
+The declarations are in `sections`, the presets in `presets`. Precedence, weakest first: defaults, preset, the preset's
+settings for the task, config file, `--set`. A `Config` is frozen and always valid: all problems of an input are reported
+together in one `ConfigError`. The command line's help and the table in the documentation are made from the declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from auber.config.declarations import build
+from auber.config.presets import PRESETS, Preset
+from auber.config.sections import (
+    Agent,
+    Config,
+    FirstTuning,
+    LastTuning,
+    LayerTuning,
+    RandomPruning,
+    Reward,
+    Search,
+    Voita,
+    settings,
+)
+from auber.config.toml import flatten_tables, load_toml, read_toml
+from auber.config.values import LARGEST_NUMBER, SettingInfo, Value, show_name, show_value
+from auber.errors import ConfigError, unknown_name
+
+__all__ = [
+    "LARGEST_NUMBER",
+    "PRESETS",
+    "Agent",
+    "Config",
+    "FirstTuning",
+    "LastTuning",
+    "LayerTuning",
+    "Preset",
+    "RandomPruning",
+    "Reward",
+    "Search",
+    "SettingInfo",
+    "Value",
+    "Voita",
+    "flatten_tables",
+    "load_toml",
+    "make_config",
+    "parse_assignment",
+    "read_toml",
+    "settings",
+    "show_name",
+    "show_value",
+]
+
+
+def make_config(
+    preset: str = "default",
+    *,
+    task: str | None = None,
+    file: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Config:
+    """The configuration of a preset, for a task, changed by a TOML file and then by single settings."""
+    if preset not in PRESETS:
+        raise ConfigError(unknown_name("preset", preset, PRESETS))
+    chosen = PRESETS[preset]
+    values: dict[str, Any] = {**chosen.settings, **chosen.per_task.get(task or "", {})}
+    where = "settings"
+    if file is not None:
+        values.update(read_toml(file))
+        where = str(file)
+    values.update(settings or {})
+    return build(Config, values, where)
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """`key=value` of the command line."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set takes key=value such as agent.gamma=0.9, found '{text}'")
+    return key.strip(), value.strip()

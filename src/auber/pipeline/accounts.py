@@ -1,0 +1,118 @@
+"""What a run tells of itself in numbers, out of the records its stages left.
+
+Everything is summed over the stages, so that a run that was cut counts the same as an unbroken one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from auber import provenance
+from auber.encoders.base import Encoder
+from auber.evaluation import Scores
+from auber.pipeline.job import Job
+
+Stages = Mapping[str, Mapping[str, Any]]  # the record of each finished stage by its name, in the order they were done
+
+_LAYER = "layer-"
+
+
+def layer_stage(layer: int) -> str:
+    """The name of the stage that decides a layer or is tuned after it."""
+    return f"{_LAYER}{layer:02}"
+
+
+def tuned_layers(stages: Stages) -> list[int]:
+    """The layers after which the model was tuned, in order."""
+    return [
+        int(name.removeprefix(_LAYER)) for name, info in stages.items() if name.startswith(_LAYER) and "tuning" in info
+    ]
+
+
+def layer_numbers(info: Mapping[str, Any]) -> dict[str, float]:
+    """What a listener is told of a searched layer."""
+    search = info["search"]
+    names = ("rewards_asked", "rewards_computed", "seconds", "unpruned_score", "best_score")
+    return {
+        "layers/removed": len(info["removed"]),
+        **{f"layers/{name}": search[name] for name in names if name in search},
+    }
+
+
+def result_numbers(train: Scores, dev: Scores, num_removed: int) -> dict[str, float]:
+    """What a listener is told of the result."""
+    return {
+        "result/dev": dev.score,
+        "result/train": train.score,
+        "result/gap": train.score - dev.score,
+        "result/heads_removed": num_removed,
+    }
+
+
+def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
+    """What the run took."""
+    searches = [info["search"] for info in stages.values() if "search" in info]
+    tunings = {name: info["tuning"] for name, info in stages.items() if "tuning" in info}
+    rewards = sum(search["reward_seconds"] for search in searches)
+    seconds = {
+        "first": tunings.get("first", {}).get("seconds", 0.0),
+        "rewards": round(rewards, 3),
+        "agent": round(sum(search["seconds"] for search in searches) - rewards, 3),
+        "layer_tuning": round(sum(t["seconds"] for name, t in tunings.items() if name.startswith(_LAYER)), 3),
+        "last": tunings.get("last", {}).get("seconds", 0.0),
+        "evaluation": round(evaluation_seconds, 3),
+        "total": round(sum(info["seconds"] for info in stages.values()) + evaluation_seconds, 3),
+    }
+    peaks = [info["peak_gpu_bytes"] for info in stages.values() if "peak_gpu_bytes" in info]
+    return {
+        "rewards_asked": sum(search["rewards_asked"] for search in searches),
+        "rewards_computed": sum(search["rewards_computed"] for search in searches),
+        "tuning_steps": sum(tuning["steps"] for tuning in tunings.values()),
+        **({"peak_gpu_bytes": max(peaks)} if peaks else {}),
+        "seconds": seconds,
+    }
+
+
+def describe_result(
+    job: Job,
+    kind: str,
+    encoder: Encoder,
+    stages: Stages,
+    *,
+    train: Scores,
+    dev: Scores,
+    evaluation_seconds: float,
+    upgrades: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """What `result.json` says of a run of this kind; `upgrades` are the changes of versions on the way."""
+    task, config, plan = job.task, job.config, encoder.removed
+    return {
+        "format": 1,
+        "kind": kind,
+        "command": job.command,
+        "model": job.model_name,
+        "method": job.method.name,
+        "task": task.name,
+        "labels": task.num_labels,
+        "rows": {"train": len(task.train), "dev": len(task.dev)},
+        "metric": task.metric,
+        "protocol": config.protocol,
+        "seed": config.seed,
+        "dev": {**dev.to_json(), "majority": task.majority_share},
+        "train": train.to_json(),
+        "gap": train.score - dev.score,
+        "heads": {
+            "removed": plan.num_removed,
+            "total": encoder.num_layers * encoder.num_heads,
+            "layers": encoder.num_layers,
+            "per_layer": encoder.num_heads,
+        },
+        "plan": plan.to_json(),
+        "tuned_layers": tuned_layers(stages),
+        "start": stages["first"]["digest"],
+        "cost": describe_cost(stages, evaluation_seconds),
+        "config": config.flat(),
+        "data": task.content_hash,
+        "provenance": {**provenance.describe(job.hardware), **({"upgrades": upgrades} if upgrades else {})},
+    }

@@ -1,0 +1,51 @@
+"""What a person should know of a run beside its numbers: where nothing can be removed, and where scores say nothing.
+
+Each function gives the words, or None where there is nothing to say; the pipeline says them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import torch
+
+from auber.encoders.base import Encoder
+from auber.metrics import get_metric
+from auber.tasks.base import TaskData
+from auber.tasks.encoding import EncodedRows
+
+
+def layers_that_stay(encoder: Encoder, layers: Sequence[int]) -> str | None:
+    """Which of these layers can lose nothing, because they have one head."""
+    kept = sorted(layer for layer in layers if len(encoder.present(layer)) < 2)
+    if not kept:
+        return None
+    names = f"layer{'s' if len(kept) > 1 else ''} {', '.join(map(str, kept))}"
+    if len(kept) == len(layers):
+        return (
+            f"nothing to remove: one head stays in each layer, and {names} had no more to begin with; the model is tuned and "
+            "evaluated as it is"
+        )
+    return f"{names}: one head stays in each layer, and there are no more: passed over"
+
+
+def blindness(task: TaskData, rows: EncodedRows, device: torch.device) -> str | None:
+    """Why every model scores the same on these rows."""
+    metric = get_metric(task.metric)
+    if not metric.is_blind(rows.truth(device), task.num_labels):
+        return None
+    count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
+    return f"{metric.name} needs {metric.needs}, not to be found in {count}, so every model scores 0"
+
+
+def equal_rewards(layer: int, scores: Collection[float], num_removed: int) -> str | None:
+    """That the masks of a layer all scored the same, and what a choice of so many heads is worth then."""
+    if len(scores) < 2 or len(set(scores)) > 1:
+        return None
+    worth = "none is removed"
+    if num_removed:
+        worth = f"the {'head' if num_removed == 1 else f'{num_removed} heads'} removed could as well be others"
+    return (
+        f"layer {layer}: all {len(scores)} masks scored the same ({next(iter(scores)):.4f}), so the rewards tell no "
+        f"head from another; {worth}"
+    )

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from auber.pipeline.accounts import describe_cost, layer_numbers, layer_stage, tuned_layers
+
+SEARCHED = {"seconds": 3.0, "reward_seconds": 2.0, "rewards_asked": 9, "rewards_computed": 5}
+STAGES = {
+    "first": {"seconds": 4.5, "tuning": {"steps": 8, "seconds": 4.0}, "peak_gpu_bytes": 7},
+    "layer-00": {"seconds": 3.25, "removed": [], "search": SEARCHED},
+    "layer-02": {
+        "seconds": 5.0,
+        "removed": [1],
+        "search": {**SEARCHED, "rewards_computed": 1, "best_score": 0.5},
+        "tuning": {"steps": 2, "seconds": 1.5},
+        "peak_gpu_bytes": 9,
+    },
+    "last": {"seconds": 1.0, "tuning": {"steps": 3, "seconds": 0.75}},
+}
+
+
+def test_costs_are_summed_over_the_stages():
+    assert describe_cost(STAGES, 0.5) == {
+        "rewards_asked": 18,
+        "rewards_computed": 6,
+        "tuning_steps": 13,
+        "peak_gpu_bytes": 9,
+        "seconds": {
+            "first": 4.0,
+            "rewards": 4.0,
+            "agent": 2.0,
+            "layer_tuning": 1.5,
+            "last": 0.75,
+            "evaluation": 0.5,
+            "total": 14.25,
+        },
+    }
+
+
+def test_a_run_without_search_or_tunings_costs_its_evaluation():
+    cost = describe_cost({"first": {"seconds": 0.0}}, 0.5)
+    assert cost["seconds"]["total"] == cost["seconds"]["evaluation"] == 0.5
+    assert {name: cost[name] for name in cost if name != "seconds"} == {
+        "rewards_asked": 0,
+        "rewards_computed": 0,
+        "tuning_steps": 0,
+    }
+
+
+def test_only_layers_with_a_tuning_were_tuned_after():
+    assert tuned_layers(STAGES) == [2]
+    assert tuned_layers({layer_stage(layer): {"tuning": {}} for layer in (11, 3)}) == [11, 3]
+
+
+def test_a_searched_layer_tells_what_its_method_knows():
+    assert layer_numbers(STAGES["layer-02"]) == {
+        "layers/removed": 1,
+        "layers/rewards_asked": 9,
+        "layers/rewards_computed": 1,
+        "layers/seconds": 3.0,
+        "layers/best_score": 0.5,
+    }

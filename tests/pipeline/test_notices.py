@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from auber.encoders import encoder_of
+from auber.pipeline.notices import equal_rewards, layers_that_stay
+from auber.surgery import remove_heads
+from tests.models import tiny_model
+
+
+def test_layers_of_one_head_are_named():
+    model = tiny_model("bert")
+    encoder = encoder_of(model)
+    assert layers_that_stay(encoder, [0, 1, 2]) is None
+    remove_heads(model, {0: [1, 2, 3], 2: [0, 1, 2]})
+    assert layers_that_stay(encoder, [2, 1]) == (
+        "layer 2: one head stays in each layer, and there are no more: passed over"
+    )
+    assert layers_that_stay(encoder, [2, 0]) == (
+        "nothing to remove: one head stays in each layer, and layers 0, 2 had no more to begin with; the model is tuned and "
+        "evaluated as it is"
+    )
+
+
+@pytest.mark.parametrize(
+    ("removed", "worth"),
+    [
+        (0, "none is removed"),
+        (1, "the head removed could as well be others"),
+        (3, "the 3 heads removed could as well be others"),
+    ],
+)
+def test_equal_rewards_speak_for_no_head(removed, worth):
+    assert equal_rewards(4, [0.5, 0.5], removed) == (
+        f"layer 4: all 2 masks scored the same (0.5000), so the rewards tell no head from another; {worth}"
+    )
+
+
+@pytest.mark.parametrize("scores", [[], [0.5], [0.5, 0.5, 0.25]])
+def test_there_is_nothing_to_say_of_scores_that_differ_or_stand_alone(scores):
+    assert equal_rewards(0, scores, 1) is None

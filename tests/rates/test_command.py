@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from auber.rates.choice import RULE, choose_rate
+from auber.rates.record import read_record
+from tests.rates.made import QUICK, record_of
+
+
+def test_the_command(run_auber, model, tmp_path):
+    out = tmp_path / "rates.json"
+    small = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
+    call = ["rates", "--model", model, "--task", "agreement", "--rates", "1e-3,1e-4", "--seeds", "0,1", *small]
+    code, printed, err = run_auber(*call, "--set", "first.batch_size=200", "--held-out", "0.5", "--out", out)
+    assert code == 0
+    assert "agreement seed 1 rate 0.001: " in err
+    record = read_record(out)
+    assert record.command.startswith("auber rates --model tiny --task agreement")
+    choice = choose_rate(record)
+    lines = printed.splitlines()
+    assert lines[0] == "tiny: points on the held-out rows, mean and standard deviation over 2 seeds"
+    assert lines[1].split() == ["task", "metric", "held", "out", "majority", "0.0001", "0.001"]
+    assert lines[2].split()[:5] == ["agreement", "accuracy", "300", "50.00", f"{100 * choice.tasks[0].means[0]:.2f}"]
+    assert f"best rate: {choice.best:g} ({RULE})" in lines
+    assert [line for line in lines if line.startswith("careful: ")] == [f"careful: {note}" for note in choice.notes]
+    assert lines[-1] == f"result: {out}"
+    code, printed, err = run_auber(
+        *call, "--set", "first.batch_size=200", "--held-out", "0.5", "--out", out, "--json", "--quiet"
+    )
+    assert (code, err) == (0, "")
+    assert json.loads(printed)["choice"]["best"] == choice.best
+    assert json.loads(printed)["trials"] == json.loads(out.read_text())["trials"]
+
+
+def test_tasks_are_summed_up_in_a_last_row(capsys):
+    from auber.cli.rates import show
+
+    scores = {1e-5: [0.6], 2e-5: [0.7], 5e-5: [0.6]}
+    record = record_of({"rte": scores, "mrpc": scores})
+    show(record, choose_rate(record), None)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "tiny: points on the held-out rows, seed 0"
+    assert lines[4].split() == ["mean", "60.00", "70.00", "*", "60.00"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "rtte"], "auber: Unknown task 'rtte'. Did you mean 'rte'?"),
+        (["--task", "agreement", "--rates", "x"], "auber: --rates must be numbers with commas between"),
+        (["--task", "agreement", "--set", "seed=1"], "auber: settings: trying rates reads"),
+        (["--task", "agreement", "--preset", "papr"], "auber: Unknown preset 'papr'. Did you mean 'paper'?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(run_auber, model, arguments, message):
+    code, out, err = run_auber("rates", "--model", model, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("out", "advice"),
+    [
+        (["--out", "x.json"], "the same command goes on from here"),
+        ([], "nothing is kept; --out FILE keeps what is done"),
+    ],
+)
+def test_a_stop_by_hand_says_what_is_kept(run_auber, model, monkeypatch, out, advice):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("auber.rates.tunings.try_rates", stop)
+    code, _, err = run_auber("rates", "--model", model, "--task", "agreement", *out)
+    assert (code, err) == (130, f"auber: stopped; {advice}\n")
