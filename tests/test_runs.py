@@ -10,7 +10,7 @@ import torch
 from auber import checkpoint
 from auber.errors import CheckpointError, RunError
 from auber.plan import PruningPlan
-from auber.runs import Run, is_run, read_json, read_result, write_text
+from auber.runs import Run, is_run, read_json, read_result
 from tests.models import tiny_model
 from tests.small import small_config, small_start
 
@@ -220,13 +220,3 @@ def test_a_disk_that_takes_nothing_more(tmp_path, monkeypatch):
     place = run.folder / "stages" / "last"
     assert str(caught.value) == f"{place}: cannot be written (No space left on device); {kept}"
     run.close()
-
-
-def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", refuse)
-    with pytest.raises(OSError, match="No space"):
-        write_text(tmp_path / "a.json", "{}", durable=True)
-    assert list(tmp_path.iterdir()) == []

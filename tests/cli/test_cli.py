@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 import auber
+from auber.cli import app, listings
 from tests.small import SETTINGS, small_start
 
 SMALL = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
@@ -57,6 +59,14 @@ def test_help_teaches(run_auber):
     assert "original+tuning" in out
 
 
+def test_every_summary_is_whole_in_80_columns(run_auber, monkeypatch):
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    _, out, _ = run_auber("--help")
+    commands = out[out.index("Commands:") : out.index("Start with")].split("\n")[1:-2]
+    assert len(commands) == len(app.registered_commands)
+    assert not [line for line in commands if line.endswith("...") or not line.endswith(".") or len(line) > 80]
+
+
 def test_no_arguments_show_the_help(run_auber):
     _, out, err = run_auber()
     assert "Usage" in out + err
@@ -96,6 +106,20 @@ def test_what_can_be_named_is_listed(run_auber, command, words):
         assert word in out
     code, out, _ = run_auber(command, "--json")
     assert {word for row in json.loads(out) for value in row.values() for word in str(value).split(", ")} >= set(words)
+
+
+def test_settings_are_whole_in_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    listings.settings(json=True)
+    rows = json.loads(capsys.readouterr().out)
+    listings.settings(json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["setting", "paper", "reference", "default"]
+    text = " ".join(" ".join(lines).split())
+    for row in rows:
+        values = f"{row['setting']} {row['paper']} {row['reference']} {row['default']}"
+        assert f"{values} {row['meaning']} [{row['allowed']}]" in text
 
 
 def test_finetune_prune_evaluate(run_auber, files, tmp_path):
@@ -145,6 +169,18 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
             ["--task", "agreement", "--metric", "f1"],
             "auber: --metric goes with your own rows; task 'agreement' has its own",
         ),
+        (
+            ["--task", "agreement", "--text", "q"],
+            "auber: --text goes with your own rows; task 'agreement' has its own",
+        ),
+        (
+            ["--task", "agreement", "--label", "y"],
+            "auber: --label goes with your own rows; task 'agreement' has its own",
+        ),
+        (
+            ["--train", "a.csv", "--dev", "b.csv", "--data", "glue"],
+            "auber: --data goes with --task; your own rows are the files of --train and --dev",
+        ),
         (["--task", "agreement", "--train", "x.csv"], "auber: --task and --train/--dev exclude each other"),
         (
             [],
@@ -165,6 +201,35 @@ def test_a_missing_model_is_one_line(run_auber, files, tmp_path):
     code, _, err = run_auber("prune", "--model", tmp_path / "none", *own_rows(files), "--out", tmp_path / "x")
     assert code == 2
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command", [["prune", "--out", "x", "--model"], ["finetune", "--out", "x", "--model"], ["evaluate"]]
+)
+def test_a_folder_of_runs_is_no_model_and_they_are_named(run_auber, tmp_path, command):
+    place = tmp_path / "runs"
+    for name in "abcde":
+        (place / name).mkdir(parents=True)
+        (place / name / "run.json").write_text("{}")
+    code, _, err = run_auber(*command, place, "--task", "agreement")
+    assert code == 2
+    assert err == (
+        f"auber: {place}: must be a finished run or a model folder, found no run.json and no config.json; name one of the "
+        f"runs in it: {place / 'a'}, {place / 'b'}, {place / 'c'}, {place / 'd'}, ...\n"
+    )
+    (tmp_path / "empty").mkdir()
+    code, _, err = run_auber(*command, tmp_path / "empty", "--task", "agreement")
+    assert err.endswith("found no run.json and no config.json; give the folder a model was saved in\n")
+
+
+def test_which_rows_a_run_is_scored_on_must_be_named(run_auber, tmp_path, files):
+    rows = "add --task TASK, or --train FILE --dev FILE --text COLUMN --label COLUMN\n"
+    code, _, err = run_auber("evaluate", files / "model")
+    assert (code, err) == (2, f"auber: {files / 'model'}: which rows to score it on must be named; {rows}")
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "result.json").write_text('{"task": "rte"}')
+    code, _, err = run_auber("evaluate", tmp_path)
+    assert err == f"auber: {tmp_path}: which rows to score it on must be named (the run is of task 'rte'); {rows}"
 
 
 def test_an_unfinished_option_is_named(run_auber):

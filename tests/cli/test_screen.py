@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
-from auber.cli.screen import describe_result
+from auber.cli.screen import describe_result, fit_columns, listening, print_table, wrap
 
 
 def result(metric: str, score: float, *, one_class: bool = False, majority: float | None = None) -> dict[str, Any]:
@@ -41,3 +42,67 @@ def test_one_answer_to_everything_is_told_in_words_that_hold_for_every_metric(me
 def test_a_score_that_the_most_frequent_class_has_too(metric, score, told):
     lines = describe_result(result(metric, score, majority=0.6))[2:]
     assert lines == (["careful: always answering the most frequent class would score 60.00"] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("width", "widths"),
+    [
+        (80, [9, 17, 7]),  # as wide as their cells
+        (30, [9, 10, 7]),  # the widest gives way first
+        (29, [9, 9, 7]),
+        (24, [9, 7, 4]),  # down to the longest word of each
+        (23, None),
+    ],
+)
+def test_columns_fit_without_tearing_a_word(width, widths):
+    columns = ["task", "what it is", "no more"]
+    rows = [["agreement", "subject with verb", "1"], ["cola", "is it so", ""]]
+    assert fit_columns(columns, rows, width) == widths
+
+
+def printed(monkeypatch, capsys, width, *table, **options):
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_table(*table, **options)
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_table_whose_words_have_no_room_is_a_block_a_row(monkeypatch, capsys):
+    table = ["run", "parameters", "onnxruntime, batch 1"], [["a run", "131 k of 146 k", "1.03"], ["b", "", "0.98"]]
+    assert printed(monkeypatch, capsys, 80, *table, title="Sizes") == [
+        "Sizes",
+        "run        parameters  onnxruntime, batch 1",
+        "a run  131 k of 146 k                  1.03",
+        "b                                      0.98",
+    ]
+    assert printed(monkeypatch, capsys, 24, *table, title="Sizes") == [
+        "Sizes",
+        "a run",
+        "  parameters            131 k of 146 k",
+        "  onnxruntime, batch 1  1.03",
+        "b",
+        "  onnxruntime, batch 1  0.98",
+    ]
+
+
+def test_a_title_may_be_wider_than_its_table(monkeypatch, capsys):
+    assert printed(monkeypatch, capsys, 80, ["a"], [["1"]], title="What a single number is about") == [
+        "What a single number is about",
+        "a",
+        "1",
+    ]
+
+
+def test_a_text_is_wrapped_between_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    assert wrap("prune the original+tuning model", first="- ", later="  ") == "- prune the\n  original+tuning model"
+
+
+def test_the_hub_is_heard_once_and_not_at_all_if_quiet(monkeypatch):
+    hub = logging.getLogger("huggingface_hub")
+    monkeypatch.setattr(hub, "propagate", True)
+    monkeypatch.setattr(hub, "handlers", [logging.NullHandler()])
+    monkeypatch.setattr(hub, "level", logging.WARNING)
+    with listening(quiet=False):
+        assert (hub.propagate, hub.level) == (False, logging.WARNING)
+    with listening(quiet=True):
+        assert hub.level == logging.ERROR

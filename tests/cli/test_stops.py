@@ -14,7 +14,9 @@ from auber.cli import main, stops
         (["prune", "--out", "my run"], "stopped; go on with: auber prune --out 'my run' --resume"),
         (["finetune", "--resume", "--out", "a"], "stopped; go on with: auber finetune --resume --out a"),
         (["study", "s.toml", "--out", "a"], "stopped; go on with: auber study s.toml --out a"),
-        (["speed", "a"], "stopped"),
+        (["demo", "--out=a"], "stopped; go on with: auber demo --out=a --resume"),
+        (["demo"], "stopped"),  # its folder is a new one at every call
+        (["speed", "a", "--out", "b.json"], "stopped"),
     ],
 )
 def test_what_a_stopped_command_says(words, said):

@@ -35,6 +35,13 @@ def test_json(run_auber, folder):
     assert (code, view["state"], view["search"]["rewards_asked"]) == (0, "running", 12)
 
 
+@pytest.mark.parametrize("option", ["--once", "--json"])
+def test_one_look_at_a_run_that_has_stopped_is_exit_code_1(run_auber, folder, option):
+    folder.event("stopped", error="KeyboardInterrupt: ")
+    code, out, _ = run_auber("watch", folder.path, option)
+    assert (code, "stopped" in out) == (1, True)
+
+
 def test_it_waits_for_a_run_follows_it_and_leaves_with_it(run_auber, tmp_path):
     def later():
         folder = RunFolder(tmp_path / "run")
@@ -50,7 +57,7 @@ def test_it_waits_for_a_run_follows_it_and_leaves_with_it(run_auber, tmp_path):
     assert code == 0
     assert out.startswith(f"waiting for a run or a study in {tmp_path / 'run'} (Ctrl-C leaves)")
     assert "layer 1: searching" in out
-    assert out.count("complete\ndev accuracy 75.00") == 1
+    assert out.count(f"complete  in {tmp_path / 'run'}\ndev accuracy 75.00") == 1
 
 
 def begin_below(place, method, *, age):

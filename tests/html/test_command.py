@@ -38,6 +38,10 @@ def test_a_folder_has_tables_and_a_page(run_auber, tmp_path):
     code, out, _ = run_auber("report", tmp_path, tmp_path / "regret.json")
     assert code == 0
     assert out.splitlines()[-2] == f"tables: {tmp_path / 'report'}"
+    assert "P: heads removed; gap: train minus dev; scores in points, 100 times the metric." in out.splitlines()
+    overfitting = out[out.index("Overfitting, against original+tuning") :].splitlines()
+    assert overfitting[1].split()[:3] == ["method", "pairs", "gap"], "against whom is in the title"
+    assert any(line.startswith("  auber: no difference shown (") for line in overfitting)
     assert (tmp_path / "report" / "table2.md").is_file()
     assert 'id="regret"' in (tmp_path / "report" / "index.html").read_text()
     assert (tmp_path / "report" / "figures" / "regret.svg").is_file()
@@ -72,6 +76,11 @@ def test_the_page_is_shown(run_auber, tmp_path, monkeypatch):
             ["{}/regret.json"],
             "a report needs runs, found only results of other kinds; name the runs they belong to as well",
         ),
+        (["{}/none"], "{}/none: no such folder or results file; give what holds runs"),
+        (
+            ["{}/rows.csv"],
+            "{}/rows.csv: must be a folder or a results file (.json), found another file; name a run's --out",
+        ),
         (["{}/auber", "{}/other.json"], "other.json: must hold runs, found results of kind 'bench'; leave it out"),
     ],
 )
@@ -80,6 +89,7 @@ def test_a_mistake_is_one_line(run_auber, tmp_path, arguments, message):
     write_ranked(tmp_path)
     write_run(tmp_path, "cut", None)
     (tmp_path / "regret.json").write_text(json.dumps(make_regret()))
+    (tmp_path / "rows.csv").write_text("text,label\n")
     (tmp_path / "other.json").write_text(json.dumps({"kind": "bench"}))
     code, out, err = run_auber("report", *(word.format(tmp_path) for word in arguments))
     assert (code, out) == (2, "")

@@ -66,6 +66,26 @@ def test_values_have_a_sign_and_a_column_for_stopping():
     assert "layer 0, stopping at once: value +0.000 points" in found
 
 
+@pytest.mark.parametrize("num_heads", [2, 8, 12, 16])
+@pytest.mark.parametrize("kind", ["plan", "scores", "values"])
+def test_a_legend_has_room_below_any_number_of_heads(kind, num_heads):
+    plan, numbers = PruningPlan({0: [1]}), {0: {head: 0.0125 + 0.1 * head for head in range(num_heads)}}
+    words = {"title": head_words, "label": "a map"}
+    svg = {
+        "plan": lambda: maps.draw_plan(plan, 1, num_heads, **words),
+        "scores": lambda: maps.draw_scores(numbers, plan, 1, num_heads, **words),
+        "values": lambda: maps.draw_values(numbers, {0: 0.0}, plan, 1, num_heads, **words),
+    }[kind]()
+    root = ElementTree.fromstring(svg)
+    texts = [text for text in root.iter(f"{SVG}text") if text.get("y") is not None]
+    lowest = max(float(text.attrib["y"]) for text in texts)
+    legend = sorted((float(text.attrib["x"]), text.text) for text in texts if float(text.attrib["y"]) == lowest)
+    ends = [x + 5.5 * len(said) for x, said in legend]  # a letter's mean width at this size
+    assert len(legend) == 3
+    assert all(end <= x for end, (x, _) in zip(ends, legend[1:], strict=False)), "no word lies on the next"
+    assert ends[-1] <= float(root.attrib["viewBox"].split()[2])
+
+
 def test_shares_count_runs():
     found = squares(maps.draw_shares({0: {1: 2}}, 4, 1, 2, label="shares"))
     assert found["layer 0, head 1: removed in 2 of 4"]["fill-opacity"] == "0.50"

@@ -37,3 +37,11 @@ def test_a_table_has_the_columns_of_a_page():
     assert grid.caption == "Title; m, protocol seen"
     assert [(column.title, column.is_text) for column in grid.columns] == [("task", True), ("dev", False)]
     assert (grid.rows, grid.notes) == ((("rte", "61.2"),), ("careful", "read so"))
+
+
+def test_columns_that_say_nothing_of_any_row_are_left_out():
+    columns = (Column("task"), Column("careful", "sentence"), Column("dev", "number", 2))
+    part = TableSection("m", "seen", (("rte", None, 0.5), ("mrpc", None, None)))
+    (grid,) = grids(Table("t", "Title", columns, (part,)))
+    assert [heading.title for heading in grid.columns] == ["task", "dev"]
+    assert [row[0] for row in grid.rows] == ["rte", "mrpc"]

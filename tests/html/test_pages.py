@@ -31,9 +31,12 @@ def test_one_run(tmp_path):
     assert (page.title, page.subtitle) == ("auber on rte", "mpnet-base, protocol seen, seed 0")
     (verdict,) = page.verdicts
     assert verdict.headline == "Dev accuracy 61.73, 3 of 12 heads removed."
+    assert verdict.points[0] == (
+        "Train 95.00, 33.27 points above dev; overfitting less would make this distance smaller."
+    )
     assert verdict.points[1] == (
-        "One run proves nothing. A score on 277 rows has a standard error of about 2.9 points. A study with several seeds and "
-        "the control original+tuning does."
+        "One run proves nothing. A score on 277 rows has a standard error of about 2.9 points. To know more: auber study with "
+        "several seeds and the control original+tuning."
     )
     assert verdict.points[2] == (
         "In 3 of 3 layers the search had seen a better mask than the one chosen, by up to 2.00 points of reward."

@@ -60,19 +60,34 @@ def test_no_terminal_is_too_small(folder, width, height, num_layers):
         assert any("▶  9" in line for line in lines), "the layer at work is always among them"
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("KeyboardInterrupt: ", "stopped by Ctrl-C"),
+        ("Terminated: ", "stopped by the system (SIGTERM)"),
+        ("TuningError: loss nan", "TuningError: loss nan"),
+    ],
+)
+def test_why_a_run_has_stopped_is_said_once(folder, error, words):
+    folder.event("stopped", error=error)
+    lines = drawn(view_of(folder), Sheet(80, 24))
+    assert words in lines
+    assert not [line for line in lines if "stopped: " in line]
+
+
 def test_a_run_that_has_stopped_shows_the_whole_command(folder):
     command = "auber prune --model some-long-model-name --task rte --data glue --method auber --seed 7 --out runs/rte"
     folder.progress("layer 1: searching", 3, 12, started=1.0, command=command)
     folder.event("stopped", error="KeyboardInterrupt: ")
     lines = drawn(view_of(folder), Sheet(80, 24))
     assert f"nobody is at work; go on with: {command} --resume" in " ".join(lines)
-    assert "KeyboardInterrupt: " in lines
+    assert "stopped by Ctrl-C" in lines
 
 
 def test_a_complete_run(folder):
     folder.write("result.json", RESULT)
-    lines = drawn(view_of(folder), Sheet(80, None))
-    assert lines[1] == "complete"
+    lines = drawn(view_of(folder), Sheet(400, None))
+    assert lines[1] == f"complete  in {folder.path}", "of a folder of several, which one it is"
     assert lines[2] == "dev accuracy 75.00, train 87.50, gap +12.50 points; 2 of 12 heads removed; 61 s"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,11 +29,14 @@ def command(
 
     The task: does the verb agree with its subject, whatever nouns stand between? The model: a small BERT made on the
     spot. It is compared with the unpruned model and with random pruning, both given the same tuning.
+
+    Example: auber demo --out runs/demo
     """
     from auber import demo
 
     out = out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     with screen.listening(quiet=quiet) as progress:
+        progress.say(f"runs go into {out}; to follow them from another terminal: auber watch {shlex.quote(str(out))}")
         results = demo.run_demo(out, seed=seed, resume=resume, progress=progress)
     if json:
         screen.print_json({"start": results.start, **results.methods})
@@ -40,7 +44,8 @@ def command(
     _print_results(results)
     print(f"\nThe pruned model: {out / 'auber' / 'model'}   (auber.load reads it)")
     print("One seed shows how it works, not whether it helps: a study needs several.")
-    print("Next: auber prune --model MODEL --task TASK --out RUN      auber prune --help")
+    print(f"Next: auber report {shlex.quote(str(out / 'auber'))}   (heads, search and times as an HTML page)")
+    print("      auber prune --model MODEL --task TASK --out RUN   (your own; auber prune --help)")
 
 
 def _print_results(results: DemoResults) -> None:

@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 from auber.cli import options, screen
+from auber.errors import TaskError
+
+_ROWS = "--task TASK, or --train FILE --dev FILE --text COLUMN --label COLUMN"
 
 
 def command(
@@ -33,10 +36,15 @@ def command(
     """Score a fine-tuned model, pruned or not, on a task's rows.
 
     Example: auber evaluate runs/mrpc --task mrpc --json
+
+    Your own rows: auber evaluate runs/own --train a.csv --dev test.csv --text q1,q2 --label y   (--train names the classes)
     """
     from auber import api
 
+    options.require_model(folder)
     settings = options.build_config(preset, task, config, assignments, seed=seed)
+    if task is None and train is None and dev is None:
+        raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}; add {_ROWS}")
     with screen.listening(quiet=quiet):
         rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels)
         scores = api.evaluate(folder, task=rows, split=split, config=settings)
@@ -44,3 +52,10 @@ def command(
         screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()})
     else:
         print(f"{split} {rows.metric} {100 * scores.score:.2f}, loss {scores.loss:.4f}, {scores.rows} rows")
+
+
+def _tuned_on(folder: str) -> str:
+    """What a finished run was tuned on, as far as that is known."""
+    from auber.runs import is_run, read_result
+
+    return f" (the run is of task '{read_result(folder)['task']}')" if is_run(folder) else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from auber.cli import options, screen
 from auber.tracking import check_trackers
 
@@ -37,6 +39,7 @@ def command(
     """
     from auber import api, provenance
 
+    options.require_model(model)
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
@@ -56,4 +59,4 @@ def command(
         screen.print_json(tuned.result)
     else:
         print(screen.describe_result(tuned.result)[0])
-        print(f"model: {out / 'model'}")
+        print(f"model: {out / 'model'}   Next: auber prune --model {shlex.quote(str(out))} ... --out RUN")

@@ -15,7 +15,10 @@ _FORMATS = {
 
 
 def tasks(json: options.Json = False) -> None:
-    """List the tasks --task takes."""
+    """List the tasks --task takes.
+
+    Example: auber prune --model bert-base-cased --task mrpc --out runs/mrpc
+    """
     from auber.tasks import TASKS
 
     rows = [[name, TASKS[name].metric, TASKS[name].doc] for name in TASKS]
@@ -23,11 +26,14 @@ def tasks(json: options.Json = False) -> None:
     if not json:
         print("\nYour own rows, with --train FILE --dev FILE and --kind:")
         for kind, formats in _FORMATS.items():
-            print(f"  {kind:9} {KINDS[kind].doc}; {formats}")
+            print(screen.wrap(f"{KINDS[kind].doc}; {formats}", first=f"  {kind:9} ", later=" " * 12))
 
 
 def models(json: options.Json = False) -> None:
-    """List the encoder families that can be pruned."""
+    """List the encoder families that can be pruned.
+
+    What counts is the model_type in the config.json of a model. Example: auber prune --model roberta-base --task rte --out runs/rte
+    """
     from auber.encoders import FAMILIES
 
     rows = [[name, ", ".join(family.model_types)] for name, family in FAMILIES.items()]
@@ -35,7 +41,10 @@ def models(json: options.Json = False) -> None:
 
 
 def methods(json: options.Json = False) -> None:
-    """List the pruning methods --method takes."""
+    """List the pruning methods --method takes.
+
+    Example: auber prune --model DIR --task rte --method random --heads 20 --out runs/random
+    """
     from auber.methods import METHODS
 
     rows = [
@@ -46,15 +55,38 @@ def methods(json: options.Json = False) -> None:
 
 
 def settings(json: options.Json = False) -> None:
-    """List every setting --set and config files take, with its default in each preset."""
+    """List every setting --set and config files take, with its default in each preset.
+
+    Example: auber prune --model DIR --task rte --out runs/rte --set agent.episodes=60 --set seed=1
+    """
     values = {name: make_config(name).flat() for name in PRESETS}
     rows = [
         [info.key, *(plain(values[name][info.key]) for name in PRESETS), info.allowed, info.doc]
         for info in declared_settings()
     ]
-    _show(["setting", *PRESETS, "allowed", "meaning"], rows, json)
-    if not json:
-        print("\nPrecedence, weakest first: defaults, preset, the preset's settings for the task, --config file, --set")
+    columns = ["setting", *PRESETS, "allowed", "meaning"]
+    if json:
+        _show(columns, rows, as_json=True)
+    else:
+        _print_settings(columns, rows)
+
+
+def _print_settings(columns: list[str], rows: list[list[str]]) -> None:
+    """A line of values for each setting, and below it what it means and may be: six columns are too many for a terminal."""
+    shown = [[*row[:-2]] for row in (columns, *rows)]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row, values in zip((columns, *rows), shown, strict=True):
+        print("  ".join(f"{value:<{width}}" for value, width in zip(values, widths, strict=True)).rstrip())
+        *_, allowed, meaning = row
+        print(screen.wrap(f"{meaning} [{allowed}]", first="    ", later="    "))
+    print()
+    for name, preset in PRESETS.items():
+        print(screen.wrap(f"--preset {name}: {preset.doc}", later="    "))
+    print(
+        screen.wrap(
+            "Precedence, weakest first: defaults, preset, the preset's settings for the task, --config file, --set"
+        )
+    )
 
 
 def plain(value: Value) -> str:

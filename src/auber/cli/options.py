@@ -10,7 +10,7 @@ import typer
 
 from auber.cli import completion
 from auber.config import PRESETS, Config, make_config, parse_assignment
-from auber.errors import ConfigError, TaskError
+from auber.errors import CheckpointError, ConfigError, TaskError
 
 if TYPE_CHECKING:
     from auber.tasks.base import TaskData
@@ -160,10 +160,13 @@ def read_task(
     if task is not None:
         if train or dev:
             raise TaskError("--task and --train/--dev exclude each other; name a known task or give your own rows")
-        for option, value in (("--metric", metric), ("--kind", kind), ("--labels", labels)):
+        own = (("--text", text), ("--label", label), ("--metric", metric), ("--kind", kind), ("--labels", labels))
+        for option, value in own:
             if value:
                 raise TaskError(f"{option} goes with your own rows; task '{task}' has its own")
         return load_task(task, data=data, seed=seed)
+    if data is not None and (train or dev):
+        raise TaskError("--data goes with --task; your own rows are the files of --train and --dev")
     if train is None or dev is None:
         raise TaskError(
             "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"
@@ -176,6 +179,21 @@ def read_task(
         label=label,
         labels=labels.split(",") if labels else None,
         metric=metric,
+    )
+
+
+def require_model(place: str | Path) -> None:
+    """Tell a folder that is neither a model nor a run, and the runs in it, before the rows are read; hub names pass."""
+    from auber.runs import is_run
+
+    folder = Path(place)
+    if not folder.is_dir() or is_run(folder) or (folder / "config.json").is_file():
+        return
+    below = [str(path) for path in sorted(folder.iterdir()) if is_run(path)]
+    advice = f"name one of the runs in it: {', '.join(below[:4])}" if below else "give the folder a model was saved in"
+    more = ", ..." if len(below) > 4 else ""
+    raise CheckpointError(
+        f"{folder}: must be a finished run or a model folder, found no run.json and no config.json; {advice}{more}"
     )
 
 

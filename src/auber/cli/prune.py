@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -62,6 +63,7 @@ def command(
     """
     from auber import api, provenance
 
+    options.require_model(model)
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
@@ -85,4 +87,4 @@ def command(
     else:
         for line in screen.describe_result(pruned.result):
             print(line)
-        print(f"model: {out / 'model'}")
+        print(f"model: {out / 'model'}   Next: auber report {shlex.quote(str(out))}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auber.cli import options, screen
+from auber.cli import completion, options, screen
 from auber.config import parse_assignment
 from auber.rates.grid import HELD_OUT, Grid, parse_rates, parse_seeds
 
@@ -23,7 +23,13 @@ def command(
     ],
     tasks: Annotated[
         list[str],
-        typer.Option("--task", help="A known task ('auber tasks' lists them); may be repeated.", show_default=False),
+        typer.Option(
+            "--task",
+            metavar="TASK",
+            help="A known task ('auber tasks' lists them); may be repeated.",
+            show_default=False,
+            autocompletion=completion.tasks,
+        ),
     ],
     data: options.Data = None,
     rates: Annotated[str, typer.Option("--rates", help="The rates to try.")] = "1e-5,2e-5,5e-5,1e-4",
@@ -100,6 +106,7 @@ def show(record: Record, choice: Choice, out: Path | None) -> None:
     print(f"* best of its row; majority: always the most frequent answer\nbest rate: {choice.best:g} ({choice.rule})")
     for note in choice.notes:
         print(f"careful: {note}")
+    print(f"use it: --set first.learning_rate={choice.best:g}")
     if out is not None:
         print(f"result: {out}")
 

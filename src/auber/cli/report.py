@@ -98,6 +98,12 @@ def _check_together(places: list[Path], out: Path | None, save: Path | None, pag
     if not places and page is None:
         raise ConfigError("a report needs runs, found nothing named; give folders or results files")
     for place in places:
+        if not place.exists():
+            raise ConfigError(f"{place}: no such folder or results file; give what holds runs")
+        if place.is_file() and place.suffix != ".json":
+            raise ConfigError(
+                f"{place}: must be a folder or a results file (.json), found another file; name a run's --out"
+            )
         if page is not None and place.is_dir():
             raise ConfigError(
                 f"--page takes results files, found the folder {place}; make one with 'auber report {place} --save FILE'"
@@ -191,7 +197,7 @@ def _show_verdicts(page: Page, *, as_json: bool) -> dict[str, Any]:
         for verdict in page.verdicts:
             print(f"{verdict.about}: {verdict.headline}")
             for point in verdict.points:
-                print(f"  {point}")
+                print(screen.wrap(point, first="  ", later="    "))
     return {"verdicts": [asdict(verdict) for verdict in page.verdicts]}
 
 
@@ -218,6 +224,8 @@ def _print(written: Written) -> None:
         if table.name in ("table2", "table3", "comparisons", "overfitting"):
             _print_table(table)
     report = written.report
+    if report.sections:
+        print("P: heads removed; gap: train minus dev; scores in points, 100 times the metric.")
     for section in report.sections:
         lines = [f"careful: {row.task}, {row.method}: {flag}" for row in section.rows for flag in row.flags]
         for line in [*lines, *section.notes]:
@@ -236,17 +244,26 @@ def _print_table(table: Table) -> None:
     """The columns a terminal has room for, and below them, line by line, what is said in sentences."""
     from auber.report.tables import Detail, plain
 
-    brief = [place for place, column in enumerate(table.columns) if column.detail == Detail.BRIEF]
     for section in table.sections:
+        brief = [
+            place
+            for place, column in enumerate(table.columns)
+            if column.detail == Detail.BRIEF
+            # Whom all are compared with is in the title already.
+            and not (column.title == "against" and all(f"against {row[place]}" in table.title for row in section.rows))
+        ]
         cells = {place: [plain(table.columns[place], row[place]) for row in section.rows] for place in brief}
         told = [place for place in brief if any(len(cell) > _WIDEST for cell in cells[place])]
         shown = [place for place in brief if place not in told]
         rows = [list(row) for row in zip(*(cells[place] for place in shown), strict=True)]
         titles = [table.columns[place].title for place in shown]
+        names = [index for index, title in enumerate(titles) if title in ("task", "method", "against")]
         screen.print_table(titles, rows, title=f"{table.title}; {section.title}")
         for place in told:
             print(f"\n{table.columns[place].title}:")
             for row, sentence in zip(rows, cells[place], strict=True):
                 if sentence:
-                    print(f"  {', '.join(row[:2])}: {sentence}")
+                    print(
+                        screen.wrap(f"{', '.join(row[index] for index in names)}: {sentence}", first="  ", later="    ")
+                    )
         print()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import textwrap
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 
 from auber.progress import Progress, Silent
@@ -17,13 +19,15 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
+_BETWEEN = 2  # blanks between two columns of a table
+
 
 @contextmanager
 def listening(*, quiet: bool) -> Iterator[Progress]:
     """A listener that fits the terminal: bars on a screen, a line a stage in a log file, nothing if quiet."""
     console = Console(stderr=True)
     logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s")
-    _silence_libraries()
+    _silence_libraries(quiet=quiet)
     if quiet:
         yield Silent()
     elif console.is_terminal:
@@ -33,13 +37,20 @@ def listening(*, quiet: bool) -> Iterator[Progress]:
         yield LineProgress(console)
 
 
-def _silence_libraries() -> None:
-    """The libraries' own bars would draw over ours, and their advice is meant for whoever calls them directly."""
+def _silence_libraries(*, quiet: bool) -> None:
+    """The libraries' own bars would draw over ours, and their advice is meant for whoever calls them directly.
+
+    What the hub's client says while it tries again is kept, for it may be half a minute; but once, not also as ours.
+    """
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("accelerate").setLevel(logging.ERROR)
+    hub = logging.getLogger("huggingface_hub")
+    hub.propagate = not hub.handlers
+    if quiet:
+        hub.setLevel(logging.ERROR)
 
 
 def _make_bars(console: Console) -> Bars:
@@ -130,17 +141,63 @@ def print_json(data: Any) -> None:
 
 
 def print_table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
-    """A table on stdout; numbers to the right."""
+    """A table on stdout; numbers to the right. No word is torn: where the words have no room side by side, a row is a block of lines."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    console = Console()
+    if title is not None:
+        console.print(Text(title, "italic"))
+    widths = fit_columns(columns, rows, console.width)
+    if widths is None:
+        _print_blocks(console, columns, rows)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=index == 0, overflow="fold")
+        table.add_column(Text(column), justify="right" if numeric else "left", width=widths[index], overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    console.print(table)
+
+
+def fit_columns(columns: list[str], rows: list[list[str]], width: int) -> list[int] | None:
+    """The width of each column so that they fit side by side, the first unbroken, the others between words; None if they cannot."""
+    cells = [[title, *(row[index] for row in rows)] for index, title in enumerate(columns)]
+    widths = [max(map(cell_len, column)) for column in cells]
+    least = [
+        widths[0],
+        *(max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in cells[1:]),
+    ]
+    room = width - _BETWEEN * (len(columns) - 1)
+    if sum(least) > room:
+        return None
+    while sum(widths) > room:
+        widest = max(
+            (index for index in range(len(widths)) if widths[index] > least[index]), key=lambda index: widths[index]
+        )
+        widths[widest] -= 1
+    return widths
+
+
+def _print_blocks(console: Console, columns: list[str], rows: list[list[str]]) -> None:
+    """Each row as its first cell, and below it the others in a line each behind their titles; empty ones are left out."""
+    from rich.text import Text
+
+    longest = max(map(cell_len, columns[1:]), default=0)
+    for row in rows:
+        console.print(Text(row[0], "bold"), soft_wrap=True)
+        for title, cell in zip(columns[1:], row[1:], strict=True):
+            if cell:
+                console.print(Text(f"  {title}{' ' * (longest - cell_len(title))}  {cell}"), soft_wrap=True)
+
+
+def wrap(text: str, *, first: str = "", later: str = "") -> str:
+    """A text in lines as wide as the terminal, the first and the later ones behind something; words are not torn."""
+    width = max(Console().width, len(first) + 20, len(later) + 20)
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _looks_numeric(cell: str) -> bool:

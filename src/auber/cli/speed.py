@@ -41,7 +41,7 @@ def command(
         ),
     ] = None,
     threads: Annotated[int, typer.Option("--threads", help="CPU threads; 0: as many as torch finds.")] = 0,
-    repeats: Annotated[int, typer.Option("--repeats", help="Timed rounds of each pair.")] = _LIMITS.repeats,
+    repeats: Annotated[int, typer.Option("--repeats", help="Timed rounds of each pair, 6 at least.")] = _LIMITS.repeats,
     seconds: Annotated[
         float, typer.Option("--seconds", help="No further round of a pair begins after so many seconds.")
     ] = _LIMITS.seconds,

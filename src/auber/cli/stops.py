@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-_RESUMING = ("finetune", "prune")  # they go on with --resume
+_RESUMING = ("demo", "finetune", "prune")  # they go on with --resume
 _REPEATING = ("study",)  # they go on when they are called again
 
 
@@ -42,10 +42,11 @@ class Commands(TyperGroup):
 
 def describe_stop(command: str | None, words: list[str]) -> str:
     """What to say of a command that was stopped; `words` is its command line."""
+    has_place = any(word == "--out" or word.startswith("--out=") for word in words)
+    if command not in (*_RESUMING, *_REPEATING) or not has_place:
+        return "stopped"
     if command in _RESUMING and "--resume" not in words:
         words = [*words, "--resume"]
-    elif command not in (*_RESUMING, *_REPEATING):
-        return "stopped"
     return f"stopped; go on with: {shlex.join(['auber', *words])}"
 
 

@@ -44,17 +44,23 @@ def command(
     sees the folder. It leaves when the run is over; Ctrl-C leaves it earlier and does nothing to the run. In a folder of several
     runs, such as that of 'auber demo --out', it goes from one to the next. Exit code 1: the run has stopped without a result.
 
+    Of the heads of a layer, each a square, ■ stays, □ is removed and ▒ is being decided; behind them stand how many went and what
+    that gained on the reward set, in points.
+
     Example: auber watch runs/mrpc
     """
     if once or json:
         sight = _find(folder)
         if sight is None:
             raise RunError(f"{folder}: must hold a run or a study, found neither; without --once it is waited for")
+        view = sight.look()
         if json:
-            screen.print_json(asdict(sight.look()))
+            screen.print_json(asdict(view))
         else:
             console = Console()
-            _print(console, sight.draw(sight.look(), _sheet(console, bounded=False)))
+            _print(console, sight.draw(view, _sheet(console, bounded=False)))
+        if view.is_left:
+            raise typer.Exit(1)
         return
     try:
         ended_well = _follow(folder, interval)

@@ -17,6 +17,8 @@ Scores = Mapping[int, Mapping[int, float]]  # by layer, then by head
 
 _WIDEST = 270.0  # of the squares together
 _LEFT, _RIGHT, _TOP, _AXIS, _LEGEND = 40.0, 44.0, 8.0, 34.0, 24.0
+_LETTER = 6.0  # of a legend, at most on average
+_CROSSED = 86.0  # a legend's cross with its word
 _FAINTEST = 0.08  # a square of the lowest value is still a square
 
 
@@ -99,8 +101,10 @@ def draw_plan(
     legend = grid.bottom + _AXIS + 8
     parts += _sample(_LEFT, legend, LOSS, "removed", crossed=True)
     parts += _sample(_LEFT + 84, legend, KEPT, "kept")
-    parts.append(charts.text(_LEFT + 140, legend + 9, "right: how many went", charts.GREY))
-    return charts.document(grid.width, legend + _LEGEND, label, filter(None, parts), columns=num_heads)
+    words = "right: how many went"
+    parts.append(charts.text(_LEFT + 140, legend + 9, words, charts.GREY))
+    width = max(grid.width, _LEFT + 140 + _LETTER * len(words))  # few heads are narrower than their legend
+    return charts.document(width, legend + _LEGEND, label, filter(None, parts), columns=num_heads)
 
 
 def draw_scores(
@@ -126,9 +130,11 @@ def draw_scores(
     parts.append(grid.crosses(plan, charts.INK))
     parts += grid.axes({head: str(head) for head in range(num_heads)}, counts={})
     legend = grid.bottom + _AXIS + 8
-    parts += _ramp(_LEFT, legend, f"{low:.3g}", f"{high:.3g}")
-    parts += _crossed(grid.width - 86, legend)
-    return charts.document(grid.width, legend + _LEGEND, label, filter(None, parts), columns=num_heads)
+    ends = f"{low:.3g}", f"{high:.3g}"
+    parts += _ramp(_LEFT, legend, *ends)
+    crossed = max(grid.width - _CROSSED, _LEFT + 90 + _LETTER * sum(map(len, ends)))
+    parts += _crossed(crossed, legend)
+    return charts.document(crossed + _CROSSED, legend + _LEGEND, label, filter(None, parts), columns=num_heads)
 
 
 def draw_values(
@@ -161,8 +167,9 @@ def draw_values(
     legend = grid.bottom + _AXIS + 8
     parts += _sample(_LEFT, legend, GAIN, f"gain, at most {largest:.2f}")
     parts += _sample(_LEFT + 122, legend, LOSS, "loss")
-    parts += _crossed(grid.width - 86, legend)
-    return charts.document(grid.width, legend + _LEGEND, label, filter(None, parts), columns=num_heads + 1)
+    crossed = max(grid.width - _CROSSED, _LEFT + 122 + 54)
+    parts += _crossed(crossed, legend)
+    return charts.document(crossed + _CROSSED, legend + _LEGEND, label, filter(None, parts), columns=num_heads + 1)
 
 
 def draw_shares(counts: Scores, num_runs: int, num_layers: int, num_heads: int, *, label: str) -> str:
@@ -202,7 +209,7 @@ def _crossed(x: float, y: float) -> Iterable[str]:
 def _ramp(x: float, y: float, low: str, high: str) -> Iterator[str]:
     """A scale from faint to full, with its ends in numbers."""
     yield charts.text(x, y + 9, low, charts.GREY)
-    start, steps = x + 8 + 6 * len(low), 6
+    start, steps = x + 8 + _LETTER * len(low), 6
     for step in range(steps):
         shade = _FAINTEST + (1 - _FAINTEST) * step / (steps - 1)
         yield charts.rectangle(start + 11 * step, y, 10, 11, GAIN, opacity=shade)

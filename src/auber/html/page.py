@@ -126,7 +126,14 @@ def grids(table: Table) -> Iterator[Grid]:
         rows = tuple(tuple(plain(table.columns[place], row[place]) for place in places) for row in part.rows)
         caption = table.title if part.title is None else f"{table.title}; {part.title}"
         if rows:
-            yield Grid(caption, columns, rows, (*part.notes, *table.notes))
+            yield _without_empty(Grid(caption, columns, rows, (*part.notes, *table.notes)))
+
+
+def _without_empty(grid: Grid) -> Grid:
+    """Without the columns that say nothing of any row, such as published numbers of tasks the paper does not have."""
+    kept = [place for place in range(len(grid.columns)) if place == 0 or any(row[place] for row in grid.rows)]
+    columns = tuple(grid.columns[place] for place in kept)
+    return replace(grid, columns=columns, rows=tuple(tuple(row[place] for place in kept) for row in grid.rows))
 
 
 def _heading(column: Column) -> Heading:

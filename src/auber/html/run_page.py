@@ -69,7 +69,8 @@ def _verdict(run: RunView, *, alone: bool) -> Verdict:
 def _points(run: RunView, *, alone: bool) -> Iterable[str]:
     record = run.record
     gap = 100 * (record.train - record.dev)
-    yield f"Train {100 * record.train:.2f}, {gap:+.2f} points from dev: the distance is what overfitting less would make smaller."
+    side = "above dev; overfitting less would make this distance smaller" if gap > 0 else "below dev"
+    yield f"Train {100 * record.train:.2f}, {abs(gap):.2f} points {side}."
     if record.one_class:
         yield "Careful: the model gives everything in dev the same answer, so its score says nothing of the rows."
     elif record.equals_majority:
@@ -77,7 +78,9 @@ def _points(run: RunView, *, alone: bool) -> Iterable[str]:
     elif record.metric == "accuracy" and record.majority is not None and record.dev < record.majority:
         yield f"Careful: always answering the most frequent class would score {100 * record.majority:.2f}."
     if alone:
-        yield f"One run proves nothing.{_doubt(record)} A study with several seeds and the control original+tuning does."
+        yield (
+            f"One run proves nothing.{_doubt(record)} To know more: auber study with several seeds and the control original+tuning."
+        )
     below = [layer for layer, search in run.searched if _is_below(search)]
     if below:
         which = f"layer{'s' if len(below) > 1 else ''} {', '.join(map(str, below))}"
@@ -220,7 +223,7 @@ def _score_figures(runs: Sequence[RunView]) -> Figures | None:
             found.append(_score_figure(run, runs, run.ranking.scores, name, _SCORE_NAMES[name]))
         elif states:
             found.append(_score_figure(run, runs, states, "state", "State before any removal"))
-    caption = "What the method went by, the stronger the colour the higher."
+    caption = "What the method went by in each head: the stronger the colour, the higher."
     if any(search.state for run in runs for _, search in run.searched):
         caption += (
             " State: the norms of a layer's heads, standardised and through a softmax, as the agent sees them at first."
@@ -270,7 +273,7 @@ def layer_curves(run: RunView) -> list[lines.LayerCurve]:
 
 def _search_figures(runs: Sequence[RunView]) -> Figures | None:
     caption = (
-        "The best reward found against the masks scored, as points over the unpruned layer on the reward set; masks asked for again "
+        "Rewards: the best one found against the masks scored, as points over the unpruned layer on the reward set; masks asked for again "
         "cost nothing and are not counted. The dot is what was chosen in the end. Layers in the order they were searched."
     )
     return figures(caption, [_search_figure(run, runs) for run in runs])
@@ -300,14 +303,14 @@ def _value_figures(runs: Sequence[RunView]) -> Figures | None:
                 Figure(slug("values", run.label), _titled(run, "The agent's values, points of reward", runs), svg)
             )
     caption = (
-        "What the trained agent expects of removing each head first, and of stopping at once, with all heads still there; the heads that "
+        "The agent's values: what it expects, once trained, of removing each head first, and of stopping at once, with all heads still there; the heads that "
         "went are crossed. After the first removal it judges anew, so a head of low value here may go later."
     )
     return figures(caption, found)
 
 
 def _timelines(runs: Sequence[RunView]) -> Figures | None:
-    caption = "The layers in the order they were gone through, on the run's own time; at the right the heads removed and left."
+    caption = "What was removed when: the layers in the order they were gone through, on the run's own time; at the right the heads removed and left."
     return figures(caption, [_timeline(run, runs) for run in runs])
 
 
@@ -324,7 +327,7 @@ def _timeline(run: RunView, runs: Sequence[RunView]) -> Figure | None:
                 stage.search.seconds if stage.search else 0.0,
                 stage.tuning_seconds,
                 stage.seconds,
-                f"-{len(stage.removed)}, {left} left",
+                f"{-len(stage.removed)}, {left} left",
                 f"layer {stage.layer}: {went}, {left} left; {stage.seconds:.1f} s, of them tuning {stage.tuning_seconds:.1f} s",
             )
         )

@@ -12,6 +12,9 @@ from auber.progress import describe_seconds
 from auber.watch.drawing import STATE_STYLES, Marks, Sheet, bar, cut, sparkline
 from auber.watch.run import LayerView, RunState, RunView, SearchView
 
+# What a stop by hand or by the system is recorded as, and what to call it.
+_STOPS = {"KeyboardInterrupt": "stopped by Ctrl-C", "Terminated": "stopped by the system (SIGTERM)"}
+
 
 def draw_run(view: RunView, sheet: Sheet) -> list[Text]:
     """A run in at most the sheet's lines."""
@@ -48,6 +51,7 @@ def _standing(view: RunView) -> Text:
         text.append(f"  process {process.number}" + (f" on {process.host}" if process.host else ""))
         if process.silent_seconds is not None:
             text.append(f"  last sign {describe_seconds(process.silent_seconds)} ago")
+    text.append(f"  in {view.folder}", "dim")  # last: a long one may be cut
     return text
 
 
@@ -156,7 +160,10 @@ def _layer(layer: LayerView, num_heads: int, marks: Marks) -> Text:
 
 
 def _events(view: RunView, most: int) -> list[Text]:
-    chosen = view.events[-most:] if most > 0 else ()
+    events = view.events
+    if view.error is not None and events and events[-1].text.startswith("stopped: "):
+        events = events[:-1]  # the line in red says so too
+    chosen = events[-most:] if most > 0 else ()
     return [Text(f"{time.strftime('%H:%M:%S', time.localtime(event.time))} {event.text}", "dim") for event in chosen]
 
 
@@ -164,7 +171,7 @@ def _ending(view: RunView, sheet: Sheet) -> list[Text]:
     """Why it stopped, and how to go on; a command is shown whole."""
     lines = []
     if view.error is not None:
-        lines.append(Text(view.error, "red"))
+        lines.append(Text(_STOPS.get(view.error.partition(":")[0], view.error), "red"))
     if view.resume is not None:
         words = f"nobody is at work; go on with: {view.resume}"
         lines += [Text(line, "yellow") for line in textwrap.wrap(words, sheet.width, break_on_hyphens=False)]
