@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+from dataclasses import replace
 
 import pytest
 
 from auber.errors import ConfigError
 from auber.study import Place, Request, State, StudyFolder, Work, run_study
-from auber.study.engines import Losses, Watch, run_processes
+from auber.study.engines import MOST_LOSSES, Losses, Watch, run_processes
 from auber.study.plan import Block
 from tests.study.tiny import QUICK, Notes, WorkerKiller, results_of, tiny_study
 
@@ -147,6 +148,29 @@ def test_a_run_that_gets_further_is_taken_up_however_often_it_is_lost(tmp_path):
     assert lost.lose("auber")
     assert not lost.lose("auber"), "it was the only one"
     assert lost.error("auber") == f"lost, 2 {FURTHER}"
+
+
+def test_losses_of_other_runs_in_between_excuse_a_run_up_to_a_bound(tmp_path):
+    """Something else ends the workers then, or two runs that both do: which of the two cannot be told."""
+    lost = Lost(tmp_path, names=("start",))
+    other = replace(lost.work, names=("original",))
+    for _ in range(MOST_LOSSES - 1):
+        assert lost.lose("start")
+        (lost.folder.block_path(BLOCK) / ".original.begun").touch()
+        assert lost.losses.take_up_again(other, "lost")
+    assert not lost.lose("start")
+    assert lost.error("start") == f"lost, {MOST_LOSSES} {FURTHER}"
+
+
+def test_only_losses_in_a_row_are_held_against_a_run(tmp_path):
+    lost = Lost(tmp_path, names=("start",))
+    other = replace(lost.work, names=("original",))
+    assert lost.lose("start")
+    (lost.folder.block_path(BLOCK) / ".original.begun").touch()
+    assert lost.losses.take_up_again(other, "lost")
+    assert lost.lose("start"), "the other's was between"
+    assert not lost.lose("start"), "none was between"
+    assert lost.error("start") == f"lost, 3 {FURTHER}"
 
 
 def test_a_worker_lost_before_it_began_says_nothing_about_the_run_while_others_get_on(tmp_path):

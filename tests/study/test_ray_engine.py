@@ -136,9 +136,9 @@ def test_a_run_that_ends_its_worker_each_time_is_not_tried_for_ever(tmp_path, mo
 
     cluster, notes = distribute(study, tmp_path, fate, monkeypatch)
     tried = [work.names[0] for work in cluster.handed_in]
-    assert tried == ["start"] * 4 + ["original"]
+    assert tried == ["start"] * 6 + ["original"]
     assert {outcome.run: outcome.error for outcome in notes.ended} == {
-        "start": "its worker or node was lost (WorkerCrashedError), 4 times without getting further: it may be the run that ends "
+        "start": "its worker or node was lost (WorkerCrashedError), 6 times without getting further: it may be the run that ends "
         "its worker, by the memory it takes for one",
         "original": "left out: 'x' has no result",
     }

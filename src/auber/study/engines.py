@@ -26,7 +26,8 @@ from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
 
 ENGINES = ("local", "processes", "ray")
-RETRIES = 3  # times that a run is taken up again without getting any further
+RETRIES = 5  # of a run that loses its worker and gets no further, while others lose none
+MOST_LOSSES = 20  # of one run at one place, whatever else happens
 _LOOK_EVERY = 0.5  # seconds between looks at the folder
 _LEAVE_WITHIN = 10.0  # seconds a worker that is not needed any more has to end by itself
 
@@ -154,13 +155,16 @@ class Losses:
 
     A run that gets further between two losses is hit by chance, however often: it goes on. One that is lost at the same place
     more than `retries` times, with no stage finished and no score added, may well be what ends its workers (the memory it takes,
-    a library that crashes), and has failed. A worker that was lost before it had begun the run, in its own start, says nothing
+    a library that crashes), and has failed. A loss is not held against it where another run has lost a worker since its last one:
+    then something else ends them; only `MOST_LOSSES` at one place are the end of it in any case. A worker that was lost before it had begun the run, in its own start, says nothing
     about the run: that counts only as long as nothing else of the study is settled either, which means that no worker lives.
     """
 
     def __init__(self, retries: int = RETRIES) -> None:
         self._retries = retries
         self._inside: Counter[tuple[Block, str]] = Counter()  # losses at the place the run has reached
+        self._own: Counter[tuple[Block, str]] = Counter()  # those of them with no other run's since the one before
+        self._last: tuple[Block, str] | None = None  # the run that lost a worker last
         self._reached: dict[tuple[Block, str], tuple[int, int]] = {}
         self._outside: Counter[tuple[Block, str]] = Counter()  # losses before it was begun, with nothing settled since
 
@@ -191,9 +195,11 @@ class Losses:
             return f"{self._outside[run]} times before the run was begun: no worker lives long enough here"
         reached = folder.advance(block, name)
         if self._reached.get(run) != reached:
-            self._reached[run], self._inside[run] = reached, 0
+            self._reached[run], self._inside[run], self._own[run] = reached, 0, 0
         self._inside[run] += 1
-        if self._inside[run] <= self._retries:
+        self._own[run] += self._inside[run] == 1 or self._last == run
+        self._last = run
+        if self._own[run] <= self._retries and self._inside[run] < MOST_LOSSES:
             return None
         return (
             f"{self._inside[run]} times without getting further: it may be the run that ends its worker, by the memory it takes "
