@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from auber.runs import write_json
+from auber.files import write_json
 
 
 class _Options(argparse.ArgumentParser):

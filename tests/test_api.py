@@ -225,6 +225,22 @@ def test_a_start_of_another_protocol_is_refused(start):
         auber.prune(start, task=small_task(), config=small_config(protocol="heldout"))
 
 
+def test_a_start_of_other_rows_is_refused_in_words(start):
+    message = (
+        r"start: was made with other rows \(task agreement\) than this run has \(task agreement\); start from a run made with the "
+        "same, or from the pretrained model$"
+    )
+    with pytest.raises(RunError, match=message):
+        auber.prune(start, task=small_task(40), config=small_config())
+
+
+def test_a_run_of_other_rows_cannot_be_matched(pruned):
+    model, tokenizer = small_start()
+    message = r"auber: has other rows \(task agreement\) than this run \(task agreement\); a run can be matched only with the same$"
+    with pytest.raises(RunError, match=message):
+        auber.prune(model, tokenizer, task=small_task(40), method="random", heads_from=pruned[0], config=small_config())
+
+
 def test_only_runs_of_one_kind_can_be_matched(start, pruned):
     with pytest.raises(RunError, match="a run can be matched only with the same"):
         auber.prune(start, task=small_task(), method="random", heads_from=pruned[0], config=small_config(seed=3))

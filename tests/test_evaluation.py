@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from auber.errors import ModelError
-from auber.evaluation import evaluate_rows, predict, score_logits
+from auber.evaluation import evaluate_rows, predict
 from auber.outputs import OUTPUTS
 from auber.tasks.encoding import EncodedRows
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
@@ -40,9 +40,12 @@ def test_scores_of_a_classifier():
 
 
 def test_one_answer_for_all_is_noticed():
-    logits = torch.tensor([[1.0, 0.0], [2.0, 0.0]])
-    assert score_logits(logits, torch.tensor([0, 1]), "accuracy").one_class
-    assert not score_logits(logits.flip(0) * torch.tensor([[1.0], [-1.0]]), torch.tensor([0, 1]), "accuracy").one_class
+    model, _ = small_start()
+    rows = small_rows(30)
+    model.classifier.bias.data = torch.tensor([0.0, 100.0])
+    assert evaluate_rows(model, rows, "accuracy").one_class
+    model.classifier.bias.data -= predict(model, rows).mean(0)  # so that rows lie on both sides
+    assert not evaluate_rows(model, rows, "accuracy").one_class
 
 
 def test_scores_of_a_regression():

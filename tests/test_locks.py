@@ -15,7 +15,7 @@ import pytest
 
 from auber import locks
 from auber.errors import RunError
-from auber.locks import LOCK, FolderLock, HeldError, Holder, drop_foreign_lock, held, is_alive, read_holder
+from auber.locks import LOCK, FolderLock, HeldError, Holder, drop_foreign_lock, held, is_alive, is_moment, read_holder
 
 HERE = platform.node()
 HELD = "is at work in it; wait for it or stop it, or choose another --out"
@@ -205,3 +205,13 @@ def test_a_process_of_another_user_is_there(monkeypatch):
 
     monkeypatch.setattr(psutil, "Process", deny)
     assert is_alive(1)
+
+
+@pytest.mark.parametrize("found", [0, 1.5, 1_790_000_000.0])
+def test_a_moment_is_seconds_since_1970(found):
+    assert is_moment(found)
+
+
+@pytest.mark.parametrize("found", [-1, 1e300, float("nan"), True, "now", None])
+def test_what_is_no_moment(found):
+    assert not is_moment(found)

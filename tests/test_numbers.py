@@ -14,9 +14,10 @@ import torch
 import auber
 from auber import checkpoint
 from auber.errors import ModelError, RunError, TaskError
-from auber.evaluation import evaluate_rows, score_logits
+from auber.evaluation import evaluate_rows
 from auber.methods import METHODS
-from auber.metrics import get_metric
+from auber.metrics import get_metric, predicts_one_number
+from auber.outputs import OUTPUTS
 from auber.progress import Silent
 from auber.scoring import LayerScorer
 from auber.search.state import head_norms, head_state
@@ -173,13 +174,14 @@ def test_one_number_for_every_row_is_told(metric):
 def test_collapse_is_a_matter_of_several_rows():
     same, other = torch.tensor([[2.0, 1.0], [3.0, 0.0]]), torch.tensor([[2.0, 1.0], [0.0, 3.0]])
     labels = torch.tensor([0, 1])
-    assert score_logits(same, labels, "accuracy").one_class
-    assert not score_logits(other, labels, "accuracy").one_class
-    assert not score_logits(same[:1], labels[:1], "accuracy").one_class
-    numbers, targets = torch.tensor([[0.3], [0.3]]), torch.tensor([0.0, 1.0])
-    assert score_logits(numbers, targets, "pearson").one_class
-    assert not score_logits(numbers + torch.tensor([[0.0], [1e-3]]), targets, "pearson").one_class
-    assert not score_logits(numbers[:1], targets[:1], "pearson").one_class
+    is_one_answer = OUTPUTS["sequence"].is_one_answer
+    assert is_one_answer(same, labels)
+    assert not is_one_answer(other, labels)
+    assert not is_one_answer(same[:1], labels[:1])
+    numbers = torch.tensor([[0.3], [0.3]])
+    assert predicts_one_number(numbers)
+    assert not predicts_one_number(numbers + torch.tensor([[0.0], [1e-3]]))
+    assert not predicts_one_number(numbers[:1])
 
 
 # --- rows that tell nothing -------------------------------------------------------------------------------------------

@@ -89,3 +89,5 @@ def test_a_plan_file(tmp_path):
     path.write_text("{")
     with pytest.raises(PlanError, match="plan.json: cannot be read as a plan"):
         PruningPlan.read(path)
+    with pytest.raises(PlanError, match=r"none.json: no such file; correct the path$"):
+        PruningPlan.read(tmp_path / "none.json")

@@ -45,6 +45,15 @@ def test_a_run_goes_on_only_as_the_same_run(tmp_path):
     )
 
 
+def test_a_run_of_other_rows_or_weights_is_told_in_words(tmp_path):
+    known = {**IDENTITY, "data": "a" * 64, "weights": "b" * 32}
+    Run(tmp_path / "run", known, small_config())
+    with pytest.raises(
+        RunError, match=r"run: is another run: its rows were others, its model had other weights; use the"
+    ):
+        Run(tmp_path / "run", {**known, "data": "c" * 64, "weights": "d" * 32}, small_config(), resume=True)
+
+
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(RunError, match="must be a new or an empty folder; choose another --out"):

@@ -126,7 +126,10 @@ def test_rows_in_memory_go_straight_in(encoder):
             "auber: metric span_f1 scores rows of kind spans, found kind tokens",
         ),
         (["--kind", "tokens", "--labels", "O,B-X"], "auber: {train}, line 1, word 1 "),
-        ([], "auber: {train}, line 1: one column 'text' is needed, found no such column; there are tokens, tags"),
+        (
+            [],
+            "auber: {train}, line 1: Unknown column 'text'. Known: tags, tokens; they look like rows of kind tokens: ",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(arguments, message, encoder, run_auber, tmp_path):

@@ -118,6 +118,7 @@ def prune(
         num_removed=_number_to_remove(chosen, heads, matched, encoder_of(start.model)),
         tuned_layers=tuple(matched["tuned_layers"]) if matched else None,
         first_tuning=_needs_first_tuning(start, settings),
+        has_trained_classifier=start.tuned,
         expected_start=matched["start"] if matched else None,
     )
     job.layers(encoder_of(start.model).num_layers)  # a layer that the model lacks is said before anything is made
@@ -150,7 +151,16 @@ def finetune(
     hardware = resolve_hardware(settings)
     start = _load_start(model, tokenizer, data, settings)
     job = Job(
-        data, start.name, settings, hardware, get_method("original"), None, None, first_tuning=True, command=command
+        task=data,
+        model_name=start.name,
+        command=command,
+        config=settings,
+        hardware=hardware,
+        method=get_method("original"),
+        num_removed=None,
+        tuned_layers=None,
+        first_tuning=True,
+        has_trained_classifier=start.tuned,
     )
     return _carry_out("finetune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
 
@@ -323,8 +333,13 @@ def _check_kind(model: PreTrainedModel, task: TaskData) -> None:
 
 def _check_same_data(source: str, result: dict[str, Any], task: TaskData, config: Config) -> None:
     """A start from a run must not have been tuned on rows that this run holds out."""
-    found: dict[str, Any] = {"task data": result["data"], "protocol": result["protocol"]}
-    wanted: dict[str, Any] = {"task data": task.content_hash, "protocol": config.protocol}
+    if result["data"] != task.content_hash:
+        raise RunError(
+            f"{source}: was made with other rows (task {result['task']}) than this run has (task {task.name}); "
+            "start from a run made with the same, or from the pretrained model"
+        )
+    found: dict[str, Any] = {"protocol": result["protocol"]}
+    wanted: dict[str, Any] = {"protocol": config.protocol}
     if config.protocol == "heldout":
         found["seed"], wanted["seed"] = result["seed"], config.seed
         found["kind"], wanted["kind"] = result["kind"], "finetune"
@@ -347,11 +362,15 @@ def _matched(heads_from: str | Path | None, task: TaskData, config: Config) -> d
     if heads_from is None:
         return None
     result = runs.read_result(heads_from)
-    found = (result["data"], result["protocol"], result["seed"])
-    wanted = (task.content_hash, config.protocol, config.seed)
+    if result["data"] != task.content_hash:
+        raise RunError(
+            f"{heads_from}: has other rows (task {result['task']}) than this run (task {task.name}); "
+            "a run can be matched only with the same"
+        )
+    found, wanted = (result["protocol"], result["seed"]), (config.protocol, config.seed)
     if found != wanted:
         raise RunError(
-            f"{heads_from}: has (data, protocol, seed) {found}, this run {wanted}; a run can be matched only with the same"
+            f"{heads_from}: has (protocol, seed) {found}, this run {wanted}; a run can be matched only with the same"
         )
     return result
 

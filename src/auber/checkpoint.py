@@ -28,7 +28,7 @@ from torch import Tensor
 from auber import seeds
 from auber.encoders import REMOVED_HEADS, encoder_of
 from auber.errors import AuberError, CheckpointError, ModelError
-from auber.kinds import KINDS, get_kind, kind_of_class
+from auber.kinds import KINDS, Kind, get_kind, kind_of_class
 from auber.plan import PruningPlan
 from auber.remote import MODELING_FILE, auto_map
 from auber.sources import WEIGHTS, HubName, check_weights, one_line, read_config, read_folder_config, weight_files
@@ -124,19 +124,10 @@ def load_start(
     Where the checkpoint has no trained classifier, one is drawn from `seed`; a trained one must be for the task's `kind` and
     have its labels.
     """
-    folder, wanted = Path(source), get_kind(kind)
     config, plan = read_config(source)
-    if plan and not folder.is_dir():
+    if plan and not Path(source).is_dir():
         raise CheckpointError(f"'{source}' is a pruned model; download it and give the local folder")
-    architecture = str(config.architectures[0]) if config.architectures else None
-    found = kind_of_class(architecture)
-    if found not in (None, wanted):
-        # Their tensors may have the same names and fit, and would be taken for what they are not.
-        raise CheckpointError(
-            f"{source}: its classifier is one for {found.name} ({architecture}), the task is of kind {kind} "
-            f"(...{wanted.ending}); start from a model of that kind, or from the encoder without a classifier"
-        )
-    trained = found is not None
+    trained = _has_classifier(source, config, get_kind(kind))
     names = list(label_names) if label_names is not None else None
     if trained:
         check_labels(str(source), config, num_labels, names)
@@ -146,23 +137,14 @@ def load_start(
             f"{source}: its tokenizer has {len(tokenizer)} tokens, its model {config.vocab_size}; "
             "use the tokenizer the model was trained with"
         )
-    if plan:
-        if not trained:
-            raise CheckpointError(
-                f"{source}: is a pruned encoder without a classifier; start from one with a classifier"
-            )
-        model = load(folder, attn_implementation=attn_implementation).float()
-    else:
+    if not plan:
         check_weights(source, config)
         config = _with_labels(config, num_labels, names)
-        with torch.random.fork_rng(devices=[]):
-            # the CPU's generator alone: torch.manual_seed would also seed every GPU, which fork_rng does not restore
-            torch.default_generator.manual_seed(seeds.derive(seed, "classifier"))
-            cls = wanted.model_class(config)
-            model, missing = _load_plain(str(source), config, cls, attn_implementation, dtype=torch.float32)
-        lacking = missing if trained else [name for name in missing if _is_of_encoder(name, model)]
-        if lacking:
-            raise CheckpointError(f"{source}: the weights lack {_some(lacking)}; use a complete checkpoint")
+        model = _load_classifier(source, config, get_kind(kind), trained, seed, attn_implementation)
+    elif trained:
+        model = load(source, attn_implementation=attn_implementation).float()
+    else:
+        raise CheckpointError(f"{source}: is a pruned encoder without a classifier; start from one with a classifier")
     if kind == "sequence":
         model.config.problem_type = "regression" if is_regression else "single_label_classification"
     if names is not None:
@@ -171,6 +153,39 @@ def load_start(
     if device is not None:
         model.to(device)
     return Start(model.eval(), tokenizer, trained)
+
+
+def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: Kind) -> bool:
+    """Whether a checkpoint has a trained classifier; `CheckpointError` where it is one for another kind of task."""
+    architecture = str(config.architectures[0]) if config.architectures else None
+    found = kind_of_class(architecture)
+    if found not in (None, wanted):
+        # Their tensors may have the same names and fit, and would be taken for what they are not.
+        raise CheckpointError(
+            f"{source}: its classifier is one for {found.name} ({architecture}), the task is of kind {wanted.name} "
+            f"(...{wanted.ending}); start from a model of that kind, or from the encoder without a classifier"
+        )
+    return found is not None
+
+
+def _load_classifier(
+    source: str | Path,
+    config: PreTrainedConfig,
+    kind: Kind,
+    trained: bool,
+    seed: int,
+    attn_implementation: str | None,
+) -> PreTrainedModel:
+    """An unpruned classifier in float32; what an untrained one lacks beside the encoder is drawn from `seed`."""
+    with torch.random.fork_rng(devices=[]):
+        # the CPU's generator alone: torch.manual_seed would also seed every GPU, which fork_rng does not restore
+        torch.default_generator.manual_seed(seeds.derive(seed, "classifier"))
+        cls = kind.model_class(config)
+        model, missing = _load_plain(str(source), config, cls, attn_implementation, dtype=torch.float32)
+    lacking = missing if trained else [name for name in missing if _is_of_encoder(name, model)]
+    if lacking:
+        raise CheckpointError(f"{source}: the weights lack {_some(lacking)}; use a complete checkpoint")
+    return model
 
 
 def _is_of_encoder(name: str, model: PreTrainedModel) -> bool:

@@ -43,9 +43,10 @@ class RunError(AuberError, RuntimeError):
     """A run's folder cannot be created, continued or read."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """The message for a name that is not in a table, with the nearest one that is."""
+def unknown_name(kind: str, name: str, known: Iterable[str], most: int | None = None) -> str:
+    """The message for a name that is not in a table, with the nearest one that is and all, or so many, of the others."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     suggestion = f" Did you mean '{near[0]}'?" if near else ""
-    return f"Unknown {kind} '{name}'.{suggestion} Known: {', '.join(names)}"
+    more = ", ..." if len(names[:most]) < len(names) else ""
+    return f"Unknown {kind} '{name}'.{suggestion} Known: {', '.join(names[:most])}{more}"

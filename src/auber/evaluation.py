@@ -18,7 +18,7 @@ from auber.batching import length_batches
 from auber.devices import num_processes
 from auber.errors import ModelError
 from auber.kinds import get_kind
-from auber.metrics import Truth, get_metric, predicts_one_number
+from auber.metrics import get_metric, predicts_one_number
 from auber.outputs import OUTPUTS
 from auber.tasks.encoding import EncodedRows, pad_batch, part_batch
 
@@ -126,16 +126,8 @@ def _smaller_batches(
 
 def evaluate_rows(model: PreTrainedModel, rows: EncodedRows, metric: str) -> Scores:
     """The metric and the mean loss of a model on rows."""
-    return _scores(predict(model, rows), rows.truth(model.device), metric, rows.kind, len(rows))
-
-
-def score_logits(logits: torch.Tensor, labels: torch.Tensor, metric: str) -> Scores:
-    """The metric and the mean loss of given logits, for rows with one label each."""
-    return _scores(logits, labels.to(logits.device), metric, "sequence", len(labels))
-
-
-def _scores(logits: torch.Tensor, truth: Truth, metric: str, kind: str, num_rows: int) -> Scores:
-    outputs, compared = OUTPUTS[kind], get_metric(metric)
+    logits, truth = predict(model, rows), rows.truth(model.device)
+    outputs, compared = OUTPUTS[rows.kind], get_metric(metric)
     score, loss = float(compared.compute(logits, truth)), float(outputs.mean_loss(logits, truth))
     collapsed = predicts_one_number(logits) if compared.is_regression else outputs.is_one_answer(logits, truth)
-    return Scores(score, loss, num_rows, collapsed)
+    return Scores(score, loss, len(rows), collapsed)

@@ -228,12 +228,13 @@ def _parse(content: bytes) -> Holder | None:
     if not isinstance(data, dict):
         return None
     process, started, host, since = (data.get(name) for name in ("process", "started", "host", "since"))
-    if type(process) is not int or not 0 < process <= _LARGEST_PROCESS or not _is_moment(started):
+    if type(process) is not int or not 0 < process <= _LARGEST_PROCESS or not is_moment(started):
         return None
     if not isinstance(host, str) or len(host) > _LONGEST_HOST or not host.isprintable():
         return None
-    return Holder(process, started, host, since) if since is None or _is_moment(since) else None
+    return Holder(process, started, host, since) if since is None or is_moment(since) else None
 
 
-def _is_moment(found: Any) -> TypeGuard[float]:
+def is_moment(found: Any) -> TypeGuard[float]:
+    """Whether what a file holds are seconds since 1970."""
     return type(found) in (int, float) and 0 <= found < _LATEST

@@ -109,6 +109,8 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
         """The plan in a JSON file."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise PlanError(f"{path}: no such file; correct the path") from error
         except (OSError, ValueError, RecursionError) as error:
             raise PlanError(
                 f'{path}: cannot be read as a plan ({error}); expected JSON such as {{"0": [3, 5]}}'

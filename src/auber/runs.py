@@ -44,19 +44,6 @@ from auber.sources import WEIGHTS
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = [
-    "DIGEST",
-    "PROGRESS",
-    "RESULT",
-    "Run",
-    "check_digest",
-    "is_run",
-    "read_json",
-    "read_result",
-    "write_json",
-    "write_text",
-]
-
 logger = logging.getLogger(__name__)
 
 RESULT = "result.json"
@@ -65,6 +52,8 @@ DIGEST = "model_sha256"  # of the weights, in the record of a stage and in the r
 
 # What a write that was cut leaves beside its place, by `write_text` and by `checkpoint.save`.
 _SCRATCH = re.compile(r"\.((run|splits|plan|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}")
+# Known by digests, which would tell a person nothing.
+_DIGESTED = {"data": "its rows were others", "weights": "its model had other weights"}
 _SAME_VERSIONS = ("auber", "torch", "transformers")  # another of these may give other numbers
 
 
@@ -303,7 +292,10 @@ class Run:
         asked = {**identity, **config.flat()}
         changed = sorted(key for key in recorded.keys() | asked.keys() if recorded.get(key) != asked.get(key))
         if changed:
-            words = ", ".join(f"{key} was {recorded.get(key)!r} and is now {asked.get(key)!r}" for key in changed)
+            words = ", ".join(
+                _DIGESTED.get(key) or f"{key} was {recorded.get(key)!r} and is now {asked.get(key)!r}"
+                for key in changed
+            )
             raise RunError(f"{self.folder}: is another run: {words}; use the same settings or another --out")
 
     def _recorded(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_a_saved_model_in_words(run_auber, tmp_path):
         (["--set", "agent.episode=1"], "auber: settings: Unknown setting 'agent.episode'."),
         (["kept.json"], "auber: kept results go with --page PAGE, found kept.json without it"),
         (["--page", "x.md"], "auber: --page needs the results to show, found none"),
-        (["--page", "x.md", "none.json"], "auber: none.json: cannot be read as JSON"),
+        (["--page", "x.md", "none.json"], "auber: none.json: no such file; give one made by"),
         (["--out", "."], "auber: .: must be a file in a folder that can be written to; choose another --out"),
         (["--out", "/dev/null/x/y.json"], "auber: /dev/null/x/y.json: its folder cannot be made (Not a directory)"),
     ],

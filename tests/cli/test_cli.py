@@ -186,7 +186,7 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
             [],
             "auber: name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN",
         ),
-        (["--task", "agreement", "--config", "no.toml"], "auber: no.toml: cannot be read as TOML"),
+        (["--task", "agreement", "--config", "no.toml"], "auber: no.toml: no such file; correct the path"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(run_auber, files, tmp_path, arguments, message):

@@ -128,6 +128,24 @@ def test_onnx_of_a_regression_without_removed_heads(run_auber, tmp_path):
     assert "answers = logits[:, 0].tolist()\n" in (tmp_path / "there" / "README.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("inside", "given", "printed"),
+    [
+        ("", "runs/mine", "runs/mine-dense"),
+        ("runs/mine", ".", "../mine-dense"),
+        ("runs/mine/model", "..", "../../mine-dense"),
+    ],
+)
+def test_the_place_is_told_as_it_was_given(run_auber, tmp_path, monkeypatch, inside, given, printed):
+    save_pruned(tmp_path / "runs" / "mine")
+    (tmp_path / "runs" / "mine" / "model").mkdir()
+    monkeypatch.chdir(tmp_path / inside)
+    code, out, _ = run_auber("export", given, "--to", "dense", "--quiet")
+    assert code == 0
+    assert out.startswith(f"dense: {printed} (")
+    assert (tmp_path / "runs" / "mine-dense" / "config.json").is_file()
+
+
 def test_dense(run_auber, tmp_path):
     model = save_pruned(tmp_path / "mine")
     code, out, _ = run_auber("export", tmp_path / "mine", "--to", "dense", "--json", "--quiet")

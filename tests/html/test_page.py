@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from auber.html.page import Figure, Figures, Page, Section, distinct, figures, grids, joined, section, slug
-from auber.report.tables import Column, Detail, Table, TableSection
+from auber.report.columns import Column, Detail, Table, TableSection
 
 
 def test_names_of_files_are_letters_digits_and_dashes():

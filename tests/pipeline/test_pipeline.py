@@ -1,4 +1,4 @@
-"""Which layers a run goes through."""
+"""Which layers a run goes through, and what it warns of."""
 
 from __future__ import annotations
 
@@ -81,3 +81,34 @@ def test_a_ranking_that_runs_out_of_memory_says_so(monkeypatch, tmp_path):
     )
     with pytest.raises(ModelError, match=message):
         prune(tmp_path, "michel", heads=2)
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    """A bare encoder: a model folder without a classifier."""
+    model, tokenizer = small_start()
+    auber.save(model.bert, tokenizer, tmp_path / "encoder")
+    return tmp_path / "encoder"
+
+
+@pytest.mark.parametrize(
+    ("changes", "found", "remedy"),
+    [
+        ({"first__when": "never"}, "first.when is never", "leave it at auto"),
+        ({"first__epochs": 0}, "first.epochs is 0", "raise it"),
+    ],
+)
+def test_scores_of_an_untrained_classifier_are_warned_of_once(encoder, changes, found, remedy, caplog):
+    config = small_config(last__epochs=0, search__layers="0", **changes)
+    auber.prune(encoder, task=small_task(), method="greedy", config=config)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == [
+        f"the classifier is untrained, for the model came without one and {found}: scores say nothing of the task or its heads; "
+        f"{remedy}, or start from a fine-tuned model"
+    ]
+
+
+def test_a_classifier_that_is_tuned_first_or_came_trained_needs_no_warning(encoder, tmp_path, caplog):
+    auber.prune(encoder, task=small_task(), method="original", config=small_config())
+    prune(tmp_path, "original")
+    assert caplog.records == []

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -61,17 +63,10 @@ def test_a_mistake_is_one_line_and_exit_code_2(run_auber, model, arguments, mess
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("out", "advice"),
-    [
-        (["--out", "x.json"], "the same command goes on from here"),
-        ([], "nothing is kept; --out FILE keeps what is done"),
-    ],
-)
-def test_a_stop_by_hand_says_what_is_kept(run_auber, model, monkeypatch, out, advice):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("auber.rates.tunings.try_rates", stop)
-    code, _, err = run_auber("rates", "--model", model, "--task", "agreement", *out)
-    assert (code, err) == (130, f"auber: stopped; {advice}\n")
+@pytest.mark.parametrize(("sent", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("out", [["--out", "x.json"], []])
+def test_a_stop_says_how_to_go_on_from_what_is_kept(run_auber, monkeypatch, out, sent, expected):
+    monkeypatch.setattr("auber.rates.tunings.try_rates", lambda *_, **__: os.kill(os.getpid(), sent))
+    code, _, err = run_auber("rates", "--model", "m", "--task", "agreement", *out)
+    advice = "; go on with: auber rates --model m --task agreement --out x.json" if out else ""
+    assert (code, err) == (expected, f"auber: stopped{advice}\n")

@@ -8,9 +8,10 @@ import pytest
 
 import auber
 from auber.errors import RunError
+from auber.files import write_json
 from auber.methods.exhaustive import all_masks
 from auber.regret.tables import KIND, read_tables, write_tables
-from auber.runs import read_json, write_json
+from auber.runs import read_json
 from tests.regret.made import make_layer, make_run
 from tests.small import small_config, small_start, small_task
 
@@ -104,6 +105,11 @@ def test_a_file_of_something_else(text, message, tmp_path):
     (tmp_path / "tables.json").write_text(text)
     with pytest.raises(RunError, match=message):
         read_tables([tmp_path / "tables.json"])
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(RunError, match=r"none.json: no such file; give a run's folder or a file made by"):
+        read_tables([tmp_path / "none.json"])
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,31 @@ def test_a_run_with_its_model(tmp_path):
     (subject,) = read_subjects((str(run),), None)
     assert (subject.name, subject.plan) == ("rte auber seed 3", PLAN)
     (again,) = read_subjects((str(run / "model"),), None)
-    assert (again.name, again.plan) == ("model", PLAN)
+    assert (again.name, again.plan) == ("rte auber seed 3", PLAN)
     assert not hasattr(again.config, "auto_map")  # nothing points at code to run
+
+
+def test_a_model_folder_is_called_after_its_run(tmp_path):
+    start = make_run(tmp_path / "seed-0" / "start", method="original")
+    (start / "result.json").write_text(json.dumps({**make_result(method="original"), "kind": "finetune"}))
+    copied = save_pruned(tmp_path / "copied" / "model") and tmp_path / "copied"
+    save_pruned(tmp_path / "mine")
+    names = [str(start), str(start / "model"), str(copied / "model"), str(tmp_path / "mine")]
+    assert [subject.name for subject in read_subjects((names[0],), None)] == ["rte start seed 3"]
+    assert [subject.name for subject in read_subjects(tuple(names[1:]), None)] == ["rte start seed 3", "copied", "mine"]
+
+
+def test_names_differ_by_as_much_of_the_paths_as_it_takes(tmp_path):
+    runs = [make_run(tmp_path / name) for name in ("a/seed-0/random-0", "a/seed-0/random-1", "b/seed-0/random-1")]
+    found = read_subjects((*map(str, runs), str(runs[0] / "model")), None)
+    assert [subject.name for subject in found] == [
+        "rte auber seed 3 (random-0)",
+        "rte auber seed 3 (a/seed-0/random-1)",
+        "rte auber seed 3 (b/seed-0/random-1)",
+        "rte auber seed 3 (model)",
+    ]
+    twice = read_subjects((str(runs[0]), str(runs[0])), None)
+    assert {subject.name for subject in twice} == {"rte auber seed 3"}, "it is one and the same"
 
 
 def test_runs_without_their_model_in_three_ways(tmp_path, origin):
@@ -41,7 +64,11 @@ def test_runs_without_their_model_in_three_ways(tmp_path, origin):
     kept.mkdir()
     (kept / "result.json").write_text(json.dumps(make_result(labels=3)))
     subjects = read_subjects((str(run), str(lone), str(kept)), origin)
-    assert [subject.name for subject in subjects] == ["rte auber seed 3", "rte auber seed 4", "rte auber seed 3"]
+    assert [subject.name for subject in subjects] == [
+        "rte auber seed 3 (mine)",
+        "rte auber seed 4",
+        "rte auber seed 3 (folder)",
+    ]
     assert all(subject.plan == PLAN for subject in subjects)
     assert [subject.config.num_labels for subject in subjects] == [2, 2, 3]  # the task's, not the origin's
 

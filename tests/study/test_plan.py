@@ -115,6 +115,10 @@ def test_a_file_that_is_no_toml(tmp_path):
     (tmp_path / "x.toml").write_text("model = ")
     with pytest.raises(ConfigError, match="x.toml: cannot be read as a study"):
         read_study(tmp_path / "x.toml")
+    with pytest.raises(
+        ConfigError, match=r"none.toml: no such file; correct the path, 'auber study --help' shows what"
+    ):
+        read_study(tmp_path / "none.toml")
 
 
 def test_the_command_line_goes_before_the_file():

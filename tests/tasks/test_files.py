@@ -111,7 +111,7 @@ GOOD = "q1,q2,y\na,b,no\nc,d,yes\n"
         (
             "q1,other,y\na,b,no\n",
             GOOD,
-            r"train\.csv: one column 'q2' is needed, found no such column; there are q1, other, y$",
+            r"train\.csv: Unknown column 'q2'\. Known: other, q1, y$",
         ),
         (
             "q1,q2,q2,y\na,b,b,no\n",
@@ -221,7 +221,7 @@ def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"rows\.parquet: cannot be read as parquet \(.*\); write it again"):
         make_task(file, file, text=["q1"], label="y")
     write(file, TRAIN)
-    with pytest.raises(TaskError, match=r"rows\.parquet: one column 'z' is needed, .*; there are id, q1, q2, y"):
+    with pytest.raises(TaskError, match=r"rows\.parquet: Unknown column 'z'\. Known: id, q1, q2, y$"):
         make_task(file, file, text=["z"], label="y")
     write(file, [*TRAIN, {"id": 1, "q1": None, "q2": "b", "y": "no"}])
     with pytest.raises(TaskError, match=r"rows\.parquet, row 2, column 'q1': the text is empty"):

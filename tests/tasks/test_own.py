@@ -29,7 +29,23 @@ def test_numbers_to_predict():
     [
         ([], "train: has no rows; at least one is needed"),
         ([("one", 1)], "train row 0: a row must map columns to values, found tuple"),
-        ([{"text": "one"}], "train row 0: one column 'label' is needed, found no such column; there are text"),
+        ([{"text": "one"}], "train row 0: Unknown column 'label'. Known: text; name it with --label$"),
+        (
+            [{"text": "one", "label": 1}, {"text": "two"}],
+            "train row 1: one column 'label' is needed, found no such column; there are text$",
+        ),
+        (
+            [{1: "one", "Text": 1}],
+            "train row 0: Unknown column 'text'. Did you mean 'Text'. Known: 1, Text; name it with --text$",
+        ),
+        (
+            [dict.fromkeys(map(str, range(100)), "")],
+            r"Known: 0, 1, 10, .*, 26, \.\.\.; name it with --text$",
+        ),
+        (
+            [{"tokens": [], "tags": []}],
+            "look like rows of kind tokens: add --kind tokens, or name the column with --text$",
+        ),
         ([{"text": " ", "label": 1}], "train row 0, column 'text': the text is empty"),
         (
             [{"text": "one", "label": 1.5}],
@@ -40,3 +56,19 @@ def test_numbers_to_predict():
 def test_rows_that_cannot_be_used(train, message):
     with pytest.raises(TaskError, match=message):
         make_task(train, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"text": "sentnce"}, "Unknown column 'sentnce'. Did you mean 'sentence'. Known: grade, sentence$"),
+        ({"text": "sentence", "label": "grad"}, "Unknown column 'grad'. Did you mean 'grade'. Known: grade, sentence$"),
+        ({"text": "sentence"}, "Unknown column 'label'. Known: grade, sentence; name it with --label$"),
+        ({}, "Unknown column 'text'. Known: grade, sentence; name it with --text$"),
+    ],
+)
+def test_a_column_that_is_not_there_is_told_with_the_nearest_or_the_option_that_names_it(tmp_path, named, message):
+    file = tmp_path / "rows.csv"
+    file.write_text("sentence,grade\none,1\ntwo,2\n")
+    with pytest.raises(TaskError, match=rf"rows\.csv: {message}"):
+        make_task(file, file, **named)

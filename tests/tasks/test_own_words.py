@@ -145,7 +145,10 @@ def test_a_bad_file_of_columns_is_named(tmp_path, text, message):
 
 def test_columns_of_other_kinds_are_not_in_these_files(tmp_path):
     file = write(tmp_path / "train.conll", CONLL)
-    with pytest.raises(TaskError, match=r"one column 'text' is needed, found no such column; there are tokens, tags$"):
+    with pytest.raises(
+        TaskError,
+        match=r"Unknown column 'text'\. Known: tags, tokens; they look like rows of kind tokens: add --kind tokens",
+    ):
         make_task(file, file)
     with pytest.raises(
         TaskError, match="one column of words and another for the label are needed, found text a, b and"

@@ -6,7 +6,8 @@ from dataclasses import asdict
 import pytest
 
 import auber
-from auber.watch.run import RunState, RunWatcher
+from auber.watch.run import RunWatcher
+from auber.watch.run_view import RunState
 from tests.small import small_config, small_start, small_task
 from tests.watch.folders import NOW, RESULT, RunFolder
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from auber.watch.drawing import ASCII, UNICODE, Sheet, bar, sparkline
-from auber.watch.run import LayerView, RunState, RunView, RunWatcher
+from auber.watch.run import RunWatcher
 from auber.watch.run_drawing import draw_run
+from auber.watch.run_view import LayerView, RunState, RunView
 from tests.watch.folders import NOW, RESULT, RunFolder
 
 

@@ -35,7 +35,6 @@ def test_a_file_of_another_shape_is_refused_and_one_that_is_not_whole_is_waited_
     ("check", "good", "bad"),
     [
         (shapes.is_number, [0, -1.5, 1e14], [True, "1", None, float("nan"), float("inf"), 10**400]),
-        (shapes.is_moment, [0, NOW], [-1, 1e300, "now"]),
         (shapes.is_count, [0, 7], [-1, 1.0, True, 10**400]),
         (shapes.is_text, ["", "a b"], ["\x1b", "\n", 3]),
         (shapes.is_heads, [[], [0, 3]], [[-1], ["0"], {}, [0] * 10_001]),

@@ -222,6 +222,8 @@ def read_bench(path: Path) -> Bench:
     """The bench of a file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunError(f"{path}: no such file; give one made by 'auber bench --out'") from error
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path}: cannot be read as JSON ({error}); give a file made by 'auber bench --out'") from error
     return Bench.from_json(data, str(path))

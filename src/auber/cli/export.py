@@ -17,34 +17,39 @@ if TYPE_CHECKING:
 
 _LENGTH = 128  # tokens of the row that is timed
 
+_Run = Annotated[Path, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False)]
+_To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="; ".join(f"{target.name}: {target.doc}" for target in TARGETS.values()),
+        show_default=False,
+        autocompletion=completion.targets,
+    ),
+]
+_Out = Annotated[Path | None, typer.Option("--out", help="A new folder. [default: RUN with -TO behind it]")]
+_Threads = Annotated[
+    int, typer.Option("--threads", help="CPU threads of the timing; 0: as many as torch finds.", min=0)
+]
+_NoLatency = Annotated[bool, typer.Option("--no-latency", help="Do not time the graph.")]
+_Push = Annotated[
+    str | None,
+    typer.Option(
+        "--push",
+        metavar="NAME",
+        help="With --to hub: upload it as this model, a new one as a private one; log in first with 'hf auth login'.",
+        show_default=False,
+    ),
+]
+
 
 def command(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False)
-    ],
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            help="; ".join(f"{target.name}: {target.doc}" for target in TARGETS.values()),
-            show_default=False,
-            autocompletion=completion.targets,
-        ),
-    ],
-    out: Annotated[Path | None, typer.Option("--out", help="A new folder. [default: RUN with -TO behind it]")] = None,
-    threads: Annotated[
-        int, typer.Option("--threads", help="CPU threads of the timing; 0: as many as torch finds.", min=0)
-    ] = 0,
-    no_latency: Annotated[bool, typer.Option("--no-latency", help="Do not time the graph.")] = False,
-    push: Annotated[
-        str | None,
-        typer.Option(
-            "--push",
-            metavar="NAME",
-            help="With --to hub: upload it as this model, a new one as a private one; log in first with 'hf auth login'.",
-            show_default=False,
-        ),
-    ] = None,
+    run: _Run,
+    to: _To,
+    out: _Out = None,
+    threads: _Threads = 0,
+    no_latency: _NoLatency = False,
+    push: _Push = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -13,6 +13,20 @@ from auber.tracking import check_trackers
 
 _METHODS = ", ".join(METHODS)
 
+_Method = Annotated[str, typer.Option("--method", help=f"One of: {_METHODS}.", autocompletion=completion.methods)]
+_Heads = Annotated[
+    int | None, typer.Option("--heads", help="How many heads a ranking method removes.", show_default=False)
+]
+_HeadsFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--heads-from",
+        metavar="RUN",
+        help="Remove as many heads as that run did, and tune alike.",
+        show_default=False,
+    ),
+]
+
 
 def command(
     model: options.Model,
@@ -26,21 +40,9 @@ def command(
     label: options.Label = None,
     labels: options.Labels = None,
     metric: options.Metric = None,
-    method: Annotated[
-        str, typer.Option("--method", help=f"One of: {_METHODS}.", autocompletion=completion.methods)
-    ] = "auber",
-    heads: Annotated[
-        int | None, typer.Option("--heads", help="How many heads a ranking method removes.", show_default=False)
-    ] = None,
-    heads_from: Annotated[
-        str | None,
-        typer.Option(
-            "--heads-from",
-            metavar="RUN",
-            help="Remove as many heads as that run did, and tune alike.",
-            show_default=False,
-        ),
-    ] = None,
+    method: _Method = "auber",
+    heads: _Heads = None,
+    heads_from: _HeadsFrom = None,
     resume: options.Resume = False,
     allow_upgrade: options.AllowUpgrade = False,
     seed: options.Seed = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,33 +15,38 @@ if TYPE_CHECKING:
     from auber.rates.choice import Choice, TaskScores
     from auber.rates.record import Record
 
+_Model = Annotated[
+    str, typer.Option("--model", help="A pretrained encoder: a model folder or a hub name.", show_default=False)
+]
+_Tasks = Annotated[
+    list[str],
+    typer.Option(
+        "--task",
+        metavar="TASK",
+        help="A known task ('auber tasks' lists them); may be repeated.",
+        show_default=False,
+        autocompletion=completion.tasks,
+    ),
+]
+_Rates = Annotated[str, typer.Option("--rates", help="The rates to try.")]
+_Seeds = Annotated[str, typer.Option("--seeds", help="The seeds to try each rate with.")]
+_HeldOut = Annotated[float, typer.Option("--held-out", help="Share of train to score on, drawn by class.")]
+_Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="A JSON file for the result; what it holds is not done again.", show_default=False),
+]
+
 
 def command(
-    model: Annotated[
-        str, typer.Option("--model", help="A pretrained encoder: a model folder or a hub name.", show_default=False)
-    ],
-    tasks: Annotated[
-        list[str],
-        typer.Option(
-            "--task",
-            metavar="TASK",
-            help="A known task ('auber tasks' lists them); may be repeated.",
-            show_default=False,
-            autocompletion=completion.tasks,
-        ),
-    ],
+    model: _Model,
+    tasks: _Tasks,
     data: options.Data = None,
-    rates: Annotated[str, typer.Option("--rates", help="The rates to try.")] = "1e-5,2e-5,5e-5,1e-4",
-    seeds: Annotated[str, typer.Option("--seeds", help="The seeds to try each rate with.")] = "0,1,2",
-    held_out: Annotated[
-        float, typer.Option("--held-out", help="Share of train to score on, drawn by class.")
-    ] = HELD_OUT,
+    rates: _Rates = "1e-5,2e-5,5e-5,1e-4",
+    seeds: _Seeds = "0,1,2",
+    held_out: _HeldOut = HELD_OUT,
     preset: options.Preset = "default",
     assignments: options.Set = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="A JSON file for the result; what it holds is not done again.", show_default=False),
-    ] = None,
+    out: _Out = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -61,24 +65,19 @@ def command(
     from auber.rates.tunings import try_rates
     from auber.tasks import load_task
 
-    try:
-        with screen.listening(quiet=quiet) as progress:
-            # A generated task is that of seed 0: seeds added later then meet the same rows.
-            loaded = [load_task(name, data=data) for name in tasks]
-            record = try_rates(
-                model,
-                loaded,
-                grid,
-                preset=preset,
-                settings=settings,
-                out=out,
-                progress=progress,
-                command=command_line(),
-            )
-    except KeyboardInterrupt:
-        advice = "the same command goes on from here" if out else "nothing is kept; --out FILE keeps what is done"
-        print(f"auber: stopped; {advice}", file=sys.stderr)
-        raise typer.Exit(130) from None
+    with screen.listening(quiet=quiet) as progress:
+        # A generated task is that of seed 0: seeds added later then meet the same rows.
+        loaded = [load_task(name, data=data) for name in tasks]
+        record = try_rates(
+            model,
+            loaded,
+            grid,
+            preset=preset,
+            settings=settings,
+            out=out,
+            progress=progress,
+            command=command_line(),
+        )
     if json:
         screen.print_json(to_json(record))
     else:

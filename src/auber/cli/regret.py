@@ -14,38 +14,43 @@ from auber.errors import ConfigError
 # What is shown of a search, by its name in the result and its column's title.
 _QUANTITIES = {"50": "50", "100": "100", "200": "200", "300": "300", "rollout": "roll-out", "choice": "plan"}
 
+_Sources = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN|FILE...",
+        help="Finished runs of method exhaustive, or files of their scores made with --tables.",
+        show_default=False,
+    ),
+]
+_Presets = Annotated[
+    str, typer.Option("--presets", help=f"Whose agents play, with commas between: {', '.join(PRESETS)}.")
+]
+_Seeds = Annotated[int, typer.Option("--seeds", help="Plays of each agent on each layer.")]
+_Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="One setting changed for every agent; may be repeated."),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="A .json file for the result; its figure goes beside it as .svg.", show_default=False),
+]
+_Tables = Annotated[
+    Path | None,
+    typer.Option(
+        "--tables",
+        help="Replay nothing: write the scores of these runs into this one .json file.",
+        show_default=False,
+    ),
+]
+
 
 def command(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN|FILE...",
-            help="Finished runs of method exhaustive, or files of their scores made with --tables.",
-            show_default=False,
-        ),
-    ],
-    presets: Annotated[
-        str, typer.Option("--presets", help=f"Whose agents play, with commas between: {', '.join(PRESETS)}.")
-    ] = "paper,default",
-    seeds: Annotated[int, typer.Option("--seeds", help="Plays of each agent on each layer.")] = 10,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="One setting changed for every agent; may be repeated."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="A .json file for the result; its figure goes beside it as .svg.", show_default=False
-        ),
-    ] = None,
-    tables: Annotated[
-        Path | None,
-        typer.Option(
-            "--tables",
-            help="Replay nothing: write the scores of these runs into this one .json file.",
-            show_default=False,
-        ),
-    ] = None,
+    sources: _Sources,
+    presets: _Presets = "paper,default",
+    seeds: _Seeds = 10,
+    assignments: _Assignments = None,
+    out: _Out = None,
+    tables: _Tables = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

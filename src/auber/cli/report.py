@@ -14,51 +14,59 @@ from auber.errors import ConfigError
 if TYPE_CHECKING:
     from auber.html.page import Page
     from auber.report import Written
+    from auber.report.columns import Table
     from auber.report.results_file import ResultsFile
-    from auber.report.tables import Table
 
 _WIDEST = 40  # characters of a table's cell; longer ones are sentences
 
+_Places = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="RUN|DIR|FILE.json...",
+        help="Runs, folders with runs below them, such as a study's, and results files, also of regret and speed.",
+        show_default=False,
+    ),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="Where tables and page go. [default: report/ in the one RUN or DIR]",
+        show_default=False,
+    ),
+]
+_Save = Annotated[
+    Path | None,
+    typer.Option("--save", help="Keep the runs in this results file, beside those in it.", show_default=False),
+]
+_ModelName = Annotated[
+    str | None,
+    typer.Option("--model-name", help="With --save: what to call the model instead.", show_default=False),
+]
+_Notes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--note",
+        metavar="SENTENCE",
+        help="With --save: what a reader of the numbers should know; may be repeated.",
+        show_default=False,
+    ),
+]
+_Page = Annotated[
+    Path | None,
+    typer.Option("--page", help="Write this Markdown page from results files.", show_default=False),
+]
+_OpenPage = Annotated[bool, typer.Option("--open", help="Show the HTML page in the browser.")]
+
 
 def command(
-    places: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="RUN|DIR|FILE.json...",
-            help="Runs, folders with runs below them, such as a study's, and results files, also of regret and speed.",
-            show_default=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="Where tables and page go. [default: report/ in the one RUN or DIR]",
-            show_default=False,
-        ),
-    ] = None,
-    save: Annotated[
-        Path | None,
-        typer.Option("--save", help="Keep the runs in this results file, beside those in it.", show_default=False),
-    ] = None,
-    model_name: Annotated[
-        str | None,
-        typer.Option("--model-name", help="With --save: what to call the model instead.", show_default=False),
-    ] = None,
-    notes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--note",
-            metavar="SENTENCE",
-            help="With --save: what a reader of the numbers should know; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option("--page", help="Write this Markdown page from results files.", show_default=False),
-    ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Show the HTML page in the browser.")] = False,
+    places: _Places = None,
+    out: _Out = None,
+    save: _Save = None,
+    model_name: _ModelName = None,
+    notes: _Notes = None,
+    page: _Page = None,
+    open_page: _OpenPage = False,
     json: options.Json = False,
 ) -> None:
     """Write an HTML page of finished runs, and the paper's tables with seeds, controls, intervals and a verdict in words.
@@ -242,7 +250,7 @@ def _print(written: Written) -> None:
 
 def _print_table(table: Table) -> None:
     """The columns a terminal has room for, and below them, line by line, what is said in sentences."""
-    from auber.report.tables import Detail, plain
+    from auber.report.columns import Detail, plain
 
     for section in table.sections:
         brief = [

@@ -15,39 +15,46 @@ if TYPE_CHECKING:
 
 _LIMITS = Limits()
 
+_Runs = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN...", help="Runs, model folders, or result.json files.", show_default=False),
+]
+_Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="The unpruned model, a folder or hub name, of runs whose weights are gone; only its config is read.",
+        show_default=False,
+    ),
+]
+_Batch = Annotated[str, typer.Option("--batch", help="Batch sizes with commas between.")]
+_Length = Annotated[int, typer.Option("--length", help="Tokens of a row.")]
+_Device = Annotated[
+    str, typer.Option("--device", help="Where torch runs: cpu, cuda, or auto (the CPU, and a GPU if there is one).")
+]
+_Onnx = Annotated[
+    bool | None,
+    typer.Option(
+        "--onnx/--no-onnx", help="Time onnxruntime on the CPU too. [default: if installed, unless --device cuda]"
+    ),
+]
+_Threads = Annotated[int, typer.Option("--threads", help="CPU threads; 0: as many as torch finds.")]
+_Repeats = Annotated[int, typer.Option("--repeats", help="Timed rounds of each pair, 6 at least.")]
+_Seconds = Annotated[float, typer.Option("--seconds", help="No further round of a pair begins after so many seconds.")]
+_Out = Annotated[Path | None, typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False)]
+
 
 def command(
-    runs: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN...", help="Runs, model folders, or result.json files.", show_default=False),
-    ],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="The unpruned model, a folder or hub name, of runs whose weights are gone; only its config is read.",
-            show_default=False,
-        ),
-    ] = None,
-    batch: Annotated[str, typer.Option("--batch", help="Batch sizes with commas between.")] = "1,32",
-    length: Annotated[int, typer.Option("--length", help="Tokens of a row.")] = 128,
-    device: Annotated[
-        str, typer.Option("--device", help="Where torch runs: cpu, cuda, or auto (the CPU, and a GPU if there is one).")
-    ] = "auto",
-    onnx: Annotated[
-        bool | None,
-        typer.Option(
-            "--onnx/--no-onnx", help="Time onnxruntime on the CPU too. [default: if installed, unless --device cuda]"
-        ),
-    ] = None,
-    threads: Annotated[int, typer.Option("--threads", help="CPU threads; 0: as many as torch finds.")] = 0,
-    repeats: Annotated[int, typer.Option("--repeats", help="Timed rounds of each pair, 6 at least.")] = _LIMITS.repeats,
-    seconds: Annotated[
-        float, typer.Option("--seconds", help="No further round of a pair begins after so many seconds.")
-    ] = _LIMITS.seconds,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False)
-    ] = None,
+    runs: _Runs,
+    model: _Model = None,
+    batch: _Batch = "1,32",
+    length: _Length = 128,
+    device: _Device = "auto",
+    onnx: _Onnx = None,
+    threads: _Threads = 0,
+    repeats: _Repeats = _LIMITS.repeats,
+    seconds: _Seconds = _LIMITS.seconds,
+    out: _Out = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -71,8 +78,8 @@ def command(
     if out is not None:
         options.make_room(out)
 
+    from auber.files import write_json
     from auber.provenance import command_line
-    from auber.runs import write_json
     from auber.speed.measure import measure_speed
 
     with screen.listening(quiet=quiet) as progress:

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 _RESUMING = ("demo", "finetune", "prune")  # they go on with --resume
-_REPEATING = ("study",)  # they go on when they are called again
+_REPEATING = ("rates", "study")  # they go on when they are called again
 
 
 class Terminated(KeyboardInterrupt):

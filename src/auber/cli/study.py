@@ -22,38 +22,49 @@ if TYPE_CHECKING:
     from auber.study.estimate import Clock
     from auber.study.plan import StudyRun
 
+_File = Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study.", show_default=False)]
+_Out = Annotated[Path, typer.Option("--out", help="The study's folder.", show_default=False)]
+_Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="KEY=VALUE,...",
+        help="A part of it by task, seed, protocol and method, such as task=rte,seed=1; may be repeated.",
+    ),
+]
+_Seeds = Annotated[str | None, typer.Option("--seeds", help="In place of the file's, such as 0,1,2.")]
+_Model = Annotated[str | None, typer.Option("--model", help="In place of the file's.", show_default=False)]
+_Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help="local, processes or ray. [default: local, with --jobs processes]"),
+]
+_Jobs = Annotated[
+    int | None, typer.Option("--jobs", help="Blocks at a time on this machine. [default: 1]", show_default=False)
+]
+_NumCpus = Annotated[
+    float | None, typer.Option("--num-cpus", help="CPUs a run asks of Ray. [default: 1]", show_default=False)
+]
+_NumGpus = Annotated[
+    float | None,
+    typer.Option("--num-gpus", help="GPUs a run asks of Ray, such as 0.5. [default: 0]", show_default=False),
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the runs and what they may cost.")]
+
 
 def command(
-    file: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", help="The study's folder.", show_default=False)],
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only",
-            metavar="KEY=VALUE,...",
-            help="A part of it by task, seed, protocol and method, such as task=rte,seed=1; may be repeated.",
-        ),
-    ] = None,
-    seeds: Annotated[str | None, typer.Option("--seeds", help="In place of the file's, such as 0,1,2.")] = None,
-    model: Annotated[str | None, typer.Option("--model", help="In place of the file's.", show_default=False)] = None,
+    file: _File,
+    out: _Out,
+    only: _Only = None,
+    seeds: _Seeds = None,
+    model: _Model = None,
     data: options.Data = None,
-    engine: Annotated[
-        str | None,
-        typer.Option("--engine", help="local, processes or ray. [default: local, with --jobs processes]"),
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Blocks at a time on this machine. [default: 1]", show_default=False)
-    ] = None,
-    num_cpus: Annotated[
-        float | None, typer.Option("--num-cpus", help="CPUs a run asks of Ray. [default: 1]", show_default=False)
-    ] = None,
-    num_gpus: Annotated[
-        float | None,
-        typer.Option("--num-gpus", help="GPUs a run asks of Ray, such as 0.5. [default: 0]", show_default=False),
-    ] = None,
+    engine: _Engine = None,
+    jobs: _Jobs = None,
+    num_cpus: _NumCpus = None,
+    num_gpus: _NumGpus = None,
     track: options.Track = None,
     allow_upgrade: options.AllowUpgrade = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs and what they may cost.")] = False,
+    dry_run: _DryRun = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

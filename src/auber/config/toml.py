@@ -18,6 +18,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """The settings of a TOML file by dotted key, not yet checked."""
     try:
         return flatten_tables(load_toml(path))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file; correct the path") from error
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path}: cannot be read as TOML ({error}); expected lines such as 'agent.gamma = 0.9'"

@@ -51,9 +51,15 @@ def export_model(
         raise ConfigError(unknown_name("export target", to, TARGETS))
     from auber.export.source import open_source
 
-    whole = Path(run).resolve()  # `.` has no name to put the target's behind
-    place = whole.with_name(f"{whole.name}-{to}") if out is None else Path(out)
+    place = _beside(Path(run), to) if out is None else Path(out)
     exported: Exported = importlib.import_module(TARGETS[to].module).export(
         open_source(run), place, progress or Silent()
     )
     return exported
+
+
+def _beside(run: Path, to: str) -> Path:
+    """The place with the target's name behind the run's, as a path from where the caller's leads."""
+    if run.name in ("", ".."):  # `.` and `..` have no name to put the target's behind
+        return run / ".." / f"{run.resolve().name}-{to}"
+    return run.with_name(f"{run.name}-{to}")

@@ -7,9 +7,9 @@ import io
 from pathlib import Path
 
 from auber.errors import RunError
+from auber.files import write_text
 from auber.html.page import Page
 from auber.html.render import render_html
-from auber.runs import write_text
 
 PAGE = "index.html"
 FOLDER = "figures"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from auber.report.tables import Column, Detail, Table, plain
+from auber.report.columns import Column, Detail, Table, plain
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TypeVar
 
 from auber.html import bars, lines, maps
 from auber.html.details import extra_sections, values_of
@@ -26,22 +25,23 @@ from auber.html.page import (
     slug,
 )
 from auber.html.run_page import layer_curves, time_parts
-from auber.report.analysis import CONTROLS, METHODS, SUBJECT, MethodRow, Report, analyse
+from auber.report.analysis import MethodRow, Report, analyse
 from auber.report.analysis import Section as Evidence
 from auber.report.answer import answers
+from auber.report.cells import group
 from auber.report.collect import pool
+from auber.report.columns import Table
 from auber.report.origins import by_origin, versions_of
 from auber.report.results_file import ResultsFile
-from auber.report.tables import RULE, Table, all_tables
-
-Item = TypeVar("Item")
-Group = TypeVar("Group")
+from auber.report.roles import CONTROLS, METHODS, SUBJECT
+from auber.report.tables import RULE, all_tables
+from auber.report.words import count
 
 
 def make_study_page(study: StudyView, extras: Sequence[ResultsFile] = ()) -> Page:
     """Everything about a study, or about runs that are read together."""
     report = analyse(pool(study.sources))
-    by_place = _grouped(study.runs, lambda run: (run.record.model, run.record.protocol))
+    by_place = group(study.runs, lambda run: (run.record.model, run.record.protocol))
     several, tables = len(report.sections) > 1, all_tables(report)
     sections: list[Section | None] = []
     for evidence in report.sections:
@@ -58,7 +58,7 @@ def make_study_page(study: StudyView, extras: Sequence[ResultsFile] = ()) -> Pag
     ]
     models = sorted({place.model for place in report.sections})
     tasks = sorted({row.task for row in report.tasks})
-    subtitle = f"{', '.join(models)}; {', '.join(tasks)}; {_plural(report.runs, 'finished run')}"
+    subtitle = f"{', '.join(models)}; {', '.join(tasks)}; {count(report.runs, 'finished run')}"
     verdicts = tuple(
         Verdict(f"{answer.model}, protocol {answer.protocol}", answer.headline, answer.points, answer.label)
         for answer in answers(report)
@@ -82,7 +82,7 @@ def _evidence_sections(
         ]
         for table in tables
     }
-    by_task = _grouped(runs, lambda run: run.record.task)
+    by_task = group(runs, lambda run: run.record.task)
 
     def anchor(name: str) -> str:
         return slug(name, place)
@@ -120,7 +120,7 @@ def _legend(tables: Sequence[Table]) -> Words:
 
 
 def _scores(evidence: Evidence, by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures | None:
-    rows = _grouped(evidence.rows, lambda row: row.task)
+    rows = group(evidence.rows, lambda row: row.task)
     caption = (
         "Dev scores of every method: single runs, their mean over the seeds, and its 95 % t interval; an arrow says that the interval "
         "goes on. With two seeds an interval is of little use, with one there is none."
@@ -154,7 +154,7 @@ def _task_scores(task: str, rows: Sequence[MethodRow], runs: Sequence[RunView], 
 
 
 def _heads(task: str, runs: Sequence[RunView], place: str) -> Figures | None:
-    by_method = _grouped((run for run in runs if run.record.method not in CONTROLS), lambda run: run.record.method)
+    by_method = group((run for run in runs if run.record.method not in CONTROLS), lambda run: run.record.method)
     caption = f"{task}: in how many runs each head was removed; the stronger the colour, the more often."
     return figures(caption, [_shares(task, method, by_method[method], place) for method in _ordered(by_method)])
 
@@ -173,7 +173,7 @@ def _shares(task: str, method: str, runs: Sequence[RunView], place: str) -> Figu
         for layer, heads in run.plan.items():
             counts[layer].update(heads)
     ((num_layers, num_heads),) = sizes
-    words = f"{method}, {_plural(len(runs), 'run')}"
+    words = f"{method}, {count(len(runs), 'run')}"
     svg = maps.draw_shares(
         counts, len(runs), num_layers, num_heads, label=f"{task}, {words}: how often heads were removed"
     )
@@ -183,7 +183,7 @@ def _shares(task: str, method: str, runs: Sequence[RunView], place: str) -> Figu
 def _searches(by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures | None:
     found = []
     for task, runs in by_task.items():
-        for method, of_method in _grouped(runs, lambda run: run.record.method).items():
+        for method, of_method in group(runs, lambda run: run.record.method).items():
             curves = [
                 (f"seed {run.record.seed}, layer {each.layer}", each.curve, each.scored)
                 for run in of_method
@@ -203,7 +203,7 @@ def _searches(by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures |
 def _times(by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures | None:
     found = []
     for task, runs in by_task.items():
-        by_method = _grouped(runs, lambda run: run.record.method)
+        by_method = group(runs, lambda run: run.record.method)
         rows = []
         for method in _ordered(by_method):
             split = [time_parts(run.record) for run in by_method[method]]
@@ -232,7 +232,7 @@ def _runs_grid(runs: Sequence[RunView]) -> Grid:
     titles = ("run", "model", "protocol", "dev", "train", "removed", "seconds", "folder")
     columns = tuple(Heading(title, title in texts) for title in titles)
     notes = ("A run's own page, with its search layer by layer: auber report FOLDER.",)
-    return Grid(_plural(len(rows), "finished run"), columns, tuple(rows), notes, folded=True)
+    return Grid(count(len(rows), "finished run"), columns, tuple(rows), notes, folded=True)
 
 
 def _left_out(report: Report) -> Grid | None:
@@ -259,14 +259,3 @@ def _origins(study: StudyView) -> list[Grid | Words]:
     )
     found.append(Grid("Where the numbers come from", columns, rows, tuple(versions_of(records))))
     return found
-
-
-def _grouped(items: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group, list[Item]]:
-    groups: dict[Group, list[Item]] = defaultdict(list)
-    for item in items:
-        groups[key(item)].append(item)
-    return dict(groups)
-
-
-def _plural(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

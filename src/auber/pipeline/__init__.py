@@ -157,6 +157,8 @@ class Pipeline:
             self._behind = False
 
     def _first_stage(self, rows: tuple[int, ...]) -> None:
+        if (reason := notices.untrained_classifier(self.job)) is not None:
+            logger.warning("%s", reason)
         self._stage("first", lambda: self._first_tuning(rows))
         expected, found = self.job.expected_start, self._info("first")["digest"]
         if self.job.method.removes_heads and expected not in (None, found):

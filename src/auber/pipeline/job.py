@@ -24,6 +24,7 @@ class Job:
     first_tuning: bool  # whether the start model still needs it
     expected_start: str | None = None  # the fine-tuned weights another run started from, where they must be the same
     command: str | None = None  # the command line that asked for it
+    has_trained_classifier: bool = True  # whether the start model came with one; else it was drawn at random
 
     def layers(self, num_layers: int) -> list[int]:
         """The layers gone through, in order: those of `search.layers`, or all where the method chooses among all.

@@ -11,6 +11,7 @@ import torch
 
 from auber.encoders.base import Encoder
 from auber.metrics import get_metric
+from auber.pipeline.job import Job
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows
 
@@ -27,6 +28,20 @@ def layers_that_stay(encoder: Encoder, layers: Sequence[int]) -> str | None:
             "evaluated as it is"
         )
     return f"{names}: one head stays in each layer, and there are no more: passed over"
+
+
+def untrained_classifier(job: Job) -> str | None:
+    """That nothing trains a classifier drawn at random before scores are asked for, and what to do."""
+    first = job.config.first
+    if job.has_trained_classifier or (job.first_tuning and first.epochs > 0):
+        return None
+    found, remedy = (
+        ("first.epochs is 0", "raise it") if job.first_tuning else ("first.when is never", "leave it at auto")
+    )
+    return (
+        f"the classifier is untrained, for the model came without one and {found}: scores say nothing of the task or its heads; "
+        f"{remedy}, or start from a fine-tuned model"
+    )
 
 
 def blindness(task: TaskData, rows: EncodedRows, device: torch.device) -> str | None:

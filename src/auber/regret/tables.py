@@ -121,6 +121,10 @@ def _read_run(folder: Path) -> RunTables:
 def _read_file(path: Path) -> list[RunTables]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunError(
+            f"{path}: no such file; give a run's folder or a file made by 'auber regret --tables'"
+        ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(
             f"{path}: cannot be read as JSON ({error}); give a run's folder or a file made by 'auber regret --tables'"

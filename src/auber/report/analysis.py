@@ -20,7 +20,7 @@ from auber.report.cells import (
     dev_differences,
     dev_points,
     gap_points,
-    group_runs,
+    group,
     make_cells,
     train_points,
 )
@@ -29,23 +29,8 @@ from auber.report.coverage import Coverage, Key, cover
 from auber.report.folders import LeftOut
 from auber.report.published import Published, published
 from auber.report.record import RunRecord
-from auber.report.roles import ABLATIONS, CONTROL, CONTROLS, METHODS, SUBJECT, is_ablation
+from auber.report.roles import ABLATIONS, CONTROL, METHODS, SUBJECT, is_ablation
 from auber.stats import Comparison, Summary, compare
-
-__all__ = [
-    "CONTROL",
-    "CONTROLS",
-    "METHODS",
-    "SUBJECT",
-    "Cost",
-    "GapRow",
-    "MethodRow",
-    "PooledRow",
-    "Report",
-    "Section",
-    "TaskRow",
-    "analyse",
-]
 
 
 @dataclass(frozen=True)
@@ -153,7 +138,7 @@ class Report:
 
 def analyse(collection: Collection) -> Report:
     """The rows of all tables."""
-    grouped = group_runs(collection.runs, lambda run: (run.model, run.protocol))
+    grouped = group(collection.runs, lambda run: (run.model, run.protocol))
     places = sorted({*grouped, *((model, protocol) for model, protocol, *_ in collection.wanted)})
     sections = tuple(
         _section(*place, grouped.get(place, []), [key for key in collection.wanted if key[:2] == place])
@@ -275,7 +260,7 @@ def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:
 
 
 def _task_rows(runs: Sequence[RunRecord]) -> tuple[TaskRow, ...]:
-    grouped = group_runs(runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows))
+    grouped = group(runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows))
     rows = []
     for (task, metric, labels, train_rows, dev_rows), of_task in sorted(grouped.items()):
         shares = [100 * run.majority for run in of_task if run.majority is not None]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from auber.report.cells import Cell, Cells
 from auber.report.record import RunRecord
 from auber.report.roles import CONTROL, CONTROLS, MATCHED, SUBJECT
+from auber.report.words import count
 
 # Settings that may differ between the runs of one method: they choose the run, or where it was computed.
 _FREE_SETTINGS = {"seed", "random.draw", "device", "precision", "threads"}
@@ -21,10 +22,10 @@ def find_collapse(cell: Cell) -> Iterable[str]:
     runs = cell.every
     one_class = sum(run.one_class for run in runs)
     if one_class:
-        yield f"one class predicted in {one_class} of {_count(len(runs), 'run')}"
+        yield f"one class predicted in {one_class} of {count(len(runs), 'run')}"
     equal = sum(run.equals_majority and not run.one_class for run in runs)
     if equal:
-        yield f"equals the majority class in {equal} of {_count(len(runs), 'run')}"
+        yield f"equals the majority class in {equal} of {count(len(runs), 'run')}"
 
 
 def find_flags(cell: Cell, subject: Cell | None, seeds: set[int]) -> Iterable[str]:
@@ -95,7 +96,3 @@ def _differing_settings(which: str, runs: Sequence[RunRecord], counts: Callable[
     differing = sorted(key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1)
     if differing:
         yield f"Careful: {which} differ in {', '.join(differing)}."
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

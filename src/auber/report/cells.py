@@ -15,6 +15,7 @@ from typing import TypeVar
 from auber.report.record import RunRecord
 from auber.stats import Summary, summary
 
+Item = TypeVar("Item")
 Group = TypeVar("Group")
 
 
@@ -51,18 +52,18 @@ def make_cells(runs: Sequence[RunRecord]) -> Cells:
     """The cells of runs of one model under one protocol, tasks and seeds in order."""
     return {
         task: {
-            method: Cell(task, method, dict(sorted(group_runs(of_method, lambda run: run.seed).items())))
-            for method, of_method in group_runs(of_task, lambda run: run.method).items()
+            method: Cell(task, method, dict(sorted(group(of_method, lambda run: run.seed).items())))
+            for method, of_method in group(of_task, lambda run: run.method).items()
         }
-        for task, of_task in sorted(group_runs(runs, lambda run: run.task).items())
+        for task, of_task in sorted(group(runs, lambda run: run.task).items())
     }
 
 
-def group_runs(runs: Iterable[RunRecord], key: Callable[[RunRecord], Group]) -> dict[Group, list[RunRecord]]:
-    """Runs by a key, each group in the order they came."""
-    groups: dict[Group, list[RunRecord]] = defaultdict(list)
-    for run in runs:
-        groups[key(run)].append(run)
+def group(items: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group, list[Item]]:
+    """Items by a key, each group in the order they came."""
+    groups: dict[Group, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
     return dict(groups)
 
 

@@ -7,13 +7,10 @@ from dataclasses import replace
 
 from auber.report import published
 from auber.report.analysis import GapRow, MethodRow, PooledRow, Report, Section
-from auber.report.columns import Column, Detail, Table, TableSection, Value, plain
+from auber.report.columns import Column, Detail, Table, TableSection, Value
 from auber.report.coverage import Coverage
 from auber.report.roles import CONTROL, SUBJECT
 from auber.stats import FEWEST_PAIRS, LEVEL, Comparison, Summary, verdict
-
-# What whoever draws these tables needs comes with them.
-__all__ = ["RULE", "Column", "Detail", "Table", "TableSection", "all_tables", "gap_verdict", "plain"]
 
 
 def all_tables(report: Report) -> tuple[Table, ...]:

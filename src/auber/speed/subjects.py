@@ -8,7 +8,8 @@ classifier is one of the run's kind of task. A model folder whose config names n
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +52,11 @@ class Subject:
 
 def read_subjects(names: tuple[str, ...], model: str | None) -> list[Subject]:
     """The subjects of runs, model folders and result files; `model` is the architecture of those that have none."""
+    places = [Path(name).resolve() for name in names]
     found = [_read(Path(name), model) for name in names]
     if model is not None and not any(used for _, used in found):
         raise ConfigError("--model is for runs whose model is gone, all of these have theirs; leave it out")
-    return [subject for subject, _ in found]
+    return _told_apart([subject for subject, _ in found], places)
 
 
 def check_length(unpruned: PreTrainedModel, subject: Subject, length: int) -> None:
@@ -75,9 +77,7 @@ def _read(path: Path, model: str | None) -> tuple[Subject, bool]:
         result, folder = _checked(runs.read_json(file), file), file.parent / "model"
     elif not path.is_dir():
         raise RunError(f"{path}: a run's folder, its result.json or a model folder is needed, found nothing")
-    name = path.resolve().name
-    if result is not None:
-        name = f"{result['task']} {result['method']} seed {result['seed']}"
+    name = _folder_name(path.resolve()) if result is None else _run_name(result)
     if result is None or (folder / "config.json").is_file():
         config, plan = _read_config(str(folder))
         return _fitted(name, _kind_of(config), config, plan, path), False
@@ -100,6 +100,43 @@ def _read(path: Path, model: str | None) -> tuple[Subject, bool]:
         )
     kind = KINDS[METRICS[result["metric"]].kind]
     return _fitted(name, kind, config, PruningPlan.from_json(result["plan"], f"{path}: plan"), path), True
+
+
+def _run_name(result: dict[str, Any]) -> str:
+    """What a run is called in the tables."""
+    made = "start" if result.get("kind") == "finetune" else result["method"]
+    return f"{result['task']} {made} seed {result['seed']}"
+
+
+def _folder_name(folder: Path) -> str:
+    """What a model folder is called: that of a run after its run, as every run calls it `model`."""
+    if folder.name != "model":
+        return folder.name
+    run = folder.parent
+    if runs.is_run(run) and (run / runs.RESULT).is_file():
+        return _run_name(_checked(runs.read_result(run), run))
+    return run.name
+
+
+def _told_apart(subjects: list[Subject], places: list[Path]) -> list[Subject]:
+    """The subjects, those of one name with so much of their paths behind it that it tells one from another."""
+    sharing: dict[str, set[Path]] = defaultdict(set)
+    for subject, place in zip(subjects, places, strict=True):
+        sharing[subject.name].add(place)
+    return [
+        replace(subject, name=f"{subject.name} ({_ending(place, sharing[subject.name])})")
+        if len(sharing[subject.name]) > 1
+        else subject
+        for subject, place in zip(subjects, places, strict=True)
+    ]
+
+
+def _ending(place: Path, places: set[Path]) -> str:
+    """The fewest last parts of a path in which it differs from the others."""
+    for count in range(1, len(place.parts)):
+        if sum(other.parts[-count:] == place.parts[-count:] for other in places) == 1:
+            return "/".join(place.parts[-count:])
+    return str(place)
 
 
 def _checked(result: Any, path: Path) -> dict[str, Any]:

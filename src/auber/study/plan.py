@@ -195,6 +195,10 @@ def read_study(path: str | Path) -> Study:
     """The study in a TOML file; every problem of it is reported at once."""
     try:
         tables = load_toml(path)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{path}: no such file; correct the path, 'auber study --help' shows what a study is"
+        ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read as a study ({error}); 'auber study --help' shows one") from error
     return make_study(tables, where=str(path))

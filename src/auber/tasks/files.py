@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from auber.errors import TaskError
+from auber.errors import TaskError, unknown_name
 from auber.tasks.reading import read_bytes, read_lines, read_text
 
 # Where a record stands ("rows.csv, line 3") and its columns.
@@ -36,12 +36,23 @@ def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     return _READERS[suffix](path, columns)
 
 
-def require_columns(columns: Sequence[str], header: Sequence[str], where: str) -> None:
-    """Raise `TaskError` unless each column is there once."""
+class ColumnError(TaskError):
+    """A column is not among those of a file or of rows in memory; `header` has them all."""
+
+    def __init__(self, message: str, column: str, header: Sequence[str]) -> None:
+        super().__init__(message)
+        self.column, self.header = column, header
+
+
+def require_columns(columns: Sequence[str], header: Sequence[Any], where: str, *, is_first: bool = True) -> None:
+    """Raise `TaskError` unless each column is there once; `ColumnError` where what comes first in a source lacks one."""
+    names = list(map(str, header))  # a mapping in memory may have any keys
     for name in columns:
+        if name not in header and is_first:
+            raise ColumnError(f"{where}: {unknown_name('column', name, names, most=20)}", name, names)
         if header.count(name) != 1:
             found = "no such column" if name not in header else "several of that name"
-            raise TaskError(f"{where}: one column '{name}' is needed, found {found}; there are {shorten(header, 20)}")
+            raise TaskError(f"{where}: one column '{name}' is needed, found {found}; there are {shorten(names, 20)}")
 
 
 def shorten(names: Sequence[str], most: int = 10) -> str:
@@ -80,6 +91,7 @@ def _read_tsv(path: Path, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    is_first = True
     for line, content in enumerate(read_lines(path, newline="\n"), start=1):
         if not content.strip():
             continue
@@ -90,7 +102,8 @@ def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
             raise TaskError(f"{where}: not a JSON value ({error}); each line must be one JSON object") from error
         if not isinstance(fields, dict):
             raise TaskError(f"{where}: each line must be a JSON object, found {type(fields).__name__}")
-        require_columns(columns, list(fields), where)
+        require_columns(columns, list(fields), where, is_first=is_first)
+        is_first = False
         yield where, fields
 
 
@@ -152,7 +165,7 @@ def _read_squad(path: Path, columns: Sequence[str]) -> Iterator[Record]:
                 if not isinstance(question, dict):
                     raise TaskError(f"{where}: must be a JSON object, found {type(question).__name__}")
                 fields = {"context": paragraph.get("context"), **question}
-                require_columns(columns, list(fields), where)
+                require_columns(columns, list(fields), where, is_first=False)
                 yield where, fields
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from auber.errors import TaskError
-from auber.kinds import Kind, get_kind
+from auber.kinds import KINDS, Kind, get_kind
 from auber.tasks.base import Rows, TaskData, check_task, check_text
-from auber.tasks.files import ReadSplit, Record, read_records, require_columns, shorten
+from auber.tasks.files import ColumnError, ReadSplit, Record, read_records, require_columns, shorten
 from auber.tasks.own_questions import build_questions
 from auber.tasks.own_words import build_words
 
@@ -57,13 +57,29 @@ def make_task(
     answer = label or chosen.label
 
     def read(split: str) -> Iterator[Record]:
-        return _records(train if split == "train" else dev, split, chosen, columns, answer)
+        try:
+            yield from _records(train if split == "train" else dev, split, chosen, columns, answer)
+        except ColumnError as error:
+            option, is_named = (
+                ("--label", label is not None) if error.column == answer else ("--text", text is not None)
+            )
+            raise error if is_named else TaskError(f"{error}; {_advise(chosen, error.header, option)}") from error
 
     build: Any = {"sequence": _build_texts, "tokens": build_words, "spans": build_questions}[chosen.name]
     if measured.is_regression:
         build = _build_targets
     train_rows, dev_rows, label_names = build(read, columns, answer, labels)
     return check_task(TaskData(name, train_rows, dev_rows, label_names, measured.name))
+
+
+def _advise(kind: Kind, header: Sequence[str], option: str) -> str:
+    """What to do where a column that was not named is not there: the rows may be of another kind."""
+    for other in KINDS.values():
+        if other != kind and {*other.text, other.label} <= set(header):
+            return (
+                f"they look like rows of kind {other.name}: add --kind {other.name}, or name the column with {option}"
+            )
+    return f"name it with {option}"
 
 
 def _records(source: Source, split: str, kind: Kind, text: Sequence[str], label: str) -> Iterator[Record]:
@@ -94,7 +110,7 @@ def _records_in_memory(rows: Iterable[Any], split: str, columns: Sequence[str]) 
         place = f"{split} row {number}"
         if not isinstance(row, Mapping):
             raise TaskError(f"{place}: a row must map columns to values, found {type(row).__name__}")
-        require_columns(columns, list(row), place)
+        require_columns(columns, list(row), place, is_first=number == 0)
         yield place, row
 
 

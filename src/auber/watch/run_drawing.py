@@ -10,7 +10,7 @@ from rich.text import Text
 
 from auber.progress import describe_seconds
 from auber.watch.drawing import STATE_STYLES, Marks, Sheet, bar, cut, sparkline
-from auber.watch.run import LayerView, RunState, RunView, SearchView
+from auber.watch.run_view import LayerView, RunState, RunView, SearchView
 
 # What a stop by hand or by the system is recorded as, and what to call it.
 _STOPS = {"KeyboardInterrupt": "stopped by Ctrl-C", "Terminated": "stopped by the system (SIGTERM)"}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import RunError
+from auber.locks import is_moment
 from auber.watch.files import read_object
 
 Check = Callable[[Any], bool]
@@ -19,18 +20,12 @@ Shape = Mapping[str, Check]  # by dotted key
 
 MOST_HEADS = 10_000  # of a model; more would be no picture, and hours of drawing
 _LARGEST = 1e15  # of a number; beyond it seconds and scores mean nothing
-_LATEST = 1e11  # seconds since 1970
 _LARGEST_COUNT = 2**53
 
 
 def is_number(found: Any) -> bool:
     """A finite number."""
     return type(found) in (int, float) and -_LARGEST < found < _LARGEST
-
-
-def is_moment(found: Any) -> bool:
-    """Seconds since 1970."""
-    return type(found) in (int, float) and 0 <= found < _LATEST
 
 
 def is_count(found: Any) -> bool:

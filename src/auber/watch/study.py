@@ -12,7 +12,8 @@ from auber.locks import read_holder
 from auber.study.estimate import Clock
 from auber.study.folder import CLAIM, RECORD, State, StudyFolder
 from auber.study.plan import Block, StudyRun, read_study
-from auber.watch.run import RunState, RunView, RunWatcher
+from auber.watch.run import RunWatcher
+from auber.watch.run_view import RunState, RunView
 from auber.watch.shapes import RESULT, read_shaped
 
 _RESULT = {key: RESULT[key] for key in ("dev.score", "cost.seconds.total")}

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from auber.progress import describe_seconds
 from auber.watch.drawing import STATE_STYLES, Marks, Sheet, bar, cut, fold
-from auber.watch.run import RunView
+from auber.watch.run_view import RunView
 from auber.watch.study import StudyView
 
 
