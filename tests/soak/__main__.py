@@ -20,7 +20,7 @@ import torch
 import transformers
 
 from tests.soak import damage, disks, kills, load
-from tests.soak.figures import Figure, write_figures
+from tests.soak.figures import Figure, describe_checkout, write_figures
 from tests.soak.ground import made_ground
 from tests.soak.limits import CSV, LEDGER
 from tests.soak.nursery import IMPORTS
@@ -29,7 +29,7 @@ from tests.soak.reasons import describe_failure, keep_failure
 ON_LOAD: tuple[partial[Figure], ...] = (  # each takes a folder
     partial(load.open_ledger, scores=100_000, seconds=LEDGER),
     partial(load.read_rows, rows=1_000_000, most=CSV),
-    partial(load.feed_readers, inputs=100_000),
+    partial(load.feed_readers, inputs=102_000),
     partial(load.study_on_ray, runs=200, kill_every=3.0),
     partial(load.study_here, runs=1_000),
 )
@@ -67,6 +67,7 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("ray").setLevel(logging.ERROR)
     figures: list[Figure] = []
+    facts = describe_checkout()
     failures = 0
 
     def attempt(name: str, drill: Callable[[], Figure], folder: Path) -> None:
@@ -79,7 +80,7 @@ def main() -> None:
             print(f"{text}kept in {keep_failure(arguments.out, text)}", file=sys.stderr, flush=True)
             return
         figures.append(figure)
-        write_figures(arguments.out, figures, beside=arguments.only is not None)
+        write_figures(arguments.out, figures, facts, beside=arguments.only is not None)
         print(f"{figure.name}: {figure.count} in {figure.seconds} s, {figure.details}", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory(prefix="auber-soak-") as place:

@@ -7,6 +7,7 @@ import shlex
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -75,9 +76,13 @@ class Meter:
                 return
 
 
-def write_figures(path: Path, figures: list[Figure], *, beside: bool) -> None:
+def describe_checkout() -> dict[str, Any]:
+    """What makes the figures; to be asked before they are written, as the file is part of the checkout."""
+    return provenance.describe(cpu())
+
+
+def write_figures(path: Path, figures: list[Figure], facts: Mapping[str, Any], *, beside: bool) -> None:
     """Keep figures with what made them, `beside` those of other drills that the file holds or in their place."""
-    facts = provenance.describe(cpu())
     kept = json.loads(path.read_text(encoding="utf-8"))["drills"] if beside and path.exists() else {}
     command = shlex.join(["python", "-m", "tests.soak", *sys.argv[1:]])
     content = {

@@ -223,6 +223,9 @@ def feed_readers(folder: Path, inputs: int) -> Figure:
         done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["inputs"] >= 0.99 * inputs, (
+        "dealt to the readers, a few are lost to rounding; more means that time ran out"
+    )
     return meter.figure(
         "readers",
         found["inputs"],
