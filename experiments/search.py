@@ -1,8 +1,9 @@
 """Whole searches, one variant beside the other, from one fine-tuned start, judged on development rows.
 
 A variant changes one thing of the `default` preset's search: which rows reward (seen, or crossed: out-of-fold by scouts that are
-pruned and tuned along), what is measured on them, how the plan is chosen, what a removed head is worth. All are tuned after every
-layer and at the end alike, and so are the controls: nothing removed, and the rankings at the number of heads a variant removed.
+pruned and tuned along), what is measured on them, how the plan is chosen, what a removed head is worth, whether all layers are
+decided before the first tuning, how often the layers are gone through. All get the same tunings, one a layer and the last, and so
+do the controls: nothing removed, and the rankings at the number of heads a variant removed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from auber.methods import get_method
 from auber.methods.base import RankingWork
 from auber.plan import PruningPlan
 from auber.progress import Silent
-from auber.search.agent import LayerOutcome, play_layer
+from auber.search.agent import play_layer
 from auber.search.game import PruningGame
 from auber.search.state import head_norms, head_state
 from auber.surgery import remove_heads
@@ -39,6 +40,8 @@ class Variant:
         0  # the best so many masks are scored again on mini-train's rows, and the best of both together wins
     )
     bonus: float = 0.0  # points for each removed head
+    frozen: bool = False  # nobody is tuned before all layers are decided
+    passes: int = 1  # over all layers
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -52,6 +55,9 @@ VARIANTS = {
     "crossed-bound": Variant(crossed=True, measure="bound", bonus=0.02),
     "crossed-soft-confirm": Variant(crossed=True, measure="soft", candidates=16),
     "crossed-soft-bonus": Variant(crossed=True, measure="soft", bonus=0.05),
+    "crossed-likelihood-frozen": Variant(crossed=True, measure="likelihood", frozen=True),
+    "crossed-bound-frozen": Variant(crossed=True, measure="bound", bonus=0.02, frozen=True),
+    "crossed-bound-frozen-twice": Variant(crossed=True, measure="bound", bonus=0.02, frozen=True, passes=2),
     "rollout": Variant(settings={"agent.choose": "rollout"}),
     "double": Variant(settings={"agent.double_q": True}),
 }
@@ -66,8 +72,18 @@ class Walk:
     model: Any
     scouts: list[Any]
     folds: np.ndarray  # (rows,)
-    removed: dict[int, list[int]] = field(default_factory=dict)
     rewards: int = 0
+
+    def go(self) -> None:
+        """Decide all layers, tuned in between or afterwards."""
+        num_layers = encoder_of(self.model).num_layers
+        for turn in range(self.variant.passes):
+            for layer in range(num_layers):
+                self._decide(layer)
+                if turn == 0 and not self.variant.frozen:
+                    self._tune_all(layer)
+        if self.variant.frozen:
+            tune_along(self.subject, self.model)
 
     def parts(self, rows: tuple[int, ...]) -> Parts:
         """Who scores which of these rows."""
@@ -79,24 +95,28 @@ class Walk:
             for fold, scout in enumerate(self.scouts)
         ]
 
-    def decide(self, layer: int) -> None:
-        """Search one layer, remove what is better gone, and tune everybody."""
-        subject, split = self.subject, self.subject.splits.layers[layer]
-        outcome, game = self._play(layer, split.reward)
-        chosen = outcome.removed
+    def _decide(self, layer: int) -> None:
+        """Search one layer and remove what is better gone, from the scouts too."""
+        if len(encoder_of(self.model).present(layer)) < 2:
+            return
+        split = self.subject.splits.layers[layer]
+        chosen, scores = self._play(layer, split.reward)
         if self.variant.candidates:
-            chosen = self._confirmed(layer, dict(game.scores), len(split.reward), split.mini_train)
+            chosen = self._confirmed(layer, scores, len(split.reward), split.mini_train)
         if chosen:
-            self.removed[layer] = list(chosen)
-        for model in (self.model, *self.scouts):
-            if chosen:
+            for model in (self.model, *self.scouts):
                 remove_heads(model, PruningPlan({layer: chosen}))
+
+    def _tune_all(self, layer: int) -> None:
+        """The tuning after a layer, for the scouts without the rows they score."""
+        subject, split = self.subject, self.subject.splits.layers[layer]
         subject.tune(self.model, split.mini_train, subject.config.layer, "layer", layer)
         for fold, scout in enumerate(self.scouts):
             others = [row for row in split.mini_train if self.folds[row] != fold]
             subject.tune(scout, others, subject.config.layer, "layer", layer)
 
-    def _play(self, layer: int, rows: tuple[int, ...]) -> tuple[LayerOutcome, PruningGame]:
+    def _play(self, layer: int, rows: tuple[int, ...]) -> tuple[Mask, dict[Mask, float]]:
+        """The heads that the agent would remove, and the score of every set of heads it has asked for."""
         config = self.subject.config.replace(self.variant.settings)
         masked = MaskedRows(self.parts(rows), layer, self.subject.task.metric, self.subject.hardware)
         encoder = encoder_of(self.model)
@@ -104,14 +124,17 @@ class Walk:
         weight = getattr(encoder.parts(layer), config.search.matrix).weight.detach().float().cpu()
         state = head_state(head_norms(weight, len(heads), config.search.norm))
 
-        def score(removed: Mask) -> float:
-            return masked.score(self.variant.measure, removed) + self.variant.bonus / 100 * len(removed)
+        def named(positions: Mask) -> Mask:  # the game counts those that are there, from 0
+            return tuple(heads[position] for position in positions)
+
+        def score(positions: Mask) -> float:
+            return masked.score(self.variant.measure, named(positions)) + self.variant.bonus / 100 * len(positions)
 
         game = PruningGame(state.numpy(), score, scale=config.reward.scale, stop_reward=config.reward.stop)
         device = self.subject.hardware.device
         outcome = play_layer(game, config.agent, seed=config.seed, layer=layer, device=device)
         self.rewards += outcome.rewards_computed
-        return outcome, game
+        return named(outcome.removed), {named(mask): value for mask, value in game.scores.items()}
 
     def _confirmed(self, layer: int, scores: dict[Mask, float], num_rows: int, rows: tuple[int, ...]) -> Mask:
         """Of the best masks and none, the one that is best over the reward rows and these together."""
@@ -198,8 +221,7 @@ def main() -> None:
         variant, started = VARIANTS[name], time.perf_counter()
         mine = [pruned_copy(scout) for scout in scouts] if variant.crossed else []
         walk = Walk(subject, variant, pruned_copy(start), mine, folds)
-        for layer in range(encoder_of(walk.model).num_layers):
-            walk.decide(layer)
+        walk.go()
         found = finish(subject, walk.model)
         keep(name, {**found, "rewards": walk.rewards}, started)
         for ranking in filter(None, arguments.rankings.split(",")):

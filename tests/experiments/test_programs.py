@@ -42,10 +42,18 @@ def test_rewards(place, monkeypatch):
 
 
 def test_search(place, monkeypatch):
-    words = ["--variants", "default,crossed-soft-confirm", "--rankings", "michel", "--set", "agent.episodes=4"]
+    words = [
+        "--variants",
+        "default,crossed-soft-confirm,crossed-bound-frozen-twice",
+        "--rankings",
+        "michel",
+        "--set",
+        "agent.episodes=4",
+    ]
     found = run(search, place, monkeypatch, *words)
     assert set(found["runs"]) == {
         "original+tuning", "default", "michel like default", "crossed-soft-confirm", "michel like crossed-soft-confirm",
+        "crossed-bound-frozen-twice", "michel like crossed-bound-frozen-twice",
     }  # fmt: skip
     assert found["runs"]["original+tuning"]["num_removed"] == 0
     for name in ("default", "crossed-soft-confirm"):
