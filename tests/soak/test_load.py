@@ -13,14 +13,13 @@ def test_a_study_of_many_runs_tells_each_once_and_holds_no_more_memory(tmp_path)
     assert figure.count == 30
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_study_on_ray_with_workers_killed_tells_each_run_once(tmp_path, monkeypatch):
     ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(load.ROOT))
     try:
-        assert load.study_on_ray(tmp_path, 12, kill_every=3.0).details["workers_killed"] >= 1
+        assert load.study_on_ray(tmp_path, 8, kill_every=1.0).details["workers_killed"] >= 1
     finally:
         ray.shutdown()
 
