@@ -15,6 +15,7 @@ reward the model is also pruned, tuned as after a layer, and scored on the devel
 
 from __future__ import annotations
 
+import copy
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from auber.plan import PruningPlan
 from auber.surgery import remove_heads
 from experiments.command import parser, write
 from experiments.masked import Mask, MaskedRows, Parts
-from experiments.subject import MEASURES, Subject, make_folds, make_subject, pruned_copy
+from experiments.subject import MEASURES, Subject, make_folds, make_subject
 
 REWARDS = (*MEASURES, "bound")
 SETS = ("seen", "seen_confirm", "crossed", "crossed_confirm", "develop")
@@ -76,7 +77,7 @@ def _after_tuning(
     known: dict[Mask, list[float]] = {}
     for mask in chosen.values():
         if mask not in known:
-            pruned = pruned_copy(model)
+            pruned = copy.deepcopy(model)
             if mask:
                 remove_heads(pruned, PruningPlan({layer: mask}))
             subject.tune(pruned, mini_train, subject.config.layer, "layer", layer)

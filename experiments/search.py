@@ -8,6 +8,7 @@ do the controls: nothing removed, and the rankings at the number of heads a vari
 
 from __future__ import annotations
 
+import copy
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,7 @@ from auber.search.state import head_norms, head_state
 from auber.surgery import remove_heads
 from experiments.command import parser, write
 from experiments.masked import Mask, MaskedRows, Parts
-from experiments.subject import Subject, make_folds, make_subject, pruned_copy
+from experiments.subject import Subject, make_folds, make_subject
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def tune_along(subject: Subject, model: Any) -> None:
 
 def ranked(subject: Subject, start: Any, name: str, num_removed: int) -> dict[str, Any]:
     """A competitor at a number of heads."""
-    model = pruned_copy(start)
+    model = copy.deepcopy(start)
     work = RankingWork(
         model, encoder_of(model), num_removed, subject.rows, subject.hardware, subject.config, Silent()
     )  # fmt: skip
@@ -214,13 +215,13 @@ def main() -> None:
         write(arguments.out, result)  # after each, so that a cut leaves what is done
 
     started = time.perf_counter()
-    control = pruned_copy(start)
+    control = copy.deepcopy(start)
     tune_along(subject, control)
     keep("original+tuning", finish(subject, control), started)
     for name in names:
         variant, started = VARIANTS[name], time.perf_counter()
-        mine = [pruned_copy(scout) for scout in scouts] if variant.crossed else []
-        walk = Walk(subject, variant, pruned_copy(start), mine, folds)
+        mine = [copy.deepcopy(scout) for scout in scouts] if variant.crossed else []
+        walk = Walk(subject, variant, copy.deepcopy(start), mine, folds)
         walk.go()
         found = finish(subject, walk.model)
         keep(name, {**found, "rewards": walk.rewards}, started)

@@ -5,9 +5,9 @@ Dev is never read. Every tuning draws from the seed that a run of `auber` draws 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from auber import checkpoint, seeds
+from auber import seeds
 from auber.config import Config, make_config
 from auber.devices import Hardware, resolve_hardware
+from auber.encoders import encoder_of
 from auber.evaluation import predict
 from auber.metrics import get_metric
-from auber.rates.tunings import hold_out
+from auber.rates.tunings import hold_out, load_encoder
 from auber.splits import Splits, make_splits
 from auber.tasks import load_task
 from auber.tasks.base import TaskData
@@ -65,15 +66,16 @@ class Subject:
     hardware: Hardware
     rows: EncodedRows  # what may be tuned on
     develop: EncodedRows  # what is only scored, at the end
+    num_layers: int
 
-    @property
+    @cached_property
     def splits(self) -> Splits:
         """Mini-train, reward and watch rows among `rows`, as a run draws them."""
-        return make_splits(self.rows.labels.tolist(), self.config, 64, not self.task.has_classes)
+        return make_splits(self.rows.labels.tolist(), self.config, self.num_layers, not self.task.has_classes)
 
     def start(self) -> Any:
         """The pretrained encoder with a new classifier."""
-        return _load(self.model, self.task, self.config.seed, self.hardware).model
+        return load_encoder(self.model, self.task, self.config.seed, self.hardware.device).model
 
     def first_tuned(self, rows: Iterable[int]) -> Any:
         """The start after the first tuning on some of the rows."""
@@ -105,28 +107,13 @@ def make_subject(
     loaded = load_task(task, data=data)
     config = make_config(preset, task=task, settings={"threads": 1, **settings})
     hardware = resolve_hardware(config)
-    tokenizer = _load(model, loaded, config.seed, hardware).tokenizer
-    train = encode_rows(tokenizer, loaded.train, config.max_length, loaded.is_regression)
+    start = load_encoder(model, loaded, config.seed, hardware.device)
+    train = encode_rows(start.tokenizer, loaded.train, config.max_length, loaded.is_regression)
     tuned, held_out = hold_out(loaded, develop, config.seed)
-    return Subject(model, loaded, config, hardware, train.select(tuned), train.select(held_out))
+    num_layers = encoder_of(start.model).num_layers
+    return Subject(model, loaded, config, hardware, train.select(tuned), train.select(held_out), num_layers)
 
 
 def make_folds(num_rows: int, folds: int, seed: int) -> np.ndarray:
     """The fold of each row, by chance and as even as can be: (rows,)."""
     return seeds.generator(seed, "experiment/folds").permutation(num_rows) % folds
-
-
-def pruned_copy(model: Any) -> Any:
-    """A copy that can be pruned and tuned without the other."""
-    return copy.deepcopy(model)
-
-
-def _load(model: str, task: TaskData, seed: int, hardware: Hardware) -> checkpoint.Start:
-    return checkpoint.load_start(
-        model,
-        num_labels=task.num_labels,
-        label_names=task.label_names,
-        is_regression=task.is_regression,
-        seed=seed,
-        device=hardware.device,
-    )

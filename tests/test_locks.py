@@ -82,7 +82,10 @@ def test_the_name_of_who_has_just_taken_a_lock_is_waited_for(tmp_path, monkeypat
 
 def test_a_lock_that_is_forgotten_is_given_up(tmp_path):
     FolderLock(tmp_path)
-    FolderLock(tmp_path).release()
+    again = FolderLock(tmp_path)
+    assert again.left_by is not None, "whoever forgot it has not signed off"
+    again.release()
+    assert not (tmp_path / LOCK).exists()
 
 
 def test_the_lock_of_a_process_that_is_gone_is_taken_over(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,7 @@ from auber.surgery import remove_heads
 from experiments.masked import MaskedRows
 from experiments.rewards import draw_masks
 from experiments.search import VARIANTS, Walk
-from experiments.subject import make_folds, measure, measures, pruned_copy, row_likelihoods, soft_metric
+from experiments.subject import make_folds, measure, measures, row_likelihoods, soft_metric
 from tests.small import small_rows, small_start
 
 CPU = Hardware(torch.device("cpu"), "float32", 1)
@@ -26,7 +28,7 @@ def test_masks_are_scored_as_pruned_models_are():
     parts = [(model, rows.select(range(25))), (model, rows.select(range(25, 40)))]
     found = MaskedRows(parts, 1, "accuracy", CPU).scores(["metric", "soft", "likelihood"], masks)
     for mask, scores in zip(masks, found, strict=True):
-        pruned = pruned_copy(model)
+        pruned = copy.deepcopy(model)
         if mask:
             remove_heads(pruned, PruningPlan({1: mask}))
         assert 100 * scores == pytest.approx(measures(predict(pruned, rows), rows.labels, "accuracy"), abs=1e-4)
@@ -36,7 +38,7 @@ def test_the_bound_is_below_the_gain_and_nothing_for_no_mask():
     model, rows = small_start()[0], small_rows(30)
     masked = MaskedRows([(model, rows)], 0, "accuracy", CPU)
     assert masked.score("bound", ()) == 0
-    pruned = pruned_copy(model)
+    pruned = copy.deepcopy(model)
     remove_heads(pruned, PruningPlan({0: (1, 2)}))
     gains = row_likelihoods(predict(pruned, rows), rows.labels) - row_likelihoods(predict(model, rows), rows.labels)
     expected = gains.mean() - gains.std() / 30**0.5

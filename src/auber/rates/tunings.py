@@ -157,7 +157,7 @@ def _check(model: str | Path, tasks: Sequence[TaskData], preset: str, settings: 
 
 def _read_model(model: str | Path, task: TaskData) -> tuple[Any, str, str]:
     """The tokenizer, the name and the digest of an encoder that has no trained classifier."""
-    start = _load(model, task, seed=0)
+    start = load_encoder(model, task, seed=0)
     if start.has_trained_classifier:
         raise ModelError(
             f"{model}: has a trained classifier, which may have seen the rows to hold out; give the pretrained encoder"
@@ -167,7 +167,8 @@ def _read_model(model: str | Path, task: TaskData) -> tuple[Any, str, str]:
     return start.tokenizer, name, checkpoint.weights_digest(start.model.base_model)
 
 
-def _load(model: str | Path, task: TaskData, seed: int, device: torch.device | None = None) -> checkpoint.Start:
+def load_encoder(model: str | Path, task: TaskData, seed: int, device: torch.device | None = None) -> checkpoint.Start:
+    """A model loaded afresh, with a classifier for the task drawn from the seed where it has none."""
     return checkpoint.load_start(
         model,
         num_labels=task.num_labels,
@@ -205,7 +206,7 @@ def _try(
     """One tuning of a model loaded afresh, and its score."""
     task = subject.task
     rest, held_out = (subject.train.select(rows) for rows in hold_out(task, share, seed))
-    loaded = _load(model, task, seed, hardware.device).model
+    loaded = load_encoder(model, task, seed, hardware.device).model
     stage, started = _OpenStage(progress), time.perf_counter()
     try:
         steps = tune(
