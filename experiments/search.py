@@ -1,9 +1,10 @@
 """Whole searches, one variant beside the other, from one fine-tuned start, judged on development rows.
 
 A variant changes one thing of the `default` preset's search: which rows reward (seen, or crossed: out-of-fold by scouts that are
-pruned and tuned along), what is measured on them, how the plan is chosen, what a removed head is worth, whether all layers are
-decided before the first tuning, how often the layers are gone through. All get the same tunings, one a layer and the last, and so
-do the controls: nothing removed, and the rankings at the number of heads a variant removed.
+pruned and tuned along), what is measured on them, how the plan is chosen, what a removed head is worth, in which order the layers
+come, whether all are decided before the first tuning, how often they are gone through, whether the plan is then carried out on the
+pretrained weights. Every model that is scored has had the same tunings: the first, one a layer, the last. So have the controls:
+nothing removed, and the rankings at the number of heads a variant removed, on the weights the variant's plan was carried out on.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Variant:
     bonus: float = 0.0  # points for each removed head
     frozen: bool = False  # nobody is tuned before all layers are decided
     passes: int = 1  # over all layers
+    reverse: bool = False  # the last layer comes first
+    rewound: bool = False  # the plan is carried out on the pretrained weights, which then get all tunings
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -59,6 +62,15 @@ VARIANTS = {
     "crossed-likelihood-frozen": Variant(crossed=True, measure="likelihood", frozen=True),
     "crossed-bound-frozen": Variant(crossed=True, measure="bound", bonus=0.02, frozen=True),
     "crossed-bound-frozen-twice": Variant(crossed=True, measure="bound", bonus=0.02, frozen=True, passes=2),
+    "crossed-calibrated": Variant(crossed=True, measure="calibrated"),
+    "crossed-calibrated-2": Variant(crossed=True, measure="calibrated", bonus=0.02),
+    "crossed-calibrated-5": Variant(crossed=True, measure="calibrated", bonus=0.05),
+    "crossed-calibrated-10": Variant(crossed=True, measure="calibrated", bonus=0.1),
+    "crossed-calibrated-5-reverse": Variant(crossed=True, measure="calibrated", bonus=0.05, reverse=True),
+    "crossed-calibrated-5-frozen": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True),
+    "crossed-calibrated-5-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True),
+    "crossed-calibrated-rewound": Variant(crossed=True, measure="calibrated", frozen=True, rewound=True),
+    "crossed-calibrated-20-rewound": Variant(crossed=True, measure="calibrated", bonus=0.2, frozen=True, rewound=True),
     "rollout": Variant(settings={"agent.choose": "rollout"}),
     "double": Variant(settings={"agent.double_q": True}),
 }
@@ -79,12 +91,12 @@ class Walk:
         """Decide all layers, tuned in between or afterwards."""
         num_layers = encoder_of(self.model).num_layers
         for turn in range(self.variant.passes):
-            for layer in range(num_layers):
+            for layer in reversed(range(num_layers)) if self.variant.reverse else range(num_layers):
                 self._decide(layer)
                 if turn == 0 and not self.variant.frozen:
                     self._tune_all(layer)
         if self.variant.frozen:
-            tune_along(self.subject, self.model)
+            self.model = carried_out(self.subject, self.variant, self.model, encoder_of(self.model).removed)
 
     def parts(self, rows: tuple[int, ...]) -> Parts:
         """Who scores which of these rows."""
@@ -150,6 +162,18 @@ class Walk:
         return candidates[int(np.argmax(joint))]
 
 
+def carried_out(subject: Subject, variant: Variant, model: Any, plan: PruningPlan) -> Any:
+    """A model with a plan's heads removed, on the variant's weights, after all tunings but the last."""
+    if variant.rewound:
+        model = subject.start()
+        remove_heads(model, plan)
+        subject.tune(model, range(len(subject.rows)), subject.config.first, "first")
+    elif encoder_of(model).removed != plan:
+        remove_heads(model, plan)
+    tune_along(subject, model)
+    return model
+
+
 def finish(subject: Subject, model: Any) -> dict[str, Any]:
     """The last tuning, then the scores."""
     subject.tune(model, subject.splits.last_train, subject.config.last, "last")
@@ -167,7 +191,7 @@ def tune_along(subject: Subject, model: Any) -> None:
         subject.tune(model, subject.splits.layers[layer].mini_train, subject.config.layer, "layer", layer)
 
 
-def ranked(subject: Subject, start: Any, name: str, num_removed: int) -> dict[str, Any]:
+def ranked(subject: Subject, variant: Variant, start: Any, name: str, num_removed: int) -> dict[str, Any]:
     """A competitor at a number of heads."""
     model = copy.deepcopy(start)
     work = RankingWork(
@@ -175,9 +199,7 @@ def ranked(subject: Subject, start: Any, name: str, num_removed: int) -> dict[st
     )  # fmt: skip
     choose = get_method(name).choose_plan
     assert choose is not None
-    remove_heads(model, choose(work).plan)
-    tune_along(subject, model)
-    return finish(subject, model)
+    return finish(subject, carried_out(subject, variant, model, choose(work).plan))
 
 
 def main() -> None:
@@ -227,7 +249,7 @@ def main() -> None:
         keep(name, {**found, "rewards": walk.rewards}, started)
         for ranking in filter(None, arguments.rankings.split(",")):
             started = time.perf_counter()
-            keep(f"{ranking} like {name}", ranked(subject, start, ranking, found["num_removed"]), started)
+            keep(f"{ranking} like {name}", ranked(subject, variant, start, ranking, found["num_removed"]), started)
 
 
 if __name__ == "__main__":

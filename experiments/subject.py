@@ -43,10 +43,40 @@ def row_likelihoods(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.float().log_softmax(-1).gather(1, labels[:, None])[:, 0].double()
 
 
+def calibrated_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean log-likelihood under the best scale of the logits, not below 0, and the best bias of each class.
+
+    A mask that only makes the model surer, less sure or fonder of a class gains nothing by it: any tuning sets that right. Where
+    the best scale would be negative the logits tell nothing, and the classes' frequencies remain.
+    """
+    num_rows, num_classes = logits.shape
+    logits = logits.double()
+    truth = torch.nn.functional.one_hot(labels, num_classes).double()  # (rows, classes)
+    biases = torch.eye(num_classes, dtype=torch.float64, device=logits.device).expand(num_rows, -1, -1)
+    features = torch.cat([logits[..., None], biases], -1)  # (rows, classes, 1 + classes)
+    ridge = 1e-6 * torch.eye(num_classes + 1, dtype=torch.float64, device=logits.device)  # all biases may move together
+    fit = torch.zeros(num_classes + 1, dtype=torch.float64, device=logits.device)
+    fit[0] = 1
+    for _ in range(8):  # Newton's steps; the likelihood is concave in the fit
+        probabilities = (features @ fit).softmax(-1)  # (rows, classes)
+        slope = torch.einsum("rc,rcf->f", truth - probabilities, features) / num_rows
+        mean = torch.einsum("rc,rcf->rf", probabilities, features)  # (rows, 1 + classes)
+        curve = torch.einsum("rc,rcf,rcg->fg", probabilities, features, features) - mean.T @ mean
+        step, _ = torch.linalg.solve_ex(
+            curve / num_rows + ridge, slope
+        )  # checks nothing, so that nobody waits for a GPU
+        fit = fit + step.clamp(-1, 1)
+    frequencies = truth.mean(0)
+    found = row_likelihoods(features @ fit, labels).mean()
+    return torch.where(fit[0] > 0, found, torch.special.xlogy(frequencies, frequencies).sum())
+
+
 def measure(name: str, logits: Tensor, labels: Tensor, metric: str) -> Tensor:
-    """One of `MEASURES`, a float64 scalar on the logits' device."""
+    """One of `MEASURES` or `calibrated`, a float64 scalar on the logits' device."""
     if name == "metric":
         return get_metric(metric).compute(logits, labels)
+    if name == "calibrated":
+        return calibrated_likelihood(logits, labels)
     return soft_metric(logits, labels, metric) if name == "soft" else row_likelihoods(logits, labels).mean()
 
 

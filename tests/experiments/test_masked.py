@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 
 from auber.devices import Hardware
 from auber.evaluation import predict
@@ -16,7 +17,7 @@ from auber.surgery import remove_heads
 from experiments.masked import MaskedRows
 from experiments.rewards import draw_masks
 from experiments.search import VARIANTS, Walk
-from experiments.subject import make_folds, measure, measures, row_likelihoods, soft_metric
+from experiments.subject import calibrated_likelihood, make_folds, measure, measures, row_likelihoods, soft_metric
 from tests.small import small_rows, small_start
 
 CPU = Hardware(torch.device("cpu"), "float32", 1)
@@ -62,6 +63,31 @@ def test_a_sure_model_has_its_metric_as_soft_metric(metric):
 def test_an_unsure_model_is_half_right():
     assert float(measure("soft", torch.zeros(8, 2), torch.arange(8) % 2, "accuracy")) == pytest.approx(0.5)
     assert float(measure("likelihood", torch.zeros(8, 2), torch.arange(8) % 2, "accuracy")) == pytest.approx(-np.log(2))
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_the_calibrated_likelihood_knows_neither_scale_nor_bias(num_classes):
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.randint(num_classes, (400,), generator=draw)
+    logits = torch.randn(400, num_classes, generator=draw) + torch.nn.functional.one_hot(labels, num_classes)
+    found = calibrated_likelihood(logits, labels)
+    for other in (3 * logits, 0.3 * logits + torch.arange(num_classes)):
+        assert float(calibrated_likelihood(other, labels)) == pytest.approx(float(found), abs=1e-6)
+
+    def likelihood(fit):
+        surely = (fit[0] * logits.double() + torch.tensor(fit[1:])).log_softmax(-1)
+        return float(surely[range(400), labels].mean())
+
+    best = minimize(lambda fit: -likelihood(fit), [1.0] + [0.0] * num_classes, method="BFGS").x
+    assert float(found) == pytest.approx(likelihood(best), abs=1e-5)
+
+
+def test_logits_that_mislead_tell_nothing():
+    labels = torch.tensor([0, 1, 1, 1] * 25)
+    logits = -3.0 * torch.nn.functional.one_hot(labels, 2)
+    logits[::7] *= -1
+    expected = 0.25 * np.log(0.25) + 0.75 * np.log(0.75)
+    assert float(measure("calibrated", logits, labels, "accuracy")) == pytest.approx(expected)
 
 
 def test_folds_are_even_and_follow_the_seed():

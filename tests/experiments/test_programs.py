@@ -44,7 +44,7 @@ def test_rewards(place, monkeypatch):
 def test_search(place, monkeypatch):
     words = [
         "--variants",
-        "default,crossed-soft-confirm,crossed-bound-frozen-twice",
+        "default,crossed-soft-confirm,crossed-bound-frozen-twice,crossed-calibrated-20-rewound",
         "--rankings",
         "michel",
         "--set",
@@ -54,9 +54,10 @@ def test_search(place, monkeypatch):
     assert set(found["runs"]) == {
         "original+tuning", "default", "michel like default", "crossed-soft-confirm", "michel like crossed-soft-confirm",
         "crossed-bound-frozen-twice", "michel like crossed-bound-frozen-twice",
+        "crossed-calibrated-20-rewound", "michel like crossed-calibrated-20-rewound",
     }  # fmt: skip
     assert found["runs"]["original+tuning"]["num_removed"] == 0
-    for name in ("default", "crossed-soft-confirm"):
+    for name in ("default", "crossed-soft-confirm", "crossed-calibrated-20-rewound"):
         assert found["runs"][name]["num_removed"] == found["runs"][f"michel like {name}"]["num_removed"]
         assert len(found["runs"][name]["develop"]) == 3
 
