@@ -128,6 +128,8 @@ def test_what_cannot_be_recorded_is_said_and_tuned_ordinarily(monkeypatch, caplo
         "slower: called a synchronizing CUDA operation, at model.py:7"
     ]
     assert same(refused, tuned(monkeypatch, None))
+    # What a handler keeps must not keep the error: its traceback holds the graph that broke.
+    assert all(isinstance(part, str) for record in caplog.records for part in record.args or ())
 
 
 def test_the_reason_is_the_first_error_and_its_place():

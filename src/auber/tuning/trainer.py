@@ -119,7 +119,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                 logger.warning(
                     "The training steps of %s cannot be recorded as a CUDA graph and run several times slower: %s",
                     type(self.model).__name__,
-                    error,
+                    str(error),  # a handler that keeps the record must not keep the error, which holds the broken graph
                 )
                 self._recorder = self._steps = None
                 model.zero_grad()
