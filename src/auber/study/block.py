@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from auber import api, checkpoint
+from auber.errors import RunError
 from auber.locks import HeldError
 from auber.progress import Progress
 from auber.study.folder import State, StudyFolder
@@ -116,6 +117,8 @@ def _is_settled(folder: StudyFolder, block: Block, run: StudyRun) -> bool:
 
 def _do(work: Work, folder: StudyFolder, run: StudyRun, task: TaskData, progress: Progress) -> None:
     block, study = work.block, work.study
+    if run.from_start:
+        _require_the_start_of_the_others(folder, study, block)
     out = folder.prepare(block, run)
     start = folder.run_path(block, START) if run.from_start else _model(study, folder, block, task)
     config = study.config(block, run)
@@ -145,6 +148,21 @@ def _do(work: Work, folder: StudyFolder, run: StudyRun, task: TaskData, progress
         track=work.track,
         command=work.command,
     )
+
+
+def _require_the_start_of_the_others(folder: StudyFolder, study: Study, block: Block) -> None:
+    """Raise `RunError` where the block's start was tuned again, as its weights were gone, and is not what its finished runs began with.
+
+    On a GPU two tunings of one seed may differ in their last bits: runs from either cannot stand in one block.
+    """
+    results = {run.name: folder.result(block, run.name) for run in study.runs(block) if run.from_start}
+    start = folder.result(block, START)
+    others = [name for name, result in results.items() if start and result and result["start"] != start["start"]]
+    if others:
+        raise RunError(
+            f"{folder.block_path(block)}: the start was tuned again, its weights being gone, and is not to the bit what "
+            f"{', '.join(others)} began with, so the runs cannot be compared; delete this folder and do the block anew"
+        )
 
 
 def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> str | Path:
