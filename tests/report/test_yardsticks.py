@@ -72,7 +72,7 @@ def test_speed_on_the_page(speed):
     text = render_page([speed])
     for words in (
         "## What removing heads buys in speed\n",
-        "### What pruning buys: sizes, and how many times as fast (95 % interval)\n",
+        "### What pruning buys on cpu: sizes, and how many times as fast (95 % interval)\n",
         "| rte auber seed 0 | 40 of 144 | 101 M of 109.5 M (-7.7 %) |",
         "| 2.00 (2.00 to 2.00) | 0.80 (0.80 to 0.80) slower |",
         "- rows of 128 tokens, 2 CPU threads; both models have random weights",

@@ -7,6 +7,9 @@ import json
 import pytest
 
 from auber.export import graph
+from auber.recording import RecordingError
+from auber.speed import measure, ways
+from auber.speed.ways import Way, choose_ways
 from tests.models import tiny_config
 from tests.speed.runs import make_run
 
@@ -54,6 +57,26 @@ def test_runs_of_every_kind_stand_side_by_side(run_auber, tmp_path):
     for key, each in (("parameters", 32 + 1), ("multiply_adds", 12 * 32)):
         assert tags[key]["pruned"] - answers[key]["pruned"] == 3 * each
         assert tags[key]["pruned"] < tags[key]["unpruned"]
+
+
+def test_what_cannot_be_recorded_is_left_out_and_said(run_auber, tmp_path, monkeypatch):
+    def refuse(work):
+        raise RecordingError("called a synchronizing CUDA operation, at model.py:7")
+
+    def with_a_recorder(request):
+        chosen, left_out = choose_ways(request)
+        return [*chosen, Way("torch CUDA graph", chosen[0].hardware, ways._open_recorded)], left_out
+
+    monkeypatch.setattr(ways, "CudaRecorder", lambda device: refuse)
+    monkeypatch.setattr(measure, "choose_ways", with_a_recorder)
+    run = make_run(tmp_path / "mine")
+    code, out, err = run_auber("speed", run, "--batch", "2", *QUICK, "--no-onnx", "--quiet")
+    assert (code, err) == (0, "")
+    assert "torch, cpu, float32, batch 2" in out
+    assert (
+        "left out: rte auber seed 3: torch CUDA graph, batch 2: it cannot be recorded: called a synchronizing CUDA "
+        "operation, at model.py:7" in " ".join(out.split())
+    )
 
 
 def test_several_runs_are_a_line_each(run_auber, tmp_path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from auber.speed.tables import describe, tables_of
 from tests.report.made import make_speed
 
@@ -27,3 +29,17 @@ def test_what_was_left_out_is_said():
         "rows of 128 tokens, 2 CPU threads; both models have random weights, which latency does not depend on\n"
         "left out: torch on a GPU: there is none here"
     )
+
+
+def test_a_way_that_one_run_lacks_is_an_empty_cell():
+    speed = make_speed()
+    (run,) = speed.runs
+    fewer = replace(run, name="wnli auber seed 0", pairs=run.pairs[:1])
+    summary, details = tables_of(replace(speed, runs=(fewer, run)))
+    assert summary.title.startswith("What pruning buys on cpu: ")
+    assert summary.columns[4:] == ["torch, cpu, float32, batch 1", "torch, cpu, float32, batch 32"]
+    assert [row[4:] for row in summary.rows] == [
+        ["2.00 (2.00 to 2.00)", ""],
+        ["2.00 (2.00 to 2.00)", "0.80 (0.80 to 0.80) slower"],
+    ]
+    assert len(details.rows) == 3

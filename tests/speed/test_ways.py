@@ -6,6 +6,7 @@ import torch
 from auber.errors import ConfigError
 from auber.kinds import KINDS
 from auber.outputs import OUTPUTS
+from auber.speed import ways
 from auber.speed.request import Request
 from auber.speed.subjects import read_subjects
 from auber.speed.ways import choose_ways
@@ -44,15 +45,40 @@ def test_both_runtimes_compute_what_the_models_compute(kind, tmp_path):
     assert not torch.allclose(torch_pruned, torch_unpruned, atol=1e-4)  # the heads did something
 
 
+def test_what_is_recorded_is_the_call_and_its_output(monkeypatch, tmp_path):
+    """A stand-in records: it does the work once, as a GPU does in a recording, and counts how often it is repeated."""
+    repeated = []
+
+    def recorder(work):
+        work()
+        return lambda: repeated.append(work)
+
+    monkeypatch.setattr(ways, "CudaRecorder", lambda device: recorder)
+    save_pruned(tmp_path / "mine")
+    (subject,) = read_subjects((str(tmp_path / "mine"),), None)
+    models = subject.build()
+    (plain,), _ = choose_ways(Request(runs=("x",), threads=1, device="cpu", onnx=False))
+    with plain.open(models, plain.hardware) as calls:
+        expected = [call().logits for call in calls(2, 9)]
+    with ways._open_recorded(models, plain.hardware) as calls:
+        found = [call().logits for call in calls(2, 9)]
+    assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
+    assert len(repeated) == 2
+
+
 @pytest.mark.gpu
 def test_a_gpu_computes_in_the_precision_of_a_run(tmp_path):
     save_pruned(tmp_path / "mine")
     (subject,) = read_subjects((str(tmp_path / "mine"),), None)
     models = subject.build()
-    (way,), _ = choose_ways(Request(runs=("x",), device="cuda"))
-    assert way.words == ("torch", torch.cuda.get_device_name(), "bfloat16")
-    with way.open(models, way.hardware) as calls:
-        for call in calls(2, 9):
-            logits = call().logits
-            assert (logits.dtype, logits.device.type) == (torch.bfloat16, "cuda")
+    found, _ = choose_ways(Request(runs=("x",), device="cuda"))
+    assert [way.runtime for way in found] == ["torch", "torch CUDA graph"]
+    computed = []
+    for way in found:
+        assert way.words[1:] == (torch.cuda.get_device_name(), "bfloat16")
+        with way.open(models, way.hardware) as calls:
+            computed.append([call().logits for call in calls(2, 9)])
+    for plain, recorded in zip(*computed, strict=True):
+        assert (plain.dtype, plain.device.type) == (torch.bfloat16, "cuda")
+        assert torch.equal(plain, recorded)
     assert {model.device.type for model in models} == {"cpu"}  # those of the caller stay where they were

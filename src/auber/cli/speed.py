@@ -60,8 +60,8 @@ def command(
 ) -> None:
     """Measure what pruning buys: parameters, multiply-adds, latency and throughput beside the unpruned model.
 
-    Pruned and unpruned are timed in turn, round by round, in torch on the CPU, torch on a GPU and onnxruntime, as far as they
-    are here. The ratio is the median of the rounds' own; where its 95 % interval holds 1 the verdict is "no faster".
+    Pruned and unpruned are timed in turn, round by round, in torch on the CPU, torch on a GPU (plain, and as a CUDA graph) and
+    onnxruntime, as far as they are here. The ratio is the median of the rounds' own; where its 95 % interval holds 1 the verdict is "no faster".
 
     Example: auber speed runs/mrpc runs/rte --batch 1,32 --out speed.json
     """

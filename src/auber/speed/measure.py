@@ -9,6 +9,7 @@ from typing import Any
 from auber import provenance
 from auber.encoders import encoder_of
 from auber.progress import Progress, Silent
+from auber.recording import RecordingError
 from auber.speed.arithmetic import count_multiply_adds, count_parameters
 from auber.speed.clock import make_timer, side_by_side
 from auber.speed.record import Amount, Pair, RunSpeed, Speed
@@ -23,11 +24,13 @@ def measure_speed(request: Request, *, command: str = "", progress: Progress | N
     ways, left_out = choose_ways(request)
     subjects = read_subjects(request.runs, request.model)
     progress.plan(len(subjects) * len(ways) * len(request.batches))
-    found = tuple(_measure_run(subject, ways, request, progress) for subject in subjects)
+    found = tuple(_measure_run(subject, ways, request, progress, left_out) for subject in subjects)
     return Speed(command, found, tuple(left_out), time.perf_counter() - started, _provenance(ways))
 
 
-def _measure_run(subject: Subject, ways: list[Way], request: Request, progress: Progress) -> RunSpeed:
+def _measure_run(
+    subject: Subject, ways: list[Way], request: Request, progress: Progress, left_out: list[str]
+) -> RunSpeed:
     models = unpruned, pruned = subject.build()
     check_length(unpruned, subject, request.length)
     encoder = encoder_of(pruned)
@@ -39,7 +42,13 @@ def _measure_run(subject: Subject, ways: list[Way], request: Request, progress: 
                 progress.begin(
                     f"{subject.name}: {way.runtime}, {way.hardware.name}, batch {batch}", request.limits.repeats
                 )
-                seconds = side_by_side(calls(batch, request.length), timer, request.limits, progress.step)
+                try:
+                    both = calls(batch, request.length)
+                except RecordingError as error:
+                    left_out.append(f"{subject.name}: {way.runtime}, batch {batch}: it cannot be recorded: {error}")
+                    progress.end()
+                    continue
+                seconds = side_by_side(both, timer, request.limits, progress.step)
                 pairs.append(Pair.of(way.words, batch, request.length, *seconds))
                 progress.step(request.limits.repeats, pairs[-1].verdict)
                 progress.end()

@@ -41,20 +41,25 @@ def way_of(pair: Pair) -> str:
     return f"{pair.runtime}, {pair.device}, {pair.precision}, batch {pair.batch}"
 
 
+def _devices(speed: Speed) -> str:
+    return " and ".join(dict.fromkeys(pair.device for run in speed.runs for pair in run.pairs))
+
+
 def _summary(speed: Speed) -> Table:
-    ways = [way_of(pair) for pair in speed.runs[0].pairs]
+    ways = list(dict.fromkeys(way_of(pair) for run in speed.runs for pair in run.pairs))
     columns = ["run", "heads removed", "parameters", "multiply-adds a row", *ways]
-    title = "What pruning buys: sizes, and how many times as fast (95 % interval)"
-    return Table(title, columns, [_summary_row(run) for run in speed.runs])
+    title = f"What pruning buys on {_devices(speed)}: sizes, and how many times as fast (95 % interval)"
+    return Table(title, columns, [_summary_row(run, ways) for run in speed.runs])
 
 
-def _summary_row(run: RunSpeed) -> list[str]:
+def _summary_row(run: RunSpeed, ways: list[str]) -> list[str]:
+    ratios = {way_of(pair): brief(pair.ratio) for pair in run.pairs}
     return [
         run.name,
         f"{run.heads_removed} of {run.heads}",
         _amount(run.parameters),
         _amount(run.multiply_adds),
-        *(brief(pair.ratio) for pair in run.pairs),
+        *(ratios.get(way, "") for way in ways),
     ]
 
 
@@ -73,7 +78,7 @@ def _details(speed: Speed) -> Table:
         for run in speed.runs
         for pair in run.pairs
     ]
-    return Table("Medians, with quartiles", columns, rows)
+    return Table(f"Medians on {_devices(speed)}, with quartiles", columns, rows)
 
 
 def _times(times: Times) -> str:

@@ -1,7 +1,8 @@
-"""The runtimes a model is timed in: torch on the CPU, torch on a GPU, onnxruntime on the CPU.
+"""The runtimes a model is timed in: torch on the CPU, torch on a GPU, plain and recorded, onnxruntime on the CPU.
 
 A way takes the two models and gives, batch by batch, two calls that do the same work with each. On the CPU everything is
-float32; on a GPU it is what a run computes in there.
+float32; on a GPU it is what a run computes in there. Plain calls of a small batch leave a fast GPU waiting for its host, so that
+their time is the host's; recorded as a CUDA graph they take the time of the GPU's own work.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from auber.devices import Hardware, resolve_hardware
 from auber.encoders import encoder_of
 from auber.export.graph import graph_call, missing_packages, open_graph, require_packages, write_graph
 from auber.export.rows import random_rows
+from auber.recording import CudaRecorder, Recorder
 from auber.speed.clock import Call
 from auber.speed.request import Request
 
@@ -53,7 +55,8 @@ def choose_ways(request: Request) -> tuple[list[Way], list[str]]:
     if request.device in ("auto", "cpu"):
         ways.append(Way("torch", cpu, _open_torch))
     if request.device == "cuda" or (request.device == "auto" and torch.cuda.is_available()):
-        ways.append(Way("torch", resolve_hardware(make_config(settings={"device": "cuda"})), _open_torch))
+        gpu = resolve_hardware(make_config(settings={"device": "cuda"}))
+        ways += [Way("torch", gpu, _open_torch), Way("torch CUDA graph", gpu, _open_recorded)]
     elif request.device == "auto":
         left_out.append("torch on a GPU: there is none here")
     if request.onnx:
@@ -96,6 +99,27 @@ def _open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
         return [_torch_call(model, batch) for model in placed]
 
     yield calls
+
+
+@contextmanager
+def _open_recorded(models: Models, hardware: Hardware) -> Iterator[Calls]:
+    recorder = CudaRecorder(hardware.device)
+    with _open_torch(models, hardware) as plain:
+        yield lambda rows, length: [_recorded_call(call, recorder) for call in plain(rows, length)]
+
+
+def _recorded_call(call: Call, recorder: Recorder) -> Call:
+    """The call recorded: its inputs and its output stay where they are. `RecordingError` if it cannot be."""
+    for _ in range(2):  # what libraries set up at first use cannot be recorded
+        call()
+    output: list[object] = []
+    replay = recorder(lambda: output.append(call()))
+
+    def again() -> object:
+        replay()
+        return output[-1]
+
+    return again
 
 
 def _torch_call(model: PreTrainedModel, batch: dict[str, Tensor]) -> Call:
