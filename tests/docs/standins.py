@@ -243,6 +243,16 @@ def _run_without_weights(path: Path) -> None:
     shutil.rmtree(path / "model")
 
 
+def _results_of_auber(path: Path) -> None:
+    """A results file whose one run says that it is auber's."""
+    from auber.report.results_file import save_results
+
+    save_results(_finished_run(), path)
+    content = json.loads(path.read_text())
+    content["runs"] = [{**run, "method": "auber"} for run in content["runs"]]
+    path.write_text(json.dumps(content))
+
+
 def _batch() -> Any:
     return build_tokenizer()(["the key opens the door", "the keys open it"], padding=True, return_tensors="pt")
 
@@ -268,6 +278,7 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "runs/table2": lambda path: _run(path / "agreement" / "seen" / "seed-0" / "random-0"),
     "runs/table2/rte": lambda path: _run_without_weights(path / "seen" / "seed-0" / "auber"),
     "results/rte/result.json": lambda path: shutil.copy(_finished_run() / "result.json", path),
+    "results/table2.json": _results_of_auber,
     "results/regret/regret.json": lambda path: path.write_text(json.dumps(make_regret())),
     "studies/quick.toml": lambda path: path.write_text(_STUDY),
     "studies/table2.toml": _table2,

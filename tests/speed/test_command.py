@@ -132,7 +132,10 @@ def test_what_is_not_installed_is_said(run_auber, tmp_path, monkeypatch):
         (["--device", "cdua"], "auber: Unknown device 'cdua'. Did you mean 'cuda'? Known: auto, cpu, cuda"),
         (["--out", "."], "auber: .: must be a file in a folder that can be written to; choose another --out"),
         (["--out", "/dev/null/x/y.json"], "auber: /dev/null/x/y.json: its folder cannot be made (Not a directory)"),
-        (["--device", "cpu", "--quiet"], "auber: none: a run's folder, its result.json or a model folder is needed"),
+        (
+            ["--device", "cpu", "--quiet"],
+            "auber: none: a run's folder, its result.json, a results file or a model folder is needed",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(run_auber, arguments, message):

@@ -165,6 +165,54 @@ def test_a_model_nobody_needs(tmp_path, origin):
 
 
 def test_nothing_there(tmp_path):
-    message = "none: a run's folder, its result.json or a model folder is needed, found nothing$"
+    message = "none: a run's folder, its result.json, a results file or a model folder is needed, found nothing$"
     with pytest.raises(AuberError, match=message):
         read_subjects((str(tmp_path / "none"),), None)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A results file of three runs and a start, as `auber report --save` writes their plans."""
+    line = {**make_result(), "kind": "prune", "layers": 3, "heads": 4, "removed": 6, "protocol": "seen"}
+    lines = [
+        {**line, "kind": "finetune", "method": "original", "removed": 0, "plan": {}, "folder": "rte/seen/seed-3/start"},
+        {**line, "folder": "rte/seen/seed-3/auber"},
+        {**line, "task": "mrpc", "folder": "mrpc/seen/seed-3/auber"},
+        {**line, "method": "original", "removed": 0, "plan": {}, "folder": "rte/seen/seed-3/original"},
+    ]
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps({"format": 1, "kind": "runs", "study": None, "runs": lines}))
+    return str(path)
+
+
+def test_runs_of_a_results_file(kept, origin):
+    found = read_subjects((kept,), origin)
+    assert [(subject.name, subject.plan) for subject in found] == [
+        ("rte auber seed 3", PLAN),
+        ("mrpc auber seed 3", PLAN),
+    ]
+    (mrpc,) = read_subjects((kept,), origin, ("method=auber", "task=mrpc,seed=3"))
+    assert mrpc.name == "mrpc auber seed 3"
+    assert mrpc.config.num_labels == 2
+    (whole,) = read_subjects((kept,), origin, ("method=original",))
+    assert (whole.name, whole.plan) == ("rte original seed 3", {})
+
+
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [
+        ("seed=4", "study.json: none of its runs is wanted; it has task: mrpc, rte; method: auber; seed: 3; protocol: seen$"),
+        ("auber", "^--only takes key=value such as task=rte,seed=1, found 'auber'$"),
+        ("head=3", "^--only: Unknown key 'head'"),
+    ],
+)  # fmt: skip
+def test_a_choice_that_fits_nothing(kept, origin, only, message):
+    with pytest.raises(AuberError, match=message):
+        read_subjects((kept,), origin, (only,))
+
+
+def test_a_choice_without_a_results_file(tmp_path):
+    with pytest.raises(
+        AuberError, match="^--only picks runs of a results file, and none of these is one; leave it out$"
+    ):
+        read_subjects((str(make_run(tmp_path / "mine")),), None, ("seed=3",))

@@ -17,13 +17,24 @@ _LIMITS = Limits()
 
 _Runs = Annotated[
     list[str],
-    typer.Argument(metavar="RUN...", help="Runs, model folders, or result.json files.", show_default=False),
+    typer.Argument(
+        metavar="RUN...", help="Runs, model folders, result.json files, or results files.", show_default=False
+    ),
 ]
 _Model = Annotated[
     str | None,
     typer.Option(
         "--model",
         help="The unpruned model, a folder or hub name, of runs whose weights are gone; only its config is read.",
+        show_default=False,
+    ),
+]
+_Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="KEY=VALUE,...",
+        help="The runs of a results file by task, method, seed and protocol, such as method=auber,seed=1; may be repeated.",
         show_default=False,
     ),
 ]
@@ -47,6 +58,7 @@ _Out = Annotated[Path | None, typer.Option("--out", help="A file to keep the res
 def command(
     runs: _Runs,
     model: _Model = None,
+    only: _Only = None,
     batch: _Batch = "1,32",
     length: _Length = 128,
     device: _Device = "auto",
@@ -61,13 +73,15 @@ def command(
     """Measure what pruning buys: parameters, multiply-adds, latency and throughput beside the unpruned model.
 
     Pruned and unpruned are timed in turn, round by round, in torch on the CPU, torch on a GPU (plain, and as a CUDA graph) and
-    onnxruntime, as far as they are here. The ratio is the median of the rounds' own; where its 95 % interval holds 1 the verdict is "no faster".
+    onnxruntime, as far as they are here. The ratio is the median of the rounds' own; where its 95 % interval holds 1 the verdict
+    is "no faster".
 
     Example: auber speed runs/mrpc runs/rte --batch 1,32 --out speed.json
     """
     request = Request(
         runs=tuple(runs),
         model=model,
+        only=tuple(only or ()),
         batches=parse_batches(batch),
         length=length,
         device=device,

@@ -22,7 +22,7 @@ def measure_speed(request: Request, *, command: str = "", progress: Progress | N
     """Measure every run of a request in every way it asks for, one after the other."""
     progress, started = progress or Silent(), time.perf_counter()
     ways, left_out = choose_ways(request)
-    subjects = read_subjects(request.runs, request.model)
+    subjects = read_subjects(request.runs, request.model, request.only)
     progress.plan(len(subjects) * len(ways) * len(request.batches))
     found = tuple(_measure_run(subject, ways, request, progress, left_out) for subject in subjects)
     return Speed(command, found, tuple(left_out), time.perf_counter() - started, _provenance(ways))

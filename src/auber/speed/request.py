@@ -32,6 +32,7 @@ class Request:
 
     runs: tuple[str, ...]
     model: str | None = None  # the architecture of runs whose model is gone
+    only: tuple[str, ...] = ()  # of a results file, such as method=auber,seed=1
     batches: tuple[int, ...] = (1, 32)
     length: int = 128
     device: str = "auto"  # auto: CPU, and a GPU where there is one

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,10 @@ from auber.encoders import encoder_of
 from auber.errors import ConfigError, PlanError, RunError
 from auber.kinds import KINDS, Kind, kind_of_class
 from auber.metrics import METRICS
+from auber.only import parse_only
 from auber.plan import PruningPlan
 from auber.sources import read_config
+from auber.speed.kept import KEYS, is_results_file, kept_results
 from auber.surgery import remove_heads
 
 if TYPE_CHECKING:
@@ -50,13 +53,19 @@ class Subject:
         return unpruned.eval(), pruned.eval()
 
 
-def read_subjects(names: tuple[str, ...], model: str | None) -> list[Subject]:
-    """The subjects of runs, model folders and result files; `model` is the architecture of those that have none."""
-    places = [Path(name).resolve() for name in names]
-    found = [_read(Path(name), model) for name in names]
+def read_subjects(names: tuple[str, ...], model: str | None, only: tuple[str, ...] = ()) -> list[Subject]:
+    """The subjects of runs, model folders, result files and results files of which `only` picks runs.
+
+    `model` is the architecture of those that have none.
+    """
+    wanted = parse_only(only, KEYS)
+    sources = [source for name in names for source in _sources(Path(name), wanted)]
+    if only and not any(source.is_kept for source in sources):
+        raise ConfigError("--only picks runs of a results file, and none of these is one; leave it out")
+    found = [_subject(source, model) for source in sources]
     if model is not None and not any(used for _, used in found):
         raise ConfigError("--model is for runs whose model is gone, all of these have theirs; leave it out")
-    return _told_apart([subject for subject, _ in found], places)
+    return _told_apart([subject for subject, _ in found], [source.place.resolve() for source in sources])
 
 
 def check_length(unpruned: PreTrainedModel, subject: Subject, length: int) -> None:
@@ -66,17 +75,41 @@ def check_length(unpruned: PreTrainedModel, subject: Subject, length: int) -> No
         raise ConfigError(f"--length must be at most {longest}, the positions of {subject.name}, found {length}")
 
 
-def _read(path: Path, model: str | None) -> tuple[Subject, bool]:
-    """One subject, and whether its architecture is that of `model`."""
-    result: dict[str, Any] | None = None
-    folder = path
+@dataclass(frozen=True)
+class _Source:
+    """Where a subject's plan and architecture are read from."""
+
+    path: Path  # as it was given
+    place: Path  # what tells it from others
+    result: dict[str, Any] | None  # None: a model folder
+    folder: Path  # its model, which may be gone
+    is_kept: bool = False  # a line of a results file
+
+
+def _sources(path: Path, wanted: Mapping[str, set[str]]) -> list[_Source]:
+    """What a name stands for: one subject, or the wanted runs of a results file."""
     if runs.is_run(path):
-        result, folder = _checked(runs.read_result(path), path), path / "model"
-    elif path.is_file() or (path / runs.RESULT).is_file():
+        return [_Source(path, path, _checked(runs.read_result(path), path), path / "model")]
+    if path.is_file() or (path / runs.RESULT).is_file():
         file = path if path.is_file() else path / runs.RESULT
-        result, folder = _checked(runs.read_json(file), file), file.parent / "model"
-    elif not path.is_dir():
-        raise RunError(f"{path}: a run's folder, its result.json or a model folder is needed, found nothing")
+        content = runs.read_json(file)
+        if is_results_file(content):
+            results = [_checked(result, path) for result in kept_results(path, content, wanted)]
+            return [
+                _Source(path, path / str(result.get("folder")), result, path / "model", is_kept=True)
+                for result in results
+            ]
+        return [_Source(path, path, _checked(content, file), file.parent / "model")]
+    if not path.is_dir():
+        raise RunError(
+            f"{path}: a run's folder, its result.json, a results file or a model folder is needed, found nothing"
+        )
+    return [_Source(path, path, None, path)]
+
+
+def _subject(source: _Source, model: str | None) -> tuple[Subject, bool]:
+    """One subject, and whether its architecture is that of `model`."""
+    path, result, folder = source.path, source.result, source.folder
     name = _folder_name(path.resolve()) if result is None else _run_name(result)
     if result is None or (folder / "config.json").is_file():
         config, plan = _read_config(str(folder))

@@ -41,6 +41,7 @@ from auber.config import (
 )
 from auber.errors import ConfigError, unknown_name
 from auber.methods import METHODS
+from auber.only import parse_only
 from auber.tasks import TASKS
 
 EMBEDDED = "agreement"  # the model made on the spot, and the one task it can read
@@ -272,16 +273,10 @@ def select_runs(study: Study, only: Sequence[str] = ()) -> Selection:
         "seed": tuple(map(str, study.seeds)),
         "method": study.methods,
     }
-    wanted: dict[str, set[str]] = {}
-    for part in (part for text in only for part in text.split(",")):
-        key, equals, value = (word.strip() for word in part.partition("="))
-        if not equals or not value:
-            raise ConfigError(f"--only takes key=value such as task=rte,seed=1, found '{part}'")
-        if key not in known:
-            raise ConfigError(f"--only: {unknown_name('key', key, known)}")
-        if value not in known[key]:
+    wanted = parse_only(only, known)
+    for key, values in wanted.items():
+        for value in sorted(values - set(known[key])):
             raise ConfigError(f"--only: {unknown_name(key, value, known[key])}")
-        wanted.setdefault(key, set()).add(value)
     methods = wanted.pop("method", None)
     blocks = [
         block for block in study.blocks() if all(str(getattr(block, key)) in values for key, values in wanted.items())
