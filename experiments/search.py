@@ -1,7 +1,7 @@
 """Whole searches, one variant beside the other, from one fine-tuned start, judged on development rows.
 
 A variant changes one thing of the `default` preset's search: which rows reward (seen, or crossed: out-of-fold by scouts that are
-pruned and tuned along), what is measured on them, how the plan is chosen, what a removed head is worth, in which order the layers
+pruned and tuned along, or one fold's alone), what is measured on them, how the plan is chosen, what a removed head is worth, in which order the layers
 come, whether all are decided before the first tuning, how often they are gone through, whether the plan is then carried out on the
 pretrained weights. Every model that is scored has had the same tunings: the first, one a layer, the last. So have the controls:
 nothing removed, and the rankings at the number of heads a variant removed, on the weights the variant's plan was carried out on.
@@ -37,6 +37,7 @@ class Variant:
     """What differs from the `default` preset."""
 
     crossed: bool = False
+    lone: bool = False  # one scout instead of one a fold, so that only its fold rewards
     measure: str = "metric"
     candidates: int = (
         0  # the best so many masks are scored again on mini-train's rows, and the best of both together wins
@@ -71,6 +72,9 @@ VARIANTS = {
     "crossed-calibrated-5-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True),
     "crossed-calibrated-rewound": Variant(crossed=True, measure="calibrated", frozen=True, rewound=True),
     "crossed-calibrated-20-rewound": Variant(crossed=True, measure="calibrated", bonus=0.2, frozen=True, rewound=True),
+    "held-out-calibrated-5-rewound": Variant(
+        crossed=True, lone=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True
+    ),
     "rollout": Variant(settings={"agent.choose": "rollout"}),
     "double": Variant(settings={"agent.double_q": True}),
 }
@@ -242,7 +246,7 @@ def main() -> None:
     keep("original+tuning", finish(subject, control), started)
     for name in names:
         variant, started = VARIANTS[name], time.perf_counter()
-        mine = [copy.deepcopy(scout) for scout in scouts] if variant.crossed else []
+        mine = copy.deepcopy(scouts[: 1 if variant.lone else None]) if variant.crossed else []
         walk = Walk(subject, variant, copy.deepcopy(start), mine, folds)
         walk.go()
         found = finish(subject, walk.model)

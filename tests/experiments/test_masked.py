@@ -120,4 +120,6 @@ def test_a_row_is_rewarded_by_the_scout_that_never_saw_it():
     assert [scout for scout, _ in parts] == scouts
     assert all(folds[row] == fold for fold, (_, rows) in enumerate(parts) for row in rows)
     assert sorted(row for _, rows in parts for row in rows) == list(range(9))
+    ((scout, rows),) = Walk(subject, VARIANTS["held-out-calibrated-5-rewound"], "model", ["a"], folds).parts(range(9))
+    assert (scout, set(folds[list(rows)])) == ("a", {0})
     assert Walk(subject, VARIANTS["soft"], "model", [], folds).parts((1, 2)) == [("model", (1, 2))]
