@@ -116,3 +116,15 @@ def test_a_model_of_one_answer_is_named(tmp_path):
 def test_names_are_no_markup(tmp_path):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6, model="x_*y*_<b>"))
     assert "### x\\_\\*y\\*\\_\\<b\\>, protocol seen\n" in answer(tmp_path)
+
+
+def test_a_task_that_the_control_has_not_learned_is_set_aside(tmp_path):
+    scores = {
+        "mrpc": {"auber": [79.0, 80.1, 80.9], CONTROL: [80.0, 81.0, 82.0]},
+        "wnli": {"auber": [56.0, 50.0, 60.0], CONTROL: [30.0, 35.0, 25.0]},
+    }
+    write_study(tmp_path, scores)
+    assert (
+        "- Only on tasks where original+tuning has learned something, so that it beats always giving the most frequent answer "
+        "(mrpc): behind by 1.0 points, 95 % interval 0.8 to 1.2, 3 (task, seed) pairs.\n" in answer(tmp_path)
+    )

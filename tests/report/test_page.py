@@ -59,6 +59,7 @@ def test_the_page_shows_what_the_files_hold(files):
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == [
         "## Should I prune heads to regularise my model, and what will I get?",
+        "## The answer by model and protocol",
         "## mpnet-base, protocol seen (incomplete: 0 of 6 blocks so far)",
         "## Table 1: the tasks",
         "## How to read the tables",

@@ -4,7 +4,7 @@ Scores are in points from here on, and a seed counts once (`cells`). A compariso
 common, as method minus reference; `caveats` has what must be known before believing one. A family of comparisons, corrected
 together, is what one table asks of one set of pairs: the methods of one task against `original+tuning`; the ablations of one
 task against `auber`; the pooled comparisons of `auber`; those with its ablations; the pooled train minus dev of every method
-against that of `original+tuning`.
+against that of `original+tuning`. The comparison on the tasks that the control has learned stands alone.
 """
 
 from __future__ import annotations
@@ -111,6 +111,9 @@ class Section:
     methods: tuple[MethodRow, ...]
     ablations: tuple[MethodRow, ...]
     pooled: tuple[PooledRow, ...]
+    learned: (
+        PooledRow | None
+    )  # the subject against the control where that beats a constant answer; None: everywhere or nowhere
     gaps: tuple[GapRow, ...]
     notes: tuple[str, ...]
     coverage: Coverage | None
@@ -161,6 +164,7 @@ def _section(model: str, protocol: str, runs: Sequence[RunRecord], wanted: Seque
         methods=tuple(_method_rows(cells, methods, CONTROL)),
         ablations=tuple(_method_rows(cells, [SUBJECT, *ablations], SUBJECT)) if ablations else (),
         pooled=(*_pooled_rows(cells, rivals), *_pooled_rows(cells, ablations)),
+        learned=_learned_row(cells),
         gaps=tuple(_gap_rows(cells, [*methods, *ablations])),
         notes=tuple(find_notes(cells, protocol)),
         coverage=cover(wanted, found),
@@ -224,6 +228,20 @@ def _pooled_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
     for rival, comparison in comparisons.items():
         tasks = tuple(task for task, differences in pairs[rival].items() if differences)
         yield PooledRow(SUBJECT, rival, tasks, comparison)
+
+
+def _learned_row(cells: Cells) -> PooledRow | None:
+    """The subject against the control on the tasks that the control has learned; None where these are all or none."""
+    pairs = {
+        task: list(differences.values())
+        for task, of_task in cells.items()
+        if (differences := dev_differences(of_task, SUBJECT, CONTROL))
+    }
+    learned = [task for task in pairs if cells[task][CONTROL].mean(lambda run: run.dev - run.constant_score) > 0]
+    if len(learned) in (0, len(pairs)):
+        return None
+    comparisons = compare({CONTROL: [difference for task in learned for difference in pairs[task]]})
+    return PooledRow(SUBJECT, CONTROL, tuple(learned), comparisons[CONTROL])
 
 
 def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:

@@ -20,7 +20,7 @@ from auber.stats import FEWEST_PAIRS, Comparison, verdict
 _PAIRS = "(task, seed) pairs"
 
 _INTRODUCTION = f"""\
-## Should I prune heads to regularise my model, and what will I get?
+## The answer by model and protocol
 
 What counts is `{SUBJECT}` against `{CONTROL}`: the same fine-tuned model with all the same tuning and no head removed. Without
 that control a gain may be the tuning's. Differences are in points, over all pairs of a task and a seed; "shown" and "not shown"
@@ -50,7 +50,7 @@ def answer_question(report: Report) -> str:
 
 
 def _answer(section: Section) -> Answer:
-    row, gap = _control_row(section), _gap_row(section)
+    row, gap = control_row(section), gap_row(section)
     sentence = _so_far(section) + _headline(row, gap)
     return Answer(
         section.model,
@@ -79,13 +79,13 @@ def _headline(row: PooledRow | None, gap: GapRow | None) -> str:
     pairs = row.comparison.paired.differences.n
     if pairs < FEWEST_PAIRS:
         return f"no answer yet. Pairs so far: {pairs}; {FEWEST_PAIRS} are the fewest that can show a difference."
-    if _direction(row.comparison) > 0:
+    if direction(row.comparison) > 0:
         return f"yes. Removing the heads {SUBJECT} chose gave a better dev score than the same tuning without removing any."
-    if _direction(row.comparison) < 0:
+    if direction(row.comparison) < 0:
         return (
             f"no. Removing the heads {SUBJECT} chose gave a worse dev score than the same tuning without removing any."
         )
-    overfits = 0 if gap is None else _direction(gap.comparison)
+    overfits = 0 if gap is None else direction(gap.comparison)
     if overfits < 0:
         return "not for a better score, which is not shown. A smaller distance between train and dev is shown."
     if overfits > 0:
@@ -96,6 +96,11 @@ def _headline(row: PooledRow | None, gap: GapRow | None) -> str:
 def _points(section: Section, row: PooledRow | None, gap: GapRow | None) -> Iterable[str]:
     if row is not None:
         yield f"Dev score of {SUBJECT} against {CONTROL}: {verdict(row.comparison, counted=_PAIRS)}.{_detectable(row.comparison)}"
+    if section.learned is not None:
+        yield (
+            f"Only on tasks where {CONTROL} has learned something, so that it beats always giving the most frequent answer "
+            f"({', '.join(section.learned.tasks)}): {verdict(section.learned.comparison, counted=_PAIRS)}."
+        )
     if gap is not None:
         yield (
             f"Overfitting, train minus dev: {gap.gap:+.1f} points, {gap.reference_gap:+.1f} for {CONTROL}; {gap_verdict(gap.comparison)}. "
@@ -122,7 +127,7 @@ def _detectable(comparison: Comparison) -> str:
 
 def _why_smaller(row: PooledRow | None, gap: GapRow) -> str:
     """A gap can be smaller for the wrong reason."""
-    if _direction(gap.comparison) < 0 and (row is None or _direction(row.comparison) <= 0):
+    if direction(gap.comparison) < 0 and (row is None or direction(row.comparison) <= 0):
         return " No gain on dev goes with it: the model fits the training rows less, and does not show that it generalises better."
     return ""
 
@@ -144,8 +149,8 @@ def _removed(subject: Sequence[MethodRow]) -> Iterable[str]:
 def _rivals(section: Section) -> Iterable[str]:
     """The subject against every other method, by what is shown."""
     others = [row for row in section.pooled if row.reference != CONTROL]
-    ahead = [row.reference for row in others if _direction(row.comparison) > 0]
-    behind = [row.reference for row in others if _direction(row.comparison) < 0]
+    ahead = [row.reference for row in others if direction(row.comparison) > 0]
+    behind = [row.reference for row in others if direction(row.comparison) < 0]
     few = [row.reference for row in others if row.comparison.paired.differences.n < FEWEST_PAIRS]
     level = [row.reference for row in others if row.reference not in (*ahead, *behind, *few)]
     if ahead:
@@ -179,15 +184,17 @@ def _price(section: Section) -> Iterable[str]:
         )
 
 
-def _control_row(section: Section) -> PooledRow | None:
+def control_row(section: Section) -> PooledRow | None:
+    """The subject against the control over all pairs."""
     return next((row for row in section.pooled if row.reference == CONTROL), None)
 
 
-def _gap_row(section: Section) -> GapRow | None:
+def gap_row(section: Section) -> GapRow | None:
+    """How much the subject overfits beside the control."""
     return next((row for row in section.gaps if row.method == SUBJECT), None)
 
 
-def _direction(comparison: Comparison) -> int:
+def direction(comparison: Comparison) -> int:
     """1 for a shown gain, -1 for a shown loss, 0 where nothing is shown."""
     if not comparison.shown:
         return 0

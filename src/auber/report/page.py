@@ -17,6 +17,7 @@ from auber.files import write_text
 from auber.regret.result import KIND as REGRET
 from auber.report import results_file, speeds
 from auber.report.evidence import render_evidence
+from auber.report.in_short import render_in_short
 from auber.report.origins import render_origins
 from auber.report.repeating import render_repeating
 from auber.report.results_file import ResultsFile, read_results_file
@@ -73,7 +74,7 @@ def render_page(
     for file in found:
         if file.kind not in known:
             raise RunError(f"{file.name}: {unknown_name('kind of results', file.kind, known)}")
-    parts = [_INTRODUCTION]
+    parts = [_INTRODUCTION, render_in_short(found)]
     for section in sections:
         of_kind = [file for file in found if file.kind == section.kind]
         if of_kind:

@@ -89,6 +89,11 @@ class RunRecord:
         return self.times["total"]
 
     @property
+    def constant_score(self) -> float:
+        """What always giving the most frequent answer scores: its share as accuracy, else 0, as every correlation is defined."""
+        return self.majority if self.metric == "accuracy" and self.majority is not None else 0.0
+
+    @property
     def equals_majority(self) -> bool:
         """Whether the accuracy is exactly that of always answering the most frequent class."""
         return self.metric == "accuracy" and self.majority is not None and abs(self.dev - self.majority) < 1e-9

@@ -1,0 +1,130 @@
+"""The page's first lines: what all results together say to someone who asks whether to prune, a sentence a question, by rules.
+
+The rules are those of `answer`, over all models and protocols at once; sizes and speeds come from the kept measurements. What is
+not measured is not spoken of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from auber.report.analysis import PooledRow, Report, Section, analyse
+from auber.report.answer import control_row, direction, gap_row
+from auber.report.collect import pool
+from auber.report.markdown import escape
+from auber.report.results_file import KIND, ResultsFile, runs_of
+from auber.report.roles import CONTROL, SUBJECT
+from auber.report.speeds import KIND as SPEED
+from auber.report.speeds import read_speed
+from auber.report.words import count
+from auber.speed.record import RunSpeed
+from auber.stats import FEWEST_PAIRS
+
+_HEADING = "## Should I prune heads to regularise my model, and what will I get?\n"
+
+
+def render_in_short(files: Sequence[ResultsFile]) -> str:
+    """The answer in a few lines."""
+    of_runs = [runs_of(file) for file in files if file.kind == KIND]
+    speeds = [run for file in files if file.kind == SPEED for run in read_speed(file).runs]
+    lines = [*(_from_runs(analyse(pool(of_runs))) if of_runs else ()), *_from_speeds(speeds)]
+    return "\n".join([_HEADING, *lines]) + "\n"
+
+
+def _from_runs(report: Report) -> Iterable[str]:
+    judged = [(section, row) for section in report.sections if (row := _judged(section)) is not None]
+    if not judged:
+        yield f"**No answer yet**: no {FEWEST_PAIRS} pairs of {SUBJECT} and {CONTROL}, of one model under one protocol, are there.\n"
+        return
+    better, worse = ([section for section, row in judged if direction(row.comparison) == sign] for sign in (1, -1))
+    settings = count(len(judged), "setting")
+    yield f"**{_headline(len(better), len(worse), len(judged))}**\n"
+    yield (
+        f"- Asked in {settings}, each a model under a protocol, beside the same model with the same tuning and all its heads: a better "
+        f"dev score is shown in {_number(better)}, a worse one in {_number(worse)}.{_incomplete([section for section, _ in judged])}"
+    )
+    yield from _without_the_unlearned([section for section, _ in judged])
+    yield from _gaps([section for section, _ in judged])
+    yield from _prices([section for section, _ in judged])
+
+
+def _judged(section: Section) -> PooledRow | None:
+    """The comparison with the control, where it can show anything."""
+    row = control_row(section)
+    return row if row is not None and row.comparison.paired.differences.n >= FEWEST_PAIRS else None
+
+
+def _headline(better: int, worse: int, settings: int) -> str:
+    if better == settings:
+        return "Yes: a better dev score is shown wherever it was asked."
+    if better:
+        return "It depends: a better dev score is shown in some settings and not in others."
+    if worse:
+        return "No: a better dev score is shown nowhere, and a worse one somewhere."
+    return "Not for a better dev score, which is shown nowhere. What you get is a smaller model."
+
+
+def _incomplete(sections: Sequence[Section]) -> str:
+    missing = [section for section in sections if section.coverage is not None and section.coverage.missing]
+    return f" Runs are still missing in {len(missing)} of them, so this is not the last word." if missing else ""
+
+
+def _without_the_unlearned(sections: Sequence[Section]) -> Iterable[str]:
+    """The differences on tasks that can be learned at all here."""
+    rows = [(section, section.learned) for section in sections if section.learned is not None]
+    if rows:
+        words = "; ".join(
+            f"{escape(section.model)}, {escape(section.protocol)}, on {', '.join(row.tasks)}: {_interval(row)}"
+            for section, row in rows
+        )
+        yield f"- Only on tasks where {CONTROL} beats always giving the most frequent answer, the difference in points is {words}."
+
+
+def _interval(row: PooledRow) -> str:
+    found = row.comparison.paired.differences
+    if found.low is None or found.high is None:
+        return f"{found.mean:+.1f}"
+    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+
+
+def _gaps(sections: Sequence[Section]) -> Iterable[str]:
+    rows = [row for section in sections if (row := gap_row(section)) is not None]
+    smaller = [row for row in rows if direction(row.comparison) < 0]
+    if rows:
+        why = ", by fitting the training rows less" if smaller and all(row.train < 0 for row in smaller) else ""
+        yield f"- The distance between train and dev is shown to be smaller in {len(smaller)} of {len(rows)}{why}."
+
+
+def _prices(sections: Sequence[Section]) -> Iterable[str]:
+    factors = []
+    for section in sections:
+        seconds = [[row.cost.seconds for row in section.methods if row.method == name] for name in (SUBJECT, CONTROL)]
+        if all(map(len, seconds)) and fmean(seconds[1]) > 0:
+            factors.append(fmean(seconds[0]) / fmean(seconds[1]))
+    if factors:
+        yield f"- A run takes {_span(factors, '.1f')} times as long as {CONTROL}, beside the first tuning that both need."
+
+
+def _from_speeds(runs: Sequence[RunSpeed]) -> Iterable[str]:
+    if not runs:
+        return
+    shares = [100 * (1 - run.parameters.pruned / run.parameters.unpruned) for run in runs]
+    by_device: dict[str, list[float]] = {}
+    for pair in (pair for run in runs for pair in run.pairs):
+        by_device.setdefault(f"{pair.runtime} on {pair.device}", []).append(pair.ratio.median)
+    words = "; ".join(f"{_span(ratios, '.2f')} in {way}" for way, ratios in by_device.items())
+    batches = " and ".join(map(str, sorted({pair.batch for run in runs for pair in run.pairs})))
+    yield (
+        f"- The plans that were measured take {_span(shares, '.0f')} % of the parameters away. How many times as fast the model "
+        f"is, at batches of {batches}: {words}."
+    )
+
+
+def _number(sections: Sequence[Section]) -> str:
+    return str(len(sections)) if sections else "none"
+
+
+def _span(numbers: Sequence[float], form: str) -> str:
+    low, high = format(min(numbers), form), format(max(numbers), form)
+    return low if low == high else f"{low} to {high}"

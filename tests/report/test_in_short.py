@@ -1,0 +1,89 @@
+"""The page's first lines follow from all results together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from auber.report.in_short import render_in_short
+from auber.report.results_file import read_results_file, save_results
+from tests.report.made import make_speed
+from tests.report.results import write_plan, write_study
+
+CONTROL = "original+tuning"
+LEVEL = (80.0, 81.0, 82.0)
+
+
+def results(folder, name, scores, **changes):
+    """A results file of a study of these scores."""
+    write_study(folder / name, scores, **changes)
+    save_results(folder / name, folder / f"{name}.json")
+    return read_results_file(folder / f"{name}.json")
+
+
+def mrpc(folder, name, dev, **changes):
+    return results(folder, name, {"mrpc": {"auber": list(dev), CONTROL: list(LEVEL)}}, model=name, **changes)
+
+
+BETTER, WORSE, SAME = (83.0, 84.1, 84.9), (77.0, 78.1, 78.9), (79.0, 82.0, 82.0)
+
+
+@pytest.mark.parametrize(
+    ("scores", "headline"),
+    [
+        ([BETTER], "Yes: a better dev score is shown wherever it was asked."),
+        ([BETTER, SAME], "It depends: a better dev score is shown in some settings and not in others."),
+        ([SAME, WORSE], "No: a better dev score is shown nowhere, and a worse one somewhere."),
+        ([SAME, SAME], "Not for a better dev score, which is shown nowhere. What you get is a smaller model."),
+    ],
+)
+def test_the_headline_follows_from_what_is_shown(tmp_path, scores, headline):
+    text = render_in_short([mrpc(tmp_path, f"model-{number}", dev) for number, dev in enumerate(scores)])
+    assert text.startswith("## Should I prune heads to regularise my model, and what will I get?\n\n")
+    assert f"\n**{headline}**\n" in text
+
+
+def test_settings_are_counted(tmp_path):
+    text = render_in_short([mrpc(tmp_path, f"model-{n}", dev) for n, dev in enumerate((BETTER, BETTER, SAME))])
+    assert "- Asked in 3 settings, each a model under a protocol, " in text
+    assert "a better dev score is shown in 2, a worse one in none.\n" in text
+    assert "still missing" not in text
+
+
+def test_missing_runs_are_said(tmp_path):
+    write_plan(tmp_path / "half", ["mrpc"], ["auber", CONTROL], [0, 1, 2, 3])
+    file = results(tmp_path, "half", {"mrpc": {"auber": list(SAME), CONTROL: list(LEVEL)}})
+    assert "Runs are still missing in 1 of them, so this is not the last word." in render_in_short([file])
+
+
+def test_a_task_that_nobody_learns_is_set_aside(tmp_path):
+    """WNLI, where the control lies below the share of the most frequent class, lifts the mean; MRPC alone lowers it."""
+    scores = {
+        "mrpc": {"auber": [79.0, 80.1, 80.9], CONTROL: list(LEVEL)},
+        "wnli": {"auber": [56.0, 50.0, 60.0], CONTROL: [30.0, 35.0, 25.0]},
+    }
+    text = render_in_short([results(tmp_path, "both", scores)])
+    assert (
+        "- Only on tasks where original+tuning beats always giving the most frequent answer, the difference in points is "
+        "mpnet-base, seen, on mrpc: -1.0 (-1.2 to -0.8).\n" in text
+    )
+
+
+def test_where_all_is_learned_nothing_is_set_aside(tmp_path):
+    assert "most frequent answer" not in render_in_short([mrpc(tmp_path, "one", SAME)])
+
+
+def test_too_few_pairs_are_no_answer(tmp_path):
+    file = results(tmp_path, "few", {"mrpc": {"auber": [80.0, 81.0], CONTROL: [80.0, 80.5]}})
+    assert "**No answer yet**: no 3 pairs of auber and original+tuning" in render_in_short([file])
+
+
+def test_what_the_smaller_model_buys(tmp_path):
+    path = tmp_path / "speed.json"
+    path.write_text(json.dumps(make_speed().to_json()))
+    text = render_in_short([read_results_file(path)])
+    assert text.endswith(
+        "- The plans that were measured take 8 % of the parameters away. How many times as fast the model is, at batches of "
+        "1 and 32: 0.80 to 2.00 in torch on cpu.\n"
+    )
