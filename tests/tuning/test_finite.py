@@ -43,6 +43,18 @@ def test_the_first_bad_loss_is_named_however_late_it_is_read():
     assert (again.step, str(again)) == (3, str(caught.value))
 
 
+def test_no_rate_is_blamed_for_the_first_loss():
+    watch = watch_of()
+    watch.add(1, torch.tensor(math.nan))
+    message = (
+        r"^first tuning: the loss must be a finite number, found nan at step 1 of 9, before any weight had moved: the model or "
+        r"the device computes it so; try --set precision=float32 or --set device=cpu with another --out$"
+    )
+    with pytest.raises(DivergedError, match=message) as caught:
+        watch.read()
+    assert caught.value.step == 1
+
+
 def test_what_is_read_is_the_newest_loss_and_is_read_once():
     watch, rows = watch_of(), small_rows(2)
     watch.add(1, torch.tensor(0.75))

@@ -64,6 +64,8 @@ class LossWatch:
         self._unread.clear()
         for step, loss in zip(steps, losses, strict=True):
             if not math.isfinite(loss):
+                if step == 1:
+                    raise self._broken_from_the_start(loss)
                 raise self._diverged("the loss must be a finite number", f"{loss} at", step)
         return losses[-1]
 
@@ -90,6 +92,14 @@ class LossWatch:
             f"{self._stage}: {rule}, found {found} step {step} of {self._total} with learning rate {self._rate:g}; nothing of "
             f"this stage is kept: give a lower {self._setting}, and as that is another run, another --out",
             step,
+        )
+
+    def _broken_from_the_start(self, loss: float) -> DivergedError:
+        """The first loss is computed before any weight has moved, so no rate can be at fault."""
+        return DivergedError(
+            f"{self._stage}: the loss must be a finite number, found {loss} at step 1 of {self._total}, before any weight had moved: "
+            "the model or the device computes it so; try --set precision=float32 or --set device=cpu with another --out",
+            1,
         )
 
 
