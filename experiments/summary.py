@@ -22,7 +22,7 @@ Rows = list[list[str]]
 Pairs = Mapping[str, Sequence[float]]  # by column, one value for each (task, seed) pair
 
 _REWARDS = ("seen", "crossed")
-_CONTROL = "original+tuning"
+CONTROL = "original+tuning"
 
 
 def interval(values: Sequence[float]) -> str:
@@ -83,7 +83,7 @@ def _rank_correlation(left: np.ndarray, right: np.ndarray) -> float:
     return float(spearmanr(left, right).statistic)
 
 
-def search_table(results: Sequence[dict[str, Any]], against: str = _CONTROL) -> tuple[list[str], Rows]:
+def search_table(results: Sequence[dict[str, Any]], against: str = CONTROL) -> tuple[list[str], Rows]:
     """Each variant on the development rows against one of them, where both are."""
     columns = [
         "variant", "pairs", f"develop metric against {against}", f"develop log-likelihood against {against}",
@@ -132,7 +132,7 @@ def main() -> None:
         searches = [result for result in of_model if result["kind"] == "experiment-search"]
         if rewards:
             print(f"\n{model}, rewards, {len(rewards)} (task, seed) pairs\n\n{markdown(*rewards_table(rewards))}")
-        for against in (_CONTROL, "default") if searches else ():
+        for against in (CONTROL, "default") if searches else ():
             print(f"\n{model}, searches\n\n{markdown(*search_table(searches, against))}")
 
 

@@ -1,0 +1,125 @@
+"""docs/experiments.md from the experiments' files: what was tried to improve the search, how, and what came of it.
+
+python -m experiments.page results/experiments/*.json --out docs/experiments.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from auber.files import write_text
+from experiments.summary import CONTROL, Rows, markdown, rewards_table, search_table
+
+Results = Sequence[dict[str, Any]]
+
+INTRODUCTION = """\
+# Experiments
+
+What was tried to make the search better than the paper's, each idea alone and beside what it changes. The programs are in
+`experiments/`, their results in `results/experiments/`; this page is made from those by
+
+    python -m experiments.page results/experiments/*.json --out docs/experiments.md
+
+and a test compares. No experiment reads a task's dev rows: a part of train is set apart, no model is tuned on it, and it alone
+judges. Differences are in points, means over (task, seed) pairs with their 95 % t interval; log-likelihood is in hundredths
+of a nat. What helps becomes the `default` preset; what does not is written down here and goes.
+"""
+
+LOCAL = """\
+## A hill climb after the agent's games
+
+On layers of which every mask was scored, the `default` agent plays some games, and from its best masks one head at a time is
+then taken out or put back as long as that gains. Regret is how far the best mask seen is below the layer's best, in points.
+"""
+
+REWARDS = """\
+## Which reward foretells unseen rows
+
+Many masks of some layers, scored in every way a search could score them: on rows the model was tuned on (seen), or out of fold
+by scouts that never saw the row (crossed); by the metric, by the metric of probabilities (soft), by log-likelihood, or by the
+lower end of its gain (bound).
+"""
+
+SEARCHES = """\
+## Whole searches
+
+Variants of the search from one fine-tuned start, all with the same tunings, judged on the rows set apart.
+"""
+
+
+def local_table(results: Results) -> tuple[list[str], Rows]:
+    """Agent alone and with the climb, a row for each number of games."""
+    columns = ["model", "task", "games", "regret, agent", "rewards", "regret, with climb", "rewards with climb"]
+    rows = [
+        [
+            row["model"],
+            row["task"],
+            str(row["episodes"]),
+            *(
+                cell
+                for name in ("agent", "climb")
+                for cell in (f"{row[name]['regret']:.2f}", f"{row[name]['rewards']:.0f}")
+            ),
+        ]
+        for result in results
+        for row in result["rows"]
+    ]
+    return columns, rows
+
+
+def render(results: Results) -> str:
+    """The page."""
+    parts = [INTRODUCTION]
+    if found := _of_kind(results, "experiment-local"):
+        parts.append(_section(LOCAL, [("", local_table(found))], found))
+    if found := _of_kind(results, "experiment-rewards"):
+        parts.append(_section(REWARDS, [(model, rewards_table(part)) for model, part in _by_model(found)], found))
+    if found := _of_kind(results, "experiment-search"):
+        tables = [
+            (f"{model}, against {against}", search_table(part, against))
+            for model, part in _by_model(found)
+            for against in (CONTROL, "default")
+        ]
+        parts.append(_section(SEARCHES, [(title, table) for title, table in tables if table[1]], found))
+    return "\n".join(parts)
+
+
+def _section(text: str, tables: Sequence[tuple[str, tuple[list[str], Rows]]], results: Results) -> str:
+    lines = [text]
+    for title, (columns, rows) in tables:
+        lines += [*([f"### {title}", ""] if title else []), markdown(columns, rows), ""]
+    lines += ["Made by:", "", *(f"    {result['command']}    # {_origin(result)}" for result in results), ""]
+    return "\n".join(lines)
+
+
+def _of_kind(results: Results, kind: str) -> Results:
+    return [result for result in results if result["kind"] == kind]
+
+
+def _origin(result: dict[str, Any]) -> str:
+    made = result["provenance"]
+    changed = " with changes" if made["commit"]["dirty"] else ""
+    return f"commit {made['commit']['id'][:12]}{changed}, {made['device']}"
+
+
+def _by_model(results: Results) -> list[tuple[str, Results]]:
+    models = dict.fromkeys(result["model"] for result in results)
+    return [(model, [result for result in results if result["model"] == model]) for model in models]
+
+
+def main() -> None:
+    """The command line."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("files", nargs="+", type=Path)
+    options.add_argument("--out", type=Path, required=True)
+    arguments = options.parse_args()
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(arguments.files)]
+    write_text(arguments.out, render(results))
+
+
+if __name__ == "__main__":
+    main()

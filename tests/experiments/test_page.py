@@ -1,0 +1,51 @@
+"""The page on experiments is made from their files; AUBER_REGENERATE=1 writes it anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from experiments import page
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "experiments.md"
+
+ORIGIN = {"provenance": {"commit": {"id": "0123456789abcdef", "dirty": False}, "device": "NVIDIA H200"}}
+
+
+def made(kind, **content):
+    return {"kind": kind, "command": f"python -m {kind}", "model": "mpnet-base", **ORIGIN, **content}
+
+
+def run(develop, train=90.0, heads=10, **more):
+    return {"develop": [develop, develop, -60.0], "train": [train] * 3, "num_removed": heads, "seconds": 5.0, **more}
+
+
+def test_the_page_is_what_the_files_say(tmp_path, monkeypatch):
+    out = tmp_path / "page.md"
+    files = map(str, (ROOT / "results" / "experiments").glob("*.json"))
+    monkeypatch.setattr(sys, "argv", ["page", *files, "--out", str(out)])
+    page.main()
+    if os.environ.get("AUBER_REGENERATE"):
+        PAGE.write_text(out.read_text())
+    assert out.read_text() == PAGE.read_text()
+
+
+def test_a_search_stands_beside_its_control():
+    runs = {"original+tuning": run(60.0, heads=0), "default": run(61.0), "soft": run(63.0, rewards=500)}
+    text = page.render([made("experiment-search", runs=runs), made("experiment-search", runs=runs)])
+    assert "## Whole searches\n" in text
+    assert "### mpnet-base, against original+tuning\n" in text
+    assert "| soft | 2 | +3.00 | +0.00 | -3.00 | 10 | 500 | 5 |\n" in text
+    assert "### mpnet-base, against default\n" in text
+    assert text.count("    python -m experiment-search    # commit 0123456789ab, NVIDIA H200\n") == 2
+    assert "hill climb" not in text
+
+
+def test_changes_that_were_not_committed_are_said():
+    local = made("experiment-local", rows=[])
+    local["provenance"] = json.loads(json.dumps(ORIGIN["provenance"]))
+    local["provenance"]["commit"]["dirty"] = True
+    assert "    # commit 0123456789ab with changes, NVIDIA H200\n" in page.render([local])
