@@ -34,6 +34,10 @@ LOCAL = """\
 
 On layers of which every mask was scored, the `default` agent plays some games, and from its best masks one head at a time is
 then taken out or put back as long as that gains. Regret is how far the best mask seen is below the layer's best, in points.
+
+What came of it: at the same regret the climb saves about a quarter of the rewards (mpnet-base: 0.32 points after 146 rewards beside
+0.30 after 199 without; 0.19 after 231 beside 0.17 after 279), and after 150 games nothing is left to climb. One row of WNLI's reward
+set is 0.24 points, so all of it is below a single row. Not taken.
 """
 
 REWARDS = """\

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 # Written by commands and compared with what these write by other tests; their command lines are records of what was run.
-GENERATED = ("encoders.md", "performance.md", "performance-notes.md", "results.md", "settings.md")
+GENERATED = ("encoders.md", "experiments.md", "performance.md", "performance-notes.md", "results.md", "settings.md")
 
 _FENCE = re.compile(r"^```(\w*)")
 _MARK = re.compile(r"^<!-- stand-ins:(.*)-->$")
