@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -35,6 +36,26 @@ def run_auber(monkeypatch, capsys):
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def starter():
+    """Starts processes that need not import anything any more."""
+    from tests.starter import Starter
+
+    with Starter() as running:
+        yield running
+
+
+@pytest.fixture
+def young_garbage():
+    """Has garbage collections go over what the test makes, and not over all that torch and transformers have loaded.
+
+    That takes tenths of a second each; for tests of code that collects again and again.
+    """
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ from tests.kinds import TOKEN_KINDS, small_kind_task
 from tests.models import tiny_model
 from tests.small import small_config, small_start, small_task
 
+pytestmark = pytest.mark.usefixtures("young_garbage")  # a Trainer collects whenever it begins
+
 LABELS = {"id2label": {0: "wrong", 1: "right"}, "label2id": {"wrong": 0, "right": 1}}
 
 

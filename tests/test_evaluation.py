@@ -13,6 +13,8 @@ from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.models import tiny_model
 from tests.small import small_rows, small_start
 
+pytestmark = pytest.mark.usefixtures("young_garbage")  # what runs out of memory collects again and again
+
 
 def test_batches_change_nothing():
     model, _ = small_start()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,21 +13,18 @@ import torch
 
 import auber
 from auber.errors import CheckpointError
+from auber.scoring import LayerScorer
 from tests.small import small_config, small_start, small_task
 
 CONFIG = small_config(first__when="always", first__epochs=12, agent__episodes=40, layer__epochs=2)
 
-# What the killed process runs. It is slowed down a little where it computes, so that the test can kill it in the middle.
-SCRIPT = """
-import sys, time, torch
-torch.set_num_threads(1)
-import auber, auber.scoring
-from tests import test_resume as t
-score_many = auber.scoring.LayerScorer.score_many
-auber.scoring.LayerScorer.score_many = lambda *a: (time.sleep(0.05), score_many(*a))[1]
-model, tokenizer = t.small_start()
-auber.prune(model, tokenizer, task=t.small_task(), config=t.CONFIG, out=sys.argv[1])
-"""
+
+def prune_slowly(folder: str) -> None:
+    """What the killed process runs: slowed down a little where it computes, so that it can be killed in the middle."""
+    torch.set_num_threads(1)
+    score_many = LayerScorer.score_many
+    LayerScorer.score_many = lambda *arguments: (time.sleep(0.05), score_many(*arguments))[1]
+    go_on(Path(folder), resume=False)
 
 
 def go_on(folder, *, resume):
@@ -60,17 +54,15 @@ def between_layers(folder: Path) -> bool:
     return (folder / "stages" / "layer-00.json").exists()
 
 
-def run_until(moment, folder: Path) -> None:
+def run_until(moment, folder: Path, starter) -> None:
     """Start the run in a process of its own and kill it at a moment."""
-    root = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder)], cwd=root, env=environment)
+    process = starter.start("tests.test_resume:prune_slowly", folder)
     deadline = time.monotonic() + 120
     while not moment(folder):
-        assert process.poll() is None, "the run ended before the moment came"
+        assert not process.has_ended, "the run ended before the moment came"
         assert time.monotonic() < deadline, "the moment never came"
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     assert process.wait() == -signal.SIGKILL
 
 
@@ -83,9 +75,9 @@ def run_until(moment, folder: Path) -> None:
     ],
     ids=["first tuning", "search", "between layers"],
 )
-def test_a_killed_run_ends_like_an_unbroken_one(moment, stage_done, stage_cut, unbroken, tmp_path):
+def test_a_killed_run_ends_like_an_unbroken_one(moment, stage_done, stage_cut, unbroken, starter, tmp_path):
     folder = tmp_path / "run"
-    run_until(moment, folder)
+    run_until(moment, folder, starter)
     assert not (folder / "result.json").exists()
     assert not (folder / "stages" / f"{stage_cut}.json").exists()
     if stage_done:

@@ -3,7 +3,8 @@
 A block whose mark names a program of `PROGRAMS` is such a block; tests/docs/programs.py is put on the `PATH` under these
 names. One that begins with `#!` is a job, and handed to `sbatch`. The words of `WORDS` are read as what they stand for. Each
 block finds things as if none had run before it: an empty shared folder, a token of its own, and nothing of Ray running; and
-whatever it started is ended with it.
+whatever it started is ended with it. In a job of many studies `auber` is started by tests/starter.py: to import torch a dozen times
+would take most of the time.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import psutil
 
 from tests.docs import programs
 from tests.docs.blocks import Block
+from tests.starter import Starter
 
 PROGRAMS = {"ray": "ray", "#SBATCH": "sbatch", "srun": "srun", "scontrol": "scontrol"}
 WORDS = ("/shared", "FIRST", "6379")
@@ -44,7 +46,13 @@ def run(
 
     The folder that all machines see is filled by `make_shared`; `check_shared` raises if the block left the wrong things there.
     """
-    with tempfile.TemporaryDirectory(dir=folder) as room, _ray_folder() as ray_folder:
+    # for a study; a few words of help come as soon by themselves
+    has_many_studies = "#SBATCH --array" in block.code and any("study" in words for words in block.commands())
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as room,
+        _ray_folder() as ray_folder,
+        Starter() if has_many_studies else nullcontext() as starter,
+    ):
         place = Path(room)
         shared, home, bin_folder = place / "shared", place / "home", place / "bin"
         for made in (shared, home / ".ray", bin_folder):
@@ -65,6 +73,9 @@ def run(
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TMPDIR": str(ray_folder),
         }
+        if starter is not None:
+            _write_program(bin_folder / "auber")
+            environment["STARTER"] = starter.address
         environment["PATH"] = f"{bin_folder}{os.pathsep}{environment['PATH_BEHIND']}"
         words = {"/shared": str(shared), "FIRST": programs.FIRST, "6379": str(port)}
         code = block.code

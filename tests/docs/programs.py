@@ -8,15 +8,18 @@ loopback network, each with a CPU and, as far as Ray is told, a GPU.
     scontrol show hostnames the names of a list such as 127.0.0.[2-4]
     ray start               the real one, as the machine at an address of its own
     ray up, ray exec        a head and a second machine; a command on the head
+    auber                   the real one, in a process that need not import anything any more (tests/starter.py)
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +35,7 @@ def main() -> int:
     """Be the program that the first argument names."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly where `head` has read enough, as other programs do
     program, *arguments = sys.argv[1:]
-    return {"sbatch": sbatch, "srun": srun, "scontrol": scontrol, "ray": ray}[program](arguments)
+    return {"sbatch": sbatch, "srun": srun, "scontrol": scontrol, "ray": ray, "auber": auber}[program](arguments)
 
 
 # --- SLURM ----------------------------------------------------------------------------------------------------------
@@ -152,6 +155,26 @@ def _machine(is_head: bool) -> list[str]:
     address = os.environ.get("SLURMD_NODENAME") or (FIRST if is_head else SECOND)
     words = ["--node-ip-address", address, "--num-cpus", "1", "--num-gpus", "1", "--object-store-memory", "80000000"]
     return [*words, "--ray-client-server-port", os.environ["OTHER_FREE_PORT"]] if is_head else words
+
+
+# --- auber ----------------------------------------------------------------------------------------------------------
+
+
+def auber(arguments: list[str]) -> int:
+    """The command line, in a process of the starter's that is given this one's folder, environment and files."""
+    call = {
+        "function": "tests.starter:run_auber",
+        "arguments": arguments,
+        "folder": str(Path.cwd()),
+        "environment": dict(os.environ),
+    }
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.environ["STARTER"])
+        socket.send_fds(connection, [b"."], [0, 1, 2])
+        connection.sendall(json.dumps(call).encode() + b"\n")
+        with connection.makefile("r") as answers:
+            _number, code = answers
+    return abs(int(code))
 
 
 if __name__ == "__main__":

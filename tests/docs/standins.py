@@ -15,12 +15,14 @@ import tempfile
 import tomllib
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from auber import demo
+from auber.bench.catalogue import SIZES
 from auber.tasks.agreement_model import build_model, build_tokenizer, vocabulary
 from auber.tasks.glue import FORMATS, HUB_DATASET
 from tests.docs import machines
@@ -42,7 +44,7 @@ threads = 1
 first.epochs = 1
 agent.episodes = 4
 layer.epochs = 0
-last.epochs = 1
+last.epochs = 0
 """
 
 
@@ -178,6 +180,17 @@ def _hide_gpus(scene: Scene) -> None:
     scene.monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
 
 
+def _shorten_demo(scene: Scene) -> None:
+    """The demonstration with a pass where it takes many; tests/test_demo.py does it whole."""
+    short = {"first.epochs": 1, "agent.episodes": 4, "layer.epochs": 0, "last.epochs": 1}
+    scene.monkeypatch.setattr("auber.demo.SETTINGS", demo.SETTINGS | short)
+
+
+def _shrink_small(scene: Scene) -> None:
+    """The smallest model there is under the name of the next larger one."""
+    scene.monkeypatch.setitem(SIZES, "small", replace(SIZES["tiny"], name="small"))
+
+
 def _table2(path: Path) -> None:
     """A study of the real one's blocks, and its model beside it."""
     model = path.with_name("table2-model").resolve()
@@ -295,5 +308,7 @@ _OUTSIDE: dict[str, Callable[[Scene], None]] = {
     "mrpc": functools.partial(_answer_as_the_hub, task_name="mrpc"),
     "--push": _take_uploads,
     "reward.shards": _hide_gpus,
+    "auber demo": _shorten_demo,
+    "--size small": _shrink_small,
 }
 NAMES = frozenset({*_FILES, *_OBJECTS, *_OUTSIDE, *machines.NAMES})

@@ -1,7 +1,8 @@
 """Every block of every page runs, in the order of the page, in a folder of its own.
 
 Commands run in this process: to start Python and torch for each of them would take most of the time. Those of a block that
-needs several machines are run by a shell.
+needs several machines are run by a shell. A search that is not told how long to go on goes on for fewer episodes than a
+reader's would, though for enough to learn.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from auber.cli import main
+from auber.config import PRESETS
 from tests.docs import machines
 from tests.docs.blocks import ROOT, Block, blocks_of, pages, parse
 from tests.docs.standins import Scene, check_shared, fill_shared
@@ -25,6 +28,8 @@ from tests.docs.standins import Scene, check_shared, fill_shared
 pytestmark = [pytest.mark.docs, pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")]
 
 WITH_CODE = [page for page in pages() if blocks_of(page)]
+
+_EPISODES = 60  # of 150; the first update is made after 128 actions, which small layers have taken by then
 
 _READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # what auber.cluster sets for Ray
 
@@ -37,6 +42,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _shorter_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, preset in PRESETS.items():
+        assert "agent.episodes" not in preset.settings
+        shorter = replace(preset, settings={**preset.settings, "agent.episodes": _EPISODES})
+        monkeypatch.setitem(PRESETS, name, shorter)
 
 
 @pytest.mark.timeout(600)

@@ -19,9 +19,12 @@ def place(tmp_path_factory):
     return folder
 
 
+SHORT = [word for stage in ("first", "layer", "last") for word in ("--set", f"{stage}.epochs=1")]
+
+
 def run(program, place, monkeypatch, *words):
     out = place / "out.json"
-    common = ["--model", place / "encoder", "--task", "mrpc", "--data", place / "glue", "--out", out]
+    common = ["--model", place / "encoder", "--task", "mrpc", "--data", place / "glue", "--out", out, *SHORT]
     monkeypatch.setattr(sys, "argv", ["experiment", *map(str, common), *words])
     program.main()
     text = out.read_text()

@@ -7,15 +7,15 @@ import os
 import platform
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from auber import api, checkpoint, runs
 from auber.errors import ConfigError, ModelError, RunError, TaskError
+from auber.scoring import LayerScorer
 from auber.splits import Splits
 from auber.study import State, StudyFolder, run_study, select_runs
 from auber.study import block as block_work
@@ -23,8 +23,9 @@ from auber.study.plan import Block
 from auber.tasks.agreement import make_agreement
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
 
-ROOT = Path(__file__).parents[2]
 BLOCK = Block("agreement", "seen", 0)
+
+pytestmark = pytest.mark.usefixtures("young_garbage")  # a study collects after each run
 
 
 def states(study, folder, block=BLOCK) -> dict[str, str]:
@@ -258,30 +259,25 @@ def test_runs_that_make_the_embedded_model_at_once_share_it(tmp_path, monkeypatc
     assert [path.name for path in place.iterdir()] == ["agreement"]
 
 
-SCRIPT = """
-import sys, time, torch
-torch.set_num_threads(1)
-import auber.scoring
-from auber.study import StudyFolder, run_study
-from tests.study.tiny import Notes, tiny_study
-score_many = auber.scoring.LayerScorer.score_many
-auber.scoring.LayerScorer.score_many = lambda *a: (time.sleep(0.2), score_many(*a))[1]
-run_study(tiny_study(sys.argv[1]), StudyFolder(sys.argv[2]), Notes())
-"""
+def study_slowly(model: str, folder: str) -> None:
+    """What the killed process runs: slowed down where it computes, so that it can be killed in the middle."""
+    torch.set_num_threads(1)
+    score_many = LayerScorer.score_many
+    LayerScorer.score_many = lambda *arguments: (time.sleep(0.2), score_many(*arguments))[1]
+    run_study(tiny_study(model), StudyFolder(Path(folder)), Notes())
 
 
-def test_a_killed_study_goes_on_to_the_same_results(model, unbroken, tmp_path):
+def test_a_killed_study_goes_on_to_the_same_results(model, unbroken, starter, tmp_path):
     _, whole, _ = unbroken
     study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(model), str(folder.path)], env=environment)
+    process = starter.start("tests.study.test_study:study_slowly", model, folder.path)
     ledger = folder.run_path(BLOCK, "auber") / "scores.jsonl"
     deadline = time.monotonic() + 120
     while not ledger.is_file() or ledger.read_text().count("\n") < 2:
-        assert process.poll() is None, "the study ended before the moment came"
+        assert not process.has_ended, "the study ended before the moment came"
         assert time.monotonic() < deadline, "the moment never came"
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     assert process.wait() == -signal.SIGKILL
     assert states(study, folder)["start"] == "complete"
     assert states(study, folder)["auber"] == "unfinished"
