@@ -25,6 +25,15 @@ def test_the_optimum_is_found(seed, steps):
     assert choice.rewards_asked == choice.rewards_computed == 2**7 - 1 == len(set(toy.asked)) == len(toy.asked)
 
 
+@pytest.mark.parametrize("pay", [0.0, 0.3, 2.0])
+def test_what_is_paid_for_a_head_counts(pay):
+    toy = CountingToy(ToyLayer(7, 1, bias=0.002))
+    choice = choose_layer(toy.work(small_config(reward__head=pay)))
+    worth = {mask: 100 * toy.score(mask) + pay * len(mask) for mask in all_masks(range(7))}
+    assert worth[choice.removed] == max(worth.values())
+    assert choice.details["best_score"] == toy.score(choice.removed)
+
+
 def test_the_order_of_the_masks():
     assert all_masks((0, 2, 5)) == [(), (0,), (2,), (5,), (0, 2), (0, 5), (2, 5)]
 

@@ -5,6 +5,7 @@ import pytest
 from auber.methods.greedy import choose_layer
 from auber.search.toy import ToyLayer
 from tests.methods.works import CountingToy
+from tests.small import small_config
 
 
 def slow_climb(layer):
@@ -55,6 +56,19 @@ def test_pairs_that_pay_only_together_stop_it_early():
 def test_no_gain_is_no_reason():
     toy = CountingToy(ToyLayer(4, bias=0.0, single=0.0, pair=0.0))
     assert choose_layer(toy.work()).removed == ()
+
+
+def test_a_head_that_is_paid_for_goes_without_a_gain():
+    toy = CountingToy(ToyLayer(4, bias=0.0, single=0.0, pair=0.0))
+    assert len(choose_layer(toy.work(small_config(reward__head=0.01))).removed) == 3
+
+
+def test_a_head_goes_as_long_as_it_costs_less_than_is_paid_for_it():
+    toy = CountingToy(ToyLayer(6, 1, bias=-0.01, single=0.0, pair=0.0))  # each head costs one point
+    assert choose_layer(toy.work(small_config(reward__head=0.99))).removed == ()
+    choice = choose_layer(toy.work(small_config(reward__head=1.01)))
+    assert len(choice.removed) == 5
+    assert choice.details["best_score"] == toy.score(choice.removed)  # the metric, without the pay
 
 
 def test_one_head_stays():

@@ -82,7 +82,7 @@ def test_too_few_pairs_are_no_answer(tmp_path):
 def test_what_the_smaller_model_buys(tmp_path):
     path = tmp_path / "speed.json"
     path.write_text(json.dumps(make_speed().to_json()))
-    text = render_in_short([read_results_file(path)])
+    text = render_in_short([mrpc(tmp_path, "one", SAME), read_results_file(path)])
     assert text.endswith(
         "- The plans that were measured take 8 % of the parameters away. How many times as fast the model is, at batches of "
         "1 and 32: 0.80 to 2.00 in torch on cpu.\n"

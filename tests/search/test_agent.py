@@ -338,3 +338,14 @@ def test_default_roll_out_learns_too(learned: list[tuple[ToyLayer, LayerOutcome]
     roll_outs = [regret(layer, outcome.rollout_score) for layer, outcome in learned]
     greedy = [regret(layer, greedy_score(layer)) for layer, _ in learned]
     assert np.mean(roll_outs) < np.mean(greedy) / 2
+
+
+def test_the_plan_is_what_is_worth_most_and_its_score_is_the_metric() -> None:
+    layer = ToyLayer(6, 1, bias=-0.002)
+    config = dataclasses.replace(make_config("default").agent, episodes=60)
+    games = [PruningGame(layer.state, layer.score, head_reward=pay) for pay in (0.0, 0.5, 100.0)]
+    free, paid, eager = (play_layer(game, config, seed=0, layer=0) for game in games)
+    assert len(free.removed) <= len(paid.removed) <= len(eager.removed) == 5
+    assert paid.removed == max(games[1].scores, key=games[1].worth)
+    assert paid.best_score == layer.score(paid.removed)
+    assert len(eager.rollout) == 5, "the agent has learned to be paid"

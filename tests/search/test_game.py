@@ -26,6 +26,14 @@ def test_a_removal_pays_the_change_of_the_metric_in_points() -> None:
     assert game.removed == (0, 1)
 
 
+def test_a_removal_pays_for_the_head_too() -> None:
+    game = make_game(head_reward=0.25)
+    assert game.step(0).reward == pytest.approx(2.25)
+    assert game.step(1).reward == pytest.approx(8.25)
+    assert game.step(game.stop).reward == 0.0
+    assert game.worth((0, 1)) - game.worth(()) == pytest.approx(10.5)  # what the episode has paid
+
+
 def test_the_masks_asked_for_are_sorted() -> None:
     game = make_game()
     game.step(1)

@@ -79,6 +79,9 @@ class Reward:
     max_rows: int = setting(0, "bound on the rows of the reward set, drawn by class; 0: no bound", low=0)
     scale: float = setting(100.0, "factor from the metric to the reward (100: points)", low=1e-6)
     stop: float = setting(0.0, "reward of stopping")
+    head: float = setting(
+        0.0, "reward of each removed head beside the metric's change: points you would give for a smaller model", low=0
+    )
     shards: int = setting(1, "parts the reward set is dealt into, to be scored side by side", low=1)
     spread: str = setting(
         "devices",

@@ -40,7 +40,8 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         name = f"layer-{work.layer:02}/search"
         work.progress.record(info.episode, {f"{name}/{key}": value for key, value in numbers.items()})
 
-    game = PruningGame(state.numpy(), score, scale=config.reward.scale, stop_reward=config.reward.stop)
+    reward = config.reward
+    game = PruningGame(state.numpy(), score, scale=reward.scale, stop_reward=reward.stop, head_reward=reward.head)
     work.progress.begin(f"layer {work.layer}: searching", config.agent.episodes)
     # On a GPU the agent's updates take a tenth of the time; elsewhere it computes on the CPU whatever the rewards use.
     device = weight.device if weight.device.type == "cuda" else "cpu"

@@ -37,6 +37,10 @@ class LayerWork:
         """The metric on the reward set with these heads removed."""
         return self.score_many([removed])[0]
 
+    def worth(self, removed: tuple[int, ...], score: float) -> float:
+        """What a search should have most of: the metric, and what the settings pay for each removed head."""
+        return self.config.reward.scale * score + self.config.reward.head * len(removed)
+
 
 @dataclass(frozen=True)
 class LayerChoice:

@@ -1,6 +1,6 @@
 """Exhaustive search: every mask of a layer is scored and the best is taken; what any search can reach at most.
 
-Of masks that score the same, the one that removes fewest heads is taken, then the first in the order of the numbers. All
+The best is the one of the highest metric together with what `reward.head` pays. Of masks that are worth the same, the one that removes fewest heads is taken, then the first in the order of the numbers. All
 scores stay in the layer's record, unrounded and in the order of `all_masks`, beside what an agent would have seen of the
 layer under every setting: with them any other search can be played afterwards without a model (`auber.regret`).
 """
@@ -38,7 +38,8 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         scores += work.score_many(masks[start : start + _MASKS_PER_CALL])
         work.progress.step(len(scores), f"best {max(scores):.4f}")
     work.progress.end()
-    best = max(range(len(masks)), key=scores.__getitem__)  # the first of the best: they come by size, then by number
+    worth = [work.worth(mask, score) for mask, score in zip(masks, scores, strict=True)]
+    best = max(range(len(masks)), key=worth.__getitem__)  # the first of the best: they come by size, then by number
     return LayerChoice(
         removed=masks[best],
         rewards_asked=len(masks),

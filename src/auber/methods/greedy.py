@@ -1,7 +1,7 @@
 """Greedy search: one-step look-ahead on the rewards that AUBER plays for.
 
 At each step every single further removal is scored and the best is taken, as long as it gains; a removal that leaves the
-metric where it is does not. Among equals the lowest head goes. One head stays. Not in the paper: it is what the agent must
+metric where it is does not, unless `reward.head` pays for it. Among equals the lowest head goes. One head stays. Not in the paper: it is what the agent must
 beat to be worth its training.
 """
 
@@ -28,7 +28,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
             scored += 1
             if found > curve[-1][1]:
                 curve.append((scored, found))
-        if scores[best] <= score:
+        if work.worth(candidates[best], scores[best]) <= work.worth(removed, score):
             break
         path += set(candidates[best]).difference(removed)
         removed, score = candidates[best], scores[best]

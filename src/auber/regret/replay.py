@@ -81,6 +81,7 @@ def _play_agent(table: LayerTable, preset: str, config: Config, seed: int) -> Pl
         table.known.__getitem__,
         scale=config.reward.scale,
         stop_reward=config.reward.stop,
+        head_reward=config.reward.head,
     )
     outcome = play_layer(game, config.agent, seed=seed, layer=table.layer)
     return Play(

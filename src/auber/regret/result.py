@@ -95,7 +95,7 @@ def check_presets(names: Sequence[str]) -> Sequence[str]:
 
 def _played_settings(config: Config) -> dict[str, Any]:
     """The settings a replay reads."""
-    read = ("agent.", "search.matrix", "search.norm", "reward.scale", "reward.stop")
+    read = ("agent.", "search.matrix", "search.norm", "reward.scale", "reward.stop", "reward.head")
     return {key: value for key, value in config.flat().items() if key.startswith(read)}
 
 

@@ -25,11 +25,10 @@ _HEADING = "## Should I prune heads to regularise my model, and what will I get?
 
 
 def render_in_short(files: Sequence[ResultsFile]) -> str:
-    """The answer in a few lines."""
-    of_runs = [runs_of(file) for file in files if file.kind == KIND]
+    """The answer in a few lines, from files of which one at least holds runs."""
+    report = analyse(pool([runs_of(file) for file in files if file.kind == KIND]))
     speeds = [run for file in files if file.kind == SPEED for run in read_speed(file).runs]
-    lines = [*(_from_runs(analyse(pool(of_runs))) if of_runs else ()), *_from_speeds(speeds)]
-    return "\n".join([_HEADING, *lines]) + "\n"
+    return "\n".join([_HEADING, *_from_runs(report), *_from_speeds(speeds)]) + "\n"
 
 
 def _from_runs(report: Report) -> Iterable[str]:

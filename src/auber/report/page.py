@@ -74,7 +74,9 @@ def render_page(
     for file in found:
         if file.kind not in known:
             raise RunError(f"{file.name}: {unknown_name('kind of results', file.kind, known)}")
-    parts = [_INTRODUCTION, render_in_short(found)]
+    parts = [_INTRODUCTION]
+    if any(file.kind == results_file.KIND for file in found):
+        parts.append(render_in_short(found))
     for section in sections:
         of_kind = [file for file in found if file.kind == section.kind]
         if of_kind:

@@ -51,7 +51,7 @@ class LayerOutcome:
     removed: Mask  # the layer's plan: `rollout` or `best`, as `agent.choose` says
     rollout: Mask  # the greedy play of the learned policy
     rollout_score: float
-    best: Mask  # the best mask scored; among equals the one that removes fewest heads, then the first scored
+    best: Mask  # the mask scored that is worth most; among equals the one that removes fewest heads, then the first scored
     best_score: float
     unpruned_score: float
     episodes: int
@@ -146,7 +146,8 @@ def play_layer(
 ) -> LayerOutcome:
     """Play all episodes on a new game with a new agent, and say which heads should go."""
     agent = DQNAgent(game.num_heads, config, seed=seed, layer=layer, device=device)
-    unpruned_score = best_score = game.metric(())
+    unpruned_score = game.metric(())
+    best: Mask = ()
     for episode in range(1, config.episodes + 1):
         state: FloatArray | None = game.reset()
         episode_return = 0.0
@@ -154,18 +155,24 @@ def play_layer(
             step = game.step(agent.act(state, game.legal_actions()))
             agent.remember(step)
             episode_return += step.reward
-            best_score = max(best_score, game.metric(game.removed))
+            best = max(best, game.removed, key=game.worth)
             state = step.next_state
         loss = agent.finish_episode()
         if on_episode is not None:
             on_episode(
                 EpisodeInfo(
-                    episode, agent.actions_taken, agent.epsilon, episode_return, best_score, game.rewards_computed, loss
+                    episode,
+                    agent.actions_taken,
+                    agent.epsilon,
+                    episode_return,
+                    game.metric(best),
+                    game.rewards_computed,
+                    loss,
                 )
             )
     rollout = _roll_out(game, agent)
     rollout_score = game.metric(rollout)
-    best = _best_mask(game.scores)
+    best = _best_mask(game)
     return LayerOutcome(
         removed=rollout if config.choose == "rollout" else best,
         rollout=rollout,
@@ -190,9 +197,9 @@ def _roll_out(game: PruningGame, agent: DQNAgent) -> Mask:
     return game.removed
 
 
-def _best_mask(scores: Mapping[Mask, float]) -> Mask:
-    """The highest score; among equals the fewest heads (a removal must gain something), then the first scored."""
-    return max(scores, key=lambda mask: (scores[mask], -len(mask)))
+def _best_mask(game: PruningGame) -> Mask:
+    """What is worth most; among equals the fewest heads (a removal must gain something), then the first scored."""
+    return max(game.scores, key=lambda mask: (game.worth(mask), -len(mask)))
 
 
 def _curve(scores: Mapping[Mask, float]) -> tuple[tuple[int, float], ...]:

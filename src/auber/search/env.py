@@ -41,13 +41,14 @@ class HeadPruningEnv(gymnasium.Env[FloatArray, np.int64]):
         *,
         scale: float = 100.0,
         stop_reward: float = 0.0,
+        head_reward: float = 0.0,
     ) -> None:
         if state is None and score is None:
             toy = ToyLayer()
             state, score = toy.state, toy.score
         if state is None or score is None:
             raise GameError("environment: state and score belong together; give both, or neither for the made-up layer")
-        self.game = PruningGame(state, score, scale=scale, stop_reward=stop_reward)
+        self.game = PruningGame(state, score, scale=scale, stop_reward=stop_reward, head_reward=head_reward)
         self.action_space = spaces.Discrete(self.game.num_heads + 1)
         self.observation_space = spaces.Box(0.0, 1.0, (self.game.num_heads,), np.float32)
         if not self.observation_space.contains(self.game.initial_state):

@@ -1,7 +1,7 @@
 """The pruning game of one layer: remove heads one at a time, or stop.
 
 With H heads there are H + 1 actions: 0 to H - 1 remove that head, H stops. A removal pays the change of the metric times
-`scale`; stopping pays `stop_reward`. A head cannot be removed twice and the last head cannot be removed, so after H - 1
+`scale`, and `head_reward` for the head (0 in the paper); stopping pays `stop_reward`. A head cannot be removed twice and the last head cannot be removed, so after H - 1
 removals stopping is the only legal action; that forced stop pays 0 whatever `stop_reward` is, because nobody chose it.
 The state is a copy of the initial one with 0 at the removed heads; after a stop there is none. (The paper's listing
 overwrites the stored state and lets a head be chosen again.)
@@ -52,7 +52,13 @@ class PruningGame:
     """The game on a layer with the given initial state; `score` maps the removed heads, sorted, to the metric."""
 
     def __init__(
-        self, state: FloatArray, score: Callable[[Mask], float], *, scale: float = 100.0, stop_reward: float = 0.0
+        self,
+        state: FloatArray,
+        score: Callable[[Mask], float],
+        *,
+        scale: float = 100.0,
+        stop_reward: float = 0.0,
+        head_reward: float = 0.0,
     ) -> None:
         initial = np.array(state, dtype=np.float32)
         if initial.ndim != 1 or initial.size == 0 or not np.isfinite(initial).all():
@@ -61,6 +67,7 @@ class PruningGame:
         self.stop = self.num_heads
         self.scale = scale
         self.stop_reward = stop_reward
+        self.head_reward = head_reward
         self.rewards_asked = 1  # the unpruned layer's; then one for each removal, known masks included
         self._score = score
         self._scores: dict[Mask, float] = {}
@@ -136,9 +143,13 @@ class PruningGame:
             return Step(before, action, reward, None, self.legal_actions())
         after: Mask = tuple(sorted((*self._removed, action)))
         self.rewards_asked += 1
-        reward = (self.metric(after) - self.metric(self._removed)) * self.scale
+        reward = (self.metric(after) - self.metric(self._removed)) * self.scale + self.head_reward
         self._removed = after
         return Step(before, action, reward, self.state, self.legal_actions())
+
+    def worth(self, removed: Mask) -> float:
+        """What an episode that ends with these heads removed pays, up to a constant and the pay of stopping."""
+        return self.metric(removed) * self.scale + self.head_reward * len(removed)
 
     def metric(self, removed: Mask) -> float:
         """The metric with these heads removed; scored on the first request, remembered afterwards."""
