@@ -52,6 +52,7 @@ class Variant:
 
 VARIANTS = {
     "default": Variant(),
+    "default-rewound": Variant(rewound=True),
     "soft": Variant(measure="soft"),
     "likelihood": Variant(measure="likelihood"),
     "crossed": Variant(crossed=True),
@@ -69,6 +70,7 @@ VARIANTS = {
     "crossed-calibrated-10": Variant(crossed=True, measure="calibrated", bonus=0.1),
     "crossed-calibrated-5-reverse": Variant(crossed=True, measure="calibrated", bonus=0.05, reverse=True),
     "crossed-calibrated-5-frozen": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True),
+    "crossed-calibrated-5-along-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, rewound=True),
     "crossed-calibrated-5-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True),
     "crossed-calibrated-rewound": Variant(crossed=True, measure="calibrated", frozen=True, rewound=True),
     "crossed-calibrated-20-rewound": Variant(crossed=True, measure="calibrated", bonus=0.2, frozen=True, rewound=True),
@@ -99,7 +101,7 @@ class Walk:
                 self._decide(layer)
                 if turn == 0 and not self.variant.frozen:
                     self._tune_all(layer)
-        if self.variant.frozen:
+        if self.variant.frozen or self.variant.rewound:
             self.model = carried_out(self.subject, self.variant, self.model, encoder_of(self.model).removed)
 
     def parts(self, rows: tuple[int, ...]) -> Parts:

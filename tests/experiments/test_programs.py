@@ -47,7 +47,7 @@ def test_rewards(place, monkeypatch):
 def test_search(place, monkeypatch):
     words = [
         "--variants",
-        "default,crossed-soft-confirm,crossed-bound-frozen-twice,crossed-calibrated-20-rewound",
+        "default,crossed-soft-confirm,crossed-bound-frozen-twice,crossed-calibrated-20-rewound,default-rewound",
         "--rankings",
         "michel",
         "--set",
@@ -58,11 +58,13 @@ def test_search(place, monkeypatch):
         "original+tuning", "default", "michel like default", "crossed-soft-confirm", "michel like crossed-soft-confirm",
         "crossed-bound-frozen-twice", "michel like crossed-bound-frozen-twice",
         "crossed-calibrated-20-rewound", "michel like crossed-calibrated-20-rewound",
+        "default-rewound", "michel like default-rewound",
     }  # fmt: skip
     assert found["runs"]["original+tuning"]["num_removed"] == 0
     for name in ("default", "crossed-soft-confirm", "crossed-calibrated-20-rewound"):
         assert found["runs"][name]["num_removed"] == found["runs"][f"michel like {name}"]["num_removed"]
         assert len(found["runs"][name]["develop"]) == 3
+    assert found["runs"]["default-rewound"]["removed"] == found["runs"]["default"]["removed"]
 
 
 def test_the_summary_of_both(place, monkeypatch, capsys):
