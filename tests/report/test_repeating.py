@@ -41,16 +41,23 @@ def test_methods_that_are_not_recorded_are_not_guessed(tmp_path):
         ({"provenance.device": "cpu"}, "On cpu: 1 min. Other devices are not estimated from it."),
         ({"provenance.device": "NVIDIA A10G"}, "On NVIDIA A10G: 1 min. Other devices are not estimated from it."),
         ({"provenance.device": "NVIDIA A100-SXM4-80GB"}, "| A100 (recorded here) | 312 | 1 min |"),
-        (
-            {"heads.layers": 6},
-            "No estimate: bert-base-cased has 12 layers of 12 heads, the recorded model 6 layers of 12 heads.",
-        ),
         ({"cost.peak_gpu_bytes": 3 * 2**30}, "GPU memory: the largest of 2 recorded runs held 3.0 GiB at its peak."),
         ({"command": None}, "    auber study STUDY.TOML --model bert-base-cased --out runs/STUDY\n"),
     ],
 )
 def test_what_cannot_be_said_is_not_said(tmp_path, changes, words):
     assert words in text_of(tmp_path, **changes)
+
+
+def test_a_study_of_a_smaller_model_is_repeated_with_its_own(tmp_path):
+    text = text_of(tmp_path, **{"heads.layers": 6})
+    assert "    auber study studies/table2.toml --out runs/table2\n" in text
+    assert (
+        "one after the other. With the study's own model: it has 6 layers of 12 heads, and its settings were chosen"
+        in text
+    )
+    assert "| H200 (recorded here) | 989 | 1 min |\n" in text
+    assert "tokenizer" not in text
 
 
 def test_times_of_different_devices_are_not_mixed(tmp_path):

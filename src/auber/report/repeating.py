@@ -1,5 +1,7 @@
 """The page's part on repeating a study with the paper's model: the command, and what it should take.
 
+A study of a model of another size is repeated with its own: what suits the one need not suit the other.
+
 The time of a whole study is that of its runs, each taken for as long as the recorded ones of its method on its task. For
 other GPUs it is scaled: seconds of the agent, which computes on the CPU, stay; all others grow with the ratio of the makers'
 figures for dense bfloat16 products. That is arithmetic and no measurement, and the page says so.
@@ -50,15 +52,24 @@ def render_repeating(files: Sequence[ResultsFile]) -> str:
 
 
 def _study(source: Source, study: Study) -> str:
-    lines = [f"From {escape(source.name)}:", "", f"    {_command(source)}", ""]
-    return "\n".join([*lines, *_estimate(source, study), "", _memory(source.records)]) + "\n"
+    device, records = _most_used(source.records)
+    sizes = {(record.layers, record.heads) for record in records}
+    swapped = sizes == {(_LAYERS, _HEADS)}
+    lines = [f"From {escape(source.name)}:", "", f"    {_command(source, swapped)}", ""]
+    if swapped:
+        words = "The tokenizer is another, so that rows are a little longer or shorter."
+    else:
+        found = ", ".join(f"{layers} layers of {heads} heads" for layers, heads in sorted(sizes))
+        words = f"With the study's own model: it has {found}, and its settings were chosen for it."
+    return "\n".join([*lines, *_estimate(device, records, study, words), "", _memory(source.records)]) + "\n"
 
 
-def _command(source: Source) -> str:
-    """The study's command for the paper's model; the file is the one the recorded commands name."""
+def _command(source: Source, swapped: bool) -> str:
+    """The study's command, for the paper's model or its own; the file is the one the recorded commands name."""
     named = Counter(file for record in source.records if (file := _study_file(record.origin.command)) is not None)
     file = min(named, key=lambda name: (-named[name], name)) if named else "STUDY.TOML"
-    return shlex.join(["auber", "study", file, "--model", published.MODEL, "--out", f"runs/{Path(file).stem}"])
+    model = ["--model", published.MODEL] if swapped else []
+    return shlex.join(["auber", "study", file, *model, "--out", f"runs/{Path(file).stem}"])
 
 
 def _study_file(command: str | None) -> str | None:
@@ -66,12 +77,7 @@ def _study_file(command: str | None) -> str | None:
     return words[1] if len(words) == 2 and words[0] == "study" else None
 
 
-def _estimate(source: Source, study: Study) -> list[str]:
-    device, records = _most_used(source.records)
-    sizes = {(record.layers, record.heads) for record in records}
-    if sizes != {(_LAYERS, _HEADS)}:
-        found = ", ".join(f"{layers} layers of {heads} heads" for layers, heads in sorted(sizes))
-        return [f"No estimate: {published.MODEL} has {_LAYERS} layers of {_HEADS} heads, the recorded model {found}."]
+def _estimate(device: str, records: Sequence[RunRecord], study: Study, words: str) -> list[str]:
     agent, rest = Clock(), Clock()
     for record in records:
         method = None if record.is_start else record.method
@@ -82,8 +88,7 @@ def _estimate(source: Source, study: Study) -> list[str]:
     cpu, gpu = agent.estimate(runs), rest.estimate(runs)
     lines = [
         f"Estimated from the {len(records)} runs and starts on {escape(device)}, a run taken for the mean of its method on its task "
-        f"(else on any task): {cpu.open - cpu.unknown} of {cpu.open} runs, one after the other. The tokenizer is another, so that "
-        "rows are a little longer or shorter."
+        f"(else on any task): {cpu.open - cpu.unknown} of {cpu.open} runs, one after the other. {words}"
     ]
     if cpu.unknown:
         lines[0] += f" {cpu.unknown} runs are of a method that is not recorded and are not in it."
