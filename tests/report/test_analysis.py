@@ -170,6 +170,17 @@ def test_runs_that_differ_in_settings_are_named(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("newer", "is_said"), [(0.0, False), (0.5, True)])
+def test_a_setting_that_older_runs_do_not_know_has_its_default_there(tmp_path, newer, is_said):
+    for seed in (0, 1):
+        result = make_result("rte", "auber", seed, 0.6)
+        if seed == 1:
+            result["config"]["reward.head"] = newer
+        write_run(tmp_path, f"auber-{seed}", result)
+    (section,) = analyse(collect(tmp_path)).sections
+    assert ("Careful: rte, auber: its runs differ in reward.head." in section.notes) == is_said
+
+
 def test_a_method_without_a_place_comes_last(tmp_path):
     write_study(tmp_path, {"rte": {"zeta": [60.0], "exhaustive": [60.0], "auber-new": [60.0], "alpha": [60.0]}})
     (section,) = report_of(tmp_path).sections

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from auber.config import Config
 from auber.report.cells import Cell, Cells
 from auber.report.record import RunRecord
 from auber.report.roles import CONTROL, CONTROLS, MATCHED, SUBJECT
 from auber.report.words import count
+
+_DEFAULTS = Config().flat()
 
 # Settings that may differ between the runs of one method: they choose the run, or where it was computed.
 _FREE_SETTINGS = {"seed", "random.draw", "device", "precision", "threads"}
@@ -93,6 +96,11 @@ def _several_starts(task: str, of_task: Mapping[str, Cell], protocol: str) -> It
 
 def _differing_settings(which: str, runs: Sequence[RunRecord], counts: Callable[[str], bool]) -> Iterable[str]:
     keys = {key for run in runs for key in run.config if counts(key)}
-    differing = sorted(key for key in keys if len({repr(run.config.get(key)) for run in runs}) > 1)
+    differing = sorted(key for key in keys if len({repr(_value(run, key)) for run in runs}) > 1)
     if differing:
         yield f"Careful: {which} differ in {', '.join(differing)}."
+
+
+def _value(run: RunRecord, key: str) -> object:
+    """A setting of a run; of one that is newer than the run its default, which does what was done before there was a choice."""
+    return run.config.get(key, _DEFAULTS.get(key))
