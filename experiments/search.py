@@ -147,9 +147,15 @@ class Walk:
             return tuple(heads[position] for position in positions)
 
         def score(positions: Mask) -> float:
-            return masked.score(self.variant.measure, named(positions)) + self.variant.bonus / 100 * len(positions)
+            return masked.score(self.variant.measure, named(positions))
 
-        game = PruningGame(state.numpy(), score, scale=config.reward.scale, stop_reward=config.reward.stop)
+        game = PruningGame(
+            state.numpy(),
+            score,
+            scale=config.reward.scale,
+            stop_reward=config.reward.stop,
+            head_reward=self.variant.bonus,
+        )
         device = self.subject.hardware.device
         outcome = play_layer(game, config.agent, seed=config.seed, layer=layer, device=device)
         self.rewards += outcome.rewards_computed
@@ -157,12 +163,13 @@ class Walk:
 
     def _confirmed(self, layer: int, scores: dict[Mask, float], num_rows: int, rows: tuple[int, ...]) -> Mask:
         """Of the best masks and none, the one that is best over the reward rows and these together."""
-        best = sorted(scores, key=lambda mask: (-scores[mask], len(mask)))[: self.variant.candidates]
-        candidates = [(), *(mask for mask in best if mask)]
+        bonus = self.variant.bonus / 100
+        ranked = sorted(scores, key=lambda mask: (-scores[mask] - bonus * len(mask), len(mask)))
+        candidates = [(), *(mask for mask in ranked[: self.variant.candidates] if mask)]
         masked = MaskedRows(self.parts(rows), layer, self.subject.task.metric, self.subject.hardware)
         again = masked.scores([self.variant.measure], candidates)[:, 0]
         joint = [
-            scores[mask] * num_rows + (second + self.variant.bonus / 100 * len(mask)) * len(rows)
+            scores[mask] * num_rows + second * len(rows) + bonus * len(mask) * (num_rows + len(rows))
             for mask, second in zip(candidates, again, strict=True)
         ]
         return candidates[int(np.argmax(joint))]
