@@ -32,26 +32,30 @@ def render_in_short(files: Sequence[ResultsFile]) -> str:
 
 
 def _from_runs(report: Report) -> Iterable[str]:
-    judged = [(section, row) for section in report.sections if (row := _judged(section)) is not None]
-    if not judged:
+    sections = [section for section in report.sections if _judged(section) is not None]
+    if not sections:
         yield f"**No answer yet**: no {FEWEST_PAIRS} pairs of {SUBJECT} and {CONTROL}, of one model under one protocol, are there.\n"
         return
-    better, worse = ([section for section, row in judged if direction(row.comparison) == sign] for sign in (1, -1))
-    settings = count(len(judged), "setting")
-    yield f"**{_headline(len(better), len(worse), len(judged))}**\n"
+    better, worse = ([section for section in sections if _direction(section) == sign] for sign in (1, -1))
+    yield f"**{_headline(len(better), len(worse), len(sections))}**\n"
     yield (
-        f"- Asked in {settings}, each a model under a protocol, beside the same model with the same tuning and all its heads: a better "
-        f"dev score is shown in {_number(better)}, a worse one in {_number(worse)}.{_incomplete([section for section, _ in judged])}"
+        f"- Asked in {count(len(sections), 'setting')}, each a model under a protocol, beside the same model with the same tuning and all its "
+        f"heads: a better dev score is shown in {_number(better)}, a worse one in {_number(worse)}.{_incomplete(sections)}"
     )
-    yield from _without_the_unlearned([section for section, _ in judged])
-    yield from _gaps([section for section, _ in judged])
-    yield from _prices([section for section, _ in judged])
+    yield from _without_the_unlearned(sections)
+    yield from _gaps(sections)
+    yield from _prices(sections)
 
 
 def _judged(section: Section) -> PooledRow | None:
     """The comparison with the control, where it can show anything."""
     row = control_row(section)
     return row if row is not None and row.comparison.paired.differences.n >= FEWEST_PAIRS else None
+
+
+def _direction(section: Section) -> int:
+    row = _judged(section)
+    return 0 if row is None else direction(row.comparison)
 
 
 def _headline(better: int, worse: int, settings: int) -> str:
