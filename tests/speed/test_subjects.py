@@ -211,6 +211,17 @@ def test_a_choice_that_fits_nothing(kept, origin, only, message):
         read_subjects((kept,), origin, (only,))
 
 
+def test_a_results_file_without_removed_heads(tmp_path, origin):
+    path = tmp_path / "study.json"
+    line = {**make_result(method="original", plan={}), "kind": "prune", "layers": 3, "heads": 4, "removed": 0}
+    path.write_text(json.dumps({"format": 1, "kind": "runs", "study": None, "runs": [line]}))
+    message = (
+        "study.json: holds no run that removed heads; give one that does, or name its runs with --only method=...$"
+    )
+    with pytest.raises(AuberError, match=message):
+        read_subjects((str(path),), origin)
+
+
 def test_a_choice_without_a_results_file(tmp_path):
     with pytest.raises(
         AuberError, match="^--only picks runs of a results file, and none of these is one; leave it out$"

@@ -22,7 +22,11 @@ def kept_results(path: Path, content: Mapping[str, Any], wanted: Mapping[str, se
     if "method" not in wanted:
         lines = [line for line in lines if line.get("removed")]
     found = [line for line in lines if all(str(line.get(key)) in values for key, values in wanted.items())]
+    if not lines:
+        raise RunError(
+            f"{path}: holds no run that removed heads; give one that does, or name its runs with --only method=..."
+        )
     if not found:
         there = "; ".join(f"{key}: {', '.join(sorted({str(line.get(key)) for line in lines}))}" for key in KEYS)
-        raise RunError(f"{path}: none of its runs is wanted; it has {there or 'no runs that removed heads'}")
+        raise RunError(f"{path}: none of its runs is wanted; it has {there}")
     return [{**line, "heads": {"layers": line.get("layers"), "per_layer": line.get("heads")}} for line in found]
