@@ -14,12 +14,10 @@ loopback network, each with a CPU and, as far as Ray is told, a GPU.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -162,19 +160,10 @@ def _machine(is_head: bool) -> list[str]:
 
 def auber(arguments: list[str]) -> int:
     """The command line, in a process of the starter's that is given this one's folder, environment and files."""
-    call = {
-        "function": "tests.starter:run_auber",
-        "arguments": arguments,
-        "folder": str(Path.cwd()),
-        "environment": dict(os.environ),
-    }
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(os.environ["STARTER"])
-        socket.send_fds(connection, [b"."], [0, 1, 2])
-        connection.sendall(json.dumps(call).encode() + b"\n")
-        with connection.makefile("r") as answers:
-            _number, code = answers
-    return abs(int(code))
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # this file is run by its path
+    from tests.starter import Call, Process
+
+    return abs(Process(os.environ["STARTER"], Call("tests.starter:run_auber", arguments, str(Path.cwd()))).wait())
 
 
 if __name__ == "__main__":
