@@ -5,13 +5,16 @@ pruned and tuned along, or one fold's alone), what is measured on them, how the 
 come, whether all are decided before the first tuning, how often they are gone through, whether the plan is then carried out on the
 pretrained weights. Every model that is scored has had the same tunings: the first, one a layer, the last. So have the controls:
 nothing removed, and the rankings at the number of heads a variant removed, on the weights the variant's plan was carried out on.
+
+With --taught the plans that are carried out on the pretrained weights, and nothing removed, are tuned once more on targets that are
+partly the scouts' out-of-fold probabilities.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,7 @@ from auber.surgery import remove_heads
 from experiments.command import parser, write
 from experiments.masked import Mask, MaskedRows, Parts
 from experiments.subject import Subject, make_folds, make_subject
+from experiments.teaching import taught
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ VARIANTS = {
     "rollout": Variant(settings={"agent.choose": "rollout"}),
     "double": Variant(settings={"agent.double_q": True}),
 }
+
+REWOUND = VARIANTS["default-rewound"]
 
 
 @dataclass
@@ -220,6 +226,9 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--variants", default=",".join(VARIANTS), help=f"of {', '.join(VARIANTS)}")
     options.add_argument("--rankings", default="", help="competitors at each variant's number of heads, such as michel")
+    options.add_argument(
+        "--taught", type=float, action="append", default=[], help="a share of the scouts in the targets"
+    )
     arguments = options.parse_args()
     subject = make_subject(
         arguments.model, arguments.task, arguments.data, arguments.settings, arguments.develop, "default"
@@ -230,7 +239,8 @@ def main() -> None:
         "format": 1,
         "kind": "experiment-search",
         "command": f"python -m experiments.search {arguments.said} --variants {arguments.variants}"
-        + (f" --rankings {arguments.rankings}" if arguments.rankings else ""),
+        + (f" --rankings {arguments.rankings}" if arguments.rankings else "")
+        + "".join(f" --taught {weight:g}" for weight in arguments.taught),
         "task": subject.task.name,
         "model": Path(arguments.model).name,
         "metric": subject.task.metric,
@@ -241,7 +251,7 @@ def main() -> None:
     }
     start = subject.first_tuned(range(len(subject.rows)))
     scouts = []
-    if any(VARIANTS[name].crossed for name in names):
+    if arguments.taught or any(VARIANTS[name].crossed for name in names):
         scouts = [subject.first_tuned(np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
     result["start"] = {"develop": subject.scores(start, subject.develop), "train": subject.scores(start, subject.rows)}
 
@@ -249,10 +259,21 @@ def main() -> None:
         result["runs"][name] = {**found, "seconds": round(time.perf_counter() - started, 1)}
         write(arguments.out, result)  # after each, so that a cut leaves what is done
 
+    lessons = {
+        weight: replace(subject, rows=taught(subject.rows, scouts, folds, weight)) for weight in arguments.taught
+    }
+
+    def teach(name: str, plan: PruningPlan) -> None:
+        for weight, lesson in lessons.items():
+            started = time.perf_counter()
+            found = finish(lesson, carried_out(lesson, REWOUND, None, plan))
+            keep(f"{name}, taught {weight:g}", found, started)
+
     started = time.perf_counter()
     control = copy.deepcopy(start)
     tune_along(subject, control)
     keep("original+tuning", finish(subject, control), started)
+    teach("original+tuning", PruningPlan({}))
     for name in names:
         variant, started = VARIANTS[name], time.perf_counter()
         mine = copy.deepcopy(scouts[: 1 if variant.lone else None]) if variant.crossed else []
@@ -260,6 +281,8 @@ def main() -> None:
         walk.go()
         found = finish(subject, walk.model)
         keep(name, {**found, "rewards": walk.rewards}, started)
+        if variant.rewound:
+            teach(name, encoder_of(walk.model).removed)
         for ranking in filter(None, arguments.rankings.split(",")):
             started = time.perf_counter()
             keep(f"{ranking} like {name}", ranked(subject, variant, start, ranking, found["num_removed"]), started)
