@@ -69,7 +69,7 @@ def test_all_problems_are_told_at_once():
     ("key", "value", "message"),
     [
         ("agent.gamma", 1.5, "agent.gamma must be a number from 0 to 1, found 1.5"),
-        ("protocol", "unseen", "protocol must be seen, heldout, found 'unseen'"),
+        ("protocol", "unseen", "protocol must be seen, heldout, crossfit, found 'unseen'"),
         ("agent.double_q", "yes", "agent.double_q must be true or false, found 'yes'"),
         ("agent.episodes", 1.5, "agent.episodes must be a whole number from 0, found 1.5"),
         ("agent.stop_value", "low", "agent.stop_value must be a number or none, found 'low'"),

@@ -137,7 +137,7 @@ def test_json_round_trip(protocol: str) -> None:
     ("changes", "message"),
     [
         (None, "splits: an object with first, .* is needed, found NoneType"),
-        ({"protocol": "paper"}, "splits: the protocol must be seen or heldout, found 'paper'"),
+        ({"protocol": "paper"}, "splits: the protocol must be one of seen, heldout, crossfit, found 'paper'"),
         ({"extra": []}, "an object with .* is needed, found .*extra"),
         ({"first": [-1]}, r"splits: first: a list of row numbers from 0 is needed, found \[-1\]"),
         ({"last_watch": [True]}, "splits: last_watch: a list of row numbers"),
@@ -183,3 +183,37 @@ def test_damaged_json_is_refused(changes: dict[str, object] | None, message: str
 def test_sets_too_small_are_refused(count: int, classes: int, changes: dict[str, object], message: str) -> None:
     with pytest.raises(TaskError, match=message):
         make_splits(labels(count, classes), config(**changes), 2, False)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.integers(30, 300), seed=st.integers(0, 2**32), folds=st.integers(2, 7), classes=st.integers(2, 4))
+def test_crossfit_deals_all_rows_into_even_folds(rows: int, seed: int, folds: int, classes: int) -> None:
+    settings = {"seed": seed, "reward__folds": folds}
+    found = make_splits(labels(rows, classes), config(protocol="crossfit", **settings), 2, False)
+    assert sorted(row for fold in found.folds for row in fold) == list(range(rows))
+    assert all(map(ordered, found.folds))
+    sizes = [len(fold) for fold in found.folds]
+    assert len(sizes) == folds
+    assert max(sizes) - min(sizes) <= 1
+    for name in range(classes):
+        of_class = [sum(row % classes == name for row in fold) for fold in found.folds]
+        assert max(of_class) - min(of_class) <= 1
+    seen = make_splits(labels(rows, classes), config(**settings), 2, False)
+    assert (found.first, found.layers, found.last_train) == (seen.first, seen.layers, seen.last_train)
+    assert Splits.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert seen.folds == ()
+
+
+def test_more_folds_than_rows() -> None:
+    message = r"^folds: at least one row for each of 40 is needed, found 30; lower reward.folds or give more rows$"
+    with pytest.raises(TaskError, match=message):
+        make_splits(labels(30), config(protocol="crossfit", reward__folds=40), 2, False)
+
+
+def test_folds_that_are_none() -> None:
+    data = make_splits(labels(30), config(protocol="crossfit"), 2, False).to_json()
+    with pytest.raises(RunError, match=r"^splits: folds must be a list, found int$"):
+        Splits.from_json({**data, "folds": 3})
+    del data["folds"]
+    with pytest.raises(RunError, match=r"^splits: an object with first, folds, last_train,"):
+        Splits.from_json(data)

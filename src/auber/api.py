@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,7 @@ class _Start:
     name: str
     tuned: bool  # its classifier is trained already
     result: dict[str, Any] | None  # of the run it comes from
+    origin: PreTrainedModel | None = None  # what it was before any row tuned it, where that is needed
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ def prune(
     method: str = "auber",
     heads: int | None = None,
     heads_from: str | Path | None = None,
+    origin: str | Path | PreTrainedModel | None = None,
     config: Config | str = "default",
     out: str | Path | None = None,
     resume: bool = False,
@@ -96,6 +98,7 @@ def prune(
     `model`: folder, hub name, finished run, or a live model (left untouched) with its `tokenizer`.
     `task`: a known task's name or a `TaskData`; or `train` and `dev`: files, or rows that map columns to values, as
     `make_task` takes them with `kind`, `text`, `label` and `metric`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove.
+    `origin`: what a fine-tuned `model` was before it saw the rows, a folder, hub name or live model; protocol crossfit needs it.
     `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it. `resume`: go on with the run in it,
     which other versions of this package, torch or transformers may do only with `allow_upgrade`. `progress`: who listens;
     `track`: experiment trackers that get the same numbers, such as ["tensorboard"] (see docs/watch.md), with files in `out`.
@@ -122,6 +125,7 @@ def prune(
         expected_start=matched["start"] if matched else None,
     )
     job.layers(encoder_of(start.model).num_layers)  # a layer that the model lacks is said before anything is made
+    start = replace(start, origin=_find_origin(origin, start, job))
     return _carry_out("prune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
 
 
@@ -239,7 +243,7 @@ def _carry_through(
     name = f"{job.task.name} {config.protocol} seed {config.seed} {run.folder.name}"
     settings = {**facts, **config.flat()}
     with listening(run, progress, track=trackers, name=name, settings=settings, command=job.command) as listener:
-        pipeline = Pipeline(job, run, start.model, start.tokenizer, listener)
+        pipeline = Pipeline(job, run, start.model, start.tokenizer, listener, start.origin)
         if kind == "finetune":
             pipeline.finetune()
         else:
@@ -254,6 +258,7 @@ def _identity(kind: str, job: Job, start: _Start) -> dict[str, Any]:
         "kind": kind,
         "model": start.name,
         "weights": checkpoint.weights_digest(start.model),
+        **({} if start.origin is None else {"origin": checkpoint.weights_digest(start.origin)}),
         "task": job.task.name,
         "metric": job.task.metric,
         "data": job.task.content_hash,
@@ -320,6 +325,53 @@ def _load_start(
     elif Path(model).exists():
         name = Path(model).resolve().name
     return _Start(loaded.model, tokenizer or loaded.tokenizer, name, loaded.has_trained_classifier, result)
+
+
+def _find_origin(origin: str | Path | PreTrainedModel | None, start: _Start, job: Job) -> PreTrainedModel | None:
+    """The model that no row has tuned yet, where a run makes scouts of it: the start itself, or what it came from."""
+    if not job.needs_origin:
+        if origin is not None:
+            raise ConfigError(
+                f"an origin is for scouts, which method {job.method.name} under protocol {job.config.protocol} has none of; "
+                "leave it out, or choose a layer-wise method and protocol crossfit"
+            )
+        return None
+    if job.config.first.epochs == 0:
+        raise ConfigError(
+            "first.epochs must be at least 1 under protocol crossfit, whose scouts it tunes, found 0; raise it"
+        )
+    if job.config.reward.shards > 1:
+        raise ConfigError(
+            f"reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found {job.config.reward.shards}; "
+            "leave it"
+        )
+    if job.first_tuning:
+        if origin is not None:
+            raise ConfigError("an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out")
+        return copy.deepcopy(start.model)
+    if origin is None:
+        raise ConfigError(
+            f"{start.name}: is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin, give the "
+            "pretrained model itself as --model, or choose --protocol seen"
+        )
+    if isinstance(origin, (str, Path)) and runs.is_run(origin):
+        raise RunError(f"{origin}: is a run, whose model has seen rows; give --origin the model that it started from")
+    found = _load_start(origin, start.tokenizer, job.task, job.config).model
+    if not _same_build(found, start.model):
+        raise ConfigError(
+            f"{origin if isinstance(origin, (str, Path)) else type(origin).__name__}: the origin must be built like the model "
+            f"{start.name}, and have the same heads; give what the model was fine-tuned from"
+        )
+    return found
+
+
+def _same_build(one: PreTrainedModel, other: PreTrainedModel) -> bool:
+    """Whether all tensors of two models have the same names and shapes, and belong to the same heads."""
+    builds = [
+        ({name: tensor.shape for name, tensor in model.state_dict().items()}, encoder_of(model).removed)
+        for model in (one, other)
+    ]
+    return builds[0] == builds[1]
 
 
 def _check_kind(model: PreTrainedModel, task: TaskData) -> None:

@@ -26,10 +26,9 @@ from auber.encoders import encoder_of
 from auber.errors import ConfigError, ModelError, RunError
 from auber.kinds import get_kind, kind_of_class
 from auber.methods import get_method
-from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.remote import adopt
-from auber.surgery import remove_heads
+from auber.surgery import remove_remaining
 from auber.tasks import load_task
 from auber.tasks.base import TaskData
 
@@ -133,9 +132,7 @@ def _plain_forward(model: PreTrainedModel) -> Iterator[None]:
 
 def _become(model: PreTrainedModel, pruned: Pruned) -> None:
     """Give a live model the heads and the weights of the pruned one."""
-    before = encoder_of(model).removed
-    removed = {layer: set(heads) - set(before.removed(layer)) for layer, heads in pruned.plan.items()}
-    remove_heads(model, PruningPlan(removed))
+    remove_remaining(model, pruned.plan)
     model.load_state_dict(pruned.model.state_dict())
     for parameter in model.parameters():
         parameter.grad = None

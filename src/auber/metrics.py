@@ -1,9 +1,9 @@
 """The metrics: what each is computed from, for which labels, and how scores of shards combine.
 
 A metric is a function of its statistics: `compute(logits, truth)` is `finish(statistics(logits, truth))`. Those of
-several shards are joined by `combine` before `finish`: counts and sums are added (`additive`), Spearman's rows are
-put one after another, because ranks depend on all rows. Counts come to the same bits however the rows are dealt
-(`exact`), sums of fractions do not.
+several shards are joined by `combine` before `finish`: counts and sums are added (`additive`), the rows of Spearman and
+of `explained` are put one after another, because ranks and the best scale depend on all rows. Counts come to the same bits
+however the rows are dealt (`exact`), sums of fractions do not.
 
 What logits are compared with, the truth, is a tensor of one label a row for tasks of kind sequence, a `TagTruth` for
 tokens and a `SpanTruth` for spans; for these two the logits are those of all tokens, row after row without padding.
@@ -11,8 +11,8 @@ tokens and a `SpanTruth` for spans; for these two the logits are those of all to
 Contract: `compute` returns a float64 scalar on the logits' device and never waits for that device; higher is always
 better; the value lies in [0, 1], for correlations in [-1, 1]. A value that is undefined (0/0: no rows, one class
 predicted, no variance) is 0.0 by definition, and so is every value on rows without what the metric `needs`: there no model
-scores otherwise than any other, which `is_blind` tells beforehand. Correlations of predictions that are not numbers are not
-numbers either. Apple's MPS has no float64: there, and only there, the work is done on the CPU.
+scores otherwise than any other, which `is_blind` tells beforehand. Correlations of predictions that are not numbers, and what
+such logits explain, are not numbers either. Apple's MPS has no float64: there, and only there, the work is done on the CPU.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from auber.errors import ConfigError, unknown_name
+from auber.smooth import class_rows, explained_share, tag_rows
 from auber.spans import NO_SPAN, SpanTruth, exact_counts, overlap_sums
 from auber.tags import TagTruth, entity_counts
 
@@ -108,6 +109,14 @@ def get_metric(name: str) -> Metric:
     if name not in METRICS:
         raise ConfigError(unknown_name("metric", name, METRICS))
     return METRICS[name]
+
+
+def smooth_metric(name: str) -> str:
+    """The metric of a smooth reward for tasks scored by this one: it moves with every row, not with decisions alone.
+
+    Pearson's correlation is smooth by itself, and the overlap of spans the finest measure there is of them.
+    """
+    return _SMOOTH[get_metric(name).compares]
 
 
 def majority_share(labels: Tensor) -> float:
@@ -237,6 +246,10 @@ def _has_two_labels(labels: Tensor, num_labels: int) -> Tensor:
     return (labels != labels[:1]).any()
 
 
+def _has_two_tags(truth: TagTruth, num_labels: int) -> Tensor:
+    return _has_two_labels(truth.tags, num_labels)
+
+
 def _has_entity(truth: TagTruth, num_labels: int) -> Tensor:
     assert truth.types is not None, "tags without a scheme are refused before"
     return (truth.types[truth.tags] != 0).any()
@@ -275,6 +288,17 @@ METRICS: dict[str, Metric] = {
             _has_two_labels,
             confusion,
             _matthews,
+        ),
+        Metric(
+            "explained",
+            "classes",
+            "share of the labels' entropy that the logits explain under the best scale and biases (McFadden's R squared)",
+            "rows of two classes",
+            _has_two_labels,
+            class_rows,
+            explained_share,
+            additive=False,
+            exact=False,
         ),
         Metric(
             "pearson",
@@ -317,6 +341,17 @@ METRICS: dict[str, Metric] = {
             reads_entities=True,
         ),
         Metric(
+            "tag_explained",
+            "tags",
+            "share of the tags' entropy that the logits of the words explain, as `explained`",
+            "words with two tags",
+            _has_two_tags,
+            tag_rows,
+            explained_share,
+            additive=False,
+            exact=False,
+        ),
+        Metric(
             "span_exact",
             "spans",
             "share of the rows whose best span is a true one",
@@ -337,3 +372,5 @@ METRICS: dict[str, Metric] = {
         ),
     )
 }
+
+_SMOOTH = {"classes": "explained", "tags": "tag_explained", "numbers": "pearson", "spans": "span_f1"}

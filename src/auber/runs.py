@@ -6,7 +6,7 @@
     plan.json     the heads removed so far
     scores.jsonl  the ledger of scores
     events.jsonl  what happened, with numbers, in order
-    stages/       NAME.json for each finished stage; the weights of the newest one (and of the first)
+    stages/       NAME.json for each finished stage; the weights of the newest one (and of the first, and of scouts at work)
     progress.json where it is, while it goes on (`auber.tracking`); 'auber watch' shows it
     track/        what experiment trackers keep, where some were asked for
     model/        the result as a model folder
@@ -42,6 +42,7 @@ from auber.plan import PruningPlan
 from auber.sources import WEIGHTS
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
@@ -176,28 +177,26 @@ class Run:
 
     def finish_stage(self, name: str, info: dict[str, Any], model: PreTrainedModel | None = None) -> dict[str, Any]:
         """Record a stage and, if it changed them, the weights at its end; older weights but the first's are dropped."""
-        self._stages[name] = {**info, "weights": model is not None}
-        if is_main_process():
-            stages = self.folder / "stages"
-            if model is not None:
-                self._stages[name][DIGEST] = self._save(model, None, stages / name)
-            write_json(stages / f"{name}.json", self._stages[name], durable=True)
-            if model is not None:
-                for folder in stages.iterdir():
-                    if folder.is_dir() and folder.name not in (name, "first"):
-                        shutil.rmtree(folder)
+        self._write_stage(name, {**info, "weights": model is not None}, model)
+        if is_main_process() and model is not None:
+            for folder in (self.folder / "stages").iterdir():
+                if folder.is_dir() and folder.name not in (name, "first"):
+                    shutil.rmtree(folder)
         return self._stages[name]
+
+    def finish_scout(self, name: str, info: dict[str, Any], scout: PreTrainedModel) -> None:
+        """Record the stage of a model beside the run's own; its weights are kept until a stage changes those of the run's own."""
+        self._write_stage(name, {**info, "weights": False}, scout)
+
+    def load_scout(self, name: str, device: torch.device) -> PreTrainedModel:
+        """The model that a finished stage left beside the run's own."""
+        return self._load_stage(name, device)
 
     def load_weights(self, names: list[str], model: PreTrainedModel) -> PreTrainedModel:
         """The model at the end of the last of these stages that changed it, as it was written; `model` where none did."""
         for name in reversed(names):
             if self._stages[name]["weights"]:
-                place = self.folder / "stages" / name
-                try:
-                    check_digest(place, self._stages[name])
-                    return checkpoint.load(place, device=model.device)
-                except CheckpointError as error:
-                    raise RunError(f"stage {name}: {error}; {self._remedy(name)}") from error
+                return self._load_stage(name, model.device)
         return model
 
     def finish(
@@ -351,6 +350,23 @@ class Run:
             cause = error.__cause__
             reason = cause.strerror if isinstance(cause, OSError) else str(cause or error)
             raise self._not_written(folder, reason) from error
+
+    def _write_stage(self, name: str, info: dict[str, Any], model: PreTrainedModel | None) -> None:
+        """The weights, where there are some, before the record: a stage that is recorded is whole."""
+        self._stages[name] = info
+        if is_main_process():
+            stages = self.folder / "stages"
+            if model is not None:
+                info[DIGEST] = self._save(model, None, stages / name)
+            write_json(stages / f"{name}.json", info, durable=True)
+
+    def _load_stage(self, name: str, device: torch.device) -> PreTrainedModel:
+        place = self.folder / "stages" / name
+        try:
+            check_digest(place, self._stages[name])
+            return checkpoint.load(place, device=device)
+        except CheckpointError as error:
+            raise RunError(f"stage {name}: {error}; {self._remedy(name)}") from error
 
     def _not_written(self, place: str | Path, reason: str | None) -> RunError:
         stages = [name for name in self._stages if (self.folder / "stages" / f"{name}.json").is_file()]

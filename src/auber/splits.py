@@ -2,7 +2,9 @@
 
 Protocol `seen` is the paper's: the first tuning uses all of train, and each layer redraws reward set and mini-train
 from the same rows, so the reward is a training score. Protocol `heldout` cuts train once into tune, reward and watch
-rows: no row of the reward set is tuned on before all decisions are made. Nothing here ever touches the dev set.
+rows: no row of the reward set is tuned on before all decisions are made. Protocol `crossfit` is `seen` with all of train
+dealt into folds besides: a row is scored by the scout of its fold, which is tuned on all the others. Nothing here ever touches
+the dev set.
 
 Beyond the paper, whose draws are plain random ones: a reward set that happens to miss a class is drawn again by class,
 as is one that `reward.max_rows` bounds; the rows such a bound leaves out are used for nothing in that layer.
@@ -11,8 +13,8 @@ Within a layer reward set and mini-train are disjoint, except where `reward.frac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,7 @@ class Splits:
     layers: tuple[LayerSplit, ...]
     last_train: Indices
     last_watch: Indices
+    folds: tuple[Indices, ...] = ()  # all of train, under `crossfit` alone
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON object."""
@@ -57,14 +60,16 @@ class Splits:
             "protocol": self.protocol,
             **{name: list(getattr(self, name)) for name in _LISTS},
             "layers": [{"mini_train": list(item.mini_train), "reward": list(item.reward)} for item in self.layers],
+            **({"folds": [list(fold) for fold in self.folds]} if self.folds else {}),
         }
 
     @classmethod
     def from_json(cls, data: Any, where: str = "splits") -> Splits:
         """The splits `to_json` wrote; anything else raises `RunError` naming `where`."""
-        fields = _require_keys(data, {"protocol", "layers", *_LISTS}, where)
-        if fields["protocol"] not in ("seen", "heldout"):
-            raise RunError(f"{where}: the protocol must be seen or heldout, found {fields['protocol']!r}")
+        crossed = isinstance(data, dict) and data.get("protocol") == "crossfit"
+        fields = _require_keys(data, {"protocol", "layers", *_LISTS, *(["folds"] if crossed else [])}, where)
+        if fields["protocol"] not in _SPLITS:
+            raise RunError(f"{where}: the protocol must be one of {', '.join(_SPLITS)}, found {fields['protocol']!r}")
         if not isinstance(fields["layers"], list):
             raise RunError(f"{where}: layers must be a list, found {type(fields['layers']).__name__}")
         layers = []
@@ -73,15 +78,18 @@ class Splits:
             item = _require_keys(item, {"mini_train", "reward"}, place)
             layers.append(LayerSplit(*(_require_indices(item[name], place) for name in ("mini_train", "reward"))))
         lists = {name: _require_indices(fields[name], f"{where}: {name}") for name in _LISTS}
-        return cls(protocol=fields["protocol"], layers=tuple(layers), **lists)
+        folds = fields.get("folds", [])
+        if not isinstance(folds, list):
+            raise RunError(f"{where}: folds must be a list, found {type(folds).__name__}")
+        dealt = tuple(_require_indices(fold, f"{where}: folds") for fold in folds)
+        return cls(protocol=fields["protocol"], layers=tuple(layers), folds=dealt, **lists)
 
 
 def make_splits(labels: Sequence[Any], config: Config, num_layers: int, without_classes: bool) -> Splits:
     """The rows of every stage, for training rows with these labels; `without_classes`: they are numbers, tags or answers."""
     # Where there are no classes to keep, all rows are of one.
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
-    split = {"seen": _split_seen, "heldout": _split_heldout}[config.protocol]
-    return split(classes, config, num_layers)
+    return _SPLITS[config.protocol](classes, config, num_layers)
 
 
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
@@ -130,6 +138,30 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
         last_train=tune_and_reward,
         last_watch=_indices(watch),
     )
+
+
+def _split_crossfit(classes: Array, config: Config, num_layers: int) -> Splits:
+    return replace(_split_seen(classes, config, num_layers), protocol="crossfit", folds=_deal(classes, config))
+
+
+def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
+    """All rows in folds of even size, each class evenly over them."""
+    folds = config.reward.folds
+    if len(classes) < folds:
+        raise TaskError(
+            f"folds: at least one row for each of {folds} is needed, found {len(classes)}; lower reward.folds or give more rows"
+        )
+    rng = seeds.generator(config.seed, "folds")
+    shuffled = rng.permutation(len(classes))
+    by_class = shuffled[np.argsort(classes[shuffled], kind="stable")]
+    return tuple(_indices(by_class[fold::folds]) for fold in range(folds))
+
+
+_SPLITS: dict[str, Callable[[Array, Config, int], Splits]] = {
+    "seen": _split_seen,
+    "heldout": _split_heldout,
+    "crossfit": _split_crossfit,
+}
 
 
 def _draw(rows: Array, count: int, rng: np.random.Generator) -> Array:

@@ -80,6 +80,12 @@ def remove_heads(model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool
     encoder.removed = encoder.removed | plan
 
 
+def remove_remaining(model: PreTrainedModel, plan: Plan) -> None:
+    """Slice out those of the plan's heads that the model still has."""
+    gone = encoder_of(model).removed
+    remove_heads(model, {layer: sorted({*heads} - {*gone.removed(layer)}) for layer, heads in plan.items()})
+
+
 class _Gate:
     """A hook that weights the columns a layer's output projection reads, head by head."""
 

@@ -50,6 +50,16 @@ def test_bounds_of_the_embedded_default():
         assert count_bounds(study, [(BLOCK, runs[name])]) == Bounds(4 * rewards, 4 * 7 + 17)
 
 
+def test_bounds_count_scouts_and_the_first_tuning_of_what_is_pruned():
+    settings = {"agent.episodes": 10, "first.epochs": 2, "layer.epochs": 1, "last.epochs": 1}
+    study = tiny_study(methods=["auber", "original+tuning"], settings=settings, protocols=["crossfit"])
+    block = Block("agreement", "crossfit", 0)
+    runs = {run.name: run for run in study.runs(block)}
+    # Three scouts with 400 of 600 rows each: 13 steps a pass.
+    assert count_bounds(study, [(block, runs["auber"])]) == Bounds(4 * 71, 3 * 26 + 38 + 4 * 7 + 17)
+    assert count_bounds(study, [(block, runs["original+tuning"])]) == Bounds(0, 4 * 7 + 17)
+
+
 def test_bounds_count_the_layers_that_are_searched():
     settings = {"agent.episodes": 10, "layer.epochs": 1, "last.epochs": 1, "search.layers": "1,3"}
     study = tiny_study(methods=["auber", "random", "original+tuning"], settings=settings)

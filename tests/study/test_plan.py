@@ -37,6 +37,15 @@ def test_under_heldout_the_controls_start_from_the_model():
     assert study.config(block, runs["auber"]).first.when == "never"
 
 
+def test_under_crossfit_all_start_alike_and_who_makes_scouts_is_given_their_origin():
+    study = tiny_study(protocols=["crossfit"])
+    block = Block("agreement", "crossfit", 0)
+    runs = {run.name: run for run in study.runs(block)}
+    assert all(run.from_start for name, run in runs.items() if name != "start")
+    assert [name for name, run in runs.items() if study.needs_origin(block, run)] == ["auber"]
+    assert not any(study.needs_origin(Block("agreement", "seen", 0), run) for run in runs.values())
+
+
 def test_the_settings_of_a_run():
     study = make_study(
         {
@@ -88,7 +97,7 @@ def test_a_study_survives_its_file(tmp_path):
         ),
         ({"seeds": [0, 1, 1]}, "study: seeds: each may be listed once, 1 is there more often; remove the repeats"),
         ({"seeds": [-1]}, "study: seeds must be a list of whole numbers from 0, found [-1]"),
-        ({"protocols": ["held"]}, "study: Unknown protocol 'held'. Did you mean 'heldout'? Known: heldout, seen"),
+        ({"protocols": ["held"]}, "study: Unknown protocol 'held'. Did you mean 'heldout'? Known: crossfit, heldout, seen"),
         ({"protocol": "seen"}, "study: Unknown key 'protocol'. Did you mean 'protocols'? Known: data, draws, "),
         ({"preset": "papr"}, "study: Unknown preset 'papr'. Did you mean 'paper'?"),
         ({"draws": 0}, "study: draws must be a whole number from 1, found 0"),

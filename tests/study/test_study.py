@@ -113,6 +113,24 @@ def test_under_heldout_the_controls_are_tuned_on_the_reward_rows_from_the_start(
     assert results[0] != results[1]
 
 
+def test_under_crossfit_scouts_are_made_of_what_the_start_was_tuned_from(model, tmp_path):
+    settings = {**QUICK, "reward.head": 1.0, "agent.choose": "best"}
+    study, folder = tiny_study(model, protocols=["crossfit"], settings=settings), StudyFolder(tmp_path / "study")
+    outcomes = run_study(study, folder, Notes())
+    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
+    (block,) = study.blocks()
+    results = {run.name: runs.read_result(folder.run_path(block, run.name)) for run in study.runs(block)}
+    assert {result["start"] for result in results.values()} == {results["start"]["start"]}
+    steps = {name: result["cost"]["tuning_steps"] for name, result in results.items()}
+    first, layers = results["start"]["cost"]["tuning_steps"], results["auber"]["tuned_layers"]
+    assert layers
+    # What came out of auber had its first tuning in the run itself, that of all others is the start's.
+    assert steps["auber"] - first == steps["random-0"] == steps["original+tuning"] > 0
+    assert results["auber"]["cost"]["scout_steps"] == 3 * -(-400 // 100)
+    origin = runs.read_json(folder.run_path(block, "auber") / "run.json")["origin"]
+    assert origin == runs.read_json(folder.run_path(block, "start") / "run.json")["weights"]
+
+
 def test_weights_can_go_and_a_start_is_made_again_for_a_method_that_comes_later(model, unbroken, tmp_path):
     _, whole, _ = unbroken
     folder = StudyFolder(tmp_path / "study")

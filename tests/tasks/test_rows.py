@@ -66,7 +66,7 @@ def questions(*answers, context="it was me"):
         (replace(TAGGED, label_names=None), "ner: train: tagged words need the names of their tags; give label_names"),
         (
             replace(TAGGED, metric="accuracy"),
-            "ner: rows of kind tokens are scored by one of token_accuracy, entity_f1, found the metric accuracy",
+            "ner: rows of kind tokens are scored by one of token_accuracy, entity_f1, tag_explained, found the metric accuracy",
         ),
         (
             replace(TAGGED, label_names=("O", "NOUN")),

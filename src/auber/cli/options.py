@@ -109,7 +109,8 @@ Protocol = Annotated[
     str | None,
     typer.Option(
         "--protocol",
-        help="Short for --set protocol=...: seen (the paper's: rewards on rows the model was tuned on) or heldout.",
+        help="Short for --set protocol=...: seen (the paper's: rewards on rows the model was tuned on), heldout, or crossfit "
+        "(each row scored by a scout that never saw it).",
         show_default=False,
         autocompletion=completion.protocols,
     ),

@@ -27,6 +27,16 @@ _HeadsFrom = Annotated[
     ),
 ]
 
+_Origin = Annotated[
+    str | None,
+    typer.Option(
+        "--origin",
+        metavar="MODEL",
+        help="What a fine-tuned --model was before it saw the rows (protocol crossfit).",
+        show_default=False,
+    ),
+]
+
 
 def command(
     model: options.Model,
@@ -43,6 +53,7 @@ def command(
     method: _Method = "auber",
     heads: _Heads = None,
     heads_from: _HeadsFrom = None,
+    origin: _Origin = None,
     resume: options.Resume = False,
     allow_upgrade: options.AllowUpgrade = False,
     seed: options.Seed = None,
@@ -76,6 +87,7 @@ def command(
             method=method,
             heads=heads,
             heads_from=heads_from,
+            origin=origin,
             config=settings,
             out=out,
             resume=resume,

@@ -79,6 +79,15 @@ class Reward:
     max_rows: int = setting(0, "bound on the rows of the reward set, drawn by class; 0: no bound", low=0)
     scale: float = setting(100.0, "factor from the metric to the reward (100: points)", low=1e-6)
     stop: float = setting(0.0, "reward of stopping")
+    measure: str = setting(
+        "metric",
+        "what rewards are changes of: the task's metric, or (smooth) the share of the labels' entropy that the outputs explain, whatever "
+        "their scale and bias; for numbers Pearson's correlation, for spans their F1",
+        choices=("metric", "smooth"),
+    )
+    folds: int = setting(
+        3, "scouts, and parts of train that each of them has not seen and scores (protocol crossfit)", low=2, high=100
+    )
     head: float = setting(
         0.0, "reward of each removed head beside the metric's change: points you would give for a smaller model", low=0
     )
@@ -170,7 +179,12 @@ class Config:
     """All settings of a run. Build one with `make_config`."""
 
     seed: int = setting(0, "decides every random draw", low=0)
-    protocol: str = setting("seen", "whether the first tuning sees the reward set", choices=("seen", "heldout"))
+    protocol: str = setting(
+        "seen",
+        "who has seen the rows that reward: the model itself (seen), nobody, as they are held out of train (heldout), or others than "
+        "those that score them (crossfit)",
+        choices=("seen", "heldout", "crossfit"),
+    )
     max_length: int = setting(128, "tokens a row is cut to", low=4)
     device: str = setting("auto", "auto: a GPU if there is one", choices=("auto", "cpu", "cuda", "mps"))
     precision: str = setting("auto", "auto: bfloat16 on a GPU, else float32", choices=("auto", "float32", "bfloat16"))

@@ -18,6 +18,7 @@ _LETTER = 6.2  # the width of one, on average
 # The parts of a run's time, in the order they are spent in, as a result names them.
 PARTS = {
     "first": "first tuning",
+    "scouts": "scouts",
     "rewards": "rewards",
     "agent": "agent",
     "layer_tuning": "tuning after layers",
@@ -27,6 +28,7 @@ PARTS = {
 }
 _PART_COLOURS = {
     "first": charts.COLOURS[4],
+    "scouts": "#2f8f8f",
     "rewards": charts.COLOURS[0],
     "agent": charts.COLOURS[1],
     "layer_tuning": charts.COLOURS[2],

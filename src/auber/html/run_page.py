@@ -371,8 +371,10 @@ def _stages_grid(run: RunView) -> Grid | None:
             )
         )
     columns = (Heading("layer", is_text=False), *(Heading(title, title == "removed") for title in titles))
+    smooth = run.record.config.get("reward.measure") == "smooth"
+    what = "what smooth rewards measure" if smooth else "the metric"
     notes = (
-        "Unpruned, chosen, best seen: the metric on the layer's reward set, in points. Missed: best seen minus chosen.",
+        f"Unpruned, chosen, best seen: {what} on the layer's reward set, in points. Missed: best seen minus chosen.",
     )
     return Grid(f"{run.label}: layer by layer", columns, tuple(rows), notes, folded=True)
 

@@ -5,9 +5,11 @@ was killed walks over what is done, loads the newest weights and goes on. Each s
 so where it was cut leaves no trace in the numbers.
 
 Every method walks the same way, so that all get the same tuning: a ranking method removes its heads first and then goes
-through the tunings of `tuned_layers` (those of the run it is matched with), a control likewise with no head removed.
+through the tunings of `tuned_layers` (those of the run it is matched with), a control likewise with no head removed. Under
+protocol crossfit all layers are decided on the scouts first (`scouts`); the plan is then carried out on the origin, the model
+before any tuning, which gets the first tuning (`rewind`) and those after the layers.
 
-`job` says what is to be done, `rewards` meters the scores, `accounts` makes the result out of the stages' records, and
+`job` says what is to be done, `stages` what the stages are called, `rewards` meters the scores, `accounts` makes the result out of the stages' records, and
 `notices` has the words for what a person should know.
 """
 
@@ -29,16 +31,18 @@ from auber.errors import ModelError, RunError
 from auber.evaluation import Scores, evaluate_rows
 from auber.methods.base import LayerWork, RankingWork
 from auber.pipeline import notices
-from auber.pipeline.accounts import describe_result, layer_numbers, layer_stage, result_numbers
+from auber.pipeline.accounts import describe_result, layer_numbers, result_numbers
 from auber.pipeline.job import Job
 from auber.pipeline.rewards import MeteredScorer
+from auber.pipeline.scouts import Scouts
+from auber.pipeline.stages import REWIND, layer_of, layer_stage, tuning_stage
 from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
-from auber.scoring import Workers, make_scorer, open_workers
+from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, Workers, make_scorer, open_workers
 from auber.seeds import derive
 from auber.splits import Splits, make_splits
-from auber.surgery import remove_heads
+from auber.surgery import remove_heads, remove_remaining
 from auber.tasks.encoding import EncodedRows, encode_split
 from auber.tuning import TuningReport, require_finite_weights, tune
 
@@ -54,7 +58,13 @@ class Pipeline:
     """Carries a job through its stages in a run's folder."""
 
     def __init__(
-        self, job: Job, run: Run, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, progress: Progress
+        self,
+        job: Job,
+        run: Run,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        progress: Progress,
+        origin: PreTrainedModel | None = None,
     ) -> None:
         self.job, self.run, self.tokenizer, self.progress = job, run, tokenizer, progress
         self.model = model.to(job.hardware.device)
@@ -65,6 +75,9 @@ class Pipeline:
         self._done: list[str] = []
         self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
         self._blindness_said = False
+        self._scouts: Scouts | None = None
+        if origin is not None:
+            self._scouts = Scouts(run, origin, self.splits.folds, job.hardware.device, self._tune_scout)
         run.write("splits.json", self.splits.to_json())
 
     def finetune(self) -> None:
@@ -76,26 +89,60 @@ class Pipeline:
     def prune(self) -> None:
         """All stages of the method."""
         method, layers = self.job.method, self.job.layers(encoder_of(self.model).num_layers)
-        choices = len(layers) if method.choose_layer is not None else int(method.removes_heads)
-        self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
-        last = ["last"] * method.tunes
         if method.removes_heads:
             self._say(notices.layers_that_stay(encoder_of(self.model), layers))
-        self._announce(["first", *(["plan"] if method.choose_layer is None else map(layer_stage, layers)), *last])
-        with open_workers(self.job.config, self.job.hardware) as workers:
-            self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
-            if method.choose_layer is not None:
-                for layer in layers:
-                    self._stage(layer_stage(layer), partial(self._search_layer, layer, workers), shown=2)
-            else:
-                self._stage("plan", self._choose_plan, shown=choices)
-                tuned = self._layers_to_tune(layers)
-                self.progress.skip(len(layers) - len(tuned) if method.tunes else 0)
-                self._announce(["first", "plan", *map(layer_stage, tuned), *last])
-                for layer in tuned:
-                    self._stage(layer_stage(layer), partial(self._tune_only, layer))
+        if method.choose_layer is None:
+            self._prune_by_plan(layers)
+        elif self._scouts is not None:
+            self._prune_by_scouts(self._scouts, layers)
+        else:
+            self._prune_by_layers(layers)
         if method.tunes:
             self._stage("last", lambda: {"tuning": self._last_tuning().to_json()})
+
+    def _prune_by_layers(self, layers: list[int]) -> None:
+        """Decide one layer after the other, with tuning between."""
+        self.progress.plan(1 + 2 * len(layers) + 1 + 1)
+        self._announce(["first", *map(layer_stage, layers), "last"])
+        with open_workers(self.job.config, self.job.hardware) as workers:
+            self._first_stage(self.splits.first)
+            for layer in layers:
+                self._stage(layer_stage(layer), partial(self._search_layer, layer, workers), shown=2)
+
+    def _prune_by_scouts(self, scouts: Scouts, layers: list[int]) -> None:
+        """Decide all layers on the scouts, and carry the plan out on the origin."""
+        self.progress.plan(1 + len(scouts.stages) + len(layers) + 1 + len(layers) + 1 + 1)
+        decided = ["first", *scouts.stages, *map(layer_stage, layers), REWIND]
+        self._announce([*decided, *map(tuning_stage, layers), "last"])
+        self._first_stage(self.splits.first)
+        for fold, name in enumerate(scouts.stages):
+            if self.run.stage(name) is None:
+                scouts.make(fold)
+            else:
+                self.progress.skip(1)
+            self._done.append(name)
+        for layer in layers:
+            self._stage(layer_stage(layer), partial(self._decide_layer, layer), keeps=False)
+        self._stage(REWIND, partial(self._rewind, scouts))
+        tuned = [layer for layer in layers if self._info(layer_stage(layer))["removed"]]
+        self.progress.skip(len(layers) - len(tuned))
+        self._announce([*decided, *map(tuning_stage, tuned), "last"])
+        for layer in tuned:
+            self._stage(tuning_stage(layer), partial(self._tune_only, layer))
+
+    def _prune_by_plan(self, layers: list[int]) -> None:
+        """Decide all heads at once, then tune as often as the run that this one is matched with."""
+        method = self.job.method
+        choices, last = int(method.removes_heads), ["last"] * method.tunes
+        self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
+        self._announce(["first", "plan", *last])
+        self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
+        self._stage("plan", self._choose_plan, shown=choices)
+        tuned = self._layers_to_tune(layers)
+        self.progress.skip(len(layers) - len(tuned) if method.tunes else 0)
+        self._announce(["first", "plan", *map(layer_stage, tuned), *last])
+        for layer in tuned:
+            self._stage(layer_stage(layer), partial(self._tune_only, layer))
 
     def conclude(self, kind: str) -> dict[str, Any]:
         """Evaluate the model, once on dev, and write model and result."""
@@ -106,7 +153,7 @@ class Pipeline:
         self.progress.step(1)
         dev_rows = encode_split(self.tokenizer, self.job.task, "dev", self.job.config.max_length)
         dev = self._evaluate(dev_rows, "dev")
-        if (reason := self._blindness(dev_rows)) is not None:
+        if (reason := self._blindness(dev_rows, self.job.task.metric)) is not None:
             logger.warning("dev: %s; give more rows", reason)
         self.run.log("dev_evaluation", score=dev.score, rows=dev.rows)
         self.progress.end()
@@ -126,11 +173,11 @@ class Pipeline:
 
     # --- stages -----------------------------------------------------------------------------------------------------
 
-    def _stage(self, name: str, work: Callable[[], dict[str, Any]], *, shown: int = 1) -> None:
+    def _stage(self, name: str, work: Callable[[], dict[str, Any]], *, shown: int = 1, keeps: bool = True) -> None:
         """Do a stage unless it is done. `work` changes the model in place and returns what to record.
 
-        The weights are kept where the record shows that they changed: by tuning steps or by removed heads. `shown` is how
-        many stages of the progress display it stands for.
+        The weights are kept where the record shows that they changed, by tuning steps or by removed heads; not `keeps`: heads are
+        all that goes, and a run that was cut removes them again. `shown` is how many stages of the progress display it stands for.
         """
         info = self.run.stage(name)
         if info is None:
@@ -142,7 +189,7 @@ class Pipeline:
             if (peak := self.job.hardware.peak_bytes()) is not None:
                 info["peak_gpu_bytes"] = peak
             changed = bool(info.get("removed")) or info.get("tuning", {}).get("steps", 0) > 0
-            self.run.finish_stage(name, info, self.model if changed else None)
+            self.run.finish_stage(name, info, self.model if changed and keeps else None)
             self.run.write("plan.json", encoder_of(self.model).removed.to_json())
             self.run.log("stage", stage=name, **info)
         else:
@@ -155,6 +202,8 @@ class Pipeline:
         if self._behind:
             self.model = self.run.load_weights(self._done, self.model)
             self._behind = False
+            if self._scouts is not None and REWIND not in self._done:
+                remove_remaining(self.model, self._decided())
 
     def _first_stage(self, rows: tuple[int, ...]) -> None:
         if (reason := notices.untrained_classifier(self.job)) is not None:
@@ -178,15 +227,24 @@ class Pipeline:
 
     def _search_layer(self, layer: int, workers: Workers | None) -> dict[str, Any]:
         """Decide one layer by the method, remove its heads, and tune what is left; pass over one that can lose none."""
+        info = self._decide_layer(layer, workers)
+        if info["removed"]:
+            info["tuning"] = self._tune_layer(layer).to_json()
+        else:
+            self.progress.skip(1)
+        return info
+
+    def _decide_layer(self, layer: int, workers: Workers | None = None) -> dict[str, Any]:
+        """Decide one layer by the method and remove its heads."""
         config, choose = self.job.config, self.job.method.choose_layer
         assert choose is not None
         encoder = encoder_of(self.model)
         if len(encoder.present(layer)) < 2:
-            self.progress.skip(2)
+            self.progress.skip(1)
             return {"removed": []}
-        rows = self._train.select(self.splits.layers[layer].reward)
-        self._warn_of_blindness(layer, rows)
-        scorer = make_scorer(self.model, layer, rows, self.job.task.metric, self.job.hardware, workers)
+        rows = self.splits.layers[layer].reward
+        self._warn_of_blindness(layer, self._train.select(rows))
+        scorer = self._scorer(layer, rows, workers)
         metered = MeteredScorer(scorer, self.run.ledger)
         started = time.perf_counter()
         choice = choose(LayerWork(layer, encoder, scorer.present, metered.score_many, config, self.progress))
@@ -205,10 +263,33 @@ class Pipeline:
         self._say(notices.equal_rewards(layer, metered.known.values(), len(choice.removed)))
         if choice.removed:
             remove_heads(self.model, PruningPlan({layer: choice.removed}))
-            info["tuning"] = self._tune_layer(layer).to_json()
-        else:
-            self.progress.skip(1)
         return info
+
+    def _scorer(
+        self, layer: int, rows: tuple[int, ...], workers: Workers | None
+    ) -> LayerScorer | ShardedScorer | CrossedScorer:
+        """Who scores a layer's masks on these rows: the model itself, or the scouts."""
+        hardware, metric = self.job.hardware, self.job.reward_metric
+        if self._scouts is None:
+            return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers)
+        parts = self._scouts.parts(self._train, rows, encoder_of(self.model).removed)
+        return CrossedScorer(parts, layer, metric, hardware)
+
+    def _rewind(self, scouts: Scouts) -> dict[str, Any]:
+        """Carry the plan out on the origin, and tune it as a start is tuned."""
+        plan = encoder_of(self.model).removed
+        scouts.release()
+        self.model = scouts.fresh(plan)
+        tuning = self._tune(self.splits.first, self.job.config.first, "first tuning of the pruned model", "first")
+        return {"plan": plan.to_json(), "tuning": tuning.to_json()}
+
+    def _tune_scout(self, scout: PreTrainedModel, rows: tuple[int, ...], stage: str) -> TuningReport:
+        return self._tune(rows, self.job.config.first, stage, "first", model=scout)
+
+    def _decided(self) -> PruningPlan:
+        """What the layers' finished stages have removed."""
+        layers = {layer_of(name): self._info(name) for name in self._done}
+        return PruningPlan({layer: info["removed"] for layer, info in layers.items() if layer is not None})
 
     def _choose_plan(self) -> dict[str, Any]:
         """Decide all heads at once by the method, and remove them."""
@@ -253,11 +334,12 @@ class Pipeline:
         purpose: str,
         layer: int | None = None,
         watch: tuple[EncodedRows, str] | None = None,
+        model: PreTrainedModel | None = None,
     ) -> TuningReport:
         if settings.epochs == 0:
             self.progress.skip(1)
         return tune(
-            self.model,
+            model or self.model,
             self._train.select(rows),
             settings,
             seed=derive(self.job.config.seed, f"tuning/{purpose}", layer),
@@ -284,12 +366,12 @@ class Pipeline:
         if words is not None:
             self.progress.say(words)
 
-    def _blindness(self, rows: EncodedRows) -> str | None:
-        return notices.blindness(self.job.task, rows, self.job.hardware.device)
+    def _blindness(self, rows: EncodedRows, metric: str) -> str | None:
+        return notices.blindness(metric, self.job.task.num_labels, rows, self.job.hardware.device)
 
     def _warn_of_blindness(self, layer: int, reward_rows: EncodedRows) -> None:
         """Warn where rewards can tell no masks apart; once, because the other layers' reward sets are no better."""
-        if not self._blindness_said and (reason := self._blindness(reward_rows)) is not None:
+        if not self._blindness_said and (reason := self._blindness(reward_rows, self.job.reward_metric)) is not None:
             self._blindness_said = True
             logger.warning(
                 "layer %d: reward set: %s and rewards tell no masks apart; raise reward.fraction or reward.max_rows, or give more "

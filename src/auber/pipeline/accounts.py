@@ -12,22 +12,15 @@ from auber import provenance
 from auber.encoders.base import Encoder
 from auber.evaluation import Scores
 from auber.pipeline.job import Job
+from auber.pipeline.stages import REWIND, tuned_layer_of
 
 Stages = Mapping[str, Mapping[str, Any]]  # the record of each finished stage by its name, in the order they were done
-
-_LAYER = "layer-"
-
-
-def layer_stage(layer: int) -> str:
-    """The name of the stage that decides a layer or is tuned after it."""
-    return f"{_LAYER}{layer:02}"
 
 
 def tuned_layers(stages: Stages) -> list[int]:
     """The layers after which the model was tuned, in order."""
-    return [
-        int(name.removeprefix(_LAYER)) for name, info in stages.items() if name.startswith(_LAYER) and "tuning" in info
-    ]
+    layers = [tuned_layer_of(name) for name, info in stages.items() if "tuning" in info]
+    return [layer for layer in layers if layer is not None]
 
 
 def layer_numbers(info: Mapping[str, Any]) -> dict[str, float]:
@@ -51,15 +44,21 @@ def result_numbers(train: Scores, dev: Scores, num_removed: int) -> dict[str, fl
 
 
 def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
-    """What the run took."""
+    """What the run took. Of a plan carried out on the origin the first tuning is that of the pruned model; scouts count apart."""
     searches = [info["search"] for info in stages.values() if "search" in info]
     tunings = {name: info["tuning"] for name, info in stages.items() if "tuning" in info}
+    scouts = [info["scouting"] for info in stages.values() if "scouting" in info]
+    if REWIND in tunings:  # the start that was tuned before is not what came out: it told the agent of its heads
+        scouts += [tunings.pop("first")] if "first" in tunings else []
+        tunings["first"] = tunings.pop(REWIND)
+    after_layers = [tuning for name, tuning in tunings.items() if tuned_layer_of(name) is not None]
     rewards = sum(search["reward_seconds"] for search in searches)
     seconds = {
         "first": tunings.get("first", {}).get("seconds", 0.0),
         "rewards": round(rewards, 3),
         "agent": round(sum(search["seconds"] for search in searches) - rewards, 3),
-        "layer_tuning": round(sum(t["seconds"] for name, t in tunings.items() if name.startswith(_LAYER)), 3),
+        **({"scouts": round(sum(tuning["seconds"] for tuning in scouts), 3)} if scouts else {}),
+        "layer_tuning": round(sum(tuning["seconds"] for tuning in after_layers), 3),
         "last": tunings.get("last", {}).get("seconds", 0.0),
         "evaluation": round(evaluation_seconds, 3),
         "total": round(sum(info["seconds"] for info in stages.values()) + evaluation_seconds, 3),
@@ -69,6 +68,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         "rewards_asked": sum(search["rewards_asked"] for search in searches),
         "rewards_computed": sum(search["rewards_computed"] for search in searches),
         "tuning_steps": sum(tuning["steps"] for tuning in tunings.values()),
+        **({"scout_steps": sum(tuning["steps"] for tuning in scouts)} if scouts else {}),
         **({"peak_gpu_bytes": max(peaks)} if peaks else {}),
         "seconds": seconds,
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from auber.config import Config
 from auber.devices import Hardware
 from auber.methods.base import Method
+from auber.metrics import smooth_metric
 from auber.tasks.base import TaskData
 
 
@@ -25,6 +26,16 @@ class Job:
     expected_start: str | None = None  # the fine-tuned weights another run started from, where they must be the same
     command: str | None = None  # the command line that asked for it
     has_trained_classifier: bool = True  # whether the start model came with one; else it was drawn at random
+
+    @property
+    def reward_metric(self) -> str:
+        """The name of the metric whose changes reward."""
+        return smooth_metric(self.task.metric) if self.config.reward.measure == "smooth" else self.task.metric
+
+    @property
+    def needs_origin(self) -> bool:
+        """Whether there must be a model that no row has tuned, for scouts to be made of."""
+        return self.config.protocol == "crossfit" and self.method.choose_layer is not None
 
     def layers(self, num_layers: int) -> list[int]:
         """The layers gone through, in order: those of `search.layers`, or all where the method chooses among all.

@@ -12,7 +12,6 @@ import torch
 from auber.encoders.base import Encoder
 from auber.metrics import get_metric
 from auber.pipeline.job import Job
-from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows
 
 
@@ -44,10 +43,10 @@ def untrained_classifier(job: Job) -> str | None:
     )
 
 
-def blindness(task: TaskData, rows: EncodedRows, device: torch.device) -> str | None:
-    """Why every model scores the same on these rows."""
-    metric = get_metric(task.metric)
-    if not metric.is_blind(rows.truth(device), task.num_labels):
+def blindness(name: str, num_labels: int, rows: EncodedRows, device: torch.device) -> str | None:
+    """Why every model of so many labels has the same score by a metric on these rows."""
+    metric = get_metric(name)
+    if not metric.is_blind(rows.truth(device), num_labels):
         return None
     count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
     return f"{metric.name} needs {metric.needs}, not to be found in {count}, so every model scores 0"

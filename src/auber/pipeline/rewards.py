@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 
 from auber.ledger import Ledger
-from auber.scoring import LayerScorer, ShardedScorer
+from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer
 
 
 class MeteredScorer:
     """A scorer behind the ledger; `seconds` is what all scores took, `known` holds each mask that was asked for."""
 
-    def __init__(self, scorer: LayerScorer | ShardedScorer, ledger: Ledger) -> None:
+    def __init__(self, scorer: LayerScorer | ShardedScorer | CrossedScorer, ledger: Ledger) -> None:
         self._scorer, self._ledger = scorer, ledger
         self.seconds = 0.0
         self.known: dict[tuple[int, ...], float] = {}

@@ -84,7 +84,7 @@ def find_notes(cells: Cells, protocol: str) -> Iterable[str]:
 def _several_starts(task: str, of_task: Mapping[str, Cell], protocol: str) -> Iterable[str]:
     """Where runs of one seed did not begin with the same fine-tuned weights, their difference is not the method's alone."""
     # Under heldout a control has a first tuning of its own.
-    counted = [cell for cell in of_task.values() if protocol == "seen" or cell.method not in CONTROLS]
+    counted = [cell for cell in of_task.values() if protocol != "heldout" or cell.method not in CONTROLS]
     starts: dict[int, set[str]] = defaultdict(set)
     for cell in counted:
         for run in cell.every:

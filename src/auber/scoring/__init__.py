@@ -2,10 +2,20 @@
 
 `slabs` packs the rows without padding, `layers` computes on packed tokens, `kernels` holds what a GPU needs beside matrix
 products, `memory` decides what may be kept, and `scorer` puts them together. `sharded` and `ray_shards` spread the rows over
-several devices or Ray workers.
+several devices or Ray workers; `crossed` has each row scored by the model that never saw it.
 """
 
+from auber.scoring.crossed import CrossedScorer
 from auber.scoring.scorer import VERSION, LayerScorer
 from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, make_scorer, open_workers
 
-__all__ = ["VERSION", "DeviceWorkers", "LayerScorer", "ShardedScorer", "Workers", "make_scorer", "open_workers"]
+__all__ = [
+    "VERSION",
+    "CrossedScorer",
+    "DeviceWorkers",
+    "LayerScorer",
+    "ShardedScorer",
+    "Workers",
+    "make_scorer",
+    "open_workers",
+]

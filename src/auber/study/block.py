@@ -140,6 +140,7 @@ def _do(work: Work, folder: StudyFolder, run: StudyRun, task: TaskData, progress
         task=task,
         method=run.method,
         heads_from=folder.run_path(block, MATCHED) if run.is_matched else None,
+        origin=_model(study, folder, block, task) if study.needs_origin(block, run) else None,
         config=config,
         out=out,
         resume=True,

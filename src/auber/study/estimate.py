@@ -109,6 +109,11 @@ def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int, layer
         method = METHODS[run.method]
         if method.choose_layer is not None:
             rewards = len(layers) * _rewards_of_a_layer(run.method, config, num_heads)
+        if (
+            config.protocol == "crossfit" and method.decides_number
+        ):  # the scouts, and the first tuning of the pruned model
+            steps += sum(_steps(len(splits.first) - len(fold), config.first) for fold in splits.folds)
+            steps += _steps(len(splits.first), config.first)
         if method.tunes:
             steps += sum(_steps(len(splits.layers[layer].mini_train), config.layer) for layer in layers)
             steps += _steps(len(splits.last_train), config.last)

@@ -47,7 +47,7 @@ from auber.tasks import TASKS
 EMBEDDED = "agreement"  # the model made on the spot, and the one task it can read
 START = "start"
 MATCHED = "auber"  # the run whose number of heads and tunings the others take over
-PROTOCOLS = ("seen", "heldout")
+PROTOCOLS = ("seen", "heldout", "crossfit")
 MOST_DRAWS = 1000  # each is a run of every block
 
 _KEYS = (
@@ -159,7 +159,7 @@ class Study:
         for name in sorted(self.methods, key=lambda name: name != MATCHED):
             method = METHODS[name]
             # Without pruning nobody would hold the reward rows back: under heldout a control has a first tuning of its own.
-            from_start = method.removes_heads or block.protocol == "seen"
+            from_start = method.removes_heads or block.protocol != "heldout"
             is_matched = not method.decides_number and method.tunes and MATCHED in self.methods
             if name == "random":
                 found += [StudyRun(f"random-{draw}", name, from_start, is_matched, draw) for draw in range(self.draws)]
@@ -174,6 +174,10 @@ class Study:
         if run.draw:
             own["random.draw"] = run.draw
         return make_config(self.preset, task=block.task, settings={**self.settings_of(block.task), **own})
+
+    def needs_origin(self, block: Block, run: StudyRun) -> bool:
+        """Whether a run makes scouts, out of what the start was tuned from."""
+        return block.protocol == "crossfit" and run.method is not None and METHODS[run.method].decides_number
 
     def settings_of(self, task: str) -> dict[str, Value]:
         """What the study changes for a task."""

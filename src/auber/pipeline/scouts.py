@@ -1,0 +1,82 @@
+"""The scouts of protocol crossfit: models that score the rows they were never tuned on, and are pruned along with the run's own.
+
+A scout is the origin, the model as it was before any tuning, tuned like a start on all rows but one fold. All rows are thus
+scored by a model that never saw them, and none is lost to tuning. Scouts are not tuned between layers: that would cost as much
+again for each of them. They live from their stages to the last decision; a run that was cut loads them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from auber.plan import PruningPlan
+from auber.runs import Run
+from auber.splits import Indices
+from auber.surgery import remove_remaining
+from auber.tasks.encoding import EncodedRows
+from auber.tuning import TuningReport
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+TuneScout = Callable[["PreTrainedModel", Indices, str], TuningReport]  # of (scout, rows, what the stage is called)
+
+
+def scout_stage(fold: int) -> str:
+    """The name of the stage that makes the scout of a fold."""
+    return f"scout-{fold}"
+
+
+class Scouts:
+    """The scouts of a run, one for each fold of its train rows."""
+
+    def __init__(
+        self, run: Run, origin: PreTrainedModel, folds: Sequence[Indices], device: torch.device, tune: TuneScout
+    ) -> None:
+        self._run, self._origin, self._folds, self._device, self._tune = run, origin, folds, device, tune
+        self._models: dict[int, PreTrainedModel] = {}
+
+    @property
+    def stages(self) -> list[str]:
+        """The names of their stages."""
+        return [scout_stage(fold) for fold in range(len(self._folds))]
+
+    def fresh(self, plan: PruningPlan) -> PreTrainedModel:
+        """The origin without a plan's heads."""
+        model = copy.deepcopy(self._origin).to(self._device)
+        remove_remaining(model, plan)
+        return model
+
+    def make(self, fold: int) -> None:
+        """Tune the scout of a fold, and keep it for a run that is cut."""
+        others = sorted(row for other, rows in enumerate(self._folds) if other != fold for row in rows)
+        scout = self.fresh(PruningPlan())
+        report = self._tune(scout, tuple(others), f"scout {fold + 1} of {len(self._folds)}: tuning")
+        self._run.finish_scout(
+            scout_stage(fold), {"scouting": report.to_json(), "seconds": round(report.seconds, 3)}, scout
+        )
+        self._models[fold] = scout
+
+    def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[tuple[PreTrainedModel, EncodedRows]]:
+        """Each scout without a plan's heads, and those of the rows that it scores."""
+        found = []
+        for fold, own in enumerate(self._folds):
+            scored = np.intersect1d(rows, own).tolist()
+            if scored:
+                found.append((self._scout(fold, plan), train.select(scored)))
+        return found
+
+    def release(self) -> None:
+        """Let go of the models."""
+        self._models.clear()
+
+    def _scout(self, fold: int, plan: PruningPlan) -> PreTrainedModel:
+        if fold not in self._models:
+            self._models[fold] = self._run.load_scout(scout_stage(fold), self._device)
+        remove_remaining(self._models[fold], plan)
+        return self._models[fold]

@@ -1,0 +1,75 @@
+"""One layer's rewards from several models, each scoring rows of its own: those it never saw, where the models are scouts.
+
+Each part is an ordinary `LayerScorer`; the statistics of all parts are joined, and the metric is one, over all rows.
+
+Contract: in float32 a score is the metric of what the physically pruned models, run plainly, predict for the rows of their
+parts. One part scores as a `LayerScorer` does, bit for bit, and has the same key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+
+from auber.devices import Hardware
+from auber.encoders import encoder_of
+from auber.errors import ModelError, TaskError
+from auber.metrics import get_metric
+from auber.scoring.scorer import LayerScorer
+from auber.tasks.encoding import EncodedRows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class CrossedScorer:
+    """Scores masks as `LayerScorer` does, the rows of each part by its model; a part without rows has no say."""
+
+    def __init__(
+        self, parts: Sequence[tuple[PreTrainedModel, EncodedRows]], layer: int, metric: str, hardware: Hardware
+    ) -> None:
+        filled = [(model, rows) for model, rows in parts if len(rows)]
+        if not filled:
+            raise TaskError(
+                f"layer {layer}: one part at least must have rows, found none in {len(parts)} parts; add rows"
+            )
+        self.layer, self._metric = layer, get_metric(metric)
+        self.present = _common_heads([model for model, _ in parts], layer)
+        self._scorers = [
+            LayerScorer(model, layer, rows, metric, hardware, tenants=len(filled)) for model, rows in filled
+        ]
+
+    @cached_property
+    def key(self) -> str:
+        """What a score depends on beside layer and mask: equal keys, equal scores."""
+        keys = [scorer.key for scorer in self._scorers]
+        return keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
+
+    def score(self, removed: Sequence[int]) -> float:
+        """The metric with these heads (numbered as in the unpruned model) removed from the layer of every model."""
+        return self.score_many([removed])[0]
+
+    def score_many(self, masks: Sequence[Sequence[int]]) -> list[float]:
+        """The metric for each of several sets of removed heads."""
+        if not masks:
+            return []
+        parts = [scorer.statistics(masks) for scorer in self._scorers]  # by part: (masks, ...)
+        joined = [self._metric.combine([part[mask] for part in parts]) for mask in range(len(masks))]
+        values: list[float] = torch.stack([self._metric.finish(each) for each in joined]).tolist()
+        return values
+
+
+def _common_heads(models: Sequence[PreTrainedModel], layer: int) -> tuple[int, ...]:
+    """The heads that the layer of every model has."""
+    present = [tuple(encoder_of(model).present(layer)) for model in models]
+    for part, heads in enumerate(present):
+        if heads != present[0]:
+            raise ModelError(
+                f"layer {layer}: the models of all parts must have the same heads, found {list(present[0])} in part 0 and "
+                f"{list(heads)} in part {part}; remove the same heads from each"
+            )
+    return present[0]
