@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import ClassVar
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from auber import pipeline
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, RunError
 from auber.pipeline.scouts import Scouts
+from auber.progress import Silent
 from auber.runs import Run
 from auber.seeds import derive
 from auber.splits import Splits
@@ -250,3 +252,19 @@ def test_damaged_weights_of_a_scout(monkeypatch, tmp_path):
         match=r"^stage scout-2: .*scout-2/model.safetensors: must be the file the run wrote .*first.json and first/",
     ):
         prune(tmp_path / "run", resume=True)
+
+
+def test_that_nothing_was_learned_is_said_once(monkeypatch, tmp_path):
+    class Notes(Silent):
+        said: ClassVar[list[str]] = []
+
+        def say(self, text):
+            self.said.append(text)
+
+    monkeypatch.setattr(pipeline.CrossedScorer, "score_many", lambda self, masks: [0.0] * len(masks))
+    model, tokenizer = small_start()
+    config = small_config(**{"first__when": "always", **SETTINGS})
+    auber.prune(model, tokenizer, task=TASK, config=config, out=tmp_path / "run", progress=Notes())
+    assert (
+        sum(text.startswith("the unpruned model explains nothing of the 40 reward rows:") for text in Notes.said) == 1
+    )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from auber.encoders import encoder_of
-from auber.pipeline.notices import equal_rewards, layers_that_stay
+from auber.pipeline.notices import equal_rewards, layers_that_stay, nothing_learned
 from auber.surgery import remove_heads
 from tests.models import tiny_model
 
@@ -39,3 +39,12 @@ def test_equal_rewards_speak_for_no_head(removed, worth):
 @pytest.mark.parametrize("scores", [[], [0.5], [0.5, 0.5, 0.25]])
 def test_there_is_nothing_to_say_of_scores_that_differ_or_stand_alone(scores):
     assert equal_rewards(0, scores, 1) is None
+
+
+def test_a_smooth_reward_of_nothing_is_said():
+    assert nothing_learned("explained", 0.0, 40) == (
+        "the unpruned model explains nothing of the 40 reward rows: what was learned does not hold for them, and no head is worth "
+        "anything to the reward; more rows, another first.learning_rate or more first.epochs may change that"
+    )
+    assert nothing_learned("explained", 0.01, 40) is None
+    assert nothing_learned("pearson", -0.2, 40) is None, "there a head may still be worth something"

@@ -97,7 +97,10 @@ def test_a_study_survives_its_file(tmp_path):
         ),
         ({"seeds": [0, 1, 1]}, "study: seeds: each may be listed once, 1 is there more often; remove the repeats"),
         ({"seeds": [-1]}, "study: seeds must be a list of whole numbers from 0, found [-1]"),
-        ({"protocols": ["held"]}, "study: Unknown protocol 'held'. Did you mean 'heldout'? Known: crossfit, heldout, seen"),
+        (
+            {"protocols": ["held"]},
+            "study: Unknown protocol 'held'. Did you mean 'heldout'? Known: crossfit, heldout, seen",
+        ),
         ({"protocol": "seen"}, "study: Unknown key 'protocol'. Did you mean 'protocols'? Known: data, draws, "),
         ({"preset": "papr"}, "study: Unknown preset 'papr'. Did you mean 'paper'?"),
         ({"draws": 0}, "study: draws must be a whole number from 1, found 0"),

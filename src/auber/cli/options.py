@@ -76,8 +76,8 @@ Metric = Annotated[
     str | None,
     typer.Option(
         "--metric",
-        help="accuracy, f1, matthews; pearson or spearman make it a regression; entity_f1 or token_accuracy for tokens; "
-        "span_f1 or span_exact for spans.",
+        help="accuracy, f1, matthews, explained; pearson or spearman make it a regression; entity_f1, token_accuracy or "
+        "tag_explained for tokens; span_f1 or span_exact for spans.",
         show_default=False,
     ),
 ]

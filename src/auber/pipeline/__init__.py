@@ -74,7 +74,7 @@ class Pipeline:
         self.splits: Splits = make_splits(task.train.labels, config, encoder.num_layers, not task.has_classes)
         self._done: list[str] = []
         self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
-        self._blindness_said = False
+        self._blindness_said = self._nothing_said = False
         self._scouts: Scouts | None = None
         if origin is not None:
             self._scouts = Scouts(run, origin, self.splits.folds, job.hardware.device, self._tune_scout)
@@ -261,6 +261,10 @@ class Pipeline:
         }
         self.progress.record(layer, layer_numbers(info))
         self._say(notices.equal_rewards(layer, metered.known.values(), len(choice.removed)))
+        if config.reward.measure == "smooth" and not self._nothing_said and () in metered.known:
+            words = notices.nothing_learned(self.job.reward_metric, metered.known[()], len(rows))
+            self._nothing_said = words is not None
+            self._say(words)
         if choice.removed:
             remove_heads(self.model, PruningPlan({layer: choice.removed}))
         return info

@@ -52,6 +52,16 @@ def blindness(name: str, num_labels: int, rows: EncodedRows, device: torch.devic
     return f"{metric.name} needs {metric.needs}, not to be found in {count}, so every model scores 0"
 
 
+def nothing_learned(metric: str, unpruned: float, num_rows: int) -> str | None:
+    """That a smooth reward finds nothing in the outputs of the unpruned layer, so that heads can only be lost for their price."""
+    if get_metric(metric).compares not in ("classes", "tags") or unpruned > 0:
+        return None
+    return (
+        f"the unpruned model explains nothing of the {num_rows} reward rows: what was learned does not hold for them, and no head is "
+        "worth anything to the reward; more rows, another first.learning_rate or more first.epochs may change that"
+    )
+
+
 def equal_rewards(layer: int, scores: Collection[float], num_removed: int) -> str | None:
     """That the masks of a layer all scored the same, and what a choice of so many heads is worth then."""
     if len(scores) < 2 or len(set(scores)) > 1:
