@@ -77,6 +77,11 @@ VARIANTS = {
     "crossed-calibrated-5-along-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, rewound=True),
     "crossed-calibrated-5-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True),
     "crossed-calibrated-rewound": Variant(crossed=True, measure="calibrated", frozen=True, rewound=True),
+    "crossed-calibrated-2-rewound": Variant(crossed=True, measure="calibrated", bonus=0.02, frozen=True, rewound=True),
+    "crossed-calibrated-2-frozen": Variant(crossed=True, measure="calibrated", bonus=0.02, frozen=True),
+    "crossed-calibrated-2-confirm-rewound": Variant(
+        crossed=True, measure="calibrated", candidates=16, bonus=0.02, frozen=True, rewound=True
+    ),
     "crossed-calibrated-20-rewound": Variant(crossed=True, measure="calibrated", bonus=0.2, frozen=True, rewound=True),
     "held-out-calibrated-5-rewound": Variant(
         crossed=True, lone=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True

@@ -111,6 +111,34 @@ def search_table(results: Sequence[dict[str, Any]], against: str = CONTROL) -> t
     return columns, rows
 
 
+def rankings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
+    """Each variant against the competitors that removed as many heads and had the same treatment."""
+    columns = [
+        "variant", "against", "pairs", "ahead in", "develop metric", "develop log-likelihood", "heads removed"
+    ]  # fmt: skip
+    found: dict[tuple[str, str], list[tuple[dict[str, Any], dict[str, Any]]]] = defaultdict(list)
+    for result in results:
+        for name, run in result["runs"].items():
+            ranking, like, variant = name.partition(" like ")
+            if like:
+                found[variant, ranking].append((result["runs"][variant], run))
+    rows = []
+    for (variant, ranking), pairs in found.items():
+        metric = [mine["develop"][0] - other["develop"][0] for mine, other in pairs]
+        rows.append(
+            [
+                variant,
+                ranking,
+                str(len(pairs)),
+                str(sum(difference > 0 for difference in metric)),
+                interval(metric),
+                interval([mine["develop"][2] - other["develop"][2] for mine, other in pairs]),
+                f"{fmean(mine['num_removed'] for mine, _ in pairs):.0f}",
+            ]
+        )
+    return columns, rows
+
+
 def _gap(run: dict[str, Any]) -> float:
     return float(run["train"][0] - run["develop"][0])
 
@@ -134,6 +162,8 @@ def main() -> None:
             print(f"\n{model}, rewards, {len(rewards)} (task, seed) pairs\n\n{markdown(*rewards_table(rewards))}")
         for against in (CONTROL, "default") if searches else ():
             print(f"\n{model}, searches\n\n{markdown(*search_table(searches, against))}")
+        if searches:
+            print(f"\n{model}, searches and rankings\n\n{markdown(*rankings_table(searches))}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ ORIGIN = {"provenance": {"commit": {"id": "0123456789abcdef", "dirty": False}, "
 
 
 def made(kind, **content):
-    return {"kind": kind, "command": f"python -m {kind}", "model": "mpnet-base", **ORIGIN, **content}
+    return {"kind": kind, "command": f"python -m {kind}", "model": "mpnet-base", "task": "rte", **ORIGIN, **content}
 
 
 def run(develop, train=90.0, heads=10, **more):
@@ -37,9 +37,9 @@ def test_a_search_stands_beside_its_control():
     runs = {"original+tuning": run(60.0, heads=0), "default": run(61.0), "soft": run(63.0, rewards=500)}
     text = page.render([made("experiment-search", runs=runs), made("experiment-search", runs=runs)])
     assert "## Whole searches\n" in text
-    assert "### mpnet-base, against original+tuning\n" in text
+    assert "### mpnet-base, rte, against original+tuning\n" in text
     assert "| soft | 2 | +3.00 | +0.00 | -3.00 | 10 | 500 | 5 |\n" in text
-    assert "### mpnet-base, against default\n" in text
+    assert "### mpnet-base, rte, against default\n" in text
     assert text.count("    python -m experiment-search    # commit 0123456789ab, NVIDIA H200\n") == 2
     assert "hill climb" not in text
 
@@ -49,3 +49,14 @@ def test_changes_that_were_not_committed_are_said():
     local["provenance"] = json.loads(json.dumps(ORIGIN["provenance"]))
     local["provenance"]["commit"]["dirty"] = True
     assert "    # commit 0123456789ab with changes, NVIDIA H200\n" in page.render([local])
+
+
+def test_wnli_stands_apart_and_rankings_are_paired_with_their_variant():
+    runs = {"original+tuning": run(60.0, heads=0), "soft": run(63.0), "michel like soft": run(62.0)}
+    other = {"original+tuning": run(30.0, heads=0), "soft": run(40.0), "michel like soft": run(41.0)}
+    results = [made("experiment-search", runs=runs), {**made("experiment-search", runs=other), "task": "wnli"}]
+    text = page.render(results)
+    assert "### mpnet-base, rte, against rankings at as many heads\n" in text
+    assert "| soft | michel | 1 | 1 | +1.00 | +0.00 | 10 |\n" in text
+    assert "### mpnet-base, wnli, against rankings at as many heads\n" in text
+    assert "| soft | michel | 1 | 0 | -1.00 | +0.00 | 10 |\n" in text
