@@ -12,17 +12,20 @@ from torch import Tensor
 from auber.devices import Hardware
 from auber.scoring import LayerScorer
 from auber.tasks.encoding import EncodedRows
-from experiments.subject import measure, row_likelihoods
+from experiments.subject import calibrated_rows, measure, row_likelihoods
 
 Mask = tuple[int, ...]
 Parts = list[tuple[Any, EncodedRows]]  # models, each with the rows it scores
+
+_BOUNDS = {"bound": row_likelihoods, "calibrated-bound": calibrated_rows}
 
 
 class MaskedRows:
     """The measures of all parts together, under any mask of a layer.
 
     Besides those of `MEASURES`: `bound`, the lower end of what a mask gains in log-likelihood over no mask, its mean over the rows
-    less one standard error of that mean, both of the differences row by row.
+    less one standard error of that mean, both of the differences row by row; `calibrated-bound`, the same of the log-likelihoods
+    under the best scale and biases.
     """
 
     def __init__(self, parts: Parts, layer: int, metric: str, hardware: Hardware, tenants: int = 1) -> None:
@@ -32,7 +35,7 @@ class MaskedRows:
             for model, rows in parts
             if len(rows)
         ]
-        self._unpruned: Tensor | None = None  # (rows,) log-likelihoods
+        self._unpruned: dict[str, Tensor] = {}  # by measure, (rows,) log-likelihoods
 
     def score(self, name: str, removed: Mask) -> float:
         """One measure of one mask."""
@@ -47,12 +50,12 @@ class MaskedRows:
         return torch.stack(found).cpu().numpy()
 
     def _measure(self, name: str, logits: Tensor, labels: Tensor) -> Tensor:
-        if name != "bound":
+        if name not in _BOUNDS:
             return measure(name, logits, labels, self._metric)
-        if self._unpruned is None:
+        if name not in self._unpruned:
             ((whole, same_labels),) = self._passes([()])
-            self._unpruned = row_likelihoods(whole, same_labels)
-        gains = row_likelihoods(logits, labels) - self._unpruned
+            self._unpruned[name] = _BOUNDS[name](whole, same_labels)
+        gains = _BOUNDS[name](logits, labels) - self._unpruned[name]
         bound: Tensor = gains.mean() - gains.std() / len(gains) ** 0.5
         return bound
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.files import write_text
-from experiments.summary import CONTROL, Rows, markdown, rankings_table, rewards_table, search_table
+from experiments.summary import CONTROL, Rows, markdown, path_table, rankings_table, rewards_table, search_table
 
 Results = Sequence[dict[str, Any]]
 
@@ -70,6 +70,13 @@ What came of it so far, on minilm-l6 (CoLA only for teaching: its searches were 
   suits 72 heads is paid twice as often there. Open: a lower one. Until that is known the presets stay as they are.
 """
 
+PATHS = """\
+## What a head may cost, and who foretells it
+
+One search, with scouts as above; out of the masks it has seen, a plan for each of several prices of a head. Each is carried out on the
+pretrained weights. Out of fold: models tuned without the plan's heads, each on all rows but its fold, score what they never saw.
+"""
+
 
 def local_table(results: Results) -> tuple[list[str], Rows]:
     """Agent alone and with the climb, a row for each number of games."""
@@ -112,6 +119,17 @@ def render(results: Results) -> str:
             )
         ]
         parts.append(_section(SEARCHES, [(title, table) for title, table in tables if table[1]], found))
+    if found := _of_kind(results, "experiment-path"):
+        tables = [
+            table
+            for model, part in _by_model(found)
+            for tasks, some in _by_learning(part)
+            for table in (
+                (f"{model}, {tasks}, prices", path_table(some)),
+                (f"{model}, {tasks}, prices, against rankings at as many heads", rankings_table(some)),
+            )
+        ]
+        parts.append(_section(PATHS, [(title, table) for title, table in tables if table[1]], found))
     return "\n".join(parts)
 
 

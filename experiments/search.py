@@ -5,16 +5,13 @@ pruned and tuned along, or one fold's alone), what is measured on them, how the 
 come, whether all are decided before the first tuning, how often they are gone through, whether the plan is then carried out on the
 pretrained weights. Every model that is scored has had the same tunings: the first, one a layer, the last. So have the controls:
 nothing removed, and the rankings at the number of heads a variant removed, on the weights the variant's plan was carried out on.
-
-With --taught the plans that are carried out on the pretrained weights, and nothing removed, are tuned once more on targets that are
-partly the scouts' out-of-fold probabilities.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +30,6 @@ from auber.surgery import remove_heads
 from experiments.command import parser, write
 from experiments.masked import Mask, MaskedRows, Parts
 from experiments.subject import Subject, make_folds, make_subject
-from experiments.teaching import taught
 
 
 @dataclass(frozen=True)
@@ -82,6 +78,9 @@ VARIANTS = {
     "crossed-calibrated-2-confirm-rewound": Variant(
         crossed=True, measure="calibrated", candidates=16, bonus=0.02, frozen=True, rewound=True
     ),
+    "crossed-calibrated-bound-5-rewound": Variant(
+        crossed=True, measure="calibrated-bound", bonus=0.05, frozen=True, rewound=True
+    ),
     "crossed-calibrated-20-rewound": Variant(crossed=True, measure="calibrated", bonus=0.2, frozen=True, rewound=True),
     "held-out-calibrated-5-rewound": Variant(
         crossed=True, lone=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True
@@ -103,17 +102,22 @@ class Walk:
     scouts: list[Any]
     folds: np.ndarray  # (rows,)
     rewards: int = 0
+    scores: dict[int, dict[Mask, float]] = field(default_factory=dict)  # of all masks that were asked for, by layer
 
     def go(self) -> None:
-        """Decide all layers, tuned in between or afterwards."""
+        """Decide all layers, and have all tunings but the last, in between or afterwards."""
+        self.decide_all()
+        if self.variant.frozen or self.variant.rewound:
+            self.model = carried_out(self.subject, self.variant, self.model, encoder_of(self.model).removed)
+
+    def decide_all(self) -> None:
+        """Decide all layers, tuned in between unless the variant is frozen."""
         num_layers = encoder_of(self.model).num_layers
         for turn in range(self.variant.passes):
             for layer in reversed(range(num_layers)) if self.variant.reverse else range(num_layers):
                 self._decide(layer)
                 if turn == 0 and not self.variant.frozen:
                     self._tune_all(layer)
-        if self.variant.frozen or self.variant.rewound:
-            self.model = carried_out(self.subject, self.variant, self.model, encoder_of(self.model).removed)
 
     def parts(self, rows: tuple[int, ...]) -> Parts:
         """Who scores which of these rows."""
@@ -131,6 +135,7 @@ class Walk:
             return
         split = self.subject.splits.layers[layer]
         chosen, scores = self._play(layer, split.reward)
+        self.scores[layer] = scores
         if self.variant.candidates:
             chosen = self._confirmed(layer, scores, len(split.reward), split.mini_train)
         if chosen:
@@ -231,9 +236,6 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--variants", default=",".join(VARIANTS), help=f"of {', '.join(VARIANTS)}")
     options.add_argument("--rankings", default="", help="competitors at each variant's number of heads, such as michel")
-    options.add_argument(
-        "--taught", type=float, action="append", default=[], help="a share of the scouts in the targets"
-    )
     arguments = options.parse_args()
     subject = make_subject(
         arguments.model, arguments.task, arguments.data, arguments.settings, arguments.develop, "default"
@@ -244,8 +246,7 @@ def main() -> None:
         "format": 1,
         "kind": "experiment-search",
         "command": f"python -m experiments.search {arguments.said} --variants {arguments.variants}"
-        + (f" --rankings {arguments.rankings}" if arguments.rankings else "")
-        + "".join(f" --taught {weight:g}" for weight in arguments.taught),
+        + (f" --rankings {arguments.rankings}" if arguments.rankings else ""),
         "task": subject.task.name,
         "model": Path(arguments.model).name,
         "metric": subject.task.metric,
@@ -256,7 +257,7 @@ def main() -> None:
     }
     start = subject.first_tuned(range(len(subject.rows)))
     scouts = []
-    if arguments.taught or any(VARIANTS[name].crossed for name in names):
+    if any(VARIANTS[name].crossed for name in names):
         scouts = [subject.first_tuned(np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
     result["start"] = {"develop": subject.scores(start, subject.develop), "train": subject.scores(start, subject.rows)}
 
@@ -264,21 +265,10 @@ def main() -> None:
         result["runs"][name] = {**found, "seconds": round(time.perf_counter() - started, 1)}
         write(arguments.out, result)  # after each, so that a cut leaves what is done
 
-    lessons = {
-        weight: replace(subject, rows=taught(subject.rows, scouts, folds, weight)) for weight in arguments.taught
-    }
-
-    def teach(name: str, plan: PruningPlan) -> None:
-        for weight, lesson in lessons.items():
-            started = time.perf_counter()
-            found = finish(lesson, carried_out(lesson, REWOUND, None, plan))
-            keep(f"{name}, taught {weight:g}", found, started)
-
     started = time.perf_counter()
     control = copy.deepcopy(start)
     tune_along(subject, control)
     keep("original+tuning", finish(subject, control), started)
-    teach("original+tuning", PruningPlan({}))
     for name in names:
         variant, started = VARIANTS[name], time.perf_counter()
         mine = copy.deepcopy(scouts[: 1 if variant.lone else None]) if variant.crossed else []
@@ -286,8 +276,6 @@ def main() -> None:
         walk.go()
         found = finish(subject, walk.model)
         keep(name, {**found, "rewards": walk.rewards}, started)
-        if variant.rewound:
-            teach(name, encoder_of(walk.model).removed)
         for ranking in filter(None, arguments.rankings.split(",")):
             started = time.perf_counter()
             keep(f"{ranking} like {name}", ranked(subject, variant, start, ranking, found["num_removed"]), started)

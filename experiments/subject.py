@@ -44,7 +44,12 @@ def row_likelihoods(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def calibrated_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean log-likelihood under the best scale of the logits, not below 0, and the best bias of each class.
+    """The mean of `calibrated_rows`."""
+    return calibrated_rows(logits, labels).mean()
+
+
+def calibrated_rows(logits: Tensor, labels: Tensor) -> Tensor:
+    """The log-likelihood of each row under the best scale of the logits, not below 0, and the best bias of each class: (rows,).
 
     A mask that only makes the model surer, less sure or fonder of a class gains nothing by it: any tuning sets that right. Where
     the best scale would be negative the logits tell nothing, and the classes' frequencies remain.
@@ -66,9 +71,8 @@ def calibrated_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
             curve / num_rows + ridge, slope
         )  # checks nothing, so that nobody waits for a GPU
         fit = fit + step.clamp(-1, 1)
-    frequencies = truth.mean(0)
-    found = row_likelihoods(features @ fit, labels).mean()
-    return torch.where(fit[0] > 0, found, torch.special.xlogy(frequencies, frequencies).sum())
+    of_classes = truth.mean(0).log()[labels]  # (rows,)
+    return torch.where(fit[0] > 0, row_likelihoods(features @ fit, labels), of_classes)
 
 
 def measure(name: str, logits: Tensor, labels: Tensor, metric: str) -> Tensor:

@@ -111,6 +111,39 @@ def search_table(results: Sequence[dict[str, Any]], against: str = CONTROL) -> t
     return columns, rows
 
 
+def path_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
+    """Plans of several prices against nothing removed, on develop and out of fold, and what a choice out of fold would have given."""
+    columns = [
+        "plan", "pairs", f"develop metric against {CONTROL}", f"out-of-fold metric against {CONTROL}",
+        f"out-of-fold calibrated log-likelihood against {CONTROL}", f"train minus develop against {CONTROL}", "heads removed",
+    ]  # fmt: skip
+    plans = list(dict.fromkeys(name for result in results for name in result["runs"] if name.startswith("price ")))
+    rows = [_path_row(name, [(result["runs"], name) for result in results if name in result["runs"]]) for name in plans]
+    for what, place in (("metric", 0), ("calibrated log-likelihood", 3)):
+        chosen = []
+        for result in results:
+            candidates = [name for name, run in result["runs"].items() if "out_of_fold" in run]
+            best = max(candidates, key=lambda name: (result["runs"][name]["out_of_fold"][place], name == CONTROL))
+            chosen.append((result["runs"], best))
+        rows.append(_path_row(f"the best by {what} out of fold", chosen))
+    return columns, rows
+
+
+def _path_row(title: str, chosen: Sequence[tuple[dict[str, Any], str]]) -> list[str]:
+    pairs = [(runs[name], runs[CONTROL]) for runs, name in chosen]
+    return [
+        title,
+        str(len(pairs)),
+        interval([mine["develop"][0] - control["develop"][0] for mine, control in pairs]),
+        *(
+            interval([mine["out_of_fold"][place] - control["out_of_fold"][place] for mine, control in pairs])
+            for place in (0, 3)
+        ),
+        interval([_gap(mine) - _gap(control) for mine, control in pairs]),
+        f"{fmean(mine['num_removed'] for mine, _ in pairs):.0f}",
+    ]
+
+
 def rankings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     """Each variant against the competitors that removed as many heads and had the same treatment."""
     columns = [
@@ -162,6 +195,9 @@ def main() -> None:
             print(f"\n{model}, rewards, {len(rewards)} (task, seed) pairs\n\n{markdown(*rewards_table(rewards))}")
         for against in (CONTROL, "default") if searches else ():
             print(f"\n{model}, searches\n\n{markdown(*search_table(searches, against))}")
+        paths = [result for result in of_model if result["kind"] == "experiment-path"]
+        if paths:
+            print(f"\n{model}, prices\n\n{markdown(*path_table(paths))}\n\n{markdown(*rankings_table(paths))}")
         if searches:
             print(f"\n{model}, searches and rankings\n\n{markdown(*rankings_table(searches))}")
 

@@ -17,7 +17,15 @@ from auber.surgery import remove_heads
 from experiments.masked import MaskedRows
 from experiments.rewards import draw_masks
 from experiments.search import VARIANTS, Walk
-from experiments.subject import calibrated_likelihood, make_folds, measure, measures, row_likelihoods, soft_metric
+from experiments.subject import (
+    calibrated_likelihood,
+    calibrated_rows,
+    make_folds,
+    measure,
+    measures,
+    row_likelihoods,
+    soft_metric,
+)
 from tests.small import small_rows, small_start
 
 CPU = Hardware(torch.device("cpu"), "float32", 1)
@@ -35,15 +43,16 @@ def test_masks_are_scored_as_pruned_models_are():
         assert 100 * scores == pytest.approx(measures(predict(pruned, rows), rows.labels, "accuracy"), abs=1e-4)
 
 
-def test_the_bound_is_below_the_gain_and_nothing_for_no_mask():
+@pytest.mark.parametrize(("name", "of_rows"), [("bound", row_likelihoods), ("calibrated-bound", calibrated_rows)])
+def test_the_bound_is_below_the_gain_and_nothing_for_no_mask(name, of_rows):
     model, rows = small_start()[0], small_rows(30)
     masked = MaskedRows([(model, rows)], 0, "accuracy", CPU)
-    assert masked.score("bound", ()) == 0
+    assert masked.score(name, ()) == 0
     pruned = copy.deepcopy(model)
     remove_heads(pruned, PruningPlan({0: (1, 2)}))
-    gains = row_likelihoods(predict(pruned, rows), rows.labels) - row_likelihoods(predict(model, rows), rows.labels)
+    gains = of_rows(predict(pruned, rows), rows.labels) - of_rows(predict(model, rows), rows.labels)
     expected = gains.mean() - gains.std() / 30**0.5
-    assert masked.score("bound", (1, 2)) == pytest.approx(float(expected), abs=1e-5)
+    assert masked.score(name, (1, 2)) == pytest.approx(float(expected), abs=1e-5)
 
 
 def test_one_score_is_one_of_many():

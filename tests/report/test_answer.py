@@ -52,6 +52,18 @@ def test_the_answer_follows_from_what_is_shown(tmp_path, dev, train, words):
     assert headline(tmp_path).startswith(words)
 
 
+def test_the_answer_speaks_of_tasks_that_are_learned(tmp_path):
+    """On WNLI, where the control is below the share of the most frequent class, the method gains as much as it loses on RTE."""
+    write(tmp_path, (58.0, 57.5, 57.0))
+    for method, scores in (("auber", (0.44, 0.42, 0.43)), (CONTROL, (0.41, 0.39, 0.40))):
+        for seed, score in enumerate(scores):
+            write_run(tmp_path, f"wnli-{method}-{seed}", make_result("wnli", method, seed, score))
+    assert headline(tmp_path) == (
+        "No. Removing the heads auber chose gave a worse dev score than the same tuning without removing any, on the tasks that "
+        "original+tuning has learned."
+    )
+
+
 def test_too_little_is_no_answer(tmp_path):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
     assert headline(tmp_path).startswith("No answer yet. No run of auber has a run of original+tuning")

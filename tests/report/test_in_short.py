@@ -34,7 +34,10 @@ BETTER, WORSE, SAME = (83.0, 84.1, 84.9), (77.0, 78.1, 78.9), (79.0, 82.0, 82.0)
     [
         ([BETTER], "Yes: a better dev score is shown wherever it was asked."),
         ([BETTER, SAME], "It depends: a better dev score is shown in some settings and not in others."),
-        ([SAME, WORSE], "No: a better dev score is shown nowhere, and a worse one somewhere."),
+        (
+            [SAME, WORSE],
+            "No: a better dev score is shown nowhere, a worse one in some settings. What you get is a smaller model.",
+        ),
         ([SAME, SAME], "Not for a better dev score, which is shown nowhere. What you get is a smaller model."),
     ],
 )
@@ -47,7 +50,7 @@ def test_the_headline_follows_from_what_is_shown(tmp_path, scores, headline):
 def test_settings_are_counted(tmp_path):
     text = render_in_short([mrpc(tmp_path, f"model-{n}", dev) for n, dev in enumerate((BETTER, BETTER, SAME))])
     assert "- Asked in 3 settings, each a model under a protocol, " in text
-    assert "a better dev score is shown in 2, a worse one in none.\n" in text
+    assert "a better dev score is shown in 2 (model-0, seen; model-1, seen), a worse one in none.\n" in text
     assert "still missing" not in text
 
 
@@ -64,14 +67,17 @@ def test_a_task_that_nobody_learns_is_set_aside(tmp_path):
         "wnli": {"auber": [56.0, 50.0, 60.0], CONTROL: [30.0, 35.0, 25.0]},
     }
     text = render_in_short([results(tmp_path, "both", scores)])
+    assert "a better dev score is shown in none, a worse one in 1 (mpnet-base, seen).\n" in text
     assert (
-        "- Only on tasks where original+tuning beats always giving the most frequent answer, the difference in points is "
+        "- The differences in points, only on tasks where original+tuning beats always giving the most frequent answer: "
         "mpnet-base, seen, on mrpc: -1.0 (-1.2 to -0.8).\n" in text
     )
 
 
 def test_where_all_is_learned_nothing_is_set_aside(tmp_path):
-    assert "most frequent answer" not in render_in_short([mrpc(tmp_path, "one", SAME)])
+    text = render_in_short([mrpc(tmp_path, "one", SAME)])
+    assert "most frequent answer" not in text
+    assert "\n- The differences in points: one, seen, on mrpc: +0.0 (-2.5 to +2.5).\n" in text
 
 
 def test_too_few_pairs_are_no_answer(tmp_path):

@@ -9,8 +9,8 @@ through the tunings of `tuned_layers` (those of the run it is matched with), a c
 protocol crossfit all layers are decided on the scouts first (`scouts`); the plan is then carried out on the origin, the model
 before any tuning, which gets the first tuning (`rewind`) and those after the layers.
 
-`job` says what is to be done, `stages` what the stages are called, `rewards` meters the scores, `accounts` makes the result out of the stages' records, and
-`notices` has the words for what a person should know.
+`job` says what is to be done, `stages` what the stages are called, `rewards` meters the scores, `accounts` makes the result out
+of the stages' records, and `notices` has the words for what a person should know.
 """
 
 from __future__ import annotations

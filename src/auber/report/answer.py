@@ -51,7 +51,8 @@ def answer_question(report: Report) -> str:
 
 def _answer(section: Section) -> Answer:
     row, gap = control_row(section), gap_row(section)
-    sentence = _so_far(section) + _headline(row, gap)
+    where = "" if section.learned is None else f", on the tasks that {CONTROL} has learned"
+    sentence = _so_far(section) + _headline(section.learned or row, gap, where)
     return Answer(
         section.model,
         section.protocol,
@@ -72,19 +73,17 @@ def _so_far(section: Section) -> str:
     return "So far, and not the last word: " if section.coverage is not None and section.coverage.missing else ""
 
 
-def _headline(row: PooledRow | None, gap: GapRow | None) -> str:
-    """The answer in one sentence."""
+def _headline(row: PooledRow | None, gap: GapRow | None, where: str) -> str:
+    """The answer in one sentence; `where` says of which tasks the row speaks, if not of all."""
     if row is None:
         return f"no answer yet. No run of {SUBJECT} has a run of {CONTROL} of the same task and seed beside it."
     pairs = row.comparison.paired.differences.n
     if pairs < FEWEST_PAIRS:
         return f"no answer yet. Pairs so far: {pairs}; {FEWEST_PAIRS} are the fewest that can show a difference."
     if direction(row.comparison) > 0:
-        return f"yes. Removing the heads {SUBJECT} chose gave a better dev score than the same tuning without removing any."
+        return f"yes. Removing the heads {SUBJECT} chose gave a better dev score than the same tuning without removing any{where}."
     if direction(row.comparison) < 0:
-        return (
-            f"no. Removing the heads {SUBJECT} chose gave a worse dev score than the same tuning without removing any."
-        )
+        return f"no. Removing the heads {SUBJECT} chose gave a worse dev score than the same tuning without removing any{where}."
     overfits = 0 if gap is None else direction(gap.comparison)
     if overfits < 0:
         return "not for a better score, which is not shown. A smaller distance between train and dev is shown."

@@ -1,7 +1,8 @@
 """The page's first lines: what all results together say to someone who asks whether to prune, a sentence a question, by rules.
 
-The rules are those of `answer`, over all models and protocols at once; sizes and speeds come from the kept measurements. What is
-not measured is not spoken of.
+The rules are those of `answer`, over all models and protocols at once, on tasks that the control has learned: on others a score
+moves by chance, and by more than all real differences. Sizes and speeds come from the kept measurements. What is not measured is
+not spoken of.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ def _from_runs(report: Report) -> Iterable[str]:
     yield f"**{_headline(len(better), len(worse), len(sections))}**\n"
     yield (
         f"- Asked in {count(len(sections), 'setting')}, each a model under a protocol, beside the same model with the same tuning and all its "
-        f"heads: a better dev score is shown in {_number(better)}, a worse one in {_number(worse)}.{_incomplete(sections)}"
+        f"heads: a better dev score is shown in {_named(better)}, a worse one in {_named(worse)}.{_incomplete(sections)}"
     )
-    yield from _without_the_unlearned(sections)
+    yield from _on_what_is_learned(sections)
     yield from _gaps(sections)
     yield from _prices(sections)
 
 
 def _judged(section: Section) -> PooledRow | None:
-    """The comparison with the control, where it can show anything."""
-    row = control_row(section)
+    """The comparison with the control on the tasks it has learned, where it can show anything."""
+    row = section.learned or control_row(section)
     return row if row is not None and row.comparison.paired.differences.n >= FEWEST_PAIRS else None
 
 
@@ -64,7 +65,7 @@ def _headline(better: int, worse: int, settings: int) -> str:
     if better:
         return "It depends: a better dev score is shown in some settings and not in others."
     if worse:
-        return "No: a better dev score is shown nowhere, and a worse one somewhere."
+        return "No: a better dev score is shown nowhere, a worse one in some settings. What you get is a smaller model."
     return "Not for a better dev score, which is shown nowhere. What you get is a smaller model."
 
 
@@ -73,15 +74,14 @@ def _incomplete(sections: Sequence[Section]) -> str:
     return f" Runs are still missing in {len(missing)} of them, so this is not the last word." if missing else ""
 
 
-def _without_the_unlearned(sections: Sequence[Section]) -> Iterable[str]:
-    """The differences on tasks that can be learned at all here."""
-    rows = [(section, section.learned) for section in sections if section.learned is not None]
-    if rows:
-        words = "; ".join(
-            f"{escape(section.model)}, {escape(section.protocol)}, on {', '.join(row.tasks)}: {_interval(row)}"
-            for section, row in rows
-        )
-        yield f"- Only on tasks where {CONTROL} beats always giving the most frequent answer, the difference in points is {words}."
+def _on_what_is_learned(sections: Sequence[Section]) -> Iterable[str]:
+    """The differences that are judged, and on which tasks."""
+    rows = [(section, row) for section in sections if (row := _judged(section)) is not None]
+    words = "; ".join(f"{_name(section)}, on {', '.join(row.tasks)}: {_interval(row)}" for section, row in rows)
+    which = ""
+    if any(section.learned is not None for section in sections):
+        which = f", only on tasks where {CONTROL} beats always giving the most frequent answer"
+    yield f"- The differences in points{which}: {words}."
 
 
 def _interval(row: PooledRow) -> str:
@@ -124,8 +124,12 @@ def _from_speeds(runs: Sequence[RunSpeed]) -> Iterable[str]:
     )
 
 
-def _number(sections: Sequence[Section]) -> str:
-    return str(len(sections)) if sections else "none"
+def _named(sections: Sequence[Section]) -> str:
+    return f"{len(sections)} ({'; '.join(map(_name, sections))})" if sections else "none"
+
+
+def _name(section: Section) -> str:
+    return f"{escape(section.model)}, {escape(section.protocol)}"
 
 
 def _span(numbers: Sequence[float], form: str) -> str:

@@ -1,0 +1,116 @@
+"""One search, plans for several prices of a head out of the masks it has seen, and whether cross-validation foretells the best.
+
+Each plan is carried out on the pretrained weights and judged on development rows, beside nothing removed and rankings at as many
+heads. Cross-validation is of the plan itself: as many models as there are folds are tuned without the plan's
+heads, each on all rows but its fold, and score what they never saw. It costs no rewards, and unlike the rewards it knows what a
+tuning makes of a plan.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from auber import provenance
+from auber.encoders import encoder_of
+from auber.evaluation import predict
+from auber.plan import PruningPlan
+from auber.surgery import remove_heads
+from experiments.command import parser, write
+from experiments.masked import Mask
+from experiments.search import Variant, Walk, carried_out, finish, ranked, tune_along
+from experiments.subject import Subject, calibrated_likelihood, make_folds, make_subject, measures
+
+
+def plan_at(price: float, scores: Mapping[int, Mapping[Mask, float]]) -> PruningPlan:
+    """Of each layer the mask that is best where a removed head is worth so many points; of equals the smaller."""
+    plan = {}
+    for layer, of_masks in scores.items():
+        worths = [(100 * score + price * len(mask), -len(mask), mask) for mask, score in of_masks.items()]
+        plan[layer] = max(worths)[2]
+    return PruningPlan(plan)
+
+
+def out_of_fold(subject: Subject, models: Sequence[Any], folds: np.ndarray) -> list[float]:
+    """All measures, and the calibrated log-likelihood, of all rows, each scored by the model of its fold; in points."""
+    parts = [np.flatnonzero(folds == fold) for fold in range(len(models))]
+    logits = torch.cat(
+        [predict(model, subject.rows.select(rows.tolist())) for model, rows in zip(models, parts, strict=True)]
+    )
+    labels = subject.rows.labels[np.concatenate(parts)].to(logits.device)
+    return [*measures(logits, labels, subject.task.metric), 100 * float(calibrated_likelihood(logits, labels))]
+
+
+def validated(subject: Subject, plan: PruningPlan, folds: np.ndarray) -> list[float]:
+    """A plan's measures out of fold, by models that were tuned without its heads."""
+    models = []
+    for fold in range(folds.max() + 1):
+        model = subject.start()
+        remove_heads(model, plan)
+        subject.tune(model, np.flatnonzero(folds != fold), subject.config.first, "first")
+        models.append(model)
+    return out_of_fold(subject, models, folds)
+
+
+def main() -> None:
+    """The command line."""
+    options = parser(__doc__)
+    options.add_argument(
+        "--prices", default="0,0.01,0.02,0.05", help="points for a head; the search plays for the last"
+    )
+    options.add_argument("--rankings", default="", help="competitors at each plan's number of heads, such as michel")
+    arguments = options.parse_args()
+    subject = make_subject(
+        arguments.model, arguments.task, arguments.data, arguments.settings, arguments.develop, "default"
+    )
+    folds = make_folds(len(subject.rows), arguments.folds, subject.config.seed)
+    prices = [float(word) for word in arguments.prices.split(",")]
+    variant = Variant(crossed=True, measure="calibrated", bonus=prices[-1], frozen=True, rewound=True)
+    result: dict[str, Any] = {
+        "format": 1,
+        "kind": "experiment-path",
+        "command": f"python -m experiments.path {arguments.said} --prices {arguments.prices}"
+        + (f" --rankings {arguments.rankings}" if arguments.rankings else ""),
+        "task": subject.task.name,
+        "model": Path(arguments.model).name,
+        "metric": subject.task.metric,
+        "seed": subject.config.seed,
+        "rows": {"tuned": len(subject.rows), "develop": len(subject.develop)},
+        "provenance": provenance.describe(subject.hardware),
+        "runs": {},
+    }
+
+    def keep(name: str, found: dict[str, Any], started: float) -> None:
+        result["runs"][name] = {**found, "seconds": round(time.perf_counter() - started, 1)}
+        write(arguments.out, result)  # after each, so that a cut leaves what is done
+
+    start = subject.first_tuned(range(len(subject.rows)))
+    scouts = [subject.first_tuned(np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
+    started = time.perf_counter()
+    control = copy.deepcopy(start)
+    tune_along(subject, control)
+    keep("original+tuning", {**finish(subject, control), "out_of_fold": out_of_fold(subject, scouts, folds)}, started)
+
+    started = time.perf_counter()
+    walk = Walk(subject, variant, copy.deepcopy(start), copy.deepcopy(scouts), folds)
+    walk.decide_all()
+    result["search"] = {"rewards": walk.rewards, "seconds": round(time.perf_counter() - started, 1)}
+    result["search"]["removed"] = encoder_of(walk.model).removed.to_json()
+    del walk.model, walk.scouts
+    for price in prices:
+        started, plan = time.perf_counter(), plan_at(price, walk.scores)
+        found = finish(subject, carried_out(subject, variant, None, plan))
+        keep(f"price {price:g}", {**found, "out_of_fold": validated(subject, plan, folds)}, started)
+        for ranking in filter(None, arguments.rankings.split(",")):
+            started = time.perf_counter()
+            keep(f"{ranking} like price {price:g}", ranked(subject, variant, start, ranking, plan.num_removed), started)
+
+
+if __name__ == "__main__":
+    main()
