@@ -12,8 +12,11 @@ export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 
 demo: $(READY)
 	$(BIN)/auber demo
 
+# Several processes; a file's tests stay in one, since they share what is costly to make. Each loads torch, so they are few.
+TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile
+
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(TOGETHER)
 
 test-all: $(READY)
 	$(BIN)/python -m pytest -m ""

@@ -67,6 +67,21 @@ def test_a_study_is_read_with_its_stages_and_without_starts(tmp_path):
     assert len(study.sources[0].records) == 2
 
 
+def test_tunings_after_all_decisions_are_counted_with_their_layer(tmp_path):
+    folder = write_searched(tmp_path)
+    path = folder / "stages" / "layer-00.json"
+    record = json.loads(path.read_text())
+    record.pop("tuning", None)
+    path.write_text(json.dumps(record))
+    (folder / "stages" / "tuning-00.json").write_text(
+        json.dumps({"tuning": {"steps": 42, "seconds": 7.0}, "seconds": 7.5})
+    )
+    (run,) = read_runs([folder])
+    first = run.stages[0]
+    assert (first.layer, first.tuning_steps, first.tuning_seconds, first.seconds) == (0, 42, 0.0, record["seconds"])
+    assert len(run.stages) == 3
+
+
 def test_a_results_file_has_records_alone(tmp_path):
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
     save_results(tmp_path / "s", tmp_path / "s.json")

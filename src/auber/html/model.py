@@ -155,15 +155,15 @@ def _stage(path: Path, plan: PruningPlan, record: RunRecord) -> Stage:
         raise RunError(f"{path}: must be named layer-NN for a layer below {record.layers}; remove it")
     layer, read = int(number), Fields(str(path), read_json(path))
     removed = read.items("removed", int)
-    # Where all layers are decided before any is tuned after, that is a stage of its own.
+    # Where all layers are decided before any is tuned after, that is a stage of its own, at another time.
     later = path.with_name(f"tuning-{number}.json")
     tuned = Fields(str(later), read_json(later)) if later.is_file() else read
     return Stage(
         layer,
         removed,
-        read.get("seconds", float) + (tuned.get("seconds", float) if tuned is not read else 0.0),
+        read.get("seconds", float),
         None if read.find("search", dict) is None else _search(read, layer, removed, plan, record),
-        tuned.find("tuning.seconds", float) or 0.0,
+        read.find("tuning.seconds", float) or 0.0,
         tuned.find("tuning.steps", int) or 0,
     )
 
