@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from auber.files import write_text
 from experiments.summary import CONTROL, Rows, markdown, path_table, rankings_table, rewards_table, search_table
 
 Results = Sequence[dict[str, Any]]
+Tables = Sequence[tuple[str, tuple[list[str], Rows]]]  # titles, columns, rows
 
 INTRODUCTION = """\
 # Experiments
@@ -106,34 +107,36 @@ def render(results: Results) -> str:
     if found := _of_kind(results, "experiment-rewards"):
         parts.append(_section(REWARDS, [(model, rewards_table(part)) for model, part in _by_model(found)], found))
     if found := _of_kind(results, "experiment-search"):
-        tables = [
-            table
-            for model, part in _by_model(found)
-            for tasks, some in _by_learning(part)
-            for table in (
-                *(
-                    (f"{model}, {tasks}, against {against}", search_table(some, against))
-                    for against in (CONTROL, "default")
-                ),
-                (f"{model}, {tasks}, against rankings at as many heads", rankings_table(some)),
-            )
-        ]
-        parts.append(_section(SEARCHES, [(title, table) for title, table in tables if table[1]], found))
+        parts.append(_section(SEARCHES, _by_tasks(found, _search_tables), found))
     if found := _of_kind(results, "experiment-path"):
-        tables = [
-            table
-            for model, part in _by_model(found)
-            for tasks, some in _by_learning(part)
-            for table in (
-                (f"{model}, {tasks}, prices", path_table(some)),
-                (f"{model}, {tasks}, prices, against rankings at as many heads", rankings_table(some)),
-            )
-        ]
-        parts.append(_section(PATHS, [(title, table) for title, table in tables if table[1]], found))
+        parts.append(_section(PATHS, _by_tasks(found, _path_tables), found))
     return "\n".join(parts)
 
 
-def _section(text: str, tables: Sequence[tuple[str, tuple[list[str], Rows]]], results: Results) -> str:
+def _search_tables(results: Results) -> Tables:
+    against = [(f"against {name}", search_table(results, name)) for name in (CONTROL, "default")]
+    return [*against, ("against rankings at as many heads", rankings_table(results))]
+
+
+def _path_tables(results: Results) -> Tables:
+    return [
+        ("prices", path_table(results)),
+        ("prices, against rankings at as many heads", rankings_table(results)),
+    ]
+
+
+def _by_tasks(results: Results, tables_of: Callable[[Results], Tables]) -> Tables:
+    """These tables, as far as they have rows, for each model and apart for tasks that are not learned."""
+    return [
+        (f"{model}, {tasks}, {title}", table)
+        for model, of_model in _by_model(results)
+        for tasks, some in _by_learning(of_model)
+        for title, table in tables_of(some)
+        if table[1]
+    ]
+
+
+def _section(text: str, tables: Tables, results: Results) -> str:
     lines = [text]
     for title, (columns, rows) in tables:
         lines += [*([f"### {title}", ""] if title else []), markdown(columns, rows), ""]

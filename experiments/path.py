@@ -11,19 +11,18 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from auber import provenance
 from auber.encoders import encoder_of
 from auber.evaluation import predict
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
-from experiments.command import parser, write
+from experiments.command import parser
 from experiments.masked import Mask
+from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranked, tune_along
 from experiments.subject import Subject, calibrated_likelihood, make_folds, make_subject, measures
 
@@ -72,44 +71,36 @@ def main() -> None:
     folds = make_folds(len(subject.rows), arguments.folds, subject.config.seed)
     prices = [float(word) for word in arguments.prices.split(",")]
     variant = Variant(crossed=True, measure="calibrated", bonus=prices[-1], frozen=True, rewound=True)
-    result: dict[str, Any] = {
-        "format": 1,
-        "kind": "experiment-path",
-        "command": f"python -m experiments.path {arguments.said} --prices {arguments.prices}"
-        + (f" --rankings {arguments.rankings}" if arguments.rankings else ""),
-        "task": subject.task.name,
-        "model": Path(arguments.model).name,
-        "metric": subject.task.metric,
-        "seed": subject.config.seed,
-        "rows": {"tuned": len(subject.rows), "develop": len(subject.develop)},
-        "provenance": provenance.describe(subject.hardware),
-        "runs": {},
-    }
-
-    def keep(name: str, found: dict[str, Any], started: float) -> None:
-        result["runs"][name] = {**found, "seconds": round(time.perf_counter() - started, 1)}
-        write(arguments.out, result)  # after each, so that a cut leaves what is done
-
+    command = f"{arguments.said} --prices {arguments.prices}"
+    command += f" --rankings {arguments.rankings}" if arguments.rankings else ""
+    record = Record(arguments.out, "path", command, subject)
     start = subject.first_tuned(range(len(subject.rows)))
     scouts = [subject.first_tuned(np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
     started = time.perf_counter()
     control = copy.deepcopy(start)
     tune_along(subject, control)
-    keep("original+tuning", {**finish(subject, control), "out_of_fold": out_of_fold(subject, scouts, folds)}, started)
+    record.keep(
+        "original+tuning", {**finish(subject, control), "out_of_fold": out_of_fold(subject, scouts, folds)}, started
+    )
 
     started = time.perf_counter()
     walk = Walk(subject, variant, copy.deepcopy(start), copy.deepcopy(scouts), folds)
     walk.decide_all()
-    result["search"] = {"rewards": walk.rewards, "seconds": round(time.perf_counter() - started, 1)}
-    result["search"]["removed"] = encoder_of(walk.model).removed.to_json()
+    record.content["search"] = {
+        "rewards": walk.rewards,
+        "removed": encoder_of(walk.model).removed.to_json(),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
     del walk.model, walk.scouts
     for price in prices:
         started, plan = time.perf_counter(), plan_at(price, walk.scores)
         found = finish(subject, carried_out(subject, variant, None, plan))
-        keep(f"price {price:g}", {**found, "out_of_fold": validated(subject, plan, folds)}, started)
+        record.keep(f"price {price:g}", {**found, "out_of_fold": validated(subject, plan, folds)}, started)
         for ranking in filter(None, arguments.rankings.split(",")):
             started = time.perf_counter()
-            keep(f"{ranking} like price {price:g}", ranked(subject, variant, start, ranking, plan.num_removed), started)
+            record.keep(
+                f"{ranking} like price {price:g}", ranked(subject, variant, start, ranking, plan.num_removed), started
+            )
 
 
 if __name__ == "__main__":

@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import copy
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from auber import provenance, seeds
+from auber import seeds
 from auber.encoders import encoder_of
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
 from experiments.command import parser, write
 from experiments.masked import Mask, MaskedRows, Parts
+from experiments.record import describe
 from experiments.subject import MEASURES, Subject, make_folds, make_subject
 
 REWARDS = (*MEASURES, "bound")
@@ -108,20 +108,12 @@ def main() -> None:
         sets["seen" + name] = [(model, part(here))]
         sets["crossed" + name] = [(scout, part(here & (folds == fold))) for fold, scout in enumerate(scouts)]
     result = {
-        "format": 1,
-        "kind": "experiment-rewards",
-        "command": f"python -m experiments.rewards {arguments.said} --layers {arguments.layers} --masks {arguments.masks}",
-        "task": subject.task.name,
-        "model": Path(arguments.model).name,
-        "metric": subject.task.metric,
-        "seed": subject.config.seed,
-        "rows": {"tuned": len(rows), "develop": len(subject.develop)},
+        **describe("rewards", f"{arguments.said} --layers {arguments.layers} --masks {arguments.masks}", subject),
         "sets": list(SETS),
         "measures": list(REWARDS),
         "unpruned": subject.scores(model, subject.develop),
         "layers": [score_layer(subject, int(layer), sets, arguments.masks) for layer in arguments.layers.split(",")],
         "seconds": round(time.perf_counter() - started, 1),
-        "provenance": provenance.describe(subject.hardware),
     }
     write(arguments.out, result)
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 import copy
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from auber import provenance
 from auber.encoders import encoder_of
 from auber.methods import get_method
 from auber.methods.base import RankingWork
@@ -27,8 +25,9 @@ from auber.search.agent import play_layer
 from auber.search.game import PruningGame
 from auber.search.state import head_norms, head_state
 from auber.surgery import remove_heads
-from experiments.command import parser, write
+from experiments.command import parser
 from experiments.masked import Mask, MaskedRows, Parts
+from experiments.record import Record
 from experiments.subject import Subject, make_folds, make_subject
 
 
@@ -242,43 +241,33 @@ def main() -> None:
     )
     folds = make_folds(len(subject.rows), arguments.folds, subject.config.seed)
     names = arguments.variants.split(",")
-    result: dict[str, Any] = {
-        "format": 1,
-        "kind": "experiment-search",
-        "command": f"python -m experiments.search {arguments.said} --variants {arguments.variants}"
-        + (f" --rankings {arguments.rankings}" if arguments.rankings else ""),
-        "task": subject.task.name,
-        "model": Path(arguments.model).name,
-        "metric": subject.task.metric,
-        "seed": subject.config.seed,
-        "rows": {"tuned": len(subject.rows), "develop": len(subject.develop)},
-        "provenance": provenance.describe(subject.hardware),
-        "runs": {},
-    }
+    command = f"{arguments.said} --variants {arguments.variants}"
+    command += f" --rankings {arguments.rankings}" if arguments.rankings else ""
+    record = Record(arguments.out, "search", command, subject)
     start = subject.first_tuned(range(len(subject.rows)))
     scouts = []
     if any(VARIANTS[name].crossed for name in names):
         scouts = [subject.first_tuned(np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
-    result["start"] = {"develop": subject.scores(start, subject.develop), "train": subject.scores(start, subject.rows)}
-
-    def keep(name: str, found: dict[str, Any], started: float) -> None:
-        result["runs"][name] = {**found, "seconds": round(time.perf_counter() - started, 1)}
-        write(arguments.out, result)  # after each, so that a cut leaves what is done
-
+    record.content["start"] = {
+        "develop": subject.scores(start, subject.develop),
+        "train": subject.scores(start, subject.rows),
+    }
     started = time.perf_counter()
     control = copy.deepcopy(start)
     tune_along(subject, control)
-    keep("original+tuning", finish(subject, control), started)
+    record.keep("original+tuning", finish(subject, control), started)
     for name in names:
         variant, started = VARIANTS[name], time.perf_counter()
         mine = copy.deepcopy(scouts[: 1 if variant.lone else None]) if variant.crossed else []
         walk = Walk(subject, variant, copy.deepcopy(start), mine, folds)
         walk.go()
         found = finish(subject, walk.model)
-        keep(name, {**found, "rewards": walk.rewards}, started)
+        record.keep(name, {**found, "rewards": walk.rewards}, started)
         for ranking in filter(None, arguments.rankings.split(",")):
             started = time.perf_counter()
-            keep(f"{ranking} like {name}", ranked(subject, variant, start, ranking, found["num_removed"]), started)
+            record.keep(
+                f"{ranking} like {name}", ranked(subject, variant, start, ranking, found["num_removed"]), started
+            )
 
 
 if __name__ == "__main__":
