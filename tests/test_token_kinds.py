@@ -84,6 +84,26 @@ def test_rewards_in_parts_find_the_same_plan(kind, encoder, tmp_path):
     assert whole.result["dev"] == sharded.result["dev"]
 
 
+def test_scouts_reward_it_smoothly(files, encoder, run_auber, tmp_path):
+    """From the command line, with the origin of a start named: each row scored by who never saw it."""
+    kind, train, dev = files
+    words = ["--train", train, "--dev", dev, "--kind", kind, "--protocol", "crossfit", "--quiet", "--json", *WORDS]
+    words += ["--set", "reward.measure=smooth"]
+    code, _, err = run_auber("finetune", "--model", encoder, "--out", tmp_path / "start", *words)
+    assert code == 0, err
+    words += ["--model", tmp_path / "start", "--out", tmp_path / "run"]
+    code, _, err = run_auber("prune", *words)
+    assert code == 2
+    assert "is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin" in err
+    code, out, err = run_auber("prune", "--origin", encoder, *words)
+    assert code == 0, err
+    result = json.loads(out)
+    assert (result["protocol"], result["heads"]["removed"]) == ("crossfit", 3 * 3)
+    assert result["cost"]["scout_steps"] > 0
+    stage = json.loads((tmp_path / "run" / "stages" / "layer-00.json").read_text())
+    assert 0 <= stage["search"]["unpruned_score"] <= 1
+
+
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
 def test_a_live_model_of_the_kind(kind):
     task = small_kind_task(kind)

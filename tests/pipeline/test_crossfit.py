@@ -268,3 +268,17 @@ def test_that_nothing_was_learned_is_said_once(monkeypatch, tmp_path):
     assert (
         sum(text.startswith("the unpruned model explains nothing of the 40 reward rows:") for text in Notes.said) == 1
     )
+
+
+def test_numbers_to_predict_are_rewarded_by_their_correlation(tmp_path):
+    tokenizer = small_start()[1]
+    rows = [{"text": first, "label": len(first) / 10} for first in TASK.train.first]
+    model = small_start(num_labels=1)[0]
+    config = small_config(**{"first__when": "always", **SETTINGS})
+    found = auber.prune(
+        model, tokenizer, train=rows, dev=rows[:20], metric="spearman", config=config, out=tmp_path / "run"
+    )
+    assert found.plan.num_removed > 0
+    assert found.result["metric"] == "spearman"
+    stage = auber.runs.read_json(tmp_path / "run" / "stages" / "layer-00.json")
+    assert -1 <= stage["search"]["unpruned_score"] <= 1
