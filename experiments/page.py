@@ -120,9 +120,16 @@ def _search_tables(results: Results) -> Tables:
 
 
 def _path_tables(results: Results) -> Tables:
+    alone = [result for result in results if "--independent" in result["command"]]
+    in_turn = [result for result in results if "--independent" not in result["command"]]
     return [
-        ("prices", path_table(results)),
-        ("prices, against rankings at as many heads", rankings_table(results)),
+        table
+        for how, part in (("layers in turn", in_turn), ("each layer with the others whole", alone))
+        if part
+        for table in (
+            (f"prices, {how}", path_table(part)),
+            (f"prices, {how}, against rankings at as many heads", rankings_table(part)),
+        )
     ]
 
 

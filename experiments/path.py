@@ -63,6 +63,7 @@ def main() -> None:
     options.add_argument(
         "--prices", default="0,0.01,0.02,0.05", help="points for a head; the search plays for the last"
     )
+    options.add_argument("--independent", action="store_true", help="decide every layer with the others whole")
     options.add_argument("--rankings", default="", help="competitors at each plan's number of heads, such as michel")
     arguments = options.parse_args()
     subject = make_subject(
@@ -70,8 +71,15 @@ def main() -> None:
     )
     folds = make_folds(len(subject.rows), arguments.folds, subject.config.seed)
     prices = [float(word) for word in arguments.prices.split(",")]
-    variant = Variant(crossed=True, measure="calibrated", bonus=prices[-1], frozen=True, rewound=True)
-    command = f"{arguments.said} --prices {arguments.prices}"
+    variant = Variant(
+        crossed=True,
+        measure="calibrated",
+        bonus=prices[-1],
+        frozen=True,
+        independent=arguments.independent,
+        rewound=True,
+    )
+    command = f"{arguments.said} --prices {arguments.prices}" + " --independent" * arguments.independent
     command += f" --rankings {arguments.rankings}" if arguments.rankings else ""
     record = Record(arguments.out, "path", command, subject)
     start = subject.first_tuned(range(len(subject.rows)))

@@ -43,6 +43,7 @@ class Variant:
     )
     bonus: float = 0.0  # points for each removed head
     frozen: bool = False  # nobody is tuned before all layers are decided
+    independent: bool = False  # and every layer is decided with the others whole
     passes: int = 1  # over all layers
     reverse: bool = False  # the last layer comes first
     rewound: bool = False  # the plan is carried out on the pretrained weights, which then get all tunings
@@ -80,6 +81,9 @@ VARIANTS = {
     "crossed-calibrated-bound-5-rewound": Variant(
         crossed=True, measure="calibrated-bound", bonus=0.05, frozen=True, rewound=True
     ),
+    "crossed-calibrated-2-independent-rewound": Variant(
+        crossed=True, measure="calibrated", bonus=0.02, frozen=True, independent=True, rewound=True
+    ),
     "crossed-calibrated-20-rewound": Variant(crossed=True, measure="calibrated", bonus=0.2, frozen=True, rewound=True),
     "held-out-calibrated-5-rewound": Variant(
         crossed=True, lone=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True
@@ -101,6 +105,7 @@ class Walk:
     scouts: list[Any]
     folds: np.ndarray  # (rows,)
     rewards: int = 0
+    chosen: dict[int, Mask] = field(default_factory=dict)  # by layer, in the last pass
     scores: dict[int, dict[Mask, float]] = field(default_factory=dict)  # of all masks that were asked for, by layer
 
     def go(self) -> None:
@@ -110,13 +115,15 @@ class Walk:
             self.model = carried_out(self.subject, self.variant, self.model, encoder_of(self.model).removed)
 
     def decide_all(self) -> None:
-        """Decide all layers, tuned in between unless the variant is frozen."""
+        """Decide all layers, tuned in between unless the variant is frozen, and remove what goes from the model."""
         num_layers = encoder_of(self.model).num_layers
         for turn in range(self.variant.passes):
             for layer in reversed(range(num_layers)) if self.variant.reverse else range(num_layers):
                 self._decide(layer)
                 if turn == 0 and not self.variant.frozen:
                     self._tune_all(layer)
+        if self.variant.independent:
+            remove_heads(self.model, PruningPlan(self.chosen))
 
     def parts(self, rows: tuple[int, ...]) -> Parts:
         """Who scores which of these rows."""
@@ -137,7 +144,8 @@ class Walk:
         self.scores[layer] = scores
         if self.variant.candidates:
             chosen = self._confirmed(layer, scores, len(split.reward), split.mini_train)
-        if chosen:
+        self.chosen[layer] = chosen
+        if chosen and not self.variant.independent:
             for model in (self.model, *self.scouts):
                 remove_heads(model, PruningPlan({layer: chosen}))
 
