@@ -12,11 +12,12 @@ export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 
 demo: $(READY)
 	$(BIN)/auber demo
 
-# Several processes; a file's tests stay in one, since they share what is costly to make. Each loads torch, so they are few.
-TOGETHER := --numprocesses auto --maxprocesses 4 --dist loadfile
+# Several processes; each loads torch, so they are few.
+TOGETHER := --numprocesses auto --maxprocesses 4
 
+# A file's tests stay in one process, since they share what is costly to make.
 test: $(READY)
-	$(BIN)/python -m pytest $(TOGETHER)
+	$(BIN)/python -m pytest $(TOGETHER) --dist loadfile
 
 test-all: $(READY)
 	$(BIN)/python -m pytest -m ""
@@ -33,7 +34,7 @@ format: $(READY)
 
 # The site, strictly, into site/; then every code block of README and docs.
 docs: $(READY)
-	$(BIN)/python -m pytest -m "" tests/docs
+	$(BIN)/python -m pytest -m "" $(TOGETHER) tests/docs
 
 notebooks: $(READY)
 	$(BIN)/python -m pytest -m "" tests/test_notebooks.py
