@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -80,10 +80,12 @@ def test_the_core_imports_without_the_optional_packages():
 
 
 def test_help_starts_in_under_a_second():
+    """Of a processor's time, which other processes at work do not lengthen as they do a clock's."""
     seconds = []
     for _ in range(3):
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([sys.executable, "-m", "auber", "--help"], capture_output=True, text=True, check=True)
-        seconds.append(time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert "prune" in done.stdout
     assert min(seconds) < 1.0

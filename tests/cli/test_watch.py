@@ -6,8 +6,8 @@ import pty
 import select
 import subprocess
 import sys
-import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,17 +42,31 @@ def test_one_look_at_a_run_that_has_stopped_is_exit_code_1(run_auber, folder, op
     assert (code, "stopped" in out) == (1, True)
 
 
-def test_it_waits_for_a_run_follows_it_and_leaves_with_it(run_auber, tmp_path):
-    def later():
-        folder = RunFolder(tmp_path / "run")
-        folder.search_layer_1()
-        finish.start()
+@pytest.fixture
+def between_looks(monkeypatch):
+    """Has each of some things done after a look, one a look: what is seen does not depend on how fast the machine is."""
 
-    def finish_run():
+    def do(*things):
+        left = list(things)
+
+        def sleep(seconds):
+            time.sleep(seconds)
+            if left:
+                left.pop(0)()
+
+        monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+
+    return do
+
+
+def test_it_waits_for_a_run_follows_it_and_leaves_with_it(run_auber, tmp_path, between_looks):
+    def begin():
+        RunFolder(tmp_path / "run").search_layer_1()
+
+    def finish():
         (tmp_path / "run" / "result.json").write_text(json.dumps(RESULT))
 
-    begin, finish = threading.Timer(0.4, later), threading.Timer(0.4, finish_run)
-    begin.start()
+    between_looks(begin, finish)
     code, out, _ = run_auber("watch", tmp_path / "run", "--interval", "0.1")
     assert code == 0
     assert out.startswith(f"waiting for a run or a study in {tmp_path / 'run'} (Ctrl-C leaves)")
@@ -80,14 +94,16 @@ def test_of_a_folder_of_several_the_run_begun_last_is_shown(run_auber, tmp_path)
     assert json.loads(out)["folder"] == str(tmp_path / "random")
 
 
-def test_it_goes_from_one_run_of_a_folder_to_the_next_and_leaves_with_the_last(run_auber, tmp_path, monkeypatch):
+def test_it_goes_from_one_run_of_a_folder_to_the_next_and_leaves_with_the_last(
+    run_auber, tmp_path, monkeypatch, between_looks
+):
     monkeypatch.setattr(watch, "_SURE_AFTER", 1.5)
     begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
 
     def later():
         begin_below(tmp_path, "random", age=0).write("result.json", {**RESULT, "dev": {"score": 0.5}})
 
-    threading.Timer(0.5, later).start()
+    between_looks(later)
     code, out, _ = run_auber("watch", tmp_path, "--interval", "0.1")
     assert code == 0
     assert out.index("dev accuracy 75.00") < out.index("method random") < out.index("dev accuracy 50.00")
