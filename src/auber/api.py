@@ -329,7 +329,7 @@ def _load_start(
 
 def _find_origin(origin: str | Path | PreTrainedModel | None, start: _Start, job: Job) -> PreTrainedModel | None:
     """The model that no row has tuned yet, where a run makes scouts of it: the start itself, or what it came from."""
-    if not job.needs_origin:
+    if not job.method.makes_scouts(job.config.protocol):
         if origin is not None:
             raise ConfigError(
                 f"an origin is for scouts, which method {job.method.name} under protocol {job.config.protocol} has none of; "

@@ -188,15 +188,20 @@ class Run:
         """Record the stage of a model beside the run's own; its weights are kept until a stage changes those of the run's own."""
         self._write_stage(name, {**info, "weights": False}, scout)
 
-    def load_scout(self, name: str, device: torch.device) -> PreTrainedModel:
-        """The model that a finished stage left beside the run's own."""
-        return self._load_stage(name, device)
+    def load_stage(self, name: str, device: torch.device) -> PreTrainedModel:
+        """The model that a finished stage left, as it was written."""
+        place = self.folder / "stages" / name
+        try:
+            check_digest(place, self._stages[name])
+            return checkpoint.load(place, device=device)
+        except CheckpointError as error:
+            raise RunError(f"stage {name}: {error}; {self._remedy(name)}") from error
 
     def load_weights(self, names: list[str], model: PreTrainedModel) -> PreTrainedModel:
         """The model at the end of the last of these stages that changed it, as it was written; `model` where none did."""
         for name in reversed(names):
             if self._stages[name]["weights"]:
-                return self._load_stage(name, model.device)
+                return self.load_stage(name, model.device)
         return model
 
     def finish(
@@ -359,14 +364,6 @@ class Run:
             if model is not None:
                 info[DIGEST] = self._save(model, None, stages / name)
             write_json(stages / f"{name}.json", info, durable=True)
-
-    def _load_stage(self, name: str, device: torch.device) -> PreTrainedModel:
-        place = self.folder / "stages" / name
-        try:
-            check_digest(place, self._stages[name])
-            return checkpoint.load(place, device=device)
-        except CheckpointError as error:
-            raise RunError(f"stage {name}: {error}; {self._remedy(name)}") from error
 
     def _not_written(self, place: str | Path, reason: str | None) -> RunError:
         stages = [name for name in self._stages if (self.folder / "stages" / f"{name}.json").is_file()]

@@ -89,3 +89,7 @@ class Method:
     def decides_number(self) -> bool:
         """Whether the method itself decides how many heads go."""
         return self.choose_layer is not None
+
+    def makes_scouts(self, protocol: str) -> bool:
+        """Whether its rewards come from scouts, which are made of the model before any tuning."""
+        return protocol == "crossfit" and self.choose_layer is not None

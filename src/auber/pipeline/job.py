@@ -32,11 +32,6 @@ class Job:
         """The name of the metric whose changes reward."""
         return smooth_metric(self.task.metric) if self.config.reward.measure == "smooth" else self.task.metric
 
-    @property
-    def needs_origin(self) -> bool:
-        """Whether there must be a model that no row has tuned, for scouts to be made of."""
-        return self.config.protocol == "crossfit" and self.method.choose_layer is not None
-
     def layers(self, num_layers: int) -> list[int]:
         """The layers gone through, in order: those of `search.layers`, or all where the method chooses among all.
 

@@ -77,6 +77,6 @@ class Scouts:
 
     def _scout(self, fold: int, plan: PruningPlan) -> PreTrainedModel:
         if fold not in self._models:
-            self._models[fold] = self._run.load_scout(scout_stage(fold), self._device)
+            self._models[fold] = self._run.load_stage(scout_stage(fold), self._device)
         remove_remaining(self._models[fold], plan)
         return self._models[fold]

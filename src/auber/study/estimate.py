@@ -109,9 +109,7 @@ def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int, layer
         method = METHODS[run.method]
         if method.choose_layer is not None:
             rewards = len(layers) * _rewards_of_a_layer(run.method, config, num_heads)
-        if (
-            config.protocol == "crossfit" and method.decides_number
-        ):  # the scouts, and the first tuning of the pruned model
+        if method.makes_scouts(config.protocol):  # their tunings, and the first tuning of the pruned model
             steps += sum(_steps(len(splits.first) - len(fold), config.first) for fold in splits.folds)
             steps += _steps(len(splits.first), config.first)
         if method.tunes:

@@ -177,7 +177,7 @@ class Study:
 
     def needs_origin(self, block: Block, run: StudyRun) -> bool:
         """Whether a run makes scouts, out of what the start was tuned from."""
-        return block.protocol == "crossfit" and run.method is not None and METHODS[run.method].decides_number
+        return run.method is not None and METHODS[run.method].makes_scouts(block.protocol)
 
     def settings_of(self, task: str) -> dict[str, Value]:
         """What the study changes for a task."""
