@@ -73,9 +73,9 @@ What came of it so far, on minilm-l6 (CoLA only for teaching: its searches were 
 """
 
 PATHS = """\
-## What a head may cost, and who foretells it
+## How many heads, and who foretells it
 
-One search, with scouts as above; out of the masks it has seen, a plan for each of several prices of a head. Each is carried out on the
+One search, with scouts as above; out of the masks it has seen, a plan for each of several sizes. Each is carried out on the
 pretrained weights. Out of fold: models tuned without the plan's heads, each on all rows but its fold, score what they never saw.
 """
 
@@ -127,8 +127,8 @@ def _path_tables(results: Results) -> Tables:
         for how, part in (("layers in turn", in_turn), ("each layer with the others whole", alone))
         if part
         for table in (
-            (f"prices, {how}", path_table(part)),
-            (f"prices, {how}, against rankings at as many heads", rankings_table(part)),
+            (f"sizes, {how}", path_table(part)),
+            (f"sizes, {how}, against rankings at as many heads", rankings_table(part)),
         )
     ]
 

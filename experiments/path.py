@@ -1,6 +1,7 @@
-"""One search, plans for several prices of a head out of the masks it has seen, and whether cross-validation foretells the best.
+"""One search, plans of several sizes out of the masks it has seen, and whether cross-validation foretells the best.
 
-Each plan is carried out on the pretrained weights and judged on development rows, beside nothing removed and rankings at as many
+A size is reached by the price of a head: each layer's mask is the best where a removed head is worth so much, and the price is the
+lowest that removes as many. Each plan is carried out on the pretrained weights and judged on development rows, beside nothing removed and rankings at as many
 heads. Cross-validation is of the plan itself: as many models as there are folds are tuned without the plan's
 heads, each on all rows but its fold, and score what they never saw. It costs no rewards, and unlike the rewards it knows what a
 tuning makes of a plan.
@@ -24,7 +25,7 @@ from experiments.command import parser
 from experiments.masked import Mask
 from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranked, tune_along
-from experiments.subject import Subject, calibrated_likelihood, make_folds, make_subject, measures
+from experiments.subject import Subject, make_folds, make_subject, measures
 
 
 def plan_at(price: float, scores: Mapping[int, Mapping[Mask, float]]) -> PruningPlan:
@@ -36,14 +37,23 @@ def plan_at(price: float, scores: Mapping[int, Mapping[Mask, float]]) -> Pruning
     return PruningPlan(plan)
 
 
+def plan_of_size(num_heads: int, scores: Mapping[int, Mapping[Mask, float]]) -> tuple[PruningPlan, float]:
+    """The plan of the lowest price that removes at least so many heads, and that price; all there are where they are fewer."""
+    low, high = -100.0, 100.0  # points
+    for _ in range(40):  # to well below a millionth of a point
+        price = (low + high) / 2
+        low, high = (low, price) if plan_at(price, scores).num_removed >= num_heads else (price, high)
+    return plan_at(high, scores), high
+
+
 def out_of_fold(subject: Subject, models: Sequence[Any], folds: np.ndarray) -> list[float]:
-    """All measures, and the calibrated log-likelihood, of all rows, each scored by the model of its fold; in points."""
+    """All measures of all rows, each scored by the model of its fold; in points."""
     parts = [np.flatnonzero(folds == fold) for fold in range(len(models))]
     logits = torch.cat(
         [predict(model, subject.rows.select(rows.tolist())) for model, rows in zip(models, parts, strict=True)]
     )
     labels = subject.rows.labels[np.concatenate(parts)].to(logits.device)
-    return [*measures(logits, labels, subject.task.metric), 100 * float(calibrated_likelihood(logits, labels))]
+    return measures(logits, labels, subject.task.metric)
 
 
 def validated(subject: Subject, plan: PruningPlan, folds: np.ndarray) -> list[float]:
@@ -60,9 +70,8 @@ def validated(subject: Subject, plan: PruningPlan, folds: np.ndarray) -> list[fl
 def main() -> None:
     """The command line."""
     options = parser(__doc__)
-    options.add_argument(
-        "--prices", default="0,0.01,0.02,0.05", help="points for a head; the search plays for the last"
-    )
+    options.add_argument("--heads", default="24,48,72", help="how many the plans remove, or just above")
+    options.add_argument("--price", type=float, default=0.02, help="points for a head, which the search plays for")
     options.add_argument("--independent", action="store_true", help="decide every layer with the others whole")
     options.add_argument("--rankings", default="", help="competitors at each plan's number of heads, such as michel")
     arguments = options.parse_args()
@@ -70,16 +79,16 @@ def main() -> None:
         arguments.model, arguments.task, arguments.data, arguments.settings, arguments.develop, "default"
     )
     folds = make_folds(len(subject.rows), arguments.folds, subject.config.seed)
-    prices = [float(word) for word in arguments.prices.split(",")]
     variant = Variant(
         crossed=True,
         measure="calibrated",
-        bonus=prices[-1],
+        bonus=arguments.price,
         frozen=True,
         independent=arguments.independent,
         rewound=True,
     )
-    command = f"{arguments.said} --prices {arguments.prices}" + " --independent" * arguments.independent
+    command = f"{arguments.said} --heads {arguments.heads} --price {arguments.price:g}"
+    command += " --independent" * arguments.independent
     command += f" --rankings {arguments.rankings}" if arguments.rankings else ""
     record = Record(arguments.out, "path", command, subject)
     start = subject.first_tuned(range(len(subject.rows)))
@@ -100,15 +109,15 @@ def main() -> None:
         "seconds": round(time.perf_counter() - started, 1),
     }
     del walk.model, walk.scouts
-    for price in prices:
-        started, plan = time.perf_counter(), plan_at(price, walk.scores)
+    for size in map(int, arguments.heads.split(",")):
+        started, (plan, price) = time.perf_counter(), plan_of_size(size, walk.scores)
         found = finish(subject, carried_out(subject, variant, None, plan))
-        record.keep(f"price {price:g}", {**found, "out_of_fold": validated(subject, plan, folds)}, started)
+        found |= {"price": round(price, 6), "out_of_fold": validated(subject, plan, folds)}
+        record.keep(f"{size} heads", found, started)
         for ranking in filter(None, arguments.rankings.split(",")):
             started = time.perf_counter()
-            record.keep(
-                f"{ranking} like price {price:g}", ranked(subject, variant, start, ranking, plan.num_removed), started
-            )
+            other = ranked(subject, variant, start, ranking, plan.num_removed)
+            record.keep(f"{ranking} like {size} heads", other, started)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows, encode_rows
 from auber.tuning import tune
 
-MEASURES = ("metric", "soft", "likelihood")
+MEASURES = ("metric", "soft", "likelihood", "calibrated")
 
 
 def soft_metric(logits: Tensor, labels: Tensor, metric: str) -> Tensor:
@@ -76,7 +76,7 @@ def calibrated_rows(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def measure(name: str, logits: Tensor, labels: Tensor, metric: str) -> Tensor:
-    """One of `MEASURES` or `calibrated`, a float64 scalar on the logits' device."""
+    """One of `MEASURES`, a float64 scalar on the logits' device."""
     if name == "metric":
         return get_metric(metric).compute(logits, labels)
     if name == "calibrated":

@@ -112,12 +112,16 @@ def search_table(results: Sequence[dict[str, Any]], against: str = CONTROL) -> t
 
 
 def path_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
-    """Plans of several prices against nothing removed, on develop and out of fold, and what a choice out of fold would have given."""
+    """Plans of several sizes against nothing removed, on develop and out of fold, and what a choice out of fold would have given."""
     columns = [
-        "plan", "pairs", f"develop metric against {CONTROL}", f"out-of-fold metric against {CONTROL}",
+        "plan", "pairs", f"develop metric against {CONTROL}", f"develop calibrated log-likelihood against {CONTROL}", f"out-of-fold metric against {CONTROL}",
         f"out-of-fold calibrated log-likelihood against {CONTROL}", f"train minus develop against {CONTROL}", "heads removed",
     ]  # fmt: skip
-    plans = list(dict.fromkeys(name for result in results for name in result["runs"] if name.startswith("price ")))
+    plans = list(
+        dict.fromkeys(
+            name for result in results for name in result["runs"] if name.endswith(" heads") and " like " not in name
+        )
+    )
     rows = [_path_row(name, [(result["runs"], name) for result in results if name in result["runs"]]) for name in plans]
     for what, place in (("metric", 0), ("calibrated log-likelihood", 3)):
         chosen = []
@@ -134,9 +138,9 @@ def _path_row(title: str, chosen: Sequence[tuple[dict[str, Any], str]]) -> list[
     return [
         title,
         str(len(pairs)),
-        interval([mine["develop"][0] - control["develop"][0] for mine, control in pairs]),
         *(
-            interval([mine["out_of_fold"][place] - control["out_of_fold"][place] for mine, control in pairs])
+            interval([mine[rows][place] - control[rows][place] for mine, control in pairs])
+            for rows in ("develop", "out_of_fold")
             for place in (0, 3)
         ),
         interval([_gap(mine) - _gap(control) for mine, control in pairs]),
@@ -197,7 +201,7 @@ def main() -> None:
             print(f"\n{model}, searches\n\n{markdown(*search_table(searches, against))}")
         paths = [result for result in of_model if result["kind"] == "experiment-path"]
         if paths:
-            print(f"\n{model}, prices\n\n{markdown(*path_table(paths))}\n\n{markdown(*rankings_table(paths))}")
+            print(f"\n{model}, sizes\n\n{markdown(*path_table(paths))}\n\n{markdown(*rankings_table(paths))}")
         if searches:
             print(f"\n{model}, searches and rankings\n\n{markdown(*rankings_table(searches))}")
 

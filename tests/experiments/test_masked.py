@@ -18,6 +18,7 @@ from experiments.masked import MaskedRows
 from experiments.rewards import draw_masks
 from experiments.search import VARIANTS, Walk
 from experiments.subject import (
+    MEASURES,
     calibrated_likelihood,
     calibrated_rows,
     make_folds,
@@ -35,7 +36,7 @@ def test_masks_are_scored_as_pruned_models_are():
     model, rows = small_start()[0], small_rows(40)
     masks = [(), (1,), (0, 3)]
     parts = [(model, rows.select(range(25))), (model, rows.select(range(25, 40)))]
-    found = MaskedRows(parts, 1, "accuracy", CPU).scores(["metric", "soft", "likelihood"], masks)
+    found = MaskedRows(parts, 1, "accuracy", CPU).scores(MEASURES, masks)
     for mask, scores in zip(masks, found, strict=True):
         pruned = copy.deepcopy(model)
         if mask:

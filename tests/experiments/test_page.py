@@ -62,13 +62,13 @@ def test_wnli_stands_apart_and_rankings_are_paired_with_their_variant():
     assert "| soft | michel | 1 | 0 | -1.00 | +0.00 | 10 |\n" in text
 
 
-def test_prices_stand_apart_by_how_layers_were_decided():
-    runs = {"original+tuning": {**run(60.0, heads=0), "out_of_fold": [60.0] * 4}}
-    runs["price 0.02"] = {**run(61.0), "out_of_fold": [62.0] * 4}
+def test_sizes_stand_apart_by_how_layers_were_decided():
+    runs = {"original+tuning": {**run(60.0, heads=0), "develop": [60.0] * 4, "out_of_fold": [60.0] * 4}}
+    runs["24 heads"] = {**run(61.0), "develop": [61.0] * 4, "out_of_fold": [62.0] * 4}
     in_turn = made("experiment-path", runs=runs)
     alone = {**in_turn, "command": "python -m experiments.path --independent"}
     text = page.render([in_turn, alone, alone])
-    assert "### mpnet-base, rte, prices, layers in turn\n" in text
-    assert "### mpnet-base, rte, prices, each layer with the others whole\n" in text
-    assert "| price 0.02 | 1 | +1.00 | +2.00 |" in text
-    assert "| price 0.02 | 2 | +1.00 | +2.00 |" in text
+    assert "### mpnet-base, rte, sizes, layers in turn\n" in text
+    assert "### mpnet-base, rte, sizes, each layer with the others whole\n" in text
+    assert "| 24 heads | 1 | +1.00 | +1.00 | +2.00 |" in text
+    assert "| 24 heads | 2 | +1.00 | +1.00 | +2.00 |" in text

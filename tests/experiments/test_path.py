@@ -1,4 +1,4 @@
-"""Plans for several prices out of one search, and what is said of them out of fold."""
+"""Plans of several sizes out of one search, and what is said of them out of fold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from auber.evaluation import predict
 from auber.plan import PruningPlan
 from experiments import path, summary
-from experiments.path import out_of_fold, plan_at
+from experiments.path import out_of_fold, plan_at, plan_of_size
 from experiments.subject import make_folds, measures
 from tests.small import small_rows, small_start
 
@@ -28,26 +28,35 @@ def test_of_equals_the_smaller_plan():
     assert plan_at(0, {0: {(1,): 0.5, (): 0.5}}) == PruningPlan()
 
 
+def test_a_size_is_reached_at_the_lowest_price():
+    scores = {0: {(): 0.80, (1,): 0.7998, (1, 2): 0.7990}, 3: {(): 0.8, (0,): 0.801}}
+    for size, plan, price in ((1, {3: [0]}, -0.1), (2, {0: [1], 3: [0]}, 0.02), (3, {0: [1, 2], 3: [0]}, 0.08)):
+        found, paid = plan_of_size(size, scores)
+        assert found == PruningPlan(plan)
+        assert paid == pytest.approx(price, abs=1e-6)
+    assert plan_of_size(9, scores)[0] == PruningPlan({0: [1, 2], 3: [0]})
+
+
 def test_each_row_is_scored_by_the_model_of_its_fold():
     rows, folds = small_rows(20), make_folds(20, 2, 0)
     models = [small_start(seed=seed)[0] for seed in (1, 2)]
     task = type("Task", (), {"metric": "accuracy"})()
     subject = type("Subject", (), {"rows": rows, "task": task})()
     logits = torch.stack([predict(models[folds[row]], rows.select([row]))[0] for row in range(20)])
-    assert out_of_fold(subject, models, folds)[:3] == pytest.approx(measures(logits, rows.labels, "accuracy"), abs=1e-3)
+    assert out_of_fold(subject, models, folds) == pytest.approx(measures(logits, rows.labels, "accuracy"), abs=1e-3)
 
 
 def run(develop, fold=None, heads=0):
-    found = {"develop": [develop, develop, -60.0], "train": [90.0] * 3, "num_removed": heads, "seconds": 5.0}
+    found = {"develop": [develop, develop, -60.0, develop], "train": [90.0] * 3, "num_removed": heads, "seconds": 5.0}
     return found if fold is None else {**found, "out_of_fold": [fold, fold, -60.0, -50.0 + fold]}
 
 
 def test_the_choice_out_of_fold_is_judged_on_develop():
-    runs = {"original+tuning": run(60.0, 61.0), "price 0": run(59.0, 62.0, 4), "price 0.05": run(63.0, 60.0, 30)}
+    runs = {"original+tuning": run(60.0, 61.0), "4 heads": run(59.0, 62.0, 4), "30 heads": run(63.0, 60.0, 30)}
     _, rows = summary.path_table([{"runs": runs}, {"runs": runs}])
     assert [row[:3] for row in rows] == [
-        ["price 0", "2", "-1.00"],
-        ["price 0.05", "2", "+3.00"],
+        ["4 heads", "2", "-1.00"],
+        ["30 heads", "2", "+3.00"],
         ["the best by metric out of fold", "2", "-1.00"],
         ["the best by calibrated log-likelihood out of fold", "2", "-1.00"],
     ]
@@ -55,7 +64,7 @@ def test_the_choice_out_of_fold_is_judged_on_develop():
 
 
 def test_of_equals_out_of_fold_nothing_is_removed():
-    runs = {"original+tuning": run(60.0, 61.0), "price 0": run(59.0, 61.0, 4)}
+    runs = {"original+tuning": run(60.0, 61.0), "4 heads": run(59.0, 61.0, 4)}
     _, rows = summary.path_table([{"runs": runs}])
     assert rows[1][:3] == ["the best by metric out of fold", "1", "+0.00"]
 
@@ -72,8 +81,8 @@ def test_the_program(tmp_path, monkeypatch):
         "agreement",
         "--folds",
         "2",
-        "--prices",
-        "0,5",
+        "--heads",
+        "1,5",
         "--rankings",
         "random",
         "--out",
@@ -81,12 +90,12 @@ def test_the_program(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["path", *words, str(out)])
     path.main()
     found = json.loads(out.read_text())
-    names = ["original+tuning", "price 0", "random like price 0", "price 5", "random like price 5"]
+    names = ["original+tuning", "1 heads", "random like 1 heads", "5 heads", "random like 5 heads"]
     assert list(found["runs"]) == names
     removed = {name: run["num_removed"] for name, run in found["runs"].items()}
-    assert removed["price 0"] == removed["random like price 0"] < removed["price 5"] == removed["random like price 5"]
+    assert removed["1 heads"] == removed["random like 1 heads"] < removed["5 heads"] == removed["random like 5 heads"]
     assert all(
-        np.isfinite(found["runs"][name]["out_of_fold"]).all() for name in ("original+tuning", "price 0", "price 5")
+        np.isfinite(found["runs"][name]["out_of_fold"]).all() for name in ("original+tuning", "1 heads", "5 heads")
     )
     assert found["search"]["rewards"] > 3
 

@@ -63,7 +63,7 @@ def test_search(place, monkeypatch):
     assert found["runs"]["original+tuning"]["num_removed"] == 0
     for name in ("default", "crossed-soft-confirm", "crossed-calibrated-20-rewound"):
         assert found["runs"][name]["num_removed"] == found["runs"][f"michel like {name}"]["num_removed"]
-        assert len(found["runs"][name]["develop"]) == 3
+        assert len(found["runs"][name]["develop"]) == 4
     assert found["runs"]["default-rewound"]["removed"] == found["runs"]["default"]["removed"]
 
 
