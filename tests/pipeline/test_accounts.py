@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from auber.pipeline.accounts import describe_cost, layer_numbers, tuned_layers
-from auber.pipeline.stages import layer_stage
+from auber.stages import layer_stage
 
 SEARCHED = {"seconds": 3.0, "reward_seconds": 2.0, "rewards_asked": 9, "rewards_computed": 5}
 STAGES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import copy
 from typing import ClassVar
 
@@ -66,6 +67,8 @@ def test_the_stages_of_a_run(run):
     assert stages == wanted | {f"tuning-{layer:02}" for layer in lost}
     assert outcome.result["tuned_layers"] == lost
     assert not [path for path in (folder / "stages").iterdir() if path.is_dir()]
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert {entry["stage"] for entry in events if entry["event"] == "stage"} == stages
 
 
 def test_scouts_count_apart_from_the_tuning_of_what_came_out(run):

@@ -18,6 +18,7 @@ from auber.report.record import Fields, RunRecord, read_result
 from auber.report.results_file import read_results
 from auber.runs import RESULT, read_json
 from auber.runs import read_result as require_result
+from auber.stages import is_layer_stage, layer_of, tuning_stage
 
 MOST_HEADS = 10_000  # of a model; a damaged result must not become a page of gigabytes
 
@@ -133,7 +134,7 @@ def read_run(folder: Path | None, label: str, record: RunRecord) -> RunView:
     if folder is None:
         return RunView(label, record, plan)
     stages = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}
-    found = [_stage(path, plan, record) for name, path in stages.items() if name.startswith("layer-")]
+    found = [_stage(path, plan, record) for name, path in stages.items() if is_layer_stage(name)]
     found.sort(key=lambda stage: stage.layer, reverse=record.config.get("search.order") == "reverse")
     ranking = _ranking(stages["plan"]) if "plan" in stages else None
     return RunView(label, record, plan, tuple(found), ranking)
@@ -150,13 +151,13 @@ def _labels(folders: Sequence[Path]) -> list[str]:
 
 
 def _stage(path: Path, plan: PruningPlan, record: RunRecord) -> Stage:
-    number = path.stem.removeprefix("layer-")
-    if not (number.isascii() and number.isdigit() and int(number) < record.layers):
+    layer = layer_of(path.stem)
+    if layer is None or layer >= record.layers:
         raise RunError(f"{path}: must be named layer-NN for a layer below {record.layers}; remove it")
-    layer, read = int(number), Fields(str(path), read_json(path))
+    read = Fields(str(path), read_json(path))
     removed = read.items("removed", int)
     # Where all layers are decided before any is tuned after, that is a stage of its own, at another time.
-    later = path.with_name(f"tuning-{number}.json")
+    later = path.with_name(f"{tuning_stage(layer)}.json")
     tuned = Fields(str(later), read_json(later)) if later.is_file() else read
     return Stage(
         layer,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from auber.methods.base import LayerChoice, LayerWork, Method
+from auber.stages import layer_stage
 
 if TYPE_CHECKING:
     from auber.search.agent import EpisodeInfo
@@ -37,7 +38,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         }
         if info.loss is not None:
             numbers["loss"] = info.loss
-        name = f"layer-{work.layer:02}/search"
+        name = f"{layer_stage(work.layer)}/search"
         work.progress.record(info.episode, {f"{name}/{key}": value for key, value in numbers.items()})
 
     reward = config.reward

@@ -9,7 +9,7 @@ through the tunings of `tuned_layers` (those of the run it is matched with), a c
 protocol crossfit all layers are decided on the scouts first (`scouts`); the plan is then carried out on the origin, the model
 before any tuning, which gets the first tuning (`rewind`) and those after the layers.
 
-`job` says what is to be done, `stages` what the stages are called, `rewards` meters the scores, `accounts` makes the result out
+`job` says what is to be done, `rewards` meters the scores, `accounts` makes the result out
 of the stages' records, and `notices` has the words for what a person should know.
 """
 
@@ -35,13 +35,13 @@ from auber.pipeline.accounts import describe_result, layer_numbers, result_numbe
 from auber.pipeline.job import Job
 from auber.pipeline.rewards import MeteredScorer
 from auber.pipeline.scouts import Scouts
-from auber.pipeline.stages import REWIND, layer_of, layer_stage, tuning_stage
 from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
 from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, Workers, make_scorer, open_workers
 from auber.seeds import derive
 from auber.splits import Splits, make_splits
+from auber.stages import REWIND, layer_of, layer_stage, tuning_stage
 from auber.surgery import remove_heads, remove_remaining
 from auber.tasks.encoding import EncodedRows, encode_split
 from auber.tuning import TuningReport, require_finite_weights, tune
@@ -117,7 +117,9 @@ class Pipeline:
         self._first_stage(self.splits.first)
         for fold, name in enumerate(scouts.stages):
             if self.run.stage(name) is None:
-                scouts.make(fold)
+                info = self._measured(partial(scouts.make, fold))
+                scouts.keep(fold, info)
+                self.run.log("stage", stage=name, **info)
             else:
                 self.progress.skip(1)
             self._done.append(name)
@@ -182,12 +184,7 @@ class Pipeline:
         info = self.run.stage(name)
         if info is None:
             self._catch_up()
-            started = time.perf_counter()
-            self.job.hardware.reset_peak()
-            info = work()
-            info["seconds"] = round(time.perf_counter() - started, 3)
-            if (peak := self.job.hardware.peak_bytes()) is not None:
-                info["peak_gpu_bytes"] = peak
+            info = self._measured(work)
             changed = bool(info.get("removed")) or info.get("tuning", {}).get("steps", 0) > 0
             self.run.finish_stage(name, info, self.model if changed and keeps else None)
             self.run.write("plan.json", encoder_of(self.model).removed.to_json())
@@ -196,6 +193,16 @@ class Pipeline:
             self._behind = True
             self.progress.skip(shown)
         self._done.append(name)
+
+    def _measured(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What some work says of itself, with the time it took and the most of a GPU's memory."""
+        started = time.perf_counter()
+        self.job.hardware.reset_peak()
+        info = work()
+        info["seconds"] = round(time.perf_counter() - started, 3)
+        if (peak := self.job.hardware.peak_bytes()) is not None:
+            info["peak_gpu_bytes"] = peak
+        return info
 
     def _catch_up(self) -> None:
         """Load the weights of the stages that were walked over."""

@@ -12,7 +12,7 @@ from auber import provenance
 from auber.encoders.base import Encoder
 from auber.evaluation import Scores
 from auber.pipeline.job import Job
-from auber.pipeline.stages import REWIND, tuned_layer_of
+from auber.stages import REWIND, tuned_layer_of
 
 Stages = Mapping[str, Mapping[str, Any]]  # the record of each finished stage by its name, in the order they were done
 

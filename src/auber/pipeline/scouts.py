@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from auber.plan import PruningPlan
 from auber.runs import Run
 from auber.splits import Indices
+from auber.stages import scout_stage
 from auber.surgery import remove_remaining
 from auber.tasks.encoding import EncodedRows
 from auber.tuning import TuningReport
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TuneScout = Callable[["PreTrainedModel", Indices, str], TuningReport]  # of (scout, rows, what the stage is called)
-
-
-def scout_stage(fold: int) -> str:
-    """The name of the stage that makes the scout of a fold."""
-    return f"scout-{fold}"
 
 
 class Scouts:
@@ -52,15 +48,17 @@ class Scouts:
         remove_remaining(model, plan)
         return model
 
-    def make(self, fold: int) -> None:
-        """Tune the scout of a fold, and keep it for a run that is cut."""
+    def make(self, fold: int) -> dict[str, Any]:
+        """Tune the scout of a fold; what to record of it."""
         others = sorted(row for other, rows in enumerate(self._folds) if other != fold for row in rows)
         scout = self.fresh(PruningPlan())
         report = self._tune(scout, tuple(others), f"scout {fold + 1} of {len(self._folds)}: tuning")
-        self._run.finish_scout(
-            scout_stage(fold), {"scouting": report.to_json(), "seconds": round(report.seconds, 3)}, scout
-        )
         self._models[fold] = scout
+        return {"scouting": report.to_json()}
+
+    def keep(self, fold: int, info: dict[str, Any]) -> None:
+        """Write down what was made of a fold, for a run that is cut."""
+        self._run.finish_scout(scout_stage(fold), info, self._models[fold])
 
     def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[tuple[PreTrainedModel, EncodedRows]]:
         """Each scout without a plan's heads, and those of the rows that it scores."""

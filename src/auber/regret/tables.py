@@ -19,6 +19,7 @@ from auber.errors import RunError
 from auber.methods.exhaustive import MOST_HEADS, Mask, all_masks
 from auber.regret.files import compact_json, write_kept
 from auber.runs import is_run, read_json, read_result
+from auber.stages import is_layer_stage, layer_of
 
 KIND = "auber score tables"
 FORMAT = 1
@@ -105,16 +106,18 @@ def _read_run(folder: Path) -> RunTables:
             "make one with 'auber prune --method exhaustive'"
         )
     layers = []
-    for path in sorted((folder / "stages").glob("layer-*.json")):
+    for path in sorted((folder / "stages").glob("*.json")):
+        if not is_layer_stage(path.stem):
+            continue
         search = _take(read_json(path), "search", dict, str(path))
         if "scores" not in search:
             raise RunError(
                 f"{path}: the scores of all masks are missing, as an older version left them out; run it anew"
             )
-        number = path.stem.removeprefix("layer-")
-        if not (number.isascii() and number.isdigit() and len(number) <= 4):
+        layer = layer_of(path.stem)
+        if layer is None:
             raise RunError(f"{path}: its name must be layer-NUMBER.json; remove what is no layer's record")
-        layers.append(_read_layer({**search, "layer": int(number)}, str(path)))
+        layers.append(_read_layer({**search, "layer": layer}, str(path)))
     return replace(_read_origin(result, where), layers=tuple(layers))
 
 

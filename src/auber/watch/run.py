@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from auber.config import load_toml
+from auber.stages import is_layer_stage, layer_of, layer_stage
 from auber.watch import shapes
 from auber.watch.files import Tail, read_object
 from auber.watch.process import ProcessView, look_at_process
@@ -24,8 +24,7 @@ from auber.watch.run_view import (
 )
 
 _EVENTS_KEPT = 20
-_LAYER = "layer-"
-_RETURN = re.compile(r"layer-([0-9]{1,6})/search/return")
+_RETURN = "/search/return"  # what a series of numbers is called after its stage
 
 
 class RunWatcher:
@@ -148,8 +147,9 @@ class RunWatcher:
     def _hear(self, moment: float, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
             self._numbers[name] = (moment, step, value)
-            if found := _RETURN.fullmatch(name):
-                returns = self._returns.setdefault(int(found[1]), [])
+            layer = layer_of(name.removesuffix(_RETURN)) if name.endswith(_RETURN) else None
+            if layer is not None:
+                returns = self._returns.setdefault(layer, [])
                 del returns[max(0, step - 1) :]  # a layer whose search was cut is played from its first episode again
                 returns.append(value)
 
@@ -206,16 +206,15 @@ class RunWatcher:
 
     def _layers_left(self, stages: tuple[StageView, ...]) -> float | None:
         """What the layers that are open will take, if they are like those done."""
-        layers = [stage for stage in stages if stage.name.startswith(_LAYER)]
+        layers = [stage for stage in stages if is_layer_stage(stage.name)]
         known = [stage.seconds for stage in layers if stage.seconds is not None]
         waiting = [stage for stage in layers if stage.state == "open"]
         return sum(known) / len(known) * len(waiting) if known and waiting else None
 
     def _searched_layer(self, present: str | None, stage: dict[str, Any] | None) -> int | None:
-        if present is None or stage is None or not present.startswith(_LAYER) or "search" not in stage["name"]:
+        if present is None or stage is None or "search" not in stage["name"]:
             return None
-        number = present.removeprefix(_LAYER)
-        return int(number) if re.fullmatch("[0-9]{1,6}", number) else None
+        return layer_of(present)
 
     def _layer_views(self, result: dict[str, Any] | None, present: str | None) -> tuple[LayerView, ...]:
         if self._num_layers is None:
@@ -225,7 +224,7 @@ class RunWatcher:
             plan = {}  # it tells nothing that the stages do not
         views = []
         for layer in range(self._num_layers):
-            name = f"{_LAYER}{layer:02}"
+            name = layer_stage(layer)
             info = self._stages.get(name, {})
             decided = result is not None or "plan" in self._stages or name in self._stages
             state = "decided" if decided else "searching" if name == present else "open"
@@ -235,8 +234,8 @@ class RunWatcher:
     def _search(self, layer: int, written: dict[str, Any] | None, stage: dict[str, Any] | None) -> SearchView:
         scores = self._scores.get(layer) or _LayerScores("")
         returns = self._returns.get(layer)
-        asked = self._numbers.get(f"{_LAYER}{layer:02}/search/rewards_asked")
-        computed = self._numbers.get(f"{_LAYER}{layer:02}/search/rewards_computed")
+        asked = self._numbers.get(f"{layer_stage(layer)}/search/rewards_asked")
+        computed = self._numbers.get(f"{layer_stage(layer)}/search/rewards_computed")
         rate = None
         if written is not None and stage is not None:
             moment, count = written["time"], float(len(scores.all))

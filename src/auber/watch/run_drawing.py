@@ -9,6 +9,7 @@ import time
 from rich.text import Text
 
 from auber.progress import describe_seconds
+from auber.stages import is_layer_stage
 from auber.watch.drawing import STATE_STYLES, Marks, Sheet, bar, cut, sparkline
 from auber.watch.run_view import LayerView, RunState, RunView, SearchView
 
@@ -70,7 +71,7 @@ def _present(view: RunView, sheet: Sheet) -> list[Text]:
     marks = sheet.marks
     stages = Text()
     for stage in view.stages:
-        if not stage.name.startswith("layer-"):
+        if not is_layer_stage(stage.name):
             mark = {"done": marks.done, "present": marks.present, "open": marks.open}[stage.state]
             took = "" if stage.seconds is None else f" {describe_seconds(stage.seconds)}"
             stages.append(f"{mark} {stage.name}{took}   ", "dim" if stage.state == "open" else "")

@@ -1,0 +1,44 @@
+"""What the stages of a run are called; a stage's record, weights and series of numbers go by its name."""
+
+from __future__ import annotations
+
+_LAYER, _TUNING = "layer-", "tuning-"
+_MOST_DIGITS = 6  # of a name that a person may have made
+REWIND = "rewind"  # the plan carried out on the model before any tuning, and that tuned as a start
+
+
+def layer_stage(layer: int) -> str:
+    """The stage that decides a layer, is tuned after it, or both."""
+    return f"{_LAYER}{layer:02}"
+
+
+def tuning_stage(layer: int) -> str:
+    """The stage that is tuned after a layer where all layers were decided before."""
+    return f"{_TUNING}{layer:02}"
+
+
+def scout_stage(fold: int) -> str:
+    """The stage that makes the scout of a fold."""
+    return f"scout-{fold}"
+
+
+def is_layer_stage(stage: str) -> bool:
+    """Whether a name says that it is a `layer_stage`; `layer_of` knows which, if any."""
+    return stage.startswith(_LAYER)
+
+
+def layer_of(stage: str) -> int | None:
+    """The layer of a `layer_stage`, None of any other."""
+    return _number_after(_LAYER, stage)
+
+
+def tuned_layer_of(stage: str) -> int | None:
+    """The layer after which a stage may have tuned, None where there is none."""
+    layer = _number_after(_TUNING, stage)
+    return layer_of(stage) if layer is None else layer
+
+
+def _number_after(prefix: str, stage: str) -> int | None:
+    digits = stage.removeprefix(prefix)
+    known = stage.startswith(prefix) and digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
+    return int(digits) if known else None

@@ -1,0 +1,26 @@
+"""The names of stages, written and read."""
+
+from __future__ import annotations
+
+import pytest
+
+from auber.stages import is_layer_stage, layer_of, layer_stage, scout_stage, tuned_layer_of, tuning_stage
+
+
+@pytest.mark.parametrize("layer", [0, 7, 11, 123])
+def test_a_layer_is_read_out_of_its_stages(layer):
+    assert layer_of(layer_stage(layer)) == tuned_layer_of(layer_stage(layer)) == layer
+    assert tuned_layer_of(tuning_stage(layer)) == layer
+    assert layer_of(tuning_stage(layer)) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["first", "rewind", scout_stage(1), "layer-", "layer-x", "layer--1", "layer-٣", "layer-1234567"]
+)
+def test_no_other_name_has_a_layer(name):
+    assert layer_of(name) is tuned_layer_of(name) is None
+
+
+def test_a_damaged_name_still_says_what_it_would_be():
+    assert is_layer_stage("layer-x")
+    assert not is_layer_stage(tuning_stage(1))
