@@ -56,6 +56,16 @@ def out_of_fold(subject: Subject, models: Sequence[Any], folds: np.ndarray) -> l
     return measures(logits, labels, subject.task.metric)
 
 
+def ripe_scout(subject: Subject, rows: np.ndarray) -> Any:
+    """The pretrained model after all tunings that a run's model gets, on these rows alone."""
+    model = subject.first_tuned(rows)
+    for layer, split in enumerate(subject.splits.layers):
+        subject.tune(model, np.intersect1d(split.mini_train, rows), subject.config.layer, "layer", layer)
+    last, watched = (np.intersect1d(some, rows) for some in (subject.splits.last_train, subject.splits.last_watch))
+    subject.tune(model, last, subject.config.last, "last", watched=watched)
+    return model
+
+
 def validated(subject: Subject, plan: PruningPlan, folds: np.ndarray) -> list[float]:
     """A plan's measures out of fold, by models that were tuned without its heads."""
     models = []
@@ -72,6 +82,8 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--heads", default="24,48,72", help="how many the plans remove, or just above")
     options.add_argument("--price", type=float, default=0.02, help="points for a head, which the search plays for")
+    options.add_argument("--ripe", action="store_true", help="give the scouts all tunings, not the first alone")
+    options.add_argument("--unvalidated", action="store_true", help="without cross-validation of the plans")
     options.add_argument("--independent", action="store_true", help="decide every layer with the others whole")
     options.add_argument("--rankings", default="", help="competitors at each plan's number of heads, such as michel")
     arguments = options.parse_args()
@@ -89,10 +101,12 @@ def main() -> None:
     )
     command = f"{arguments.said} --heads {arguments.heads} --price {arguments.price:g}"
     command += " --independent" * arguments.independent
+    command += " --ripe" * arguments.ripe + " --unvalidated" * arguments.unvalidated
     command += f" --rankings {arguments.rankings}" if arguments.rankings else ""
     record = Record(arguments.out, "path", command, subject)
     start = subject.first_tuned(range(len(subject.rows)))
-    scouts = [subject.first_tuned(np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
+    grow = ripe_scout if arguments.ripe else Subject.first_tuned
+    scouts = [grow(subject, np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
     started = time.perf_counter()
     control = copy.deepcopy(start)
     tune_along(subject, control)
@@ -112,7 +126,9 @@ def main() -> None:
     for size in map(int, arguments.heads.split(",")):
         started, (plan, price) = time.perf_counter(), plan_of_size(size, walk.scores)
         found = finish(subject, carried_out(subject, variant, None, plan))
-        found |= {"price": round(price, 6), "out_of_fold": validated(subject, plan, folds)}
+        found["price"] = round(price, 6)
+        if not arguments.unvalidated:
+            found["out_of_fold"] = validated(subject, plan, folds)
         record.keep(f"{size} heads", found, started)
         for ranking in filter(None, arguments.rankings.split(",")):
             started = time.perf_counter()

@@ -117,9 +117,18 @@ class Subject:
         self.tune(model, rows, self.config.first, "first")
         return model
 
-    def tune(self, model: Any, rows: Iterable[int], settings: Any, purpose: str, layer: int | None = None) -> None:
-        """Tune a model in place; the last tuning is watched on its own rows, as in a run."""
-        watch = (self.rows.select(self.splits.last_watch), self.task.metric) if purpose == "last" else None
+    def tune(
+        self,
+        model: Any,
+        rows: Iterable[int],
+        settings: Any,
+        purpose: str,
+        layer: int | None = None,
+        watched: Iterable[int] = (),
+    ) -> None:
+        """Tune a model in place; the last tuning is watched on these rows, by default on its own, as in a run."""
+        watched = tuple(int(row) for row in watched) or self.splits.last_watch
+        watch = (self.rows.select(watched), self.task.metric) if purpose == "last" else None
         tune(
             model,
             self.rows.select(tuple(int(row) for row in rows)),

@@ -127,9 +127,11 @@ def path_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
         chosen = []
         for result in results:
             candidates = [name for name, run in result["runs"].items() if "out_of_fold" in run]
+            if len(candidates) < 2:
+                continue
             best = max(candidates, key=lambda name: (result["runs"][name]["out_of_fold"][place], name == CONTROL))
             chosen.append((result["runs"], best))
-        rows.append(_path_row(f"the best by {what} out of fold", chosen))
+        rows += [_path_row(f"the best by {what} out of fold", chosen)] if chosen else []
     return columns, rows
 
 
@@ -140,6 +142,8 @@ def _path_row(title: str, chosen: Sequence[tuple[dict[str, Any], str]]) -> list[
         str(len(pairs)),
         *(
             interval([mine[rows][place] - control[rows][place] for mine, control in pairs])
+            if all(rows in mine for mine, _ in pairs)
+            else ""
             for rows in ("develop", "out_of_fold")
             for place in (0, 3)
         ),

@@ -100,6 +100,19 @@ def test_the_program(tmp_path, monkeypatch):
     assert found["search"]["rewards"] > 3
 
 
+def test_a_ripe_scout_never_sees_its_fold(tmp_path, monkeypatch):
+    from experiments import subject as module
+
+    subject, seen = tiny_subject(tmp_path), []
+    monkeypatch.setattr(module, "tune", lambda _, rows, __, watch=None, **___: seen.append((rows, watch)))
+    path.ripe_scout(subject, np.arange(25))
+    known = {tuple(row) for row in subject.rows.select(range(25)).input_ids.tolist()}
+    assert len(seen) == 2 + subject.num_layers
+    assert seen[-1][1] is not None
+    for rows in (*(rows for rows, _ in seen), seen[-1][1][0]):
+        assert {tuple(row) for row in rows.input_ids.tolist()} <= known
+
+
 def tiny_subject(folder):
     """The generated task and a tiny encoder of its own."""
     from auber import checkpoint
