@@ -106,11 +106,11 @@ def test_a_ripe_scout_never_sees_its_fold(tmp_path, monkeypatch):
     subject, seen = tiny_subject(tmp_path), []
     monkeypatch.setattr(module, "tune", lambda _, rows, __, watch=None, **___: seen.append((rows, watch)))
     path.ripe_scout(subject, np.arange(25))
-    known = {tuple(row) for row in subject.rows.select(range(25)).input_ids.tolist()}
+    known = {tuple(row) for row in subject.rows.select(range(25)).input_ids}
     assert len(seen) == 2 + subject.num_layers
     assert seen[-1][1] is not None
     for rows in (*(rows for rows, _ in seen), seen[-1][1][0]):
-        assert {tuple(row) for row in rows.input_ids.tolist()} <= known
+        assert {tuple(row) for row in rows.input_ids} <= known
 
 
 def tiny_subject(folder):
