@@ -217,3 +217,15 @@ def test_folds_that_are_none() -> None:
     del data["folds"]
     with pytest.raises(RunError, match=r"^splits: an object with first, folds, last_train,"):
         Splits.from_json(data)
+
+
+def test_a_scout_may_use_all_rows_but_its_fold() -> None:
+    config = make_config("default", settings={"protocol": "crossfit", "reward.folds": 4})
+    splits = make_splits([0, 1] * 60, config, 3, False)
+    for fold, scored in enumerate(splits.folds):
+        own = splits.without_fold(fold)
+        assert set(own.first) == set(range(120)) - set(scored)
+        pairs = [(own.last_train, splits.last_train), (own.last_watch, splits.last_watch)]
+        pairs += [(mine.mini_train, layer.mini_train) for mine, layer in zip(own.layers, splits.layers, strict=True)]
+        for mine, all_rows in pairs:
+            assert mine == tuple(row for row in all_rows if row not in scored)

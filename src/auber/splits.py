@@ -54,6 +54,22 @@ class Splits:
     last_watch: Indices
     folds: tuple[Indices, ...] = ()  # all of train, under `crossfit` alone
 
+    def without_fold(self, fold: int) -> Splits:
+        """What the scout of a fold may use: every list less the rows that it is to score."""
+        scored = set(self.folds[fold])
+
+        def left(rows: Indices) -> Indices:
+            return tuple(row for row in rows if row not in scored)
+
+        return Splits(
+            protocol=self.protocol,
+            first=left(self.first),
+            original_first=left(self.original_first),
+            layers=tuple(LayerSplit(left(layer.mini_train), left(layer.reward)) for layer in self.layers),
+            last_train=left(self.last_train),
+            last_watch=left(self.last_watch),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """A plain JSON object."""
         return {

@@ -74,9 +74,13 @@ def test_the_stages_of_a_run(run):
 def test_scouts_count_apart_from_the_tuning_of_what_came_out(run):
     cost = run[0].result["cost"]
     first = 2 * -(-60 // 32)  # epochs, batches
-    assert cost["scout_steps"] == 3 * 2 * -(-40 // 32) + first, (
-        "with the start, which only tells the agent of its heads"
-    )
+    splits = Splits.from_json(auber.runs.read_json(run[1] / "splits.json"))
+    scouts = 0
+    for fold in range(3):
+        own = splits.without_fold(fold)
+        after_layers = sum(-(-len(layer.mini_train) // 32) for layer in own.layers)
+        scouts += 2 * -(-len(own.first) // 32) + after_layers + 2 * -(-len(own.last_train) // 32)
+    assert cost["scout_steps"] == scouts + first, "with the start, which only tells the agent of its heads"
     control = first + len(run[0].result["tuned_layers"]) * -(-20 // 32) + 2 * -(-54 // 32)
     assert cost["tuning_steps"] == control
     assert cost["seconds"]["scouts"] > 0
@@ -102,22 +106,25 @@ def test_the_plan_is_carried_out_on_the_model_before_any_tuning(run):
 
 
 def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
-    seen, scored = {}, []
-    tune_scout, crossed = pipeline.Pipeline._tune_scout, pipeline.CrossedScorer
+    seen, scored, kept = {}, [], []
+    crossed = pipeline.CrossedScorer
 
-    def listen(self, scout, rows, stage):
-        seen[id(scout)] = {tuple(self._train.input_ids[row]) for row in rows}
-        return tune_scout(self, scout, rows, stage)
+    def listen(model, rows, *rest, watch=None, **more):
+        for some in (rows, *([] if watch is None else watch[:1])):
+            seen.setdefault(id(model), set()).update(map(tuple, some.input_ids))
+        kept.append(model)  # so that no other gets its id
+        return tune(model, rows, *rest, watch=watch, **more)
 
     def build(parts, *rest):
         scored.extend(parts)
         return crossed(parts, *rest)
 
-    monkeypatch.setattr(pipeline.Pipeline, "_tune_scout", listen)
+    monkeypatch.setattr(pipeline, "tune", listen)
     monkeypatch.setattr(pipeline, "CrossedScorer", build)
     prune(tmp_path / "run", agent__episodes=1)
     assert len(scored) == 9, "three scouts for each of three layers"
     for scout, rows in scored:
+        assert len([model for model in kept if model is scout]) == 1 + 3 + 1, "first, after each layer, last"
         # by their words: a sentence that stands in train twice may be in two folds
         assert not all(tuple(ids) in seen[id(scout)] for ids in rows.input_ids)
     splits = Splits.from_json(auber.runs.read_json(tmp_path / "run" / "splits.json"))

@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from auber.errors import ConfigError, ModelError
+from auber.splits import make_splits
 from auber.study import StudyFolder
 from auber.study.estimate import Bounds, Clock, Estimate, count_bounds, read_clock
 from auber.study.plan import Block, StudyRun
+from auber.tasks import load_task
 from tests.study.tiny import tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
@@ -55,8 +57,15 @@ def test_bounds_count_scouts_and_the_first_tuning_of_what_is_pruned():
     study = tiny_study(methods=["auber", "original+tuning"], settings=settings, protocols=["crossfit"])
     block = Block("agreement", "crossfit", 0)
     runs = {run.name: run for run in study.runs(block)}
-    # Three scouts with 400 of 600 rows each: 13 steps a pass.
-    assert count_bounds(study, [(block, runs["auber"])]) == Bounds(4 * 71, 3 * 26 + 38 + 4 * 7 + 17)
+    found = count_bounds(study, [(block, runs["auber"])])
+    assert found.rewards == 4 * 71
+    config = study.config(block, runs["auber"])
+    splits = make_splits(load_task("agreement").train.labels, config, 4, False)
+    scouts = 0
+    for own in map(splits.without_fold, range(3)):
+        rows = [len(layer.mini_train) for layer in own.layers]
+        scouts += 2 * -(-len(own.first) // 32) + sum(-(-count // 32) for count in rows) + -(-len(own.last_train) // 32)
+    assert found.tuning_steps == scouts + 38 + 4 * 7 + 17
     assert count_bounds(study, [(block, runs["original+tuning"])]) == Bounds(0, 4 * 7 + 17)
 
 

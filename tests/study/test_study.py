@@ -126,7 +126,7 @@ def test_under_crossfit_scouts_are_made_of_what_the_start_was_tuned_from(model, 
     assert layers
     # What came out of auber had its first tuning in the run itself, that of all others is the start's.
     assert steps["auber"] - first == steps["random-0"] == steps["original+tuning"] > 0
-    assert results["auber"]["cost"]["scout_steps"] == 3 * -(-400 // 100)
+    assert results["auber"]["cost"]["scout_steps"] > 3 * -(-400 // 100), "and all tunings after the first"
     origin = runs.read_json(folder.run_path(block, "auber") / "run.json")["origin"]
     assert origin == runs.read_json(folder.run_path(block, "start") / "run.json")["weights"]
 

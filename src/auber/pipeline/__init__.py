@@ -41,7 +41,7 @@ from auber.runs import Run
 from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, Workers, make_scorer, open_workers
 from auber.seeds import derive
 from auber.splits import Splits, make_splits
-from auber.stages import REWIND, layer_of, layer_stage, tuning_stage
+from auber.stages import REWIND, layer_of, layer_stage, scout_stage, tuning_stage
 from auber.surgery import remove_heads, remove_remaining
 from auber.tasks.encoding import EncodedRows, encode_split
 from auber.tuning import TuningReport, require_finite_weights, tune
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Pipeline"]
 
 logger = logging.getLogger(__name__)
+
+AnyTuning = FirstTuning | LayerTuning | LastTuning
 
 
 class Pipeline:
@@ -111,7 +113,8 @@ class Pipeline:
 
     def _prune_by_scouts(self, scouts: Scouts, layers: list[int]) -> None:
         """Decide all layers on the scouts, and carry the plan out on the origin."""
-        self.progress.plan(1 + len(scouts.stages) + len(layers) + 1 + len(layers) + 1 + 1)
+        tunings = 1 + len(layers) + 1
+        self.progress.plan(1 + len(scouts.stages) * tunings + len(layers) + tunings + 1)
         decided = ["first", *scouts.stages, *map(layer_stage, layers), REWIND]
         self._announce([*decided, *map(tuning_stage, layers), "last"])
         self._first_stage(self.splits.first)
@@ -121,7 +124,7 @@ class Pipeline:
                 scouts.keep(fold, info)
                 self.run.log("stage", stage=name, **info)
             else:
-                self.progress.skip(1)
+                self.progress.skip(tunings)
             self._done.append(name)
         for layer in layers:
             self._stage(layer_stage(layer), partial(self._decide_layer, layer), keeps=False)
@@ -294,8 +297,28 @@ class Pipeline:
         tuning = self._tune(self.splits.first, self.job.config.first, "first tuning of the pruned model", "first")
         return {"plan": plan.to_json(), "tuning": tuning.to_json()}
 
-    def _tune_scout(self, scout: PreTrainedModel, rows: tuple[int, ...], stage: str) -> TuningReport:
-        return self._tune(rows, self.job.config.first, stage, "first", model=scout)
+    def _tune_scout(self, scout: PreTrainedModel, fold: int) -> dict[str, Any]:
+        """Tune a scout as often as the run's model is, never on the rows of its fold."""
+        splits, config = self.splits.without_fold(fold), self.job.config
+        layers = self.job.layers(encoder_of(scout).num_layers)
+        tunings: list[tuple[tuple[int, ...], AnyTuning, str, int | None]] = [
+            (splits.first, config.first, "first", None),
+            *((splits.layers[layer].mini_train, config.layer, "layer", layer) for layer in layers),
+            (splits.last_train, config.last, "last", None),
+        ]
+        reports = []
+        for rows, settings, purpose, layer in tunings:
+            stage = f"scout {fold + 1} of {len(self.splits.folds)}: {purpose} tuning"
+            # Of a handful of rows none may be left to tune on or to watch.
+            watched = splits.last_watch if purpose == "last" else ()
+            watch = (self._train.select(watched), self.job.task.metric) if watched else None
+            if rows:
+                name = f"{scout_stage(fold)}/{purpose}"
+                reports.append(self._tune(rows, settings, stage, purpose, layer, watch, model=scout, name=name))
+            else:
+                self.progress.skip(1)
+        steps, seconds = sum(each.steps for each in reports), sum(each.seconds for each in reports)
+        return {"scouting": {"tunings": len(reports), "steps": steps, "seconds": round(seconds, 3)}}
 
     def _decided(self) -> PruningPlan:
         """What the layers' finished stages have removed."""
@@ -340,12 +363,13 @@ class Pipeline:
     def _tune(
         self,
         rows: tuple[int, ...],
-        settings: FirstTuning | LayerTuning | LastTuning,
+        settings: AnyTuning,
         stage: str,
         purpose: str,
         layer: int | None = None,
         watch: tuple[EncodedRows, str] | None = None,
         model: PreTrainedModel | None = None,
+        name: str | None = None,
     ) -> TuningReport:
         if settings.epochs == 0:
             self.progress.skip(1)
@@ -357,7 +381,7 @@ class Pipeline:
             hardware=self.job.hardware,
             watch=watch,
             stage=stage,
-            name=f"{purpose if layer is None else layer_stage(layer)}/tuning",
+            name=name or f"{purpose if layer is None else layer_stage(layer)}/tuning",
             progress=self.progress,
         )
 

@@ -1,8 +1,10 @@
 """The scouts of protocol crossfit: models that score the rows they were never tuned on, and are pruned along with the run's own.
 
-A scout is the origin, the model as it was before any tuning, tuned like a start on all rows but one fold. All rows are thus
-scored by a model that never saw them, and none is lost to tuning. Scouts are not tuned between layers: that would cost as much
-again for each of them. They live from their stages to the last decision; a run that was cut loads them.
+A scout is the origin, the model as it was before any tuning, with all the tunings the run's model will have had, on all rows
+but one fold. All rows are thus scored by a model that never saw them, and none is lost to tuning. It has to be all tunings: where a
+task is learned late, a scout after the first alone has learned nothing that a head could be missed for. Scouts are not tuned
+between layers: that would cost as much again for each of them. They live from their stages to the last decision; a run that was
+cut loads them.
 """
 
 from __future__ import annotations
@@ -19,13 +21,12 @@ from auber.splits import Indices
 from auber.stages import scout_stage
 from auber.surgery import remove_remaining
 from auber.tasks.encoding import EncodedRows
-from auber.tuning import TuningReport
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-TuneScout = Callable[["PreTrainedModel", Indices, str], TuningReport]  # of (scout, rows, what the stage is called)
+TuneScout = Callable[["PreTrainedModel", int], dict[str, Any]]  # of (scout, fold): what to record
 
 
 class Scouts:
@@ -50,11 +51,8 @@ class Scouts:
 
     def make(self, fold: int) -> dict[str, Any]:
         """Tune the scout of a fold; what to record of it."""
-        others = sorted(row for other, rows in enumerate(self._folds) if other != fold for row in rows)
-        scout = self.fresh(PruningPlan())
-        report = self._tune(scout, tuple(others), f"scout {fold + 1} of {len(self._folds)}: tuning")
-        self._models[fold] = scout
-        return {"scouting": report.to_json()}
+        self._models[fold] = self.fresh(PruningPlan())
+        return self._tune(self._models[fold], fold)
 
     def keep(self, fold: int, info: dict[str, Any]) -> None:
         """Write down what was made of a fold, for a run that is cut."""

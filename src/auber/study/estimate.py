@@ -109,13 +109,19 @@ def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int, layer
         method = METHODS[run.method]
         if method.choose_layer is not None:
             rewards = len(layers) * _rewards_of_a_layer(run.method, config, num_heads)
-        if method.makes_scouts(config.protocol):  # their tunings, and the first tuning of the pruned model
-            steps += sum(_steps(len(splits.first) - len(fold), config.first) for fold in splits.folds)
+        if method.makes_scouts(config.protocol):  # all their tunings, and the first tuning of the pruned model
+            for own in map(splits.without_fold, range(len(splits.folds))):
+                steps += _steps(len(own.first), config.first) + _later_steps(own, config, layers)
             steps += _steps(len(splits.first), config.first)
         if method.tunes:
-            steps += sum(_steps(len(splits.layers[layer].mini_train), config.layer) for layer in layers)
-            steps += _steps(len(splits.last_train), config.last)
+            steps += _later_steps(splits, config, layers)
     return {"rewards": rewards, "tuning_steps": steps}
+
+
+def _later_steps(splits: Splits, config: Config, layers: Sequence[int]) -> int:
+    """Of the tunings after the first."""
+    after_layers = sum(_steps(len(splits.layers[layer].mini_train), config.layer) for layer in layers)
+    return after_layers + _steps(len(splits.last_train), config.last)
 
 
 def _rewards_of_a_layer(method: str, config: Config, num_heads: int) -> int:
