@@ -56,16 +56,6 @@ def out_of_fold(subject: Subject, models: Sequence[Any], folds: np.ndarray) -> l
     return measures(logits, labels, subject.task.metric)
 
 
-def ripe_scout(subject: Subject, rows: np.ndarray) -> Any:
-    """The pretrained model after all tunings that a run's model gets, on these rows alone."""
-    model = subject.first_tuned(rows)
-    for layer, split in enumerate(subject.splits.layers):
-        subject.tune(model, np.intersect1d(split.mini_train, rows), subject.config.layer, "layer", layer)
-    last, watched = (np.intersect1d(some, rows) for some in (subject.splits.last_train, subject.splits.last_watch))
-    subject.tune(model, last, subject.config.last, "last", watched=watched)
-    return model
-
-
 def validated(subject: Subject, plan: PruningPlan, folds: np.ndarray) -> list[float]:
     """A plan's measures out of fold, by models that were tuned without its heads."""
     models = []
@@ -105,8 +95,8 @@ def main() -> None:
     command += f" --rankings {arguments.rankings}" if arguments.rankings else ""
     record = Record(arguments.out, "path", command, subject)
     start = subject.first_tuned(range(len(subject.rows)))
-    grow = ripe_scout if arguments.ripe else Subject.first_tuned
-    scouts = [grow(subject, np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
+    grow = subject.all_tuned if arguments.ripe else subject.first_tuned
+    scouts = [grow(np.flatnonzero(folds != fold)) for fold in range(arguments.folds)]
     started = time.perf_counter()
     control = copy.deepcopy(start)
     tune_along(subject, control)

@@ -107,6 +107,7 @@ class Walk:
     rewards: int = 0
     chosen: dict[int, Mask] = field(default_factory=dict)  # by layer, in the last pass
     scores: dict[int, dict[Mask, float]] = field(default_factory=dict)  # of all masks that were asked for, by layer
+    context: PruningPlan | None = None  # a plan for all layers, of which each in turn is decided anew beside the others
 
     def go(self) -> None:
         """Decide all layers, and have all tunings but the last, in between or afterwards."""
@@ -122,18 +123,28 @@ class Walk:
                 self._decide(layer)
                 if turn == 0 and not self.variant.frozen:
                     self._tune_all(layer)
-        if self.variant.independent:
+        if self.variant.independent or self.context is not None:
             remove_heads(self.model, PruningPlan(self.chosen))
 
-    def parts(self, rows: tuple[int, ...]) -> Parts:
-        """Who scores which of these rows."""
+    def parts(self, rows: tuple[int, ...], layer: int) -> Parts:
+        """Who scores which of these rows while a layer is decided."""
         if not self.variant.crossed:
             return [(self.model, self.subject.rows.select(rows))]
         chosen = np.array(rows)
         return [
             (scout, self.subject.rows.select(tuple(chosen[self.folds[chosen] == fold].tolist())))
-            for fold, scout in enumerate(self.scouts)
+            for fold, scout in enumerate(self._scouts_beside(layer))
         ]
+
+    def _scouts_beside(self, layer: int) -> list[Any]:
+        """The scouts, where there is a context without its heads in the other layers."""
+        if self.context is None:
+            return self.scouts
+        scouts = copy.deepcopy(self.scouts)
+        others = {other: heads for other, heads in self.context.items() if other != layer}
+        for scout in scouts:
+            remove_heads(scout, PruningPlan(others))
+        return scouts
 
     def _decide(self, layer: int) -> None:
         """Search one layer and remove what is better gone, from the scouts too."""
@@ -145,7 +156,9 @@ class Walk:
         if self.variant.candidates:
             chosen = self._confirmed(layer, scores, len(split.reward), split.mini_train)
         self.chosen[layer] = chosen
-        if chosen and not self.variant.independent:
+        if self.context is not None:
+            self.context = PruningPlan({**self.context, layer: chosen})
+        elif chosen and not self.variant.independent:
             for model in (self.model, *self.scouts):
                 remove_heads(model, PruningPlan({layer: chosen}))
 
@@ -160,7 +173,7 @@ class Walk:
     def _play(self, layer: int, rows: tuple[int, ...]) -> tuple[Mask, dict[Mask, float]]:
         """The heads that the agent would remove, and the score of every set of heads it has asked for."""
         config = self.subject.config.replace(self.variant.settings)
-        masked = MaskedRows(self.parts(rows), layer, self.subject.task.metric, self.subject.hardware)
+        masked = MaskedRows(self.parts(rows, layer), layer, self.subject.task.metric, self.subject.hardware)
         encoder = encoder_of(self.model)
         heads = encoder.present(layer)
         weight = getattr(encoder.parts(layer), config.search.matrix).weight.detach().float().cpu()
@@ -182,14 +195,24 @@ class Walk:
         device = self.subject.hardware.device
         outcome = play_layer(game, config.agent, seed=config.seed, layer=layer, device=device)
         self.rewards += outcome.rewards_computed
-        return named(outcome.removed), {named(mask): value for mask, value in game.scores.items()}
+        removed, scores = named(outcome.removed), {named(mask): value for mask, value in game.scores.items()}
+        if self.context is not None:
+            now = tuple(sorted(self.context.removed(layer)))
+            scores.setdefault(now, masked.score(self.variant.measure, now))
+            if self._worth(now, scores) >= self._worth(removed, scores):
+                removed = now
+        return removed, scores
+
+    def _worth(self, mask: Mask, scores: dict[Mask, float]) -> float:
+        """What the game pays for a mask, in points."""
+        return 100 * scores[mask] + self.variant.bonus * len(mask)
 
     def _confirmed(self, layer: int, scores: dict[Mask, float], num_rows: int, rows: tuple[int, ...]) -> Mask:
         """Of the best masks and none, the one that is best over the reward rows and these together."""
         bonus = self.variant.bonus / 100
         ranked = sorted(scores, key=lambda mask: (-scores[mask] - bonus * len(mask), len(mask)))
         candidates = [(), *(mask for mask in ranked[: self.variant.candidates] if mask)]
-        masked = MaskedRows(self.parts(rows), layer, self.subject.task.metric, self.subject.hardware)
+        masked = MaskedRows(self.parts(rows, layer), layer, self.subject.task.metric, self.subject.hardware)
         again = masked.scores([self.variant.measure], candidates)[:, 0]
         joint = [
             scores[mask] * num_rows + second * len(rows) + bonus * len(mask) * (num_rows + len(rows))
@@ -227,15 +250,19 @@ def tune_along(subject: Subject, model: Any) -> None:
         subject.tune(model, subject.splits.layers[layer].mini_train, subject.config.layer, "layer", layer)
 
 
-def ranked(subject: Subject, variant: Variant, start: Any, name: str, num_removed: int) -> dict[str, Any]:
-    """A competitor at a number of heads."""
+def ranking_of(subject: Subject, start: Any, name: str, num_heads: int) -> PruningPlan:
+    """The plan of a competitor at a number of heads."""
     model = copy.deepcopy(start)
-    work = RankingWork(
-        model, encoder_of(model), num_removed, subject.rows, subject.hardware, subject.config, Silent()
-    )  # fmt: skip
+    work = RankingWork(model, encoder_of(model), num_heads, subject.rows, subject.hardware, subject.config, Silent())
     choose = get_method(name).choose_plan
-    assert choose is not None
-    return finish(subject, carried_out(subject, variant, model, choose(work).plan))
+    assert choose is not None, f"{name} is no ranking"
+    return choose(work).plan
+
+
+def ranked(subject: Subject, variant: Variant, start: Any, name: str, num_heads: int) -> dict[str, Any]:
+    """A competitor at a number of heads."""
+    plan = ranking_of(subject, start, name, num_heads)
+    return finish(subject, carried_out(subject, variant, copy.deepcopy(start), plan))
 
 
 def main() -> None:

@@ -117,6 +117,16 @@ class Subject:
         self.tune(model, rows, self.config.first, "first")
         return model
 
+    def all_tuned(self, rows: Iterable[int]) -> Any:
+        """The start after all tunings that a run's model gets, on those of their rows that are among these."""
+        own = np.fromiter(rows, np.int64)
+        model = self.first_tuned(own)
+        for layer, split in enumerate(self.splits.layers):
+            self.tune(model, np.intersect1d(split.mini_train, own), self.config.layer, "layer", layer)
+        last, watched = (np.intersect1d(some, own) for some in (self.splits.last_train, self.splits.last_watch))
+        self.tune(model, last, self.config.last, "last", watched=watched)
+        return model
+
     def tune(
         self,
         model: Any,

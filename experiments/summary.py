@@ -152,6 +152,49 @@ def _path_row(title: str, chosen: Sequence[tuple[dict[str, Any], str]]) -> list[
     ]
 
 
+def scouts_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
+    """How much scouts know of rows they never saw, beside what the tuned model knows of the development rows."""
+    columns = [
+        "task", "seed", "scouts", "tunings", "out-of-fold metric", "out-of-fold calibrated log-likelihood",
+        f"{CONTROL}: develop metric", f"{CONTROL}: develop calibrated log-likelihood",
+    ]  # fmt: skip
+    rows = []
+    for result in sorted(results, key=lambda each: (each["task"], each["seed"], "--ripe" in each["command"])):
+        control, words = result["runs"][CONTROL], result["command"].split()
+        numbers = [control[rows][place] for rows in ("out_of_fold", "develop") for place in (0, 3)]
+        folds, tunings = words[words.index("--folds") + 1], "all" if "--ripe" in words else "the first"
+        rows.append(
+            [result["task"], str(result["seed"]), folds, tunings, *(f"{number:.2f}" for number in numbers)],
+        )
+    return columns, rows
+
+
+def selectors_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
+    """Each selector on the development rows against nothing removed and against the gates, where both are."""
+    columns = [
+        "selector", "pairs", f"develop metric against {CONTROL}", f"develop calibrated log-likelihood against {CONTROL}",
+        "develop metric against voita", "develop calibrated log-likelihood against voita",
+        f"train minus develop against {CONTROL}", "heads removed", "rewards", "seconds",
+    ]  # fmt: skip
+    names = list(dict.fromkeys(name for result in results for name in result["runs"] if name != CONTROL))
+    rows = []
+    for name in names:
+        having = [result["runs"] for result in results if name in result["runs"]]
+        mine = [runs[name] for runs in having]
+        cells = []
+        for against in (CONTROL, "voita"):
+            pairs = [(runs[name], runs[against]) for runs in having if against in runs and against != name]
+            cells += [
+                interval([one["develop"][place] - other["develop"][place] for one, other in pairs]) if pairs else ""
+                for place in (0, 3)
+            ]
+        gaps = interval([_gap(runs[name]) - _gap(runs[CONTROL]) for runs in having])
+        heads, seconds = (f"{fmean(run[key] for run in mine):.0f}" for key in ("num_removed", "seconds"))
+        rewards = f"{fmean(run['rewards'] for run in mine):.0f}" if all("rewards" in run for run in mine) else ""
+        rows.append([name, str(len(mine)), *cells, gaps, heads, rewards, seconds])
+    return columns, rows
+
+
 def rankings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     """Each variant against the competitors that removed as many heads and had the same treatment."""
     columns = [
@@ -206,6 +249,9 @@ def main() -> None:
         paths = [result for result in of_model if result["kind"] == "experiment-path"]
         if paths:
             print(f"\n{model}, sizes\n\n{markdown(*path_table(paths))}\n\n{markdown(*rankings_table(paths))}")
+        contests = [result for result in of_model if result["kind"] == "experiment-selectors"]
+        if contests:
+            print(f"\n{model}, selectors\n\n{markdown(*selectors_table(contests))}")
         if searches:
             print(f"\n{model}, searches and rankings\n\n{markdown(*rankings_table(searches))}")
 

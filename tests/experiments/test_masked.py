@@ -126,10 +126,12 @@ def test_a_row_is_rewarded_by_the_scout_that_never_saw_it():
     folds, scouts = make_folds(9, 3, 0), ["a", "b", "c"]
     subject = type("Subject", (), {"rows": Named(None)})()
     crossed = Walk(subject, VARIANTS["crossed"], "model", scouts, folds)
-    parts = crossed.parts(tuple(range(9)))
+    parts = crossed.parts(tuple(range(9)), 0)
     assert [scout for scout, _ in parts] == scouts
     assert all(folds[row] == fold for fold, (_, rows) in enumerate(parts) for row in rows)
     assert sorted(row for _, rows in parts for row in rows) == list(range(9))
-    ((scout, rows),) = Walk(subject, VARIANTS["held-out-calibrated-5-rewound"], "model", ["a"], folds).parts(range(9))
+    ((scout, rows),) = Walk(subject, VARIANTS["held-out-calibrated-5-rewound"], "model", ["a"], folds).parts(
+        range(9), 0
+    )
     assert (scout, set(folds[list(rows)])) == ("a", {0})
-    assert Walk(subject, VARIANTS["soft"], "model", [], folds).parts((1, 2)) == [("model", (1, 2))]
+    assert Walk(subject, VARIANTS["soft"], "model", [], folds).parts((1, 2), 0) == [("model", (1, 2))]

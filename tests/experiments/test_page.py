@@ -65,10 +65,25 @@ def test_wnli_stands_apart_and_rankings_are_paired_with_their_variant():
 def test_sizes_stand_apart_by_how_layers_were_decided():
     runs = {"original+tuning": {**run(60.0, heads=0), "develop": [60.0] * 4, "out_of_fold": [60.0] * 4}}
     runs["24 heads"] = {**run(61.0), "develop": [61.0] * 4, "out_of_fold": [62.0] * 4}
-    in_turn = made("experiment-path", runs=runs)
-    alone = {**in_turn, "command": "python -m experiments.path --independent"}
+    in_turn = {**made("experiment-path", runs=runs, seed=1), "command": "python -m experiments.path --folds 3"}
+    alone = {**in_turn, "command": "python -m experiments.path --folds 5 --independent --ripe"}
     text = page.render([in_turn, alone, alone])
     assert "### mpnet-base, rte, sizes, layers in turn\n" in text
-    assert "### mpnet-base, rte, sizes, each layer with the others whole\n" in text
+    assert "### mpnet-base, rte, sizes, each layer with the others whole, scouts with all tunings\n" in text
     assert "| 24 heads | 1 | +1.00 | +1.00 | +2.00 |" in text
     assert "| 24 heads | 2 | +1.00 | +1.00 | +2.00 |" in text
+    assert "### mpnet-base, rte, what the scouts know\n" in text
+    assert "| rte | 1 | 3 | the first | 60.00 | 60.00 | 60.00 | 60.00 |\n" in text
+    assert text.count("| rte | 1 | 5 | all | 60.00 | 60.00 | 60.00 | 60.00 |\n") == 2
+
+
+def test_selectors_stand_beside_the_control_and_the_gates():
+    def at(develop, **more):
+        return {**run(develop, **more), "develop": [develop] * 4}
+
+    runs = {"original+tuning": at(60.0, heads=0), "voita": at(59.0), "warm": at(61.0, rewards=500)}
+    text = page.render([made("experiment-selectors", runs=runs), made("experiment-selectors", runs=runs)])
+    assert "## Who chooses best\n" in text
+    assert "### mpnet-base, rte, selectors\n" in text
+    assert "| voita | 2 | -1.00 | -1.00 |  |  | +1.00 | 10 |  | 5 |\n" in text
+    assert "| warm | 2 | +1.00 | +1.00 | +2.00 | +2.00 | -1.00 | 10 | 500 | 5 |\n" in text

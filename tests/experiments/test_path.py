@@ -105,7 +105,7 @@ def test_a_ripe_scout_never_sees_its_fold(tmp_path, monkeypatch):
 
     subject, seen = tiny_subject(tmp_path), []
     monkeypatch.setattr(module, "tune", lambda _, rows, __, watch=None, **___: seen.append((rows, watch)))
-    path.ripe_scout(subject, np.arange(25))
+    subject.all_tuned(range(25))
     known = {tuple(row) for row in subject.rows.select(range(25)).input_ids}
     assert len(seen) == 2 + subject.num_layers
     assert seen[-1][1] is not None

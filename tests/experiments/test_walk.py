@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from auber.encoders import encoder_of
+from auber.plan import PruningPlan
+from experiments import search
 from experiments.search import VARIANTS, Walk
 from tests.experiments.test_path import tiny_subject
 
@@ -28,3 +30,39 @@ def test_a_layer_is_decided_with_the_others_whole_or_as_decided(independent, tmp
     assert seen == ([[0, 0]] * 3 if independent else [[0, 0], [2, 2], [4, 4]])
     assert encoder_of(walk.model).removed == {0: (0, 2), 1: (0, 2), 2: (0, 2)}
     assert walk.scores == {layer: {(0, 2): 0.5} for layer in range(3)}
+
+
+@pytest.mark.parametrize(("best", "kept"), [(0.5, (0, 2)), (0.9, (1,))])
+def test_beside_a_context_each_layer_is_decided_anew(best, kept, tmp_path, monkeypatch):
+    subject = tiny_subject(tmp_path)
+    scouts = [subject.start(), subject.start()]
+    walk = Walk(subject, VARIANTS["crossed-calibrated-rewound"], subject.start(), scouts, np.arange(40) % 2)
+    walk.context = PruningPlan(dict.fromkeys(range(3), (0, 2)))
+    beside = []
+
+    class Rows:
+        def __init__(self, parts, layer, *_):
+            beside.append([encoder_of(scout).removed for scout, _ in parts])
+
+        def score(self, _, removed):
+            return {(): 0.4, (0, 2): 0.6, (1,): best}.get(removed, 0.1)
+
+    class Found:
+        removed, rewards_computed = (1,), 3
+
+    def play_layer(game, *_, **__):
+        game.reset()
+        game.step(1)
+        return Found
+
+    monkeypatch.setattr(search, "MaskedRows", Rows)
+    monkeypatch.setattr(search, "play_layer", play_layer)
+    walk.decide_all()
+    assert encoder_of(walk.model).removed == {0: kept, 1: kept, 2: kept}
+    assert walk.scores[0] == {(): 0.4, (1,): best, (0, 2): 0.6}
+    assert beside == [
+        [PruningPlan({1: (0, 2), 2: (0, 2)})] * 2,
+        [PruningPlan({0: kept, 2: (0, 2)})] * 2,
+        [PruningPlan({0: kept, 1: kept})] * 2,
+    ]
+    assert all(not encoder_of(scout).removed for scout in walk.scouts)

@@ -1,0 +1,131 @@
+"""Who chooses best: at one number of heads and with one treatment, the plans of rankings and of searches.
+
+The competitors rank the heads of the tuned start. The searches ask scouts with all tunings, each for the rows it never saw, and
+score by the calibrated log-likelihood:
+
+    search      the layers in turn
+    bound       the same, by the lower end of a mask's gain: its mean over the rows less one standard error
+    warm        each layer in turn beside the plan of the gates (voita) for the others, which is kept where nothing is better
+
+All plans are carried out on the pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned
+start. `bound, own size` removes what the bound says, whatever the number.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from auber.encoders import encoder_of
+from auber.plan import PruningPlan
+from experiments.command import parser
+from experiments.path import out_of_fold, plan_of_size
+from experiments.record import Record
+from experiments.search import Variant, Walk, carried_out, finish, ranking_of, tune_along
+from experiments.subject import Subject, make_folds, make_subject
+from experiments.summary import CONTROL
+
+REWOUND = Variant(crossed=True, measure="calibrated", frozen=True, rewound=True)
+SEARCHES = {"search": REWOUND, "bound": replace(REWOUND, measure="calibrated-bound"), "warm": REWOUND}
+UNWOUND = " unwound"
+
+
+@dataclass
+class Contest:
+    """The selectors' common start and number of heads, and where their scores go."""
+
+    subject: Subject
+    start: Any  # after the first tuning
+    folds: np.ndarray  # (rows,)
+    num_heads: int
+    record: Record
+    rankings: dict[str, PruningPlan] = field(default_factory=dict)
+
+    def ranking(self, name: str) -> PruningPlan:
+        """The plan of a competitor, made once."""
+        if name not in self.rankings:
+            self.rankings[name] = ranking_of(self.subject, self.start, name, self.num_heads)
+        return self.rankings[name]
+
+    def control(self) -> None:
+        """Nothing removed."""
+        started, model = time.perf_counter(), copy.deepcopy(self.start)
+        tune_along(self.subject, model)
+        self.record.keep(CONTROL, finish(self.subject, model), started)
+
+    def rank(self, name: str) -> None:
+        """A competitor, rewound or not."""
+        started, plan = time.perf_counter(), self.ranking(name.removesuffix(UNWOUND))
+        variant = replace(REWOUND, rewound=not name.endswith(UNWOUND))
+        model = carried_out(self.subject, variant, copy.deepcopy(self.start), plan)
+        self.record.keep(name, finish(self.subject, model), started)
+
+    def make_scouts(self) -> list[Any]:
+        """A scout with all tunings for each fold."""
+        started = time.perf_counter()
+        scouts = [self.subject.all_tuned(np.flatnonzero(self.folds != fold)) for fold in range(self.folds.max() + 1)]
+        self.record.content["scouts"] = {
+            "out_of_fold": out_of_fold(self.subject, scouts, self.folds),
+            "seconds": round(time.perf_counter() - started, 1),
+        }
+        return scouts
+
+    def search(self, name: str, scouts: list[Any], price: float) -> None:
+        """One of `SEARCHES`."""
+        started, variant = time.perf_counter(), replace(SEARCHES[name], bonus=0.0 if name == "bound" else price)
+        walk = Walk(self.subject, variant, copy.deepcopy(self.start), copy.deepcopy(scouts), self.folds)
+        if name == "warm":
+            walk.context = self.ranking("voita")
+        walk.decide_all()
+        own = encoder_of(walk.model).removed
+        plan, paid = plan_of_size(self.num_heads, walk.scores)
+        searched = {
+            "rewards": walk.rewards,
+            "search_seconds": round(time.perf_counter() - started, 1),
+            "price": round(paid, 6),
+            "own_size": own.num_removed,
+        }
+        found = finish(self.subject, carried_out(self.subject, variant, None, plan))
+        self.record.keep(name, {**found, **searched}, started)
+        if name == "bound":
+            started = time.perf_counter()
+            found = finish(self.subject, carried_out(self.subject, variant, None, own))
+            self.record.keep(f"{name}, own size", found, started)
+
+
+def main() -> None:
+    """The command line."""
+    options = parser(__doc__)
+    options.add_argument("--heads", type=int, default=48, help="how many the plans remove, or just above")
+    options.add_argument(
+        "--price", type=float, default=-0.03, help="points for a removed head, which search and warm play for"
+    )
+    options.add_argument("--selectors", default=f"michel,voita,voita{UNWOUND},search,bound,warm")
+    arguments = options.parse_args()
+    subject = make_subject(
+        arguments.model, arguments.task, arguments.data, arguments.settings, arguments.develop, "default"
+    )
+    folds = make_folds(len(subject.rows), arguments.folds, subject.config.seed)
+    command = (
+        f"{arguments.said} --heads {arguments.heads} --price {arguments.price:g} --selectors '{arguments.selectors}'"
+    )
+    record = Record(arguments.out, "selectors", command, subject)
+    start = subject.first_tuned(range(len(subject.rows)))
+    contest = Contest(subject, start, folds, arguments.heads, record)
+    contest.control()
+    names = arguments.selectors.split(",")
+    for name in names:
+        if name not in SEARCHES:
+            contest.rank(name)
+    searches = [name for name in names if name in SEARCHES]
+    scouts = contest.make_scouts() if searches else []
+    for name in searches:
+        contest.search(name, scouts, arguments.price)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The contest of selectors at one number of heads."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+
+from experiments import selectors
+from tests.experiments.test_path import tiny_subject
+
+
+def test_the_program(tmp_path, monkeypatch):
+    made = tiny_subject(tmp_path)
+    monkeypatch.setattr(selectors, "make_subject", lambda *_: made)
+    out = tmp_path / "selectors.json"
+    words = "--model tiny --task agreement --folds 2 --heads 4 --price 0.5 --selectors"
+    names = "random,voita,voita unwound,search,bound,warm"
+    monkeypatch.setattr(sys, "argv", ["selectors", *words.split(), names, "--out", str(out)])
+    selectors.main()
+    found = json.loads(out.read_text())
+    assert list(found["runs"]) == [
+        "original+tuning", "random", "voita", "voita unwound", "search", "bound", "bound, own size", "warm",
+    ]  # fmt: skip
+    for name in ("random", "voita", "voita unwound"):
+        assert found["runs"][name]["num_removed"] == 4
+    assert found["runs"]["voita"]["removed"] == found["runs"]["voita unwound"]["removed"]
+    assert found["runs"]["voita"]["develop"] != found["runs"]["voita unwound"]["develop"]
+    for name in ("search", "bound", "warm"):
+        assert found["runs"][name]["num_removed"] >= 4
+        assert found["runs"][name]["rewards"] > 3
+    assert found["runs"]["bound, own size"]["num_removed"] == found["runs"]["bound"]["own_size"]
+    assert np.isfinite(found["scouts"]["out_of_fold"]).all()
+    assert f"--selectors '{names}'" in found["command"]
