@@ -108,7 +108,7 @@ SELECTORS = """\
 
 Plans of one size by rankings and by searches, all carried out on the pretrained weights (but *unwound*, on the tuned start). The
 scouts have all tunings. *bound*: masks are scored by the lower end of their gain, its mean over the rows less one standard error; *warm*: each
-layer is decided beside the gates' plan for the others.
+layer is decided beside the gates' plan for the others; *hardened*: by scouts that were tuned with heads missing at random.
 """
 
 

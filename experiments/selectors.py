@@ -6,6 +6,7 @@ score by the calibrated log-likelihood:
     search      the layers in turn
     bound       the same, by the lower end of a mask's gain: its mean over the rows less one standard error
     warm        each layer in turn beside the plan of the gates (voita) for the others, which is kept where nothing is better
+    hardened    the layers in turn, by scouts that were tuned with heads missing at random
 
 All plans are carried out on the pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned
 start. `bound, own size` removes what the bound says, whatever the number.
@@ -30,7 +31,13 @@ from experiments.subject import Subject, make_folds, make_subject
 from experiments.summary import CONTROL
 
 REWOUND = Variant(crossed=True, measure="calibrated", frozen=True, rewound=True)
-SEARCHES = {"search": REWOUND, "bound": replace(REWOUND, measure="calibrated-bound"), "warm": REWOUND}
+SEARCHES = {
+    "search": REWOUND,
+    "bound": replace(REWOUND, measure="calibrated-bound"),
+    "warm": REWOUND,
+    "hardened": REWOUND,
+}
+MISSING = 0.6  # of its heads, at most, while a hardened scout is tuned
 UNWOUND = " unwound"
 
 
@@ -64,11 +71,12 @@ class Contest:
         model = carried_out(self.subject, variant, copy.deepcopy(self.start), plan)
         self.record.keep(name, finish(self.subject, model), started)
 
-    def make_scouts(self) -> list[Any]:
+    def make_scouts(self, name: str = "scouts", missing: float = 0.0) -> list[Any]:
         """A scout with all tunings for each fold."""
         started = time.perf_counter()
-        scouts = [self.subject.all_tuned(np.flatnonzero(self.folds != fold)) for fold in range(self.folds.max() + 1)]
-        self.record.content["scouts"] = {
+        folds = range(self.folds.max() + 1)
+        scouts = [self.subject.all_tuned(np.flatnonzero(self.folds != fold), missing) for fold in folds]
+        self.record.content[name] = {
             "out_of_fold": out_of_fold(self.subject, scouts, self.folds),
             "seconds": round(time.perf_counter() - started, 1),
         }
@@ -104,7 +112,9 @@ def main() -> None:
     options.add_argument(
         "--price", type=float, default=-0.03, help="points for a removed head, which search and warm play for"
     )
-    options.add_argument("--selectors", default=f"michel,voita,voita{UNWOUND},search,bound,warm")
+    options.add_argument(
+        "--selectors", default=f"michel,voita,voita{UNWOUND},search,bound,warm,hardened", help="hardened comes last"
+    )
     arguments = options.parse_args()
     subject = make_subject(
         arguments.model, arguments.task, arguments.data, arguments.settings, arguments.develop, "default"
@@ -122,8 +132,10 @@ def main() -> None:
         if name not in SEARCHES:
             contest.rank(name)
     searches = [name for name in names if name in SEARCHES]
-    scouts = contest.make_scouts() if searches else []
+    scouts = contest.make_scouts() if set(searches) - {"hardened"} else []
     for name in searches:
+        if name == "hardened":
+            scouts = contest.make_scouts("hardened scouts", MISSING)
         contest.search(name, scouts, arguments.price)
 
 

@@ -27,6 +27,7 @@ from auber.tasks import load_task
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows, encode_rows
 from auber.tuning import tune
+from experiments.hardened import heads_missing
 
 MEASURES = ("metric", "soft", "likelihood", "calibrated")
 
@@ -117,14 +118,18 @@ class Subject:
         self.tune(model, rows, self.config.first, "first")
         return model
 
-    def all_tuned(self, rows: Iterable[int]) -> Any:
-        """The start after all tunings that a run's model gets, on those of their rows that are among these."""
-        own = np.fromiter(rows, np.int64)
-        model = self.first_tuned(own)
-        for layer, split in enumerate(self.splits.layers):
-            self.tune(model, np.intersect1d(split.mini_train, own), self.config.layer, "layer", layer)
+    def all_tuned(self, rows: Iterable[int], missing: float = 0.0) -> Any:
+        """The start after all tunings that a run's model gets, on those of their rows that are among these.
+
+        `missing` is the most of its heads that a row may miss by chance meanwhile.
+        """
+        own, model = np.fromiter(rows, np.int64), self.start()
         last, watched = (np.intersect1d(some, own) for some in (self.splits.last_train, self.splits.last_watch))
-        self.tune(model, last, self.config.last, "last", watched=watched)
+        with heads_missing(model, missing):
+            self.tune(model, own, self.config.first, "first")
+            for layer, split in enumerate(self.splits.layers):
+                self.tune(model, np.intersect1d(split.mini_train, own), self.config.layer, "layer", layer)
+            self.tune(model, last, self.config.last, "last", watched=watched)
         return model
 
     def tune(
