@@ -235,6 +235,41 @@ def test_a_smooth_metric_scores_the_same_tasks_and_is_smooth_itself(metric: Metr
     assert smooth_metric(smooth.name) == smooth.name
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("sign", [1, -1])
+def test_r_squared_is_that_of_a_line_that_never_falls(sign: int, seed: int) -> None:
+    predictions, targets = measured(seed)
+    line = stats.linregress(predictions, targets)
+    metric, rows = get_metric("r_squared"), torch.stack((sign * predictions, targets), dim=1).double()
+    assert metric.compute(sign * predictions, targets).item() == pytest.approx(max(sign, 0) * line.rvalue**2)
+    residuals = targets.double() - (line.intercept + line.slope * predictions.double() if sign > 0 else targets.mean())
+    expected = 1 - residuals**2 / targets.double().var(correction=0)
+    assert metric.by_row is not None
+    assert metric.by_row(rows).numpy() == pytest.approx(expected.numpy(), abs=1e-6)
+
+
+def test_r_squared_of_what_does_not_vary() -> None:
+    metric = get_metric("r_squared")
+    assert metric.by_row is not None
+    for predictions, targets in ((torch.ones(5), torch.arange(5.0)), (torch.arange(5.0), torch.ones(5))):
+        assert metric.compute(predictions, targets).item() == 0
+        assert metric.by_row(metric.statistics(predictions, targets)).mean().item() == pytest.approx(0)
+
+
+@pytest.mark.parametrize("name", sorted({smooth_metric(name) for name in METRICS}))
+def test_what_is_smooth_is_the_mean_of_what_the_rows_give(name: str) -> None:
+    metric = get_metric(name)
+    if metric.kind == "sequence":
+        outputs, truth = measured(1) if metric.is_regression else classified(90, 3, 1)
+    else:
+        rows, outputs = token_rows(metric)
+        truth = rows.truth(CPU)
+    assert metric.by_row is not None
+    values = metric.by_row(metric.statistics(outputs, truth))
+    assert values.ndim == 1
+    assert values.mean().item() == pytest.approx(metric.compute(outputs, truth).item(), abs=1e-9)
+
+
 def test_no_smooth_metric_of_an_unknown_one() -> None:
     with pytest.raises(ConfigError, match=r"^Unknown metric 'acuracy'\."):
         smooth_metric("acuracy")
@@ -245,15 +280,20 @@ def test_no_smooth_metric_of_an_unknown_one() -> None:
 def test_a_gpu_gives_the_same_without_waiting(metric: Metric) -> None:
     outputs, labels = measured(3, levels=4) if metric.is_regression else classified(200, 3, 3)
     on_gpu = outputs.cuda(), labels.cuda()
+    by_row = metric.by_row
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch says that it does not find every wait
             torch.cuda.set_sync_debug_mode("error")
         score = metric.compute(*on_gpu)
+        values = None if by_row is None else by_row(metric.statistics(*on_gpu))
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert score.is_cuda
     assert score.item() == pytest.approx(metric.compute(outputs, labels).item(), abs=1e-12)
+    if by_row is not None:
+        assert values is not None
+        assert values.cpu().numpy() == pytest.approx(by_row(metric.statistics(outputs, labels)).numpy(), abs=1e-9)
 
 
 def test_a_label_that_is_no_class_is_not_counted_as_another() -> None:
@@ -271,7 +311,7 @@ def test_logits_of_the_wrong_shape_are_refused(name: str, shape: tuple[int, ...]
 
 
 def test_an_unknown_metric_names_its_neighbour() -> None:
-    known = "accuracy, entity_f1, explained, f1, matthews, pearson, span_exact, span_f1, spearman, tag_explained, token_accuracy"
+    known = "accuracy, entity_f1, explained, f1, matthews, pearson, r_squared, span_exact, span_f1, spearman, tag_explained, token_accuracy"
     message = rf"^Unknown metric 'acuracy'\. Did you mean 'accuracy'\? Known: {known}$"
     with pytest.raises(ConfigError, match=message):
         get_metric("acuracy")

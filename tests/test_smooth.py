@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from auber.metrics import get_metric
-from auber.smooth import class_rows, explained_share, tag_rows
+from auber.smooth import class_rows, explained_by_row, explained_share, tag_rows
 from tests.kinds import num_labels, random_kind_rows
 from tests.test_metrics import classified
 
@@ -169,3 +169,28 @@ def test_it_is_blind_where_all_labels_are_the_same(name: str) -> None:
         assert not metric.is_blind(rows.truth(torch.device("cpu")), 5)
         alike = type(rows.answers)([[1] * length for length in rows.lengths], None)
         assert metric.is_blind(alike.truth(range(5), rows.lengths, torch.device("cpu")), 5)
+
+
+@pytest.mark.parametrize("strength", [-1, 0.3, 2])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_it_is_the_mean_of_what_the_rows_give(classes: int, strength: float) -> None:
+    rows = class_rows(*drawn(300, classes, strength, 0.5, seed=1))
+    values = explained_by_row(rows)
+    assert values.shape == (300,)
+    assert values.mean().item() == pytest.approx(explained_share(rows).item(), abs=1e-9)
+    if strength > 0:
+        assert values.max() > values.min()
+
+
+def test_rows_that_explain_nothing_give_what_their_class_does() -> None:
+    logits, labels = drawn(100, 2, -1, 0.5, seed=2)  # the wrong way round
+    values = explained_by_row(class_rows(logits, labels))
+    assert len(values.unique()) == 2
+    assert values.mean().item() == pytest.approx(0, abs=1e-12)
+
+
+def test_rows_of_one_class_and_rows_that_are_no_numbers() -> None:
+    logits, labels = drawn(20, 2, 1, 0.5, seed=3)
+    assert explained_by_row(class_rows(logits, torch.zeros_like(labels))).eq(0).all()
+    logits[3, 0] = torch.nan
+    assert explained_by_row(class_rows(logits, labels)).isnan().all()

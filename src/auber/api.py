@@ -25,9 +25,11 @@ from auber.evaluation import Scores, evaluate_rows
 from auber.kinds import get_kind
 from auber.methods import get_method
 from auber.methods.base import Method
+from auber.metrics import get_metric
 from auber.pipeline import Job, Pipeline
 from auber.plan import PruningPlan
 from auber.progress import Progress, Silent
+from auber.scoring import check_caution
 from auber.tasks import load_task, make_task
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import encode_split
@@ -125,6 +127,8 @@ def prune(
         expected_start=matched["start"] if matched else None,
     )
     job.layers(encoder_of(start.model).num_layers)  # a layer that the model lacks is said before anything is made
+    if chosen.choose_layer is not None:
+        check_caution(get_metric(job.reward_metric), settings.reward.caution)
     start = replace(start, origin=_find_origin(origin, start, job))
     return _carry_out("prune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
 

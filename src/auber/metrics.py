@@ -1,9 +1,9 @@
 """The metrics: what each is computed from, for which labels, and how scores of shards combine.
 
 A metric is a function of its statistics: `compute(logits, truth)` is `finish(statistics(logits, truth))`. Those of
-several shards are joined by `combine` before `finish`: counts and sums are added (`additive`), the rows of Spearman and
-of `explained` are put one after another, because ranks and the best scale depend on all rows. Counts come to the same bits
-however the rows are dealt (`exact`), sums of fractions do not.
+several shards are joined by `combine` before `finish`: counts and sums are added (`additive`), rows are put one after another,
+where ranks or the best scale depend on all of them, or what each gives is asked for (`by_row`). Counts come to the same bits
+however the rows are dealt (`exact`), fractions do not.
 
 What logits are compared with, the truth, is a tensor of one label a row for tasks of kind sequence, a `TagTruth` for
 tokens and a `SpanTruth` for spans; for these two the logits are those of all tokens, row after row without padding.
@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from auber.errors import ConfigError, unknown_name
-from auber.smooth import class_rows, explained_share, tag_rows
-from auber.spans import NO_SPAN, SpanTruth, exact_counts, overlap_sums
+from auber.smooth import class_rows, explained_by_row, explained_share, tag_rows
+from auber.spans import NO_SPAN, SpanTruth, exact_counts, overlaps
 from auber.tags import TagTruth, entity_counts
 
 Truth = Tensor | TagTruth | SpanTruth
@@ -49,6 +49,9 @@ class Metric:
     additive: bool = True
     exact: bool = True
     reads_entities: bool = False  # the tags must follow IOB2
+    by_row: Callable[[Tensor], Tensor] | None = (
+        None  # of the statistics: what each row (of tags, word) gives, if it is a mean
+    )
 
     @property
     def kind(self) -> str:
@@ -114,7 +117,7 @@ def get_metric(name: str) -> Metric:
 def smooth_metric(name: str) -> str:
     """The metric of a smooth reward for tasks scored by this one: it moves with every row, not with decisions alone.
 
-    Pearson's correlation is smooth by itself, and the overlap of spans the finest measure there is of them.
+    It is a mean of what each row gives. The overlap is the finest measure there is of spans.
     """
     return _SMOOTH[get_metric(name).compares]
 
@@ -186,6 +189,25 @@ def _pearson(sums: Tensor) -> Tensor:
     flat = _is_flat(rows, x, xx) | _is_flat(rows, y, yy)
     correlation = (rows * xy - x * y) / (spread_x.sqrt() * spread_y.sqrt())
     return torch.where(flat, torch.zeros_like(rows), correlation.clamp(-1, 1))
+
+
+def _r_squared(pairs: Tensor) -> Tensor:
+    """Pearson's correlation squared, 0 where it is negative."""
+    return _pearson(_sums(*pairs.unbind(1))).clamp(min=0).square()
+
+
+def _r_squared_by_row(pairs: Tensor) -> Tensor:
+    """1 less the squared residual of each row beside the targets' variance, under the best scale, not below 0, and offset."""
+    sums = _sums(*pairs.unbind(1))
+    x, y = (pairs - pairs.mean(0)).unbind(1)
+    scale = torch.where(_pearson(sums) > 0, (x @ y) / (x @ x), 0.0)
+    shares = 1 - (y - scale * x).square() * len(pairs) / (y @ y)
+    shares = torch.where(_is_flat(sums[0], sums[2], sums[4]), 0.0, shares)
+    return torch.where(pairs.isfinite().all(), shares, torch.nan)
+
+
+def _mean(values: Tensor) -> Tensor:
+    return _ratio(values.sum(), torch.ones_like(values).sum())
 
 
 def _is_flat(rows: Tensor, total: Tensor, squares: Tensor) -> Tensor:
@@ -299,6 +321,7 @@ METRICS: dict[str, Metric] = {
             explained_share,
             additive=False,
             exact=False,
+            by_row=explained_by_row,
         ),
         Metric(
             "pearson",
@@ -309,6 +332,18 @@ METRICS: dict[str, Metric] = {
             _sums,
             _pearson,
             exact=False,
+        ),
+        Metric(
+            "r_squared",
+            "numbers",
+            "share of the targets' variance that the predictions explain under the best scale and offset",
+            "two different targets",
+            _has_two_labels,
+            _paired,
+            _r_squared,
+            additive=False,
+            exact=False,
+            by_row=_r_squared_by_row,
         ),
         Metric(
             "spearman",
@@ -350,6 +385,7 @@ METRICS: dict[str, Metric] = {
             explained_share,
             additive=False,
             exact=False,
+            by_row=explained_by_row,
         ),
         Metric(
             "span_exact",
@@ -366,11 +402,13 @@ METRICS: dict[str, Metric] = {
             "mean F1 of the tokens of best and true span",
             "a row with an answer",
             _has_answer,
-            overlap_sums,
-            _share,
+            overlaps,
+            _mean,
+            additive=False,
             exact=False,
+            by_row=Tensor.clone,
         ),
     )
 }
 
-_SMOOTH = {"classes": "explained", "tags": "tag_explained", "numbers": "pearson", "spans": "span_f1"}
+_SMOOTH = {"classes": "explained", "tags": "tag_explained", "numbers": "r_squared", "spans": "span_f1"}

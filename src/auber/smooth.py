@@ -10,6 +10,8 @@ positive and where all labels are the same, whatever the logits; otherwise, logi
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -35,10 +37,36 @@ def tag_rows(logits: Tensor, truth: TagTruth) -> Tensor:
 
 
 def explained_share(rows: Tensor) -> Tensor:
-    """The share of the labels' entropy that the logits explain, from rows of logits and label.
+    """The share of the labels' entropy that the logits explain, from rows of logits and label."""
+    found = _fit(rows)
+    share = torch.where(found.fit[0] > 0, (1 - found.loss / found.entropy).clamp(0, 1), 0.0)
+    share = torch.where(rows.isfinite().all(), share, torch.nan)
+    return torch.where(found.entropy > 0, share, 0.0)
 
-    Newton's method from scale 0 and the classes' frequencies, where the logits explain nothing. The likelihood is concave, and
-    a step is taken only where it helps, so that no logits make it run away.
+
+def explained_by_row(rows: Tensor) -> Tensor:
+    """What each row gives of the share, which is their mean: float64 (rows,)."""
+    found, labels = _fit(rows), rows[:, -1].long()
+    outputs = torch.addcmul(found.fit[1:, None], found.features, found.fit[0])  # (classes, rows)
+    likelihoods = outputs.log_softmax(0).gather(0, labels[None])[0]  # (rows,)
+    of_classes = found.frequencies.log()[labels]
+    shares = 1 + torch.where(found.fit[0] > 0, likelihoods, of_classes) / found.entropy
+    shares = torch.where(rows.isfinite().all(), shares, torch.nan)
+    return torch.where(found.entropy > 0, shares, 0.0)
+
+
+class _Fit(NamedTuple):
+    fit: Tensor  # (1 + classes,): scale and biases
+    features: Tensor  # (classes, rows): what the scale multiplies
+    frequencies: Tensor  # (classes,)
+    entropy: Tensor  # of the frequencies
+    loss: Tensor  # the mean negative log-likelihood
+
+
+def _fit(rows: Tensor) -> _Fit:
+    """Newton's method from scale 0 and the classes' frequencies, where the logits explain nothing.
+
+    The likelihood is concave, and a step is taken only where it helps, so that no logits make it run away.
     """
     logits, labels = rows[:, :-1].T, rows[:, -1].long()  # (classes, rows), (rows,)
     counts = rows.new_zeros(len(logits)).scatter_add_(0, labels, torch.ones_like(rows[:, -1]))
@@ -61,10 +89,7 @@ def explained_share(rows: Tensor) -> Tensor:
         better = found < loss
         fit, loss = torch.where(better, tried, fit), torch.where(better, found, loss)
         step = torch.where(better, newton, _BACK * step)
-
-    share = torch.where(fit[0] > 0, (1 - loss / entropy).clamp(0, 1), 0.0)
-    share = torch.where(logits.isfinite().all(), share, torch.nan)
-    return torch.where(entropy > 0, share, 0.0)
+    return _Fit(fit, features, frequencies, entropy, loss)
 
 
 def _newton(fit: Tensor, features: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:

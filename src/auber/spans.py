@@ -59,15 +59,14 @@ def exact_counts(logits: Tensor, truth: SpanTruth) -> Tensor:
     return torch.stack((hits.sum(), torch.ones_like(hits).sum()))
 
 
-def overlap_sums(logits: Tensor, truth: SpanTruth) -> Tensor:
-    """The sum over rows of the F1 of best and true span, and the number of rows: float64 (2,)."""
+def overlaps(logits: Tensor, truth: SpanTruth) -> Tensor:
+    """The F1 of each row's best and true span: float64 (rows,)."""
     first, last = best_spans(logits, truth)[:, None].unbind(-1)  # each (rows, 1)
     true_first, true_last = truth.spans.unbind(-1)  # each (rows, answers)
     # NO_SPAN lies before every token, so it shares none.
     shared = (torch.minimum(last, true_last) - torch.maximum(first, true_first) + 1).clamp(min=0)
     scores = 2 * shared.double() / ((last - first + 1) + (true_last - true_first + 1))
-    best = scores.amax(1)  # (rows,)
-    return torch.stack((best.sum(), torch.ones_like(best).sum()))
+    return scores.amax(1)
 
 
 def span_loss(logits: Tensor, truth: SpanTruth) -> Tensor:

@@ -280,7 +280,7 @@ def test_that_nothing_was_learned_is_said_once(monkeypatch, tmp_path):
     )
 
 
-def test_numbers_to_predict_are_rewarded_by_their_correlation(tmp_path):
+def test_numbers_to_predict_are_rewarded_by_what_is_explained_of_them(tmp_path):
     tokenizer = small_start()[1]
     rows = [{"text": first, "label": len(first) / 10} for first in TASK.train.first]
     model = small_start(num_labels=1)[0]
@@ -291,4 +291,20 @@ def test_numbers_to_predict_are_rewarded_by_their_correlation(tmp_path):
     assert found.plan.num_removed > 0
     assert found.result["metric"] == "spearman"
     stage = auber.runs.read_json(tmp_path / "run" / "stages" / "layer-00.json")
-    assert -1 <= stage["search"]["unpruned_score"] <= 1
+    assert 0 <= stage["search"]["unpruned_score"] <= 1
+
+
+def test_with_caution_fewer_heads_go(tmp_path):
+    removed = [
+        prune(tmp_path / f"run {caution:g}", reward__head=0.0, reward__caution=caution).plan.num_removed
+        for caution in (0.0, 10.0)
+    ]
+    assert removed[0] > removed[1] == 0
+
+
+def test_caution_needs_a_measure_by_row(tmp_path):
+    message = "^reward.caution must be 0 where rewards are changes of accuracy, which is no mean over rows, found 1; set reward.measure=smooth$"
+    with pytest.raises(ConfigError, match=message):
+        prune(tmp_path / "run", reward__measure="metric", reward__caution=1.0)
+    assert not (tmp_path / "run").exists()
+    prune(tmp_path / "control", "original+tuning", reward__measure="metric", reward__caution=1.0)

@@ -76,7 +76,7 @@ Metric = Annotated[
     str | None,
     typer.Option(
         "--metric",
-        help="accuracy, f1, matthews, explained; pearson or spearman make it a regression; entity_f1, token_accuracy or "
+        help="accuracy, f1, matthews, explained; pearson, spearman or r_squared make it a regression; entity_f1, token_accuracy or "
         "tag_explained for tokens; span_f1 or span_exact for spans.",
         show_default=False,
     ),

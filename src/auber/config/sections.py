@@ -82,8 +82,14 @@ class Reward:
     measure: str = setting(
         "metric",
         "what rewards are changes of: the task's metric, or (smooth) the share of the labels' entropy that the outputs explain, whatever "
-        "their scale and bias; for numbers Pearson's correlation, for spans their F1",
+        "their scale and bias; for numbers that of their variance, for spans their F1",
         choices=("metric", "smooth"),
+    )
+    caution: float = setting(
+        0.0,
+        "standard errors, over the rows, that are taken off what a mask gains, so that a gain has to stand out of its noise (measure smooth)",
+        low=0,
+        high=10,
     )
     folds: int = setting(
         3, "scouts, and parts of train that each of them has not seen and scores (protocol crossfit)", low=2, high=100

@@ -283,11 +283,11 @@ class Pipeline:
         self, layer: int, rows: tuple[int, ...], workers: Workers | None
     ) -> LayerScorer | ShardedScorer | CrossedScorer:
         """Who scores a layer's masks on these rows: the model itself, or the scouts."""
-        hardware, metric = self.job.hardware, self.job.reward_metric
+        hardware, metric, caution = self.job.hardware, self.job.reward_metric, self.job.config.reward.caution
         if self._scouts is None:
-            return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers)
+            return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers, caution)
         parts = self._scouts.parts(self._train, rows, encoder_of(self.model).removed)
-        return CrossedScorer(parts, layer, metric, hardware)
+        return CrossedScorer(parts, layer, metric, hardware, caution)
 
     def _rewind(self, scouts: Scouts) -> dict[str, Any]:
         """Carry the plan out on the origin, and tune it as a start is tuned."""

@@ -19,6 +19,7 @@ from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.errors import ModelError, TaskError
 from auber.metrics import get_metric
+from auber.scoring.judge import Judge
 from auber.scoring.scorer import LayerScorer
 from auber.tasks.encoding import EncodedRows
 
@@ -30,7 +31,12 @@ class CrossedScorer:
     """Scores masks as `LayerScorer` does, the rows of each part by its model; a part without rows has no say."""
 
     def __init__(
-        self, parts: Sequence[tuple[PreTrainedModel, EncodedRows]], layer: int, metric: str, hardware: Hardware
+        self,
+        parts: Sequence[tuple[PreTrainedModel, EncodedRows]],
+        layer: int,
+        metric: str,
+        hardware: Hardware,
+        caution: float = 0.0,
     ) -> None:
         filled = [(model, rows) for model, rows in parts if len(rows)]
         if not filled:
@@ -42,12 +48,14 @@ class CrossedScorer:
         self._scorers = [
             LayerScorer(model, layer, rows, metric, hardware, tenants=len(filled)) for model, rows in filled
         ]
+        self._judge = Judge(self._metric, caution, lambda: self._statistics([()])[0])
 
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
         keys = [scorer.key for scorer in self._scorers]
-        return keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
+        key = keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
+        return self._judge.key(key)
 
     def score(self, removed: Sequence[int]) -> float:
         """The metric with these heads (numbered as in the unpruned model) removed from the layer of every model."""
@@ -55,12 +63,11 @@ class CrossedScorer:
 
     def score_many(self, masks: Sequence[Sequence[int]]) -> list[float]:
         """The metric for each of several sets of removed heads."""
-        if not masks:
-            return []
+        return self._judge.scores(self._statistics(masks)) if masks else []
+
+    def _statistics(self, masks: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         parts = [scorer.statistics(masks) for scorer in self._scorers]  # by part: (masks, ...)
-        joined = [self._metric.combine([part[mask] for part in parts]) for mask in range(len(masks))]
-        values: list[float] = torch.stack([self._metric.finish(each) for each in joined]).tolist()
-        return values
+        return [self._metric.combine([part[mask] for part in parts]) for mask in range(len(masks))]
 
 
 def _common_heads(models: Sequence[PreTrainedModel], layer: int) -> tuple[int, ...]:
