@@ -385,7 +385,7 @@ def test_one_row_of_each_class_is_enough_where_the_settings_let_it():
     ],
 )
 def test_too_few_rows_are_refused_before_anything_is_computed(count, changes, message, monkeypatch):
-    monkeypatch.setattr("auber.pipeline.tune", None)
+    monkeypatch.setattr("auber.pipeline.tunings.tune", None)
     with pytest.raises(TaskError, match=f"^{message}"):
         prune(sentences(count, dev=1), **changes)
 

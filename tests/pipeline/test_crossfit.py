@@ -13,6 +13,7 @@ import auber
 from auber import pipeline
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, RunError
+from auber.pipeline import tunings
 from auber.pipeline.scouts import Scouts
 from auber.progress import Silent
 from auber.runs import Run
@@ -119,7 +120,7 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
         scored.extend(parts)
         return crossed(parts, *rest)
 
-    monkeypatch.setattr(pipeline, "tune", listen)
+    monkeypatch.setattr(tunings, "tune", listen)
     monkeypatch.setattr(pipeline, "CrossedScorer", build)
     prune(tmp_path / "run", agent__episodes=1)
     assert len(scored) == 9, "three scouts for each of three layers"

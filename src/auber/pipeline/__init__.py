@@ -9,7 +9,7 @@ through the tunings of `tuned_layers` (those of the run it is matched with), a c
 protocol crossfit all layers are decided on the scouts first (`scouts`); the plan is then carried out on the origin, the model
 before any tuning, which gets the first tuning (`rewind`) and those after the layers.
 
-`job` says what is to be done, `rewards` meters the scores, `accounts` makes the result out
+`job` says what is to be done, `tunings` tunes, `rewards` meters the scores, `accounts` makes the result out
 of the stages' records, and `notices` has the words for what a person should know.
 """
 
@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from auber.checkpoint import weights_digest
-from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.encoders import encoder_of
 from auber.errors import ModelError, RunError
 from auber.evaluation import Scores, evaluate_rows
@@ -35,16 +34,16 @@ from auber.pipeline.accounts import describe_result, layer_numbers, result_numbe
 from auber.pipeline.job import Job
 from auber.pipeline.rewards import MeteredScorer
 from auber.pipeline.scouts import Scouts
+from auber.pipeline.tunings import Tunings
 from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
 from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, Workers, make_scorer, open_workers
-from auber.seeds import derive
 from auber.splits import Splits, make_splits
-from auber.stages import REWIND, layer_of, layer_stage, scout_stage, tuning_stage
+from auber.stages import REWIND, layer_of, layer_stage, tuning_stage
 from auber.surgery import remove_heads, remove_remaining
 from auber.tasks.encoding import EncodedRows, encode_split
-from auber.tuning import TuningReport, require_finite_weights, tune
+from auber.tuning import require_finite_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Pipeline"]
 
 logger = logging.getLogger(__name__)
-
-AnyTuning = FirstTuning | LayerTuning | LastTuning
 
 
 class Pipeline:
@@ -74,6 +71,7 @@ class Pipeline:
         task, config = job.task, job.config
         self._train = encode_split(tokenizer, task, "train", config.max_length)
         self.splits: Splits = make_splits(task.train.labels, config, encoder.num_layers, not task.has_classes)
+        self._tunings = Tunings(job, self._train, self.splits, progress)
         self._done: list[str] = []
         self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
         self._blindness_said = self._nothing_said = False
@@ -100,7 +98,7 @@ class Pipeline:
         else:
             self._prune_by_layers(layers)
         if method.tunes:
-            self._stage("last", lambda: {"tuning": self._last_tuning().to_json()})
+            self._stage("last", lambda: {"tuning": self._tunings.last(self.model).to_json()})
 
     def _prune_by_layers(self, layers: list[int]) -> None:
         """Decide one layer after the other, with tuning between."""
@@ -229,7 +227,7 @@ class Pipeline:
     def _first_tuning(self, rows: tuple[int, ...]) -> dict[str, Any]:
         info: dict[str, Any] = {}
         if self.job.first_tuning:
-            info["tuning"] = self._tune(rows, self.job.config.first, "first tuning", "first").to_json()
+            info["tuning"] = self._tunings.first(self.model, rows).to_json()
         else:
             require_finite_weights(self.model, "start")
             self.progress.skip(1)
@@ -239,7 +237,7 @@ class Pipeline:
         """Decide one layer by the method, remove its heads, and tune what is left; pass over one that can lose none."""
         info = self._decide_layer(layer, workers)
         if info["removed"]:
-            info["tuning"] = self._tune_layer(layer).to_json()
+            info["tuning"] = self._tunings.after_layer(self.model, layer).to_json()
         else:
             self.progress.skip(1)
         return info
@@ -294,29 +292,11 @@ class Pipeline:
         plan = encoder_of(self.model).removed
         scouts.release()
         self.model = scouts.fresh(plan)
-        tuning = self._tune(self.splits.first, self.job.config.first, "first tuning of the pruned model", "first")
+        tuning = self._tunings.first(self.model, said="first tuning of the pruned model")
         return {"plan": plan.to_json(), "tuning": tuning.to_json()}
 
     def _tune_scout(self, scout: PreTrainedModel, fold: int) -> dict[str, Any]:
-        """Tune a scout as often as the run's model is, never on the rows of its fold."""
-        splits, config = self.splits.without_fold(fold), self.job.config
-        layers = self.job.layers(encoder_of(scout).num_layers)
-        tunings: list[tuple[tuple[int, ...], AnyTuning, str, int | None]] = [
-            (splits.first, config.first, "first", None),
-            *((splits.layers[layer].mini_train, config.layer, "layer", layer) for layer in layers),
-            (splits.last_train, config.last, "last", None),
-        ]
-        reports = []
-        for rows, settings, purpose, layer in tunings:
-            stage = f"scout {fold + 1} of {len(self.splits.folds)}: {purpose} tuning"
-            # Of a handful of rows none may be left to tune on or to watch.
-            watched = splits.last_watch if purpose == "last" else ()
-            watch = (self._train.select(watched), self.job.task.metric) if watched else None
-            if rows:
-                name = f"{scout_stage(fold)}/{purpose}"
-                reports.append(self._tune(rows, settings, stage, purpose, layer, watch, model=scout, name=name))
-            else:
-                self.progress.skip(1)
+        reports = self._tunings.of_scout(fold).all(scout, self.job.layers(encoder_of(scout).num_layers))
         steps, seconds = sum(each.steps for each in reports), sum(each.seconds for each in reports)
         return {"scouting": {"tunings": len(reports), "steps": steps, "seconds": round(seconds, 3)}}
 
@@ -350,40 +330,7 @@ class Pipeline:
         return {"removed": choice.plan.to_json(), **choice.details}
 
     def _tune_only(self, layer: int) -> dict[str, Any]:
-        return {"tuning": self._tune_layer(layer).to_json()}
-
-    def _tune_layer(self, layer: int) -> TuningReport:
-        rows = self.splits.layers[layer].mini_train
-        return self._tune(rows, self.job.config.layer, f"layer {layer}: tuning", "layer", layer)
-
-    def _last_tuning(self) -> TuningReport:
-        watch = (self._train.select(self.splits.last_watch), self.job.task.metric)
-        return self._tune(self.splits.last_train, self.job.config.last, "last tuning", "last", watch=watch)
-
-    def _tune(
-        self,
-        rows: tuple[int, ...],
-        settings: AnyTuning,
-        stage: str,
-        purpose: str,
-        layer: int | None = None,
-        watch: tuple[EncodedRows, str] | None = None,
-        model: PreTrainedModel | None = None,
-        name: str | None = None,
-    ) -> TuningReport:
-        if settings.epochs == 0:
-            self.progress.skip(1)
-        return tune(
-            model or self.model,
-            self._train.select(rows),
-            settings,
-            seed=derive(self.job.config.seed, f"tuning/{purpose}", layer),
-            hardware=self.job.hardware,
-            watch=watch,
-            stage=stage,
-            name=name or f"{purpose if layer is None else layer_stage(layer)}/tuning",
-            progress=self.progress,
-        )
+        return {"tuning": self._tunings.after_layer(self.model, layer).to_json()}
 
     def _evaluate(self, rows: EncodedRows, split: str) -> Scores:
         """The scores that are reported; a model that computes no finite numbers has none."""
