@@ -49,6 +49,13 @@ class MaskedRows:
         ]
         return torch.stack(found).cpu().numpy()
 
+    def noise_of_a_head(self, heads: Sequence[int]) -> float:
+        """The standard error of what removing one head gains in calibrated log-likelihood, mean over the heads."""
+        ((whole, labels),) = self._passes([()])
+        unpruned = calibrated_rows(whole, labels)
+        gains = [calibrated_rows(logits, labels) - unpruned for logits, _ in self._passes([(head,) for head in heads])]
+        return float(torch.stack([gain.std() / len(gain) ** 0.5 for gain in gains]).mean())
+
     def _measure(self, name: str, logits: Tensor, labels: Tensor) -> Tensor:
         if name not in _BOUNDS:
             return measure(name, logits, labels, self._metric)

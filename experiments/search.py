@@ -42,6 +42,7 @@ class Variant:
         0  # the best so many masks are scored again on mini-train's rows, and the best of both together wins
     )
     bonus: float = 0.0  # points for each removed head
+    caution: float = 0.0  # less so many standard errors of what a single head's removal gains
     frozen: bool = False  # nobody is tuned before all layers are decided
     independent: bool = False  # and every layer is decided with the others whole
     passes: int = 1  # over all layers
@@ -107,6 +108,7 @@ class Walk:
     rewards: int = 0
     chosen: dict[int, Mask] = field(default_factory=dict)  # by layer, in the last pass
     scores: dict[int, dict[Mask, float]] = field(default_factory=dict)  # of all masks that were asked for, by layer
+    bonuses: dict[int, float] = field(default_factory=dict)  # points for each removed head, by layer
     context: PruningPlan | None = None  # a plan for all layers, of which each in turn is decided anew beside the others
 
     def go(self) -> None:
@@ -185,12 +187,16 @@ class Walk:
         def score(positions: Mask) -> float:
             return masked.score(self.variant.measure, named(positions))
 
+        bonus = self.variant.bonus
+        if self.variant.caution:
+            bonus -= 100 * self.variant.caution * masked.noise_of_a_head(heads)
+        self.bonuses[layer] = bonus
         game = PruningGame(
             state.numpy(),
             score,
             scale=config.reward.scale,
             stop_reward=config.reward.stop,
-            head_reward=self.variant.bonus,
+            head_reward=bonus,
         )
         device = self.subject.hardware.device
         outcome = play_layer(game, config.agent, seed=config.seed, layer=layer, device=device)
@@ -199,13 +205,9 @@ class Walk:
         if self.context is not None:
             now = tuple(sorted(self.context.removed(layer)))
             scores.setdefault(now, masked.score(self.variant.measure, now))
-            if self._worth(now, scores) >= self._worth(removed, scores):
+            if 100 * scores[now] + bonus * len(now) >= 100 * scores[removed] + bonus * len(removed):
                 removed = now
         return removed, scores
-
-    def _worth(self, mask: Mask, scores: dict[Mask, float]) -> float:
-        """What the game pays for a mask, in points."""
-        return 100 * scores[mask] + self.variant.bonus * len(mask)
 
     def _confirmed(self, layer: int, scores: dict[Mask, float], num_rows: int, rows: tuple[int, ...]) -> Mask:
         """Of the best masks and none, the one that is best over the reward rows and these together."""

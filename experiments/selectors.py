@@ -3,13 +3,13 @@
 The competitors rank the heads of the tuned start. The searches ask scouts with all tunings, each for the rows it never saw, and
 score by the calibrated log-likelihood:
 
-    search      the layers in turn
+    search      the layers in turn; a removed head has to gain one standard error of what removing a single head gains
     bound       the same, by the lower end of a mask's gain: its mean over the rows less one standard error
     warm        each layer in turn beside the plan of the gates (voita) for the others, which is kept where nothing is better
     hardened    the layers in turn, by scouts that were tuned with heads missing at random
 
 All plans are carried out on the pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned
-start. `bound, own size` removes what the bound says, whatever the number.
+start. `search, own size` and `bound, own size` remove what these say, whatever the number.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from experiments.subject import Subject, make_folds, make_subject
 from experiments.summary import CONTROL
 
 REWOUND = Variant(crossed=True, measure="calibrated", frozen=True, rewound=True)
+CAUTIOUS = replace(REWOUND, caution=1.0)
 SEARCHES = {
-    "search": REWOUND,
+    "search": CAUTIOUS,
     "bound": replace(REWOUND, measure="calibrated-bound"),
-    "warm": REWOUND,
-    "hardened": REWOUND,
+    "warm": CAUTIOUS,
+    "hardened": CAUTIOUS,
 }
+OWN_SIZE = ("search", "bound")
 MISSING = 0.6  # of its heads, at most, while a hardened scout is tuned
 UNWOUND = " unwound"
 
@@ -82,9 +84,9 @@ class Contest:
         }
         return scouts
 
-    def search(self, name: str, scouts: list[Any], price: float) -> None:
+    def search(self, name: str, scouts: list[Any]) -> None:
         """One of `SEARCHES`."""
-        started, variant = time.perf_counter(), replace(SEARCHES[name], bonus=0.0 if name == "bound" else price)
+        started, variant = time.perf_counter(), SEARCHES[name]
         walk = Walk(self.subject, variant, copy.deepcopy(self.start), copy.deepcopy(scouts), self.folds)
         if name == "warm":
             walk.context = self.ranking("voita")
@@ -96,10 +98,11 @@ class Contest:
             "search_seconds": round(time.perf_counter() - started, 1),
             "price": round(paid, 6),
             "own_size": own.num_removed,
+            "own_prices": {layer: round(bonus, 6) for layer, bonus in walk.bonuses.items()},
         }
         found = finish(self.subject, carried_out(self.subject, variant, None, plan))
         self.record.keep(name, {**found, **searched}, started)
-        if name == "bound":
+        if name in OWN_SIZE:
             started = time.perf_counter()
             found = finish(self.subject, carried_out(self.subject, variant, None, own))
             self.record.keep(f"{name}, own size", found, started)
@@ -110,9 +113,6 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--heads", type=int, default=48, help="how many the plans remove, or just above")
     options.add_argument(
-        "--price", type=float, default=-0.03, help="points for a removed head, which search and warm play for"
-    )
-    options.add_argument(
         "--selectors", default=f"michel,voita,voita{UNWOUND},search,bound,warm,hardened", help="hardened comes last"
     )
     arguments = options.parse_args()
@@ -120,9 +120,7 @@ def main() -> None:
         arguments.model, arguments.task, arguments.data, arguments.settings, arguments.develop, "default"
     )
     folds = make_folds(len(subject.rows), arguments.folds, subject.config.seed)
-    command = (
-        f"{arguments.said} --heads {arguments.heads} --price {arguments.price:g} --selectors '{arguments.selectors}'"
-    )
+    command = f"{arguments.said} --heads {arguments.heads} --selectors '{arguments.selectors}'"
     record = Record(arguments.out, "selectors", command, subject)
     start = subject.first_tuned(range(len(subject.rows)))
     contest = Contest(subject, start, folds, arguments.heads, record)
@@ -136,7 +134,7 @@ def main() -> None:
     for name in searches:
         if name == "hardened":
             scouts = contest.make_scouts("hardened scouts", MISSING)
-        contest.search(name, scouts, arguments.price)
+        contest.search(name, scouts)
 
 
 if __name__ == "__main__":

@@ -135,3 +135,15 @@ def test_a_row_is_rewarded_by_the_scout_that_never_saw_it():
     )
     assert (scout, set(folds[list(rows)])) == ("a", {0})
     assert Walk(subject, VARIANTS["soft"], "model", [], folds).parts((1, 2), 0) == [("model", (1, 2))]
+
+
+def test_the_noise_of_a_head_is_that_of_its_gains_row_by_row():
+    model, rows = small_start()[0], small_rows(40)
+    masked = MaskedRows([(model, rows)], 1, "accuracy", CPU)
+    noises = []
+    for head in (0, 2):
+        pruned = copy.deepcopy(model)
+        remove_heads(pruned, PruningPlan({1: (head,)}))
+        gains = calibrated_rows(predict(pruned, rows), rows.labels) - calibrated_rows(predict(model, rows), rows.labels)
+        noises.append(float(gains.std()) / 40**0.5)
+    assert masked.noise_of_a_head((0, 2)) == pytest.approx(sum(noises) / 2, rel=1e-4)

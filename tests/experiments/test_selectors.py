@@ -15,13 +15,13 @@ def test_the_program(tmp_path, monkeypatch):
     made = tiny_subject(tmp_path)
     monkeypatch.setattr(selectors, "make_subject", lambda *_: made)
     out = tmp_path / "selectors.json"
-    words = "--model tiny --task agreement --folds 2 --heads 4 --price 0.5 --selectors"
+    words = "--model tiny --task agreement --folds 2 --heads 4 --selectors"
     names = "random,voita,voita unwound,search,bound,warm,hardened"
     monkeypatch.setattr(sys, "argv", ["selectors", *words.split(), names, "--out", str(out)])
     selectors.main()
     found = json.loads(out.read_text())
     assert list(found["runs"]) == [
-        "original+tuning", "random", "voita", "voita unwound", "search", "bound", "bound, own size", "warm", "hardened",
+        "original+tuning", "random", "voita", "voita unwound", "search", "search, own size", "bound", "bound, own size", "warm", "hardened",
     ]  # fmt: skip
     for name in ("random", "voita", "voita unwound"):
         assert found["runs"][name]["num_removed"] == 4
@@ -30,7 +30,9 @@ def test_the_program(tmp_path, monkeypatch):
     for name in ("search", "bound", "warm", "hardened"):
         assert found["runs"][name]["num_removed"] >= 4
         assert found["runs"][name]["rewards"] > 3
-    assert found["runs"]["bound, own size"]["num_removed"] == found["runs"]["bound"]["own_size"]
+    for name in ("search", "bound"):
+        assert found["runs"][f"{name}, own size"]["num_removed"] == found["runs"][name]["own_size"]
+    assert all(price < 0 for price in found["runs"]["search"]["own_prices"].values())
     for name in ("scouts", "hardened scouts"):
         assert np.isfinite(found[name]["out_of_fold"]).all()
     assert found["scouts"]["out_of_fold"] != found["hardened scouts"]["out_of_fold"]

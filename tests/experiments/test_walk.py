@@ -36,13 +36,23 @@ def test_a_layer_is_decided_with_the_others_whole_or_as_decided(independent, tmp
 def test_beside_a_context_each_layer_is_decided_anew(best, kept, tmp_path, monkeypatch):
     subject = tiny_subject(tmp_path)
     scouts = [subject.start(), subject.start()]
-    walk = Walk(subject, VARIANTS["crossed-calibrated-rewound"], subject.start(), scouts, np.arange(40) % 2)
+    walk = Walk(
+        subject,
+        replace(VARIANTS["crossed-calibrated-2-rewound"], caution=0.5),
+        subject.start(),
+        scouts,
+        np.arange(40) % 2,
+    )
     walk.context = PruningPlan(dict.fromkeys(range(3), (0, 2)))
     beside = []
 
     class Rows:
         def __init__(self, parts, layer, *_):
             beside.append([encoder_of(scout).removed for scout, _ in parts])
+
+        def noise_of_a_head(self, heads):
+            assert heads == (0, 1, 2, 3)
+            return 0.001
 
         def score(self, _, removed):
             return {(): 0.4, (0, 2): 0.6, (1,): best}.get(removed, 0.1)
@@ -66,3 +76,4 @@ def test_beside_a_context_each_layer_is_decided_anew(best, kept, tmp_path, monke
         [PruningPlan({0: kept, 1: kept})] * 2,
     ]
     assert all(not encoder_of(scout).removed for scout in walk.scouts)
+    assert walk.bonuses == pytest.approx(dict.fromkeys(range(3), 0.02 - 0.05))
