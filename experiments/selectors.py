@@ -40,7 +40,7 @@ SEARCHES = {
 }
 OWN_SIZE = ("search", "bound")
 MISSING = 0.6  # of its heads, at most, while a hardened scout is tuned
-UNWOUND = " unwound"
+UNWOUND = "-unwound"
 
 
 @dataclass
@@ -120,7 +120,7 @@ def main() -> None:
         arguments.model, arguments.task, arguments.data, arguments.settings, arguments.develop, "default"
     )
     folds = make_folds(len(subject.rows), arguments.folds, subject.config.seed)
-    command = f"{arguments.said} --heads {arguments.heads} --selectors '{arguments.selectors}'"
+    command = f"{arguments.said} --heads {arguments.heads} --selectors {arguments.selectors}"
     record = Record(arguments.out, "selectors", command, subject)
     start = subject.first_tuned(range(len(subject.rows)))
     contest = Contest(subject, start, folds, arguments.heads, record)

@@ -16,17 +16,17 @@ def test_the_program(tmp_path, monkeypatch):
     monkeypatch.setattr(selectors, "make_subject", lambda *_: made)
     out = tmp_path / "selectors.json"
     words = "--model tiny --task agreement --folds 2 --heads 4 --selectors"
-    names = "random,voita,voita unwound,search,bound,warm,hardened"
+    names = "random,voita,voita-unwound,search,bound,warm,hardened"
     monkeypatch.setattr(sys, "argv", ["selectors", *words.split(), names, "--out", str(out)])
     selectors.main()
     found = json.loads(out.read_text())
     assert list(found["runs"]) == [
-        "original+tuning", "random", "voita", "voita unwound", "search", "search, own size", "bound", "bound, own size", "warm", "hardened",
+        "original+tuning", "random", "voita", "voita-unwound", "search", "search, own size", "bound", "bound, own size", "warm", "hardened",
     ]  # fmt: skip
-    for name in ("random", "voita", "voita unwound"):
+    for name in ("random", "voita", "voita-unwound"):
         assert found["runs"][name]["num_removed"] == 4
-    assert found["runs"]["voita"]["removed"] == found["runs"]["voita unwound"]["removed"]
-    assert found["runs"]["voita"]["develop"] != found["runs"]["voita unwound"]["develop"]
+    assert found["runs"]["voita"]["removed"] == found["runs"]["voita-unwound"]["removed"]
+    assert found["runs"]["voita"]["develop"] != found["runs"]["voita-unwound"]["develop"]
     for name in ("search", "bound", "warm", "hardened"):
         assert found["runs"][name]["num_removed"] >= 4
         assert found["runs"][name]["rewards"] > 3
@@ -36,4 +36,4 @@ def test_the_program(tmp_path, monkeypatch):
     for name in ("scouts", "hardened scouts"):
         assert np.isfinite(found[name]["out_of_fold"]).all()
     assert found["scouts"]["out_of_fold"] != found["hardened scouts"]["out_of_fold"]
-    assert f"--selectors '{names}'" in found["command"]
+    assert f"--selectors {names}" in found["command"]
