@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,7 +99,8 @@ def prune(
 
     `model`: folder, hub name, finished run, or a live model (left untouched) with its `tokenizer`.
     `task`: a known task's name or a `TaskData`; or `train` and `dev`: files, or rows that map columns to values, as
-    `make_task` takes them with `kind`, `text`, `label` and `metric`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove.
+    `make_task` takes them with `kind`, `text`, `label` and `metric`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove;
+    under protocol crossfit `heads` is for a search too.
     `origin`: what a fine-tuned `model` was before it saw the rows, a folder, hub name or live model; protocol crossfit needs it.
     `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it. `resume`: go on with the run in it,
     which other versions of this package, torch or transformers may do only with `allow_upgrade`. `progress`: who listens;
@@ -110,6 +111,10 @@ def prune(
     data = _task_data(task, train, dev, kind, text, label, metric)
     chosen = get_method(method)
     settings = _settings(config, data.name).replace(chosen.settings)
+    if heads is not None and chosen.makes_scouts(settings.protocol):  # it decides all layers before it tunes
+        if heads == 0:
+            raise ConfigError("--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide")
+        settings, heads = settings.replace({"search.heads": heads}), None
     hardware = resolve_hardware(settings)
     start = _load_start(model, tokenizer, data, settings)
     matched = _matched(heads_from, data, settings)
@@ -127,6 +132,7 @@ def prune(
         expected_start=matched["start"] if matched else None,
     )
     job.layers(encoder_of(start.model).num_layers)  # a layer that the model lacks is said before anything is made
+    _check_budget(job, encoder_of(start.model))
     if chosen.choose_layer is not None:
         check_caution(get_metric(job.reward_metric), settings.reward.caution)
     start = replace(start, origin=_find_origin(origin, start, job))
@@ -436,7 +442,10 @@ def _number_to_remove(
 ) -> int | None:
     if method.decides_number or not method.removes_heads:
         if heads is not None:
-            raise ConfigError(f"method '{method.name}' decides itself how many heads go; leave out --heads")
+            raise ConfigError(
+                f"method '{method.name}' decides itself how many heads go; leave out --heads"
+                + (", or set protocol=crossfit" if method.decides_number else "")
+            )
         return None
     if heads is not None and matched is not None:
         raise ConfigError("--heads and --heads-from exclude each other; give one")
@@ -447,7 +456,28 @@ def _number_to_remove(
         raise ConfigError(
             f"method '{method.name}' must be told how many heads to remove; give --heads P or --heads-from RUN"
         )
-    most = sum(len(encoder.present(layer)) - 1 for layer in range(encoder.num_layers))
+    most = _most_to_remove(encoder, range(encoder.num_layers))
     if not 0 <= number <= most:
         raise ConfigError(f"--heads must be from 0 to {most} (one head stays in each layer), found {number}")
     return number
+
+
+def _check_budget(job: Job, encoder: Encoder) -> None:
+    """Raise `ConfigError` unless the heads of `search.heads`, if it is set, can be searched for."""
+    number = job.config.search.heads
+    if not number or job.method.choose_layer is None:
+        return
+    if not job.method.makes_scouts(job.config.protocol):
+        raise ConfigError(
+            f"search.heads must be 0 under protocol {job.config.protocol}, which tunes after each layer before the next is known, "
+            f"found {number}; set protocol=crossfit"
+        )
+    most = _most_to_remove(encoder, job.layers(encoder.num_layers))
+    if number > most:
+        raise ConfigError(
+            f"search.heads must be from 0 to {most} (one head stays in each of the layers searched), found {number}"
+        )
+
+
+def _most_to_remove(encoder: Encoder, layers: Iterable[int]) -> int:
+    return sum(len(encoder.present(layer)) - 1 for layer in layers)

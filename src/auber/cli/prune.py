@@ -15,7 +15,12 @@ _METHODS = ", ".join(METHODS)
 
 _Method = Annotated[str, typer.Option("--method", help=f"One of: {_METHODS}.", autocompletion=completion.methods)]
 _Heads = Annotated[
-    int | None, typer.Option("--heads", help="How many heads a ranking method removes.", show_default=False)
+    int | None,
+    typer.Option(
+        "--heads",
+        help="How many heads go: for ranking methods, and for a search under protocol crossfit.",
+        show_default=False,
+    ),
 ]
 _HeadsFrom = Annotated[
     str | None,

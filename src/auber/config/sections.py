@@ -116,6 +116,11 @@ class Search:
         "gets those of these layers; ranking methods choose among all layers",
         form=Form("all, or different layers such as 2,6,10", _read_layers),
     )
+    heads: int = setting(
+        0,
+        "how many heads go in all, by the best masks of each layer with the others whole; 0: as many as the rewards say (protocol crossfit)",
+        low=0,
+    )
     matrix: str = setting("value", "projection whose norm per head is the state", choices=("value", "query", "key"))
     norm: str = setting("l1", "entrywise norm of that projection", choices=("l1", "l2"))
 

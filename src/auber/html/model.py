@@ -170,8 +170,10 @@ def _stage(path: Path, plan: PruningPlan, record: RunRecord) -> Stage:
 
 
 def _search(read: Fields, layer: int, removed: tuple[int, ...], plan: PruningPlan, record: RunRecord) -> Search:
-    # What the plan has of this layer beyond the stage's own heads was gone before the search began.
-    present = [head for head in range(record.heads) if head in removed or head not in plan.removed(layer)]
+    # Where a stage does not say it: what the plan has of this layer beyond the stage's own heads was gone before the search began.
+    present = list(read.items("search.present", int)) or [
+        head for head in range(record.heads) if head in removed or head not in plan.removed(layer)
+    ]
     values = read.items("search.q_values", float)
     masks = {
         read.items(f"search.{name}", int): read.find(f"search.{name}_score", float)

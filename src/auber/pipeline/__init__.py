@@ -31,6 +31,7 @@ from auber.evaluation import Scores, evaluate_rows
 from auber.methods.base import LayerWork, RankingWork
 from auber.pipeline import notices
 from auber.pipeline.accounts import describe_result, layer_numbers, result_numbers
+from auber.pipeline.budget import best_by_size, best_plan
 from auber.pipeline.job import Job
 from auber.pipeline.rewards import MeteredScorer
 from auber.pipeline.scouts import Scouts
@@ -40,7 +41,7 @@ from auber.progress import Progress
 from auber.runs import Run
 from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, Workers, make_scorer, open_workers
 from auber.splits import Splits, make_splits
-from auber.stages import REWIND, layer_of, layer_stage, tuning_stage
+from auber.stages import BUDGET, REWIND, layer_of, layer_stage, tuning_stage
 from auber.surgery import remove_heads, remove_remaining
 from auber.tasks.encoding import EncodedRows, encode_split
 from auber.tuning import require_finite_weights
@@ -113,7 +114,8 @@ class Pipeline:
         """Decide all layers on the scouts, and carry the plan out on the origin."""
         tunings = 1 + len(layers) + 1
         self.progress.plan(1 + len(scouts.stages) * tunings + len(layers) + tunings + 1)
-        decided = ["first", *scouts.stages, *map(layer_stage, layers), REWIND]
+        budget = [BUDGET] if self.job.config.search.heads else []
+        decided = ["first", *scouts.stages, *map(layer_stage, layers), *budget, REWIND]
         self._announce([*decided, *map(tuning_stage, layers), "last"])
         self._first_stage(self.splits.first)
         for fold, name in enumerate(scouts.stages):
@@ -126,8 +128,11 @@ class Pipeline:
             self._done.append(name)
         for layer in layers:
             self._stage(layer_stage(layer), partial(self._decide_layer, layer), keeps=False)
+        if budget:
+            self._stage(BUDGET, partial(self._spend, layers), shown=0, keeps=False)
         self._stage(REWIND, partial(self._rewind, scouts))
-        tuned = [layer for layer in layers if self._info(layer_stage(layer))["removed"]]
+        plan = self._decided()
+        tuned = [layer for layer in layers if layer in plan]
         self.progress.skip(len(layers) - len(tuned))
         self._announce([*decided, *map(tuning_stage, tuned), "last"])
         for layer in tuned:
@@ -243,7 +248,7 @@ class Pipeline:
         return info
 
     def _decide_layer(self, layer: int, workers: Workers | None = None) -> dict[str, Any]:
-        """Decide one layer by the method and remove its heads."""
+        """Decide one layer by the method and remove its heads; under a budget, note what each number of heads would gain."""
         config, choose = self.job.config, self.job.method.choose_layer
         assert choose is not None
         encoder = encoder_of(self.model)
@@ -256,9 +261,11 @@ class Pipeline:
         metered = MeteredScorer(scorer, self.run.ledger)
         started = time.perf_counter()
         choice = choose(LayerWork(layer, encoder, scorer.present, metered.score_many, config, self.progress))
+        removed = () if config.search.heads else choice.removed
         info: dict[str, Any] = {
-            "removed": list(choice.removed),
+            "removed": list(removed),
             "search": {
+                "present": list(scorer.present),
                 "seconds": round(time.perf_counter() - started, 3),
                 "reward_seconds": round(metered.seconds, 3),
                 "rewards_asked": choice.rewards_asked,
@@ -267,15 +274,29 @@ class Pipeline:
                 **choice.details,
             },
         }
+        if config.search.heads:
+            sizes = best_by_size(metered.known)
+            info["sizes"] = [{"removed": list(mask), "score": score} for _, (mask, score) in sorted(sizes.items())]
         self.progress.record(layer, layer_numbers(info))
         self._say(notices.equal_rewards(layer, metered.known.values(), len(choice.removed)))
         if config.reward.measure == "smooth" and not self._nothing_said and () in metered.known:
             words = notices.nothing_learned(self.job.reward_metric, metered.known[()], len(rows))
             self._nothing_said = words is not None
             self._say(words)
-        if choice.removed:
-            remove_heads(self.model, PruningPlan({layer: choice.removed}))
+        if removed:
+            remove_heads(self.model, PruningPlan({layer: removed}))
         return info
+
+    def _spend(self, layers: list[int]) -> dict[str, Any]:
+        """Share the heads that are to go out among the layers, and remove them."""
+        sizes = {
+            layer: {len(each["removed"]): (tuple(each["removed"]), each["score"]) for each in info["sizes"]}
+            for layer in layers
+            if "sizes" in (info := self._info(layer_stage(layer)))
+        }
+        plan, gain = best_plan(self.job.config.search.heads, sizes)
+        remove_heads(self.model, plan)
+        return {"plan": plan.to_json(), "gain": gain}
 
     def _scorer(
         self, layer: int, rows: tuple[int, ...], workers: Workers | None
@@ -301,7 +322,9 @@ class Pipeline:
         return {"scouting": {"tunings": len(reports), "steps": steps, "seconds": round(seconds, 3)}}
 
     def _decided(self) -> PruningPlan:
-        """What the layers' finished stages have removed."""
+        """What the finished stages have decided to remove."""
+        if BUDGET in self._done:
+            return PruningPlan.from_json(self._info(BUDGET)["plan"])
         layers = {layer_of(name): self._info(name) for name in self._done}
         return PruningPlan({layer: info["removed"] for layer, info in layers.items() if layer is not None})
 
