@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 
 import numpy as np
 import pytest
 
 import auber
-from auber.errors import ConfigError
+from auber.errors import ConfigError, RunError
 from auber.html import make_page
+from auber.html.model import read_runs
 from auber.html.render import render_html
 from auber.pipeline.budget import best_by_size, best_plan
 from auber.runs import Run
@@ -83,6 +85,23 @@ def test_a_run_that_was_cut_ends_like_an_unbroken_one(cut, run, monkeypatch, tmp
 def test_its_page_is_drawn(run):
     text = render_html(make_page([run[1]]))
     assert "5 of 12" in text
+    assert "How many heads go was given" in text
+    for untrue in ("had been removed before this run", "had seen a better mask"):
+        assert untrue not in text
+    (view,) = read_runs([run[1]])
+    for stage in view.stages:
+        assert stage.removed == run[0].plan.removed(stage.layer)
+        sizes = auber.runs.read_json(run[1] / "stages" / f"layer-{stage.layer:02}.json")["sizes"]
+        assert stage.search.chosen in [each["score"] for each in sizes if len(each["removed"]) == len(stage.removed)]
+
+
+def test_a_damaged_record_of_it(run, tmp_path):
+    shutil.copytree(run[1], tmp_path / "run")
+    (tmp_path / "run" / "stages" / "budget.json").write_text("{}")
+    with pytest.raises(
+        RunError, match=r"budget.json: lacks 'plan'; it is damaged or of another version, make the run again$"
+    ):
+        make_page([tmp_path / "run"])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from auber.report.record import Fields, RunRecord, read_result
 from auber.report.results_file import read_results
 from auber.runs import RESULT, read_json
 from auber.runs import read_result as require_result
-from auber.stages import is_layer_stage, layer_of, tuning_stage
+from auber.stages import BUDGET, is_layer_stage, layer_of, tuning_stage
 
 MOST_HEADS = 10_000  # of a model; a damaged result must not become a page of gigabytes
 
@@ -77,6 +77,7 @@ class RunView:
     plan: PruningPlan
     stages: tuple[Stage, ...] = ()  # in the order they were gone through
     ranking: Ranking | None = None
+    size_was_given: bool = False  # how many heads a search removes; what goes of a layer is then not what it found best
 
     @property
     def searched(self) -> tuple[tuple[int, Search], ...]:
@@ -134,10 +135,11 @@ def read_run(folder: Path | None, label: str, record: RunRecord) -> RunView:
     if folder is None:
         return RunView(label, record, plan)
     stages = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}
-    found = [_stage(path, plan, record) for name, path in stages.items() if is_layer_stage(name)]
+    budget = _budget(stages[BUDGET]) if BUDGET in stages else None
+    found = [_stage(path, plan, record, budget) for name, path in stages.items() if is_layer_stage(name)]
     found.sort(key=lambda stage: stage.layer, reverse=record.config.get("search.order") == "reverse")
     ranking = _ranking(stages["plan"]) if "plan" in stages else None
-    return RunView(label, record, plan, tuple(found), ranking)
+    return RunView(label, record, plan, tuple(found), ranking, budget is not None)
 
 
 def _labels(folders: Sequence[Path]) -> list[str]:
@@ -150,12 +152,17 @@ def _labels(folders: Sequence[Path]) -> list[str]:
     raise RunError("the runs to compare must be different folders, found one of them twice; name each once")
 
 
-def _stage(path: Path, plan: PruningPlan, record: RunRecord) -> Stage:
+def _budget(path: Path) -> PruningPlan:
+    """What goes of each layer, where that was decided when all had been searched."""
+    return PruningPlan.from_json(Fields(str(path), read_json(path)).get("plan", dict), where=f"{path}: plan")
+
+
+def _stage(path: Path, plan: PruningPlan, record: RunRecord, budget: PruningPlan | None) -> Stage:
     layer = layer_of(path.stem)
     if layer is None or layer >= record.layers:
         raise RunError(f"{path}: must be named layer-NN for a layer below {record.layers}; remove it")
     read = Fields(str(path), read_json(path))
-    removed = read.items("removed", int)
+    removed = read.items("removed", int) if budget is None else budget.removed(layer)
     # Where all layers are decided before any is tuned after, that is a stage of its own, at another time.
     later = path.with_name(f"{tuning_stage(layer)}.json")
     tuned = Fields(str(later), read_json(later)) if later.is_file() else read
@@ -180,6 +187,9 @@ def _search(read: Fields, layer: int, removed: tuple[int, ...], plan: PruningPla
         for name in ("best", "rollout")
         if read.find(f"search.{name}_score", float) is not None
     }
+    for entry in read.items("sizes", dict):
+        size = Fields(f"{read.where}: sizes", entry)
+        masks[size.items("removed", int)] = size.get("score", float)
     return Search(
         seconds=read.get("search.seconds", float),
         rewards_asked=read.get("search.rewards_asked", int),

@@ -86,7 +86,9 @@ def _points(run: RunView, *, alone: bool) -> Iterable[str]:
         which = f"layer{'s' if len(below) > 1 else ''} {', '.join(map(str, below))}"
         yield f"What was chosen scored below the unpruned layer on the reward set in {which}."
     missed = [100 * amount for _, search in run.searched if (amount := search.missed) is not None]
-    if missed and max(missed) > 0:
+    if run.size_was_given:
+        yield "How many heads go was given: of each layer its best mask of the size by which the layers share them out best."
+    elif missed and max(missed) > 0:
         worse = sum(amount > 0 for amount in missed)
         yield (
             f"In {worse} of {len(missed)} layers the search had seen a better mask than the one chosen, by up to "
