@@ -107,7 +107,7 @@ SELECTORS = """\
 ## Who chooses best
 
 Plans of one size by rankings and by searches, all carried out on the pretrained weights (but *unwound*, on the tuned start). The
-scouts have all tunings. *search*: the layers in turn, and a removed head has to gain one standard error of what removing a single head
+scouts have all tunings. *alone*: each layer with the others whole, and the heads shared out among them; *search*: the layers in turn, and a removed head has to gain one standard error of what removing a single head
 gains; *bound*: masks are scored by the lower end of their gain, its mean over the rows less one standard error; *warm*: each
 layer is decided beside the gates' plan for the others; *hardened*: by scouts that were tuned with heads missing at random.
 """

@@ -3,13 +3,14 @@
 The competitors rank the heads of the tuned start. The searches ask scouts with all tunings, each for the rows it never saw, and
 score by the calibrated log-likelihood:
 
+    alone       each layer with the others whole, and the heads shared out so that the gains add up to most
     search      the layers in turn; a removed head has to gain one standard error of what removing a single head gains
     bound       the same, by the lower end of a mask's gain: its mean over the rows less one standard error
     warm        each layer in turn beside the plan of the gates (voita) for the others, which is kept where nothing is better
     hardened    the layers in turn, by scouts that were tuned with heads missing at random
 
 All plans are carried out on the pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned
-start. `search, own size` and `bound, own size` remove what these say, whatever the number.
+start. `search, own size` and `bound`, for which there is nothing else, remove what these say, whatever the number.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from typing import Any
 import numpy as np
 
 from auber.encoders import encoder_of
+from auber.pipeline.budget import best_by_size, best_plan
 from auber.plan import PruningPlan
 from experiments.command import parser
+from experiments.masked import Mask
 from experiments.path import out_of_fold, plan_of_size
 from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranking_of, tune_along
@@ -33,12 +36,12 @@ from experiments.summary import CONTROL
 REWOUND = Variant(crossed=True, measure="calibrated", frozen=True, rewound=True)
 CAUTIOUS = replace(REWOUND, caution=1.0)
 SEARCHES = {
+    "alone": replace(REWOUND, independent=True),
     "search": CAUTIOUS,
     "bound": replace(REWOUND, measure="calibrated-bound"),
     "warm": CAUTIOUS,
     "hardened": CAUTIOUS,
 }
-OWN_SIZE = ("search", "bound")
 MISSING = 0.6  # of its heads, at most, while a hardened scout is tuned
 UNWOUND = "-unwound"
 
@@ -92,20 +95,25 @@ class Contest:
             walk.context = self.ranking("voita")
         walk.decide_all()
         own = encoder_of(walk.model).removed
-        plan, paid = plan_of_size(self.num_heads, walk.scores)
         searched = {
             "rewards": walk.rewards,
             "search_seconds": round(time.perf_counter() - started, 1),
-            "price": round(paid, 6),
             "own_size": own.num_removed,
             "own_prices": {layer: round(bonus, 6) for layer, bonus in walk.bonuses.items()},
         }
-        found = finish(self.subject, carried_out(self.subject, variant, None, plan))
-        self.record.keep(name, {**found, **searched}, started)
-        if name in OWN_SIZE:
+        for title, plan in self._plans(name, walk.scores, own).items():
+            found = finish(self.subject, carried_out(self.subject, variant, None, plan))
+            self.record.keep(title, {**found, **searched}, started)
             started = time.perf_counter()
-            found = finish(self.subject, carried_out(self.subject, variant, None, own))
-            self.record.keep(f"{name}, own size", found, started)
+
+    def _plans(self, name: str, scores: dict[int, dict[Mask, float]], own: PruningPlan) -> dict[str, PruningPlan]:
+        """The plans of a search, by what they are called: at the number of heads, at its own, or both."""
+        if name == "bound":
+            return {name: own}
+        if name == "alone":
+            return {name: best_plan(self.num_heads, {layer: best_by_size(of) for layer, of in scores.items()})[0]}
+        plans = {name: plan_of_size(self.num_heads, scores)[0]}
+        return {**plans, f"{name}, own size": own} if name == "search" else plans
 
 
 def main() -> None:
@@ -113,7 +121,9 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--heads", type=int, default=48, help="how many the plans remove, or just above")
     options.add_argument(
-        "--selectors", default=f"michel,voita,voita{UNWOUND},search,bound,warm,hardened", help="hardened comes last"
+        "--selectors",
+        default=f"michel,voita,voita{UNWOUND},alone,search,bound,warm,hardened",
+        help="hardened comes last",
     )
     arguments = options.parse_args()
     subject = make_subject(
