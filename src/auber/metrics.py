@@ -49,9 +49,7 @@ class Metric:
     additive: bool = True
     exact: bool = True
     reads_entities: bool = False  # the tags must follow IOB2
-    by_row: Callable[[Tensor], Tensor] | None = (
-        None  # of the statistics: what each row (of tags, word) gives, if it is a mean
-    )
+    by_row: Callable[[Tensor], Tensor] | None = None  # of the statistics: what each row, or word, gives to a mean
 
     @property
     def kind(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from auber.errors import ConfigError, RunError
 from auber.html import make_page
 from auber.html.model import read_runs
 from auber.html.render import render_html
+from auber.pipeline import notices
 from auber.pipeline.budget import best_by_size, best_plan
+from auber.progress import Silent
 from auber.runs import Run
 from tests.pipeline.test_crossfit import SETTINGS, TASK, CutError, prune, same_weights
 from tests.small import small_config, small_start, small_task
@@ -161,3 +164,28 @@ def test_the_number_may_be_given_beside_the_settings(run, tmp_path):
     found = auber.prune(model, tokenizer, task=TASK, config=config, heads=5, out=tmp_path / "run")
     assert found.result["config"]["search.heads"] == 5
     assert found.plan == run[0].plan
+
+
+def test_that_another_number_goes_is_said(tmp_path):
+    class Notes(Silent):
+        said: ClassVar[list[str]] = []
+
+        def say(self, text):
+            self.said.append(text)
+
+    model, tokenizer = small_start()
+    config = small_config(**{**SETTINGS, "first__when": "always", "agent__episodes": 0})
+    found = auber.prune(model, tokenizer, task=TASK, config=config, heads=5, out=tmp_path / "run", progress=Notes())
+    number = found.plan.num_removed
+    assert number < 5, "the one game after none that teach has seen few masks"
+    assert (
+        f"search.heads asks for 5 heads, and the masks that were scored add up to {number} at the nearest; raise agent.episodes, "
+        "and more of them will be"
+    ) in Notes.said
+
+
+def test_where_all_masks_score_the_same_what_goes_could_be_others():
+    assert notices.equal_rewards(3, [0.5, 0.5], None) == (
+        "layer 3: all 2 masks scored the same (0.5000), so the rewards tell no head from another; what goes of it could as well "
+        "be other heads"
+    )

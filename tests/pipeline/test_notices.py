@@ -47,4 +47,5 @@ def test_a_smooth_reward_of_nothing_is_said():
         "anything to the reward; more rows, another first.learning_rate or more first.epochs may change that"
     )
     assert nothing_learned("explained", 0.01, 40) is None
+    assert nothing_learned("r_squared", 0.0, 40) is not None
     assert nothing_learned("pearson", -0.2, 40) is None, "there a head may still be worth something"

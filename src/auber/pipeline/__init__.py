@@ -278,7 +278,8 @@ class Pipeline:
             sizes = best_by_size(metered.known)
             info["sizes"] = [{"removed": list(mask), "score": score} for _, (mask, score) in sorted(sizes.items())]
         self.progress.record(layer, layer_numbers(info))
-        self._say(notices.equal_rewards(layer, metered.known.values(), len(choice.removed)))
+        number = None if config.search.heads else len(removed)
+        self._say(notices.equal_rewards(layer, metered.known.values(), number))
         if config.reward.measure == "smooth" and not self._nothing_said and () in metered.known:
             words = notices.nothing_learned(self.job.reward_metric, metered.known[()], len(rows))
             self._nothing_said = words is not None
@@ -294,7 +295,9 @@ class Pipeline:
             for layer in layers
             if "sizes" in (info := self._info(layer_stage(layer)))
         }
-        plan, gain = best_plan(self.job.config.search.heads, sizes)
+        wanted = self.job.config.search.heads
+        plan, gain = best_plan(wanted, sizes)
+        self._say(notices.other_size(wanted, plan.num_removed))
         remove_heads(self.model, plan)
         return {"plan": plan.to_json(), "gain": gain}
 

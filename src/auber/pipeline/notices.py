@@ -54,7 +54,7 @@ def blindness(name: str, num_labels: int, rows: EncodedRows, device: torch.devic
 
 def nothing_learned(metric: str, unpruned: float, num_rows: int) -> str | None:
     """That a smooth reward finds nothing in the outputs of the unpruned layer, so that heads can only be lost for their price."""
-    if get_metric(metric).compares not in ("classes", "tags") or unpruned > 0:
+    if metric not in ("explained", "tag_explained", "r_squared") or unpruned > 0:
         return None
     return (
         f"the unpruned model explains nothing of the {num_rows} reward rows: what was learned does not hold for them, and no head is "
@@ -62,14 +62,26 @@ def nothing_learned(metric: str, unpruned: float, num_rows: int) -> str | None:
     )
 
 
-def equal_rewards(layer: int, scores: Collection[float], num_removed: int) -> str | None:
-    """That the masks of a layer all scored the same, and what a choice of so many heads is worth then."""
+def equal_rewards(layer: int, scores: Collection[float], num_removed: int | None) -> str | None:
+    """That the masks of a layer all scored the same, and what a choice of so many heads, or of some, is worth then."""
     if len(scores) < 2 or len(set(scores)) > 1:
         return None
     worth = "none is removed"
-    if num_removed:
+    if num_removed is None:
+        worth = "what goes of it could as well be other heads"
+    elif num_removed:
         worth = f"the {'head' if num_removed == 1 else f'{num_removed} heads'} removed could as well be others"
     return (
         f"layer {layer}: all {len(scores)} masks scored the same ({next(iter(scores)):.4f}), so the rewards tell no "
         f"head from another; {worth}"
+    )
+
+
+def other_size(wanted: int, found: int) -> str | None:
+    """That the masks scored do not add up to as many heads as are to go."""
+    if wanted == found:
+        return None
+    return (
+        f"search.heads asks for {wanted} heads, and the masks that were scored add up to {found} at the nearest; raise "
+        "agent.episodes, and more of them will be"
     )
