@@ -38,9 +38,7 @@ class Variant:
     crossed: bool = False
     lone: bool = False  # one scout instead of one a fold, so that only its fold rewards
     measure: str = "metric"
-    candidates: int = (
-        0  # the best so many masks are scored again on mini-train's rows, and the best of both together wins
-    )
+    candidates: int = 0  # so many of the best masks are scored again on mini-train's rows; the best of both wins
     bonus: float = 0.0  # points for each removed head
     caution: float = 0.0  # less so many standard errors of what a single head's removal gains
     frozen: bool = False  # nobody is tuned before all layers are decided
@@ -48,52 +46,23 @@ class Variant:
     passes: int = 1  # over all layers
     reverse: bool = False  # the last layer comes first
     rewound: bool = False  # the plan is carried out on the pretrained weights, which then get all tunings
-    settings: dict[str, Any] = field(default_factory=dict)
 
 
 VARIANTS = {
     "default": Variant(),
     "default-rewound": Variant(rewound=True),
     "soft": Variant(measure="soft"),
-    "likelihood": Variant(measure="likelihood"),
-    "crossed": Variant(crossed=True),
-    "crossed-soft": Variant(crossed=True, measure="soft"),
-    "crossed-likelihood": Variant(crossed=True, measure="likelihood"),
-    "crossed-bound": Variant(crossed=True, measure="bound", bonus=0.02),
     "crossed-soft-confirm": Variant(crossed=True, measure="soft", candidates=16),
-    "crossed-soft-bonus": Variant(crossed=True, measure="soft", bonus=0.05),
-    "crossed-likelihood-frozen": Variant(crossed=True, measure="likelihood", frozen=True),
-    "crossed-bound-frozen": Variant(crossed=True, measure="bound", bonus=0.02, frozen=True),
     "crossed-bound-frozen-twice": Variant(crossed=True, measure="bound", bonus=0.02, frozen=True, passes=2),
-    "crossed-calibrated": Variant(crossed=True, measure="calibrated"),
-    "crossed-calibrated-2": Variant(crossed=True, measure="calibrated", bonus=0.02),
-    "crossed-calibrated-5": Variant(crossed=True, measure="calibrated", bonus=0.05),
-    "crossed-calibrated-10": Variant(crossed=True, measure="calibrated", bonus=0.1),
     "crossed-calibrated-5-reverse": Variant(crossed=True, measure="calibrated", bonus=0.05, reverse=True),
-    "crossed-calibrated-5-frozen": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True),
-    "crossed-calibrated-5-along-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, rewound=True),
-    "crossed-calibrated-5-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True),
     "crossed-calibrated-rewound": Variant(crossed=True, measure="calibrated", frozen=True, rewound=True),
     "crossed-calibrated-2-rewound": Variant(crossed=True, measure="calibrated", bonus=0.02, frozen=True, rewound=True),
-    "crossed-calibrated-2-frozen": Variant(crossed=True, measure="calibrated", bonus=0.02, frozen=True),
-    "crossed-calibrated-2-confirm-rewound": Variant(
-        crossed=True, measure="calibrated", candidates=16, bonus=0.02, frozen=True, rewound=True
-    ),
-    "crossed-calibrated-bound-5-rewound": Variant(
-        crossed=True, measure="calibrated-bound", bonus=0.05, frozen=True, rewound=True
-    ),
-    "crossed-calibrated-2-independent-rewound": Variant(
-        crossed=True, measure="calibrated", bonus=0.02, frozen=True, independent=True, rewound=True
-    ),
+    "crossed-calibrated-5-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True),
     "crossed-calibrated-20-rewound": Variant(crossed=True, measure="calibrated", bonus=0.2, frozen=True, rewound=True),
     "held-out-calibrated-5-rewound": Variant(
         crossed=True, lone=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True
     ),
-    "rollout": Variant(settings={"agent.choose": "rollout"}),
-    "double": Variant(settings={"agent.double_q": True}),
 }
-
-REWOUND = VARIANTS["default-rewound"]
 
 
 @dataclass
@@ -174,7 +143,7 @@ class Walk:
 
     def _play(self, layer: int, rows: tuple[int, ...]) -> tuple[Mask, dict[Mask, float]]:
         """The heads that the agent would remove, and the score of every set of heads it has asked for."""
-        config = self.subject.config.replace(self.variant.settings)
+        config = self.subject.config
         masked = MaskedRows(self.parts(rows, layer), layer, self.subject.task.metric, self.subject.hardware)
         encoder = encoder_of(self.model)
         heads = encoder.present(layer)

@@ -125,7 +125,7 @@ def test_a_row_is_rewarded_by_the_scout_that_never_saw_it():
 
     folds, scouts = make_folds(9, 3, 0), ["a", "b", "c"]
     subject = type("Subject", (), {"rows": Named(None)})()
-    crossed = Walk(subject, VARIANTS["crossed"], "model", scouts, folds)
+    crossed = Walk(subject, VARIANTS["crossed-soft-confirm"], "model", scouts, folds)
     parts = crossed.parts(tuple(range(9)), 0)
     assert [scout for scout, _ in parts] == scouts
     assert all(folds[row] == fold for fold, (_, rows) in enumerate(parts) for row in rows)
