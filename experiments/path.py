@@ -1,10 +1,10 @@
 """One search, plans of several sizes out of the masks it has seen, and whether cross-validation foretells the best.
 
 A size is reached by the price of a head: each layer's mask is the best where a removed head is worth so much, and the price is the
-lowest that removes as many. Each plan is carried out on the pretrained weights and judged on development rows, beside nothing removed and rankings at as many
-heads. Cross-validation is of the plan itself: as many models as there are folds are tuned without the plan's
-heads, each on all rows but its fold, and score what they never saw. It costs no rewards, and unlike the rewards it knows what a
-tuning makes of a plan.
+lowest that removes as many. Each plan is carried out on the pretrained weights and judged on development rows, beside nothing
+removed and rankings at as many heads. Cross-validation is of the plan itself: as many models as there are folds are tuned without
+the plan's heads, each on all rows but its fold, and score what they never saw. It costs no rewards, and unlike the rewards it knows
+what a tuning makes of a plan.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 The competitors rank the heads of the tuned start. The searches ask scouts with all tunings, each for the rows it never saw, and
 score by the calibrated log-likelihood:
 
-    alone       each layer with the others whole, and the heads shared out so that the gains add up to most
+    alone       each layer with the others whole
     search      the layers in turn; a removed head has to gain one standard error of what removing a single head gains
     bound       the same, by the lower end of a mask's gain: its mean over the rows less one standard error
     warm        each layer in turn beside the plan of the gates (voita) for the others, which is kept where nothing is better
     hardened    the layers in turn, by scouts that were tuned with heads missing at random
 
-All plans are carried out on the pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned
+Out of the masks that were scored comes the plan of the size whose gains add up to most. All plans are carried out on the pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned
 start. `search, own size` and `bound`, for which there is nothing else, remove what these say, whatever the number.
 """
 
@@ -27,7 +27,7 @@ from auber.pipeline.budget import best_by_size, best_plan
 from auber.plan import PruningPlan
 from experiments.command import parser
 from experiments.masked import Mask
-from experiments.path import out_of_fold, plan_of_size
+from experiments.path import out_of_fold
 from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranking_of, tune_along
 from experiments.subject import Subject, make_folds, make_subject
@@ -110,16 +110,14 @@ class Contest:
         """The plans of a search, by what they are called: at the number of heads, at its own, or both."""
         if name == "bound":
             return {name: own}
-        if name == "alone":
-            return {name: best_plan(self.num_heads, {layer: best_by_size(of) for layer, of in scores.items()})[0]}
-        plans = {name: plan_of_size(self.num_heads, scores)[0]}
-        return {**plans, f"{name}, own size": own} if name == "search" else plans
+        sized, _ = best_plan(self.num_heads, {layer: best_by_size(of_layer) for layer, of_layer in scores.items()})
+        return {name: sized, **({f"{name}, own size": own} if name == "search" else {})}
 
 
 def main() -> None:
     """The command line."""
     options = parser(__doc__)
-    options.add_argument("--heads", type=int, default=48, help="how many the plans remove, or just above")
+    options.add_argument("--heads", type=int, default=48, help="how many the plans remove")
     options.add_argument(
         "--selectors",
         default=f"michel,voita,voita{UNWOUND},alone,search,bound,warm,hardened",

@@ -54,7 +54,8 @@ def blindness(name: str, num_labels: int, rows: EncodedRows, device: torch.devic
 
 def nothing_learned(metric: str, unpruned: float, num_rows: int) -> str | None:
     """That a smooth reward finds nothing in the outputs of the unpruned layer, so that heads can only be lost for their price."""
-    if metric not in ("explained", "tag_explained", "r_squared") or unpruned > 0:
+    rule = get_metric(metric)
+    if rule.by_row is None or rule.compares == "spans" or unpruned > 0:  # spans are found, not explained
         return None
     return (
         f"the unpruned model explains nothing of the {num_rows} reward rows: what was learned does not hold for them, and no head is "
