@@ -3,14 +3,16 @@
 The competitors rank the heads of the tuned start. The searches ask scouts with all tunings, each for the rows it never saw, and
 score by the calibrated log-likelihood:
 
+    seen        the layers in turn as `search` does, but asked is the control itself, all its tunings done, for rows it was tuned on
     alone       each layer with the others whole
     search      the layers in turn; a removed head has to gain one standard error of what removing a single head gains
     bound       the same, by the lower end of a mask's gain: its mean over the rows less one standard error
     warm        each layer in turn beside the plan of the gates (voita) for the others, which is kept where nothing is better
     hardened    the layers in turn, by scouts that were tuned with heads missing at random
 
-Out of the masks that were scored comes the plan of the size whose gains add up to most. All plans are carried out on the pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned
-start. `search, own size` and `bound`, for which there is nothing else, remove what these say, whatever the number.
+Out of the masks that were scored comes the plan of the size whose gains add up to most. All plans are carried out on the
+pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned start. `bound`, and what is named
+`own size`, removes what the search says, whatever the number.
 """
 
 from __future__ import annotations
@@ -36,12 +38,14 @@ from experiments.summary import CONTROL
 REWOUND = Variant(crossed=True, measure="calibrated", frozen=True, rewound=True)
 CAUTIOUS = replace(REWOUND, caution=1.0)
 SEARCHES = {
+    "seen": replace(CAUTIOUS, crossed=False),
     "alone": replace(REWOUND, independent=True),
     "search": CAUTIOUS,
     "bound": replace(REWOUND, measure="calibrated-bound"),
     "warm": CAUTIOUS,
     "hardened": CAUTIOUS,
 }
+OWN_SIZE_TOO = ("seen", "search")
 MISSING = 0.6  # of its heads, at most, while a hardened scout is tuned
 UNWOUND = "-unwound"
 
@@ -56,6 +60,7 @@ class Contest:
     num_heads: int
     record: Record
     rankings: dict[str, PruningPlan] = field(default_factory=dict)
+    tuned: Any = None  # the control
 
     def ranking(self, name: str) -> PruningPlan:
         """The plan of a competitor, made once."""
@@ -65,9 +70,9 @@ class Contest:
 
     def control(self) -> None:
         """Nothing removed."""
-        started, model = time.perf_counter(), copy.deepcopy(self.start)
-        tune_along(self.subject, model)
-        self.record.keep(CONTROL, finish(self.subject, model), started)
+        started, self.tuned = time.perf_counter(), copy.deepcopy(self.start)
+        tune_along(self.subject, self.tuned)
+        self.record.keep(CONTROL, finish(self.subject, self.tuned), started)
 
     def rank(self, name: str) -> None:
         """A competitor, rewound or not."""
@@ -90,7 +95,8 @@ class Contest:
     def search(self, name: str, scouts: list[Any]) -> None:
         """One of `SEARCHES`."""
         started, variant = time.perf_counter(), SEARCHES[name]
-        walk = Walk(self.subject, variant, copy.deepcopy(self.start), copy.deepcopy(scouts), self.folds)
+        model = self.start if variant.crossed else self.tuned
+        walk = Walk(self.subject, variant, copy.deepcopy(model), copy.deepcopy(scouts), self.folds)
         if name == "warm":
             walk.context = self.ranking("voita")
         walk.decide_all()
@@ -111,7 +117,7 @@ class Contest:
         if name == "bound":
             return {name: own}
         sized, _ = best_plan(self.num_heads, {layer: best_by_size(of_layer) for layer, of_layer in scores.items()})
-        return {name: sized, **({f"{name}, own size": own} if name == "search" else {})}
+        return {name: sized, **({f"{name}, own size": own} if name in OWN_SIZE_TOO else {})}
 
 
 def main() -> None:
@@ -120,7 +126,7 @@ def main() -> None:
     options.add_argument("--heads", type=int, default=48, help="how many the plans remove")
     options.add_argument(
         "--selectors",
-        default=f"michel,voita,voita{UNWOUND},alone,search,bound,warm,hardened",
+        default=f"michel,voita,voita{UNWOUND},seen,alone,search,bound,warm,hardened",
         help="hardened comes last",
     )
     arguments = options.parse_args()
@@ -138,6 +144,9 @@ def main() -> None:
         if name not in SEARCHES:
             contest.rank(name)
     searches = [name for name in names if name in SEARCHES]
+    if "seen" in searches:
+        contest.search("seen", [])
+        searches.remove("seen")
     scouts = contest.make_scouts() if set(searches) - {"hardened"} else []
     for name in searches:
         if name == "hardened":
