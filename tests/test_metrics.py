@@ -293,7 +293,8 @@ def test_a_gpu_gives_the_same_without_waiting(metric: Metric) -> None:
     assert score.item() == pytest.approx(metric.compute(outputs, labels).item(), abs=1e-12)
     if by_row is not None:
         assert values is not None
-        assert values.cpu().numpy() == pytest.approx(by_row(metric.statistics(outputs, labels)).numpy(), abs=1e-9)
+        # Where a fit ends the mean over the rows is flat, the single rows are not: they tell the last digits of its two solvers.
+        assert values.cpu().numpy() == pytest.approx(by_row(metric.statistics(outputs, labels)).numpy(), abs=1e-7)
 
 
 def test_a_label_that_is_no_class_is_not_counted_as_another() -> None:
