@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +17,13 @@ from experiments.subject import calibrated_rows, measure, row_likelihoods
 Mask = tuple[int, ...]
 Parts = list[tuple[Any, EncodedRows]]  # models, each with the rows it scores
 
-_BOUNDS = {"bound": row_likelihoods, "calibrated-bound": calibrated_rows}
+# What is measured by row, and how many standard errors are taken off what a mask gains in it.
+_BOUNDS = {
+    "bound": (row_likelihoods, 1.0),
+    "calibrated-bound": (calibrated_rows, 1.0),
+    "calibrated-bound-3": (calibrated_rows, 3.0),
+}
+_FAITHFUL = "faithful"
 
 
 class MaskedRows:
@@ -25,7 +31,8 @@ class MaskedRows:
 
     Besides those of `MEASURES`: `bound`, the lower end of what a mask gains in log-likelihood over no mask, its mean over the rows
     less one standard error of that mean, both of the differences row by row; `calibrated-bound`, the same of the log-likelihoods
-    under the best scale and biases.
+    under the best scale and biases; `calibrated-bound-3`, less three standard errors; `faithful`, which asks for no labels: the mean over
+    the rows of the divergence of what the masked model says from what the unmasked does, negative.
     """
 
     def __init__(self, parts: Parts, layer: int, metric: str, hardware: Hardware, tenants: int = 1) -> None:
@@ -35,7 +42,7 @@ class MaskedRows:
             for model, rows in parts
             if len(rows)
         ]
-        self._unpruned: dict[str, Tensor] = {}  # by measure, (rows,) log-likelihoods
+        self._unpruned: dict[str, Tensor] = {}  # by measure, of the unmasked models: (rows, ...)
 
     def score(self, name: str, removed: Mask) -> float:
         """One measure of one mask."""
@@ -57,14 +64,24 @@ class MaskedRows:
         return float(torch.stack([gain.std() / len(gain) ** 0.5 for gain in gains]).mean())
 
     def _measure(self, name: str, logits: Tensor, labels: Tensor) -> Tensor:
+        if name == _FAITHFUL:
+            said, masked = (
+                each.double().log_softmax(-1) for each in (self._whole(name, lambda whole, _: whole), logits)
+            )
+            return (said.exp() * (masked - said)).sum(-1).mean()
         if name not in _BOUNDS:
             return measure(name, logits, labels, self._metric)
-        if name not in self._unpruned:
-            ((whole, same_labels),) = self._passes([()])
-            self._unpruned[name] = _BOUNDS[name](whole, same_labels)
-        gains = _BOUNDS[name](logits, labels) - self._unpruned[name]
-        bound: Tensor = gains.mean() - gains.std() / len(gains) ** 0.5
+        by_row, errors = _BOUNDS[name]
+        gains = by_row(logits, labels) - self._whole(name, by_row)
+        bound: Tensor = gains.mean() - errors * gains.std() / len(gains) ** 0.5
         return bound
+
+    def _whole(self, name: str, of: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """What is made of the unmasked models' logits and the labels for a measure, made once."""
+        if name not in self._unpruned:
+            ((whole, labels),) = self._passes([()])
+            self._unpruned[name] = of(whole, labels)
+        return self._unpruned[name]
 
     def _passes(self, masks: Sequence[Mask]) -> Iterator[tuple[Tensor, Tensor]]:
         """For each mask the logits of all rows and their labels, in one order."""

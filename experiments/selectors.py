@@ -10,6 +10,11 @@ score by the calibrated log-likelihood:
     warm        each layer in turn beside the plan of the gates (voita) for the others, which is kept where nothing is better
     hardened    the layers in turn, by scouts that were tuned with heads missing at random
 
+Two more ask the start, for rows it was tuned on, and take one head after the other out of each layer, always the one that costs least:
+
+    faithful    by how far what the model says is from what it said with all heads
+    cautious    by the mean of what a mask gains over the rows, less three standard errors
+
 Out of the masks that were scored comes the plan of the size whose gains add up to most. All plans are carried out on the
 pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned start. `bound`, and what is named
 `own size`, removes what the search says, whatever the number.
@@ -19,7 +24,9 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +35,7 @@ from auber.encoders import encoder_of
 from auber.pipeline.budget import best_by_size, best_plan
 from auber.plan import PruningPlan
 from experiments.command import parser
-from experiments.masked import Mask
+from experiments.masked import Mask, MaskedRows
 from experiments.path import out_of_fold
 from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranking_of, tune_along
@@ -45,6 +52,7 @@ SEARCHES = {
     "warm": CAUTIOUS,
     "hardened": CAUTIOUS,
 }
+ELIMINATIONS = {"faithful": "faithful", "cautious": "calibrated-bound-3"}  # by what a mask is measured
 OWN_SIZE_TOO = ("seen", "search")
 MISSING = 0.6  # of its heads, at most, while a hardened scout is tuned
 UNWOUND = "-unwound"
@@ -63,10 +71,23 @@ class Contest:
     tuned: Any = None  # the control
 
     def ranking(self, name: str) -> PruningPlan:
-        """The plan of a competitor, made once."""
+        """The plan of a competitor or an elimination, made once."""
         if name not in self.rankings:
-            self.rankings[name] = ranking_of(self.subject, self.start, name, self.num_heads)
+            choose = self._eliminated if name in ELIMINATIONS else partial(ranking_of, self.subject, self.start)
+            self.rankings[name] = choose(name, self.num_heads)
         return self.rankings[name]
+
+    def _eliminated(self, name: str, num_heads: int) -> PruningPlan:
+        """The plan of one of `ELIMINATIONS`."""
+        subject, sizes = self.subject, {}
+        for layer, split in enumerate(subject.splits.layers):
+            parts = [(self.start, subject.rows.select(split.reward))]
+            masked = MaskedRows(
+                parts, layer, subject.task.metric, subject.hardware, tenants=8
+            )  # other pairs run beside
+            measure = partial(masked.scores, [ELIMINATIONS[name]])
+            sizes[layer] = best_by_size(eliminate(measure, encoder_of(self.start).present(layer)))
+        return best_plan(num_heads, sizes)[0]
 
     def control(self) -> None:
         """Nothing removed."""
@@ -75,7 +96,7 @@ class Contest:
         self.record.keep(CONTROL, finish(self.subject, self.tuned), started)
 
     def rank(self, name: str) -> None:
-        """A competitor, rewound or not."""
+        """A competitor or an elimination, rewound or not."""
         started, plan = time.perf_counter(), self.ranking(name.removesuffix(UNWOUND))
         variant = replace(REWOUND, rewound=not name.endswith(UNWOUND))
         model = carried_out(self.subject, variant, copy.deepcopy(self.start), plan)
@@ -118,6 +139,19 @@ class Contest:
             return {name: own}
         sized, _ = best_plan(self.num_heads, {layer: best_by_size(of_layer) for layer, of_layer in scores.items()})
         return {name: sized, **({f"{name}, own size": own} if name in OWN_SIZE_TOO else {})}
+
+
+def eliminate(measure: Callable[[list[Mask]], np.ndarray], heads: Sequence[int]) -> dict[Mask, float]:
+    """The scores of all masks that were looked at while one head after the other goes, always the one whose loss scores best.
+
+    `measure` gives (masks, 1) scores. One head at least stays.
+    """
+    scores, removed = {(): float(measure([()])[0, 0])}, ()
+    while len(removed) < len(heads) - 1:
+        masks = [tuple(sorted((*removed, head))) for head in heads if head not in removed]
+        scores.update(zip(masks, measure(masks)[:, 0].tolist(), strict=True))
+        removed = max(masks, key=lambda mask: scores[mask])
+    return scores
 
 
 def main() -> None:

@@ -16,15 +16,15 @@ def test_the_program(tmp_path, monkeypatch):
     monkeypatch.setattr(selectors, "make_subject", lambda *_: made)
     out = tmp_path / "selectors.json"
     words = "--model tiny --task agreement --folds 2 --heads 4 --selectors"
-    names = "random,voita,voita-unwound,seen,alone,search,bound,warm,hardened"
+    names = "random,voita,voita-unwound,faithful-unwound,cautious,seen,alone,search,bound,warm,hardened"
     monkeypatch.setattr(sys, "argv", ["selectors", *words.split(), names, "--out", str(out)])
     selectors.main()
     found = json.loads(out.read_text())
     assert list(found["runs"]) == [
-        "original+tuning", "random", "voita", "voita-unwound", "seen", "seen, own size", "alone", "search", "search, own size", "bound",
+        "original+tuning", "random", "voita", "voita-unwound", "faithful-unwound", "cautious", "seen", "seen, own size", "alone", "search", "search, own size", "bound",
         "warm", "hardened",
     ]  # fmt: skip
-    for name in ("random", "voita", "voita-unwound"):
+    for name in ("random", "voita", "voita-unwound", "faithful-unwound", "cautious"):
         assert found["runs"][name]["num_removed"] == 4
     assert found["runs"]["voita"]["removed"] == found["runs"]["voita-unwound"]["removed"]
     assert found["runs"]["voita"]["develop"] != found["runs"]["voita-unwound"]["develop"]
