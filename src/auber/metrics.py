@@ -17,7 +17,7 @@ such logits explain, are not numbers either. Apple's MPS has no float64: there, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -99,6 +99,11 @@ class Metric:
     def combine(self, shards: Sequence[Tensor]) -> Tensor:
         """The statistics of several shards as those of one."""
         return torch.stack(tuple(shards)).sum(0) if self.additive else torch.cat(tuple(shards))
+
+    def finish_all(self, statistics: Iterable[Tensor]) -> list[float]:
+        """The metric of each of several statistics, at least one; their device is waited for once."""
+        scores: list[float] = torch.stack([self.finish(each) for each in statistics]).tolist()
+        return scores
 
     def compute(self, logits: Tensor, truth: Truth) -> Tensor:
         """The metric of these rows, a float64 scalar on the logits' device."""

@@ -80,6 +80,26 @@ def test_a_choice_below_the_unpruned_layer_is_told(tmp_path):
     assert "What was chosen scored below the unpruned layer on the reward set in layer 2." in verdict.points
 
 
+@pytest.mark.parametrize(
+    ("pays", "words"),
+    [
+        ([0, 0, 0], None),
+        ([0.05, 0.05, 0.05], "A removed head paid 0.05 points."),
+        ([-0.12345, -0.2, -0.1], "A removed head had to gain 0.1 to 0.2 points."),
+        ([-0.1, 0.02, 0.03], "A removed head paid -0.1 to 0.03 points; below 0: it had to gain."),
+    ],
+)
+def test_what_a_head_paid_or_had_to_gain_is_told(tmp_path, pays, words):
+    folder = write_searched(tmp_path)
+    for layer, pay in enumerate(pays):
+        path = folder / "stages" / f"layer-{layer:02}.json"
+        stage = json.loads(path.read_text())
+        stage["search"]["head_reward"] = float(pay)
+        path.write_text(json.dumps(stage))
+    (layers,) = [block for block in make_page([folder]).sections[2].blocks if isinstance(block, Grid)]
+    assert layers.notes[1:] == (() if words is None else (words,))
+
+
 def test_a_run_without_stages_still_has_a_page(tmp_path):
     page = make_page([write_run(tmp_path, "bare", make_result("rte", "random", 0, 0.6))])
     assert names(page) == ["heads-bare", "time"]

@@ -69,4 +69,6 @@ class CountingToy:
         encoder = encoder_of(model)
         if gone := [head for head in range(num_heads) if head not in self.heads]:
             remove_heads(model, {0: gone})
-        return LayerWork(0, encoder, self.heads, self.score_many, config or small_config(), progress or Silent())
+        config = config or small_config()
+        pay = config.reward.head
+        return LayerWork(0, encoder, self.heads, self.score_many, config, progress or Silent(), pay)

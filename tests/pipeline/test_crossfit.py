@@ -295,12 +295,29 @@ def test_numbers_to_predict_are_rewarded_by_what_is_explained_of_them(tmp_path):
     assert 0 <= stage["search"]["unpruned_score"] <= 1
 
 
-def test_with_caution_fewer_heads_go(tmp_path):
+def searches(out):
+    stages = [auber.runs.read_json(path) for path in sorted((out / "stages").glob("layer-*.json"))]
+    return [stage["search"] for stage in stages if "search" in stage]
+
+
+def test_with_caution_fewer_heads_go_and_each_has_to_gain(tmp_path):
     removed = [
-        prune(tmp_path / f"run {caution:g}", reward__head=0.0, reward__caution=caution).plan.num_removed
-        for caution in (0.0, 10.0)
+        prune(tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution).plan.num_removed
+        for caution in (0.0, 1.0, 10.0)
     ]
-    assert removed[0] > removed[1] == 0
+    assert removed[0] > removed[1] >= removed[2] == 0
+    assert {search["head_reward"] for search in searches(tmp_path / "run 0")} == {0.02}
+    once, tenfold = (searches(tmp_path / f"run {caution}")[0]["head_reward"] for caution in (1, 10))
+    assert tenfold - 0.02 == pytest.approx(10 * (once - 0.02))
+    assert tenfold < 0
+    for search in searches(tmp_path / "run 10"):
+        assert search["rewards_asked"] >= search["rewards_computed"] >= len(search["present"]) + 1
+
+
+def test_where_the_number_is_given_caution_decides_nothing(tmp_path):
+    found = prune(tmp_path / "run", reward__head=0.0, reward__caution=10.0, search__heads=3)
+    assert found.plan.num_removed == 3
+    assert {search["head_reward"] for search in searches(tmp_path / "run")} == {0.0}
 
 
 def test_caution_needs_a_measure_by_row(tmp_path):

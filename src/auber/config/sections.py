@@ -87,7 +87,8 @@ class Reward:
     )
     caution: float = setting(
         0.0,
-        "standard errors, over the rows, that are taken off what a mask gains, so that a gain has to stand out of its noise (measure smooth)",
+        "standard errors that a removed head has to gain, of what the removal of one head gains over the rows, so that gains stand out of "
+        "their noise (measure smooth)",
         low=0,
         high=10,
     )

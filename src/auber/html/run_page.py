@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from auber.html import bars, lines, maps
 from auber.html.details import extra_sections, origins_grid, settings_grids
@@ -377,8 +377,20 @@ def _stages_grid(run: RunView) -> Grid | None:
     what = "what smooth rewards measure" if smooth else "the metric"
     notes = (
         f"Unpruned, chosen, best seen: {what} on the layer's reward set, in points. Missed: best seen minus chosen.",
+        *_pay_note(run),
     )
     return Grid(f"{run.label}: layer by layer", columns, tuple(rows), notes, folded=True)
+
+
+def _pay_note(run: RunView) -> Iterator[str]:
+    """What a removed head paid or had to gain beside the changes of the metric, if anything."""
+    pays = [search.head_reward for _, search in run.searched if search.head_reward]
+    if pays:
+        gained = max(pays) < 0
+        low, high = (-max(pays), -min(pays)) if gained else (min(pays), max(pays))
+        span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+        below = "; below 0: it had to gain" if low < 0 else ""
+        yield f"A removed head {'had to gain' if gained else 'paid'} {span} points{below}."
 
 
 def _points_cell(score: float | None) -> str:

@@ -42,7 +42,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         work.progress.record(info.episode, {f"{name}/{key}": value for key, value in numbers.items()})
 
     reward = config.reward
-    game = PruningGame(state.numpy(), score, scale=reward.scale, stop_reward=reward.stop, head_reward=reward.head)
+    game = PruningGame(state.numpy(), score, scale=reward.scale, stop_reward=reward.stop, head_reward=work.head_reward)
     work.progress.begin(f"layer {work.layer}: searching", config.agent.episodes)
     # On a GPU the agent's updates take a tenth of the time; elsewhere it computes on the CPU whatever the rewards use.
     device = weight.device if weight.device.type == "cuda" else "cpu"

@@ -32,14 +32,15 @@ class LayerWork:
     score_many: Callable[[Sequence[tuple[int, ...]]], list[float]]  # sets of removed heads -> metric on the reward set
     config: Config
     progress: Progress
+    head_reward: float  # points that every removed head pays; below 0: that it has to gain
 
     def score(self, removed: tuple[int, ...]) -> float:
         """The metric on the reward set with these heads removed."""
         return self.score_many([removed])[0]
 
     def worth(self, removed: tuple[int, ...], score: float) -> float:
-        """What a search should have most of: the metric, and what the settings pay for each removed head."""
-        return self.config.reward.scale * score + self.config.reward.head * len(removed)
+        """What a search should have most of: the metric, and what each removed head pays."""
+        return self.config.reward.scale * score + self.head_reward * len(removed)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Exhaustive search: every mask of a layer is scored and the best is taken; what any search can reach at most.
 
-The best is the one of the highest metric together with what `reward.head` pays. Of masks that are worth the same, the one
+The best is the one of the highest metric together with what the removed heads pay. Of masks that are worth the same, the one
 that removes fewest heads is taken, then the first in the order of the numbers. All scores stay in the layer's record, unrounded
 and in the order of `all_masks`, beside what an agent would have seen of the layer under every setting: with them any other
 search can be played afterwards without a model (`auber.regret`).

@@ -1,7 +1,7 @@
 """Greedy search: one-step look-ahead on the rewards that AUBER plays for.
 
 At each step every single further removal is scored and the best is taken, as long as it gains; a removal that leaves the
-metric where it is does not, unless `reward.head` pays for it. Among equals the lowest head goes. One head stays. Not in the
+metric where it is does not, unless a removed head is paid for. Among equals the lowest head goes. One head stays. Not in the
 paper: it is what the agent must beat to be worth its training.
 """
 

@@ -29,6 +29,7 @@ from auber.encoders import encoder_of
 from auber.errors import ModelError, RunError
 from auber.evaluation import Scores, evaluate_rows
 from auber.methods.base import LayerWork, RankingWork
+from auber.metrics import get_metric
 from auber.pipeline import notices
 from auber.pipeline.accounts import describe_result, layer_numbers, result_numbers
 from auber.pipeline.budget import best_by_size, best_plan
@@ -258,9 +259,10 @@ class Pipeline:
         rows = self.splits.layers[layer].reward
         self._warn_of_blindness(layer, self._train.select(rows))
         scorer = self._scorer(layer, rows, workers)
-        metered = MeteredScorer(scorer, self.run.ledger)
+        metered = MeteredScorer(scorer, get_metric(self.job.reward_metric), self.run.ledger)
         started = time.perf_counter()
-        choice = choose(LayerWork(layer, encoder, scorer.present, metered.score_many, config, self.progress))
+        pay = self._head_reward(metered)
+        choice = choose(LayerWork(layer, encoder, scorer.present, metered.score_many, config, self.progress, pay))
         removed = () if config.search.heads else choice.removed
         info: dict[str, Any] = {
             "removed": list(removed),
@@ -268,9 +270,10 @@ class Pipeline:
                 "present": list(scorer.present),
                 "seconds": round(time.perf_counter() - started, 3),
                 "reward_seconds": round(metered.seconds, 3),
-                "rewards_asked": choice.rewards_asked,
-                "rewards_computed": choice.rewards_computed,
+                "rewards_asked": choice.rewards_asked + metered.asked_for_noise,
+                "rewards_computed": len(metered.known),
                 "reward_rows": len(rows),
+                "head_reward": pay,
                 **choice.details,
             },
         }
@@ -287,6 +290,16 @@ class Pipeline:
         if removed:
             remove_heads(self.model, PruningPlan({layer: removed}))
         return info
+
+    def _head_reward(self, metered: MeteredScorer) -> float:
+        """The points that a removed head pays in a layer: what the settings give, less what their caution asks for.
+
+        Where the number of heads is given, caution has nothing to decide.
+        """
+        reward = self.job.config.reward
+        if not reward.caution or self.job.config.search.heads:
+            return reward.head
+        return reward.head - reward.scale * reward.caution * metered.noise_of_a_head()
 
     def _spend(self, layers: list[int]) -> dict[str, Any]:
         """Share the heads that are to go out among the layers, and remove them."""
@@ -305,11 +318,11 @@ class Pipeline:
         self, layer: int, rows: tuple[int, ...], workers: Workers | None
     ) -> LayerScorer | ShardedScorer | CrossedScorer:
         """Who scores a layer's masks on these rows: the model itself, or the scouts."""
-        hardware, metric, caution = self.job.hardware, self.job.reward_metric, self.job.config.reward.caution
+        hardware, metric = self.job.hardware, self.job.reward_metric
         if self._scouts is None:
-            return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers, caution)
+            return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers)
         parts = self._scouts.parts(self._train, rows, encoder_of(self.model).removed)
-        return CrossedScorer(parts, layer, metric, hardware, caution)
+        return CrossedScorer(parts, layer, metric, hardware)
 
     def _rewind(self, scouts: Scouts) -> dict[str, Any]:
         """Carry the plan out on the origin, and tune it as a start is tuned."""

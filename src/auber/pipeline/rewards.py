@@ -6,21 +6,43 @@ import time
 from collections.abc import Sequence
 
 from auber.ledger import Ledger
-from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer
+from auber.metrics import Metric
+from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, standard_error
+
+Mask = tuple[int, ...]
 
 
 class MeteredScorer:
-    """A scorer behind the ledger; `seconds` is what all scores took, `known` holds each mask that was asked for."""
+    """A scorer behind the ledger; `seconds` is what all scores took, `known` holds each mask that was scored.
 
-    def __init__(self, scorer: LayerScorer | ShardedScorer | CrossedScorer, ledger: Ledger) -> None:
-        self._scorer, self._ledger = scorer, ledger
+    `asked_for_noise` counts the scores that no method asked for, but caution did.
+    """
+
+    def __init__(self, scorer: LayerScorer | ShardedScorer | CrossedScorer, metric: Metric, ledger: Ledger) -> None:
+        self._scorer, self._metric, self._ledger = scorer, metric, ledger
         self.seconds = 0.0
-        self.known: dict[tuple[int, ...], float] = {}
+        self.asked_for_noise = 0
+        self.known: dict[Mask, float] = {}
 
-    def score_many(self, masks: Sequence[tuple[int, ...]]) -> list[float]:
+    def score_many(self, masks: Sequence[Mask]) -> list[float]:
         """The metric on the reward set for each of several sets of removed heads."""
         started = time.perf_counter()
         scores = self._ledger.complete(self._scorer.key, self._scorer.layer, masks, self._scorer.score_many)
         self.seconds += time.perf_counter() - started
         self.known.update(zip(map(tuple, masks), scores, strict=True))
         return scores
+
+    def noise_of_a_head(self) -> float:
+        """The standard error of what removing a head gains; the scores behind it are remembered, most searches want them."""
+        started = time.perf_counter()
+        masks: list[Mask] = [(), *((head,) for head in self._scorer.present)]
+        statistics = self._scorer.statistics(masks)
+        noise = standard_error(self._metric, statistics[0], statistics[1:])
+        found = dict(zip(masks, self._metric.finish_all(statistics), strict=True))
+        scores = self._ledger.complete(
+            self._scorer.key, self._scorer.layer, masks, lambda missing: [found[mask] for mask in missing]
+        )
+        self.known.update(zip(masks, scores, strict=True))
+        self.asked_for_noise += len(masks)
+        self.seconds += time.perf_counter() - started
+        return noise

@@ -1,12 +1,13 @@
 """The scorer: which heads of one layer go -> the metric on the reward set, as often a second as the hardware can.
 
 `slabs` packs the rows without padding, `layers` computes on packed tokens, `kernels` holds what a GPU needs beside matrix
-products, `memory` decides what may be kept, `scorer` puts them together, and `judge` makes a score of what came out. `sharded` and `ray_shards` spread the rows over
-several devices or Ray workers; `crossed` has each row scored by the model that never saw it.
+products, `memory` decides what may be kept, `scorer` puts them together. `sharded` and `ray_shards`
+spread the rows over several devices or Ray workers; `crossed` has each row scored by the model that never saw it; `noise` says how
+far a difference of scores can be believed.
 """
 
 from auber.scoring.crossed import CrossedScorer
-from auber.scoring.judge import check_caution
+from auber.scoring.noise import check_caution, standard_error
 from auber.scoring.scorer import VERSION, LayerScorer
 from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, make_scorer, open_workers
 
@@ -20,4 +21,5 @@ __all__ = [
     "check_caution",
     "make_scorer",
     "open_workers",
+    "standard_error",
 ]

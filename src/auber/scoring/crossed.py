@@ -19,7 +19,6 @@ from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.errors import ModelError, TaskError
 from auber.metrics import get_metric
-from auber.scoring.judge import Judge
 from auber.scoring.scorer import LayerScorer
 from auber.tasks.encoding import EncodedRows
 
@@ -36,7 +35,6 @@ class CrossedScorer:
         layer: int,
         metric: str,
         hardware: Hardware,
-        caution: float = 0.0,
     ) -> None:
         filled = [(model, rows) for model, rows in parts if len(rows)]
         if not filled:
@@ -48,14 +46,12 @@ class CrossedScorer:
         self._scorers = [
             LayerScorer(model, layer, rows, metric, hardware, tenants=len(filled)) for model, rows in filled
         ]
-        self._judge = Judge(self._metric, caution, lambda: self._statistics([()])[0])
 
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
         keys = [scorer.key for scorer in self._scorers]
-        key = keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
-        return self._judge.key(key)
+        return keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
 
     def score(self, removed: Sequence[int]) -> float:
         """The metric with these heads (numbered as in the unpruned model) removed from the layer of every model."""
@@ -63,11 +59,12 @@ class CrossedScorer:
 
     def score_many(self, masks: Sequence[Sequence[int]]) -> list[float]:
         """The metric for each of several sets of removed heads."""
-        return self._judge.scores(self._statistics(masks)) if masks else []
+        return self._metric.finish_all(self.statistics(masks)) if masks else []
 
-    def _statistics(self, masks: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    def statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
+        """What the metric is a function of, for each of at least one mask."""  # (masks, ...)
         parts = [scorer.statistics(masks) for scorer in self._scorers]  # by part: (masks, ...)
-        return [self._metric.combine([part[mask] for part in parts]) for mask in range(len(masks))]
+        return torch.stack([self._metric.combine([part[mask] for part in parts]) for mask in range(len(masks))])
 
 
 def _common_heads(models: Sequence[PreTrainedModel], layer: int) -> tuple[int, ...]:

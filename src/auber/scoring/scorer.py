@@ -28,7 +28,6 @@ from auber.encoders.base import Encoder
 from auber.errors import ModelError
 from auber.metrics import get_metric
 from auber.scoring import memory
-from auber.scoring.judge import Judge
 from auber.scoring.layers import load_kernels, pack_layers
 from auber.scoring.slabs import Slab, cut_rows, padded_inputs
 from auber.tasks.encoding import EncodedRows
@@ -75,7 +74,7 @@ class LayerScorer:
     """Scores masks of one layer of a model whose other layers stay as they are; the model itself is left alone.
 
     The caches are made at the first score, so that a scorer whose every score is already known costs nothing. `tenants` is
-    how many scorers share the device's memory; `caution`: see `judge`.
+    how many scorers share the device's memory.
     """
 
     def __init__(
@@ -87,13 +86,11 @@ class LayerScorer:
         hardware: Hardware,
         tokens_per_slab: int | None = None,
         tenants: int = 1,
-        caution: float = 0.0,
     ) -> None:
         self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
         self._metric, self._tenants = get_metric(metric), tenants
         self._tokens_per_slab = tokens_per_slab or _SLAB_TOKENS.get(hardware.device.type, _SLAB_TOKENS["cpu"])
         self._pieces: list[_Piece] | None = None
-        self._judge = Judge(self._metric, caution, lambda: self.statistics([()])[0])
         encoder = encoder_of(model)
         self.present = encoder.present(layer)
         last = encoder.num_layers - 1
@@ -108,7 +105,7 @@ class LayerScorer:
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
-        return self._judge.key(score_key(self._model, self._rows, self._metric.name, self._hardware.precision))
+        return score_key(self._model, self._rows, self._metric.name, self._hardware.precision)
 
     def score(self, removed: Sequence[int]) -> float:
         """The metric with these heads (numbered as in the unpruned model) removed from the layer."""
@@ -118,7 +115,7 @@ class LayerScorer:
         """The metric for each of several sets of removed heads; several share a pass where one does not fill the device."""
         if not masks:
             return []
-        return self._judge.scores(self.statistics(masks))
+        return self._metric.finish_all(self.statistics(masks))
 
     def statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
         """What the metric is a function of, for each of at least one mask."""  # (masks, ...)

@@ -25,7 +25,6 @@ from auber.devices import Hardware, num_processes
 from auber.encoders import encoder_of
 from auber.errors import ConfigError
 from auber.metrics import get_metric
-from auber.scoring.judge import Judge
 from auber.scoring.scorer import LayerScorer, score_key
 from auber.tasks.encoding import EncodedRows
 
@@ -68,19 +67,17 @@ class ShardedScorer:
         metric: str,
         hardware: Hardware,
         workers: Workers,
-        caution: float = 0.0,
     ) -> None:
         self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
         self._metric, self._workers = get_metric(metric), workers
         self.present = encoder_of(model).present(layer)
         parts = tuple(rows.select(part) for part in deal_rows(rows.lengths, workers.num_shards))
         self._assignment = Assignment(model, layer, metric, parts)
-        self._judge = Judge(self._metric, caution, lambda: self._statistics([()])[0])
 
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
-        key = self._judge.key(score_key(self._model, self._rows, self._metric.name, self._hardware.precision))
+        key = score_key(self._model, self._rows, self._metric.name, self._hardware.precision)
         exact = self._metric.exact and self._hardware.dtype == torch.float32
         return key if exact else f"{key}-{self._workers.num_shards}"
 
@@ -90,9 +87,10 @@ class ShardedScorer:
 
     def score_many(self, masks: Sequence[Sequence[int]]) -> list[float]:
         """The metric for each of several sets of removed heads."""
-        return self._judge.scores(self._statistics(masks)) if masks else []
+        return self._metric.finish_all(self.statistics(masks)) if masks else []
 
-    def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
+    def statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
+        """What the metric is a function of, for each of at least one mask."""  # (masks, ...)
         shards = self._workers.statistics(self._assignment, masks)  # by shard: (masks, ...)
         joined = torch.stack([self._metric.combine([shard[mask] for shard in shards]) for mask in range(len(masks))])
         if self._hardware.device.type == "cuda":
@@ -139,12 +137,11 @@ def make_scorer(
     metric: str,
     hardware: Hardware,
     workers: Workers | None,
-    caution: float = 0.0,
 ) -> LayerScorer | ShardedScorer:
     """The scorer of one layer: in parts by the workers, in one piece where there are none."""
     if workers is None:
-        return LayerScorer(model, layer, rows, metric, hardware, caution=caution)
-    return ShardedScorer(model, layer, rows, metric, hardware, workers, caution)
+        return LayerScorer(model, layer, rows, metric, hardware)
+    return ShardedScorer(model, layer, rows, metric, hardware, workers)
 
 
 @contextmanager
