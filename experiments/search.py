@@ -30,6 +30,8 @@ from experiments.masked import Mask, MaskedRows, Parts
 from experiments.record import Record
 from experiments.subject import Subject, make_folds, make_subject
 
+NOTHING_LEFT = 9.0  # off any score: a layer without heads, which a correction may come to, is no choice
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -40,7 +42,9 @@ class Variant:
     measure: str = "metric"
     candidates: int = 0  # so many of the best masks are scored again on mini-train's rows; the best of both wins
     bonus: float = 0.0  # points for each removed head
-    caution: float = 0.0  # less so many standard errors of what a single head's removal gains
+    caution: float = (
+        0.0  # less so many standard errors of what a single head's removal gains; of a context, for each correction
+    )
     frozen: bool = False  # nobody is tuned before all layers are decided
     independent: bool = False  # and every layer is decided with the others whole
     passes: int = 1  # over all layers
@@ -78,7 +82,7 @@ class Walk:
     chosen: dict[int, Mask] = field(default_factory=dict)  # by layer, in the last pass
     scores: dict[int, dict[Mask, float]] = field(default_factory=dict)  # of all masks that were asked for, by layer
     bonuses: dict[int, float] = field(default_factory=dict)  # points for each removed head, by layer
-    context: PruningPlan | None = None  # a plan for all layers, of which each in turn is decided anew beside the others
+    context: PruningPlan | None = None  # a plan for all layers, which is corrected in each beside the others
 
     def go(self) -> None:
         """Decide all layers, and have all tunings but the last, in between or afterwards."""
@@ -147,14 +151,18 @@ class Walk:
         masked = MaskedRows(self.parts(rows, layer), layer, self.subject.task.metric, self.subject.hardware)
         encoder = encoder_of(self.model)
         heads = encoder.present(layer)
+        given = frozenset(self.context.removed(layer) if self.context is not None else ())
         weight = getattr(encoder.parts(layer), config.search.matrix).weight.detach().float().cpu()
         state = head_state(head_norms(weight, len(heads), config.search.norm))
 
-        def named(positions: Mask) -> Mask:  # the game counts those that are there, from 0
-            return tuple(heads[position] for position in positions)
+        def named(
+            positions: Mask,
+        ) -> Mask:  # the game counts those that are there, from 0, and corrects where a plan is given
+            return tuple(sorted(given.symmetric_difference(heads[position] for position in positions)))
 
         def score(positions: Mask) -> float:
-            return masked.score(self.variant.measure, named(positions))
+            mask = named(positions)
+            return masked.score(self.variant.measure, mask) if len(mask) < len(heads) else -NOTHING_LEFT
 
         bonus = self.variant.bonus
         if self.variant.caution:
@@ -170,13 +178,7 @@ class Walk:
         device = self.subject.hardware.device
         outcome = play_layer(game, config.agent, seed=config.seed, layer=layer, device=device)
         self.rewards += outcome.rewards_computed
-        removed, scores = named(outcome.removed), {named(mask): value for mask, value in game.scores.items()}
-        if self.context is not None:
-            now = tuple(sorted(self.context.removed(layer)))
-            scores.setdefault(now, masked.score(self.variant.measure, now))
-            if 100 * scores[now] + bonus * len(now) >= 100 * scores[removed] + bonus * len(removed):
-                removed = now
-        return removed, scores
+        return named(outcome.removed), {named(mask): value for mask, value in game.scores.items()}
 
     def _confirmed(self, layer: int, scores: dict[Mask, float], num_rows: int, rows: tuple[int, ...]) -> Mask:
         """Of the best masks and none, the one that is best over the reward rows and these together."""

@@ -7,8 +7,13 @@ score by the calibrated log-likelihood:
     alone       each layer with the others whole
     search      the layers in turn; a removed head has to gain one standard error of what removing a single head gains
     bound       the same, by the lower end of a mask's gain: its mean over the rows less one standard error
-    warm        each layer in turn beside the plan of the gates (voita) for the others, which is kept where nothing is better
     hardened    the layers in turn, by scouts that were tuned with heads missing at random
+
+The plan of the gates can be corrected by the scouts, in each layer in turn beside the plan for the others: a head that is put back
+or taken besides has to gain one standard error of what a single head gains, or half of one. Nothing removed can be corrected too:
+
+    corrected, corrected-half    the gates' plan
+    searched                     nothing removed, by one standard error
 
 Two more ask the start, for rows it was tuned on, and take one head after the other out of each layer, always the one that costs least:
 
@@ -16,7 +21,7 @@ Two more ask the start, for rows it was tuned on, and take one head after the ot
     cautious    by the mean of what a mask gains over the rows, less three standard errors
 
 Out of the masks that were scored comes the plan of the size whose gains add up to most. All plans are carried out on the
-pretrained weights; `unwound` does that of the gates as voita is otherwise done, on the tuned start. `bound`, and what is named
+pretrained weights; with `-unwound` those of the gates, corrected or not, and of the last two on the tuned start. `bound`, and what is named
 `own size`, removes what the search says, whatever the number.
 """
 
@@ -49,8 +54,12 @@ SEARCHES = {
     "alone": replace(REWOUND, independent=True),
     "search": CAUTIOUS,
     "bound": replace(REWOUND, measure="calibrated-bound"),
-    "warm": CAUTIOUS,
     "hardened": CAUTIOUS,
+}
+CORRECTIONS = {  # which plan, by how many standard errors
+    "corrected": ("voita", 1.0),
+    "corrected-half": ("voita", 0.5),
+    "searched": (None, 1.0),
 }
 ELIMINATIONS = {"faithful": "faithful", "cautious": "calibrated-bound-3"}  # by what a mask is measured
 OWN_SIZE_TOO = ("seen", "search")
@@ -69,15 +78,36 @@ class Contest:
     record: Record
     rankings: dict[str, PruningPlan] = field(default_factory=dict)
     tuned: Any = None  # the control
+    scouts: list[Any] = field(default_factory=list)  # with all tunings, by fold
 
     def ranking(self, name: str) -> PruningPlan:
-        """The plan of a competitor or an elimination, made once."""
+        """The plan of a competitor, an elimination or a correction, made once."""
         if name not in self.rankings:
-            choose = self._eliminated if name in ELIMINATIONS else partial(ranking_of, self.subject, self.start)
-            self.rankings[name] = choose(name, self.num_heads)
+            if name in CORRECTIONS:
+                self.rankings[name] = self._corrected(name)
+            elif name in ELIMINATIONS:
+                self.rankings[name] = self._eliminated(name)
+            else:
+                self.rankings[name] = ranking_of(self.subject, self.start, name, self.num_heads)
         return self.rankings[name]
 
-    def _eliminated(self, name: str, num_heads: int) -> PruningPlan:
+    def _corrected(self, name: str) -> PruningPlan:
+        """The plan of one of `CORRECTIONS`."""
+        prior, errors = CORRECTIONS[name]
+        plan = PruningPlan() if prior is None else self.ranking(prior)
+        started, variant = time.perf_counter(), replace(REWOUND, caution=errors)
+        model, scouts = copy.deepcopy(self.start), copy.deepcopy(self.scouts)
+        walk = Walk(self.subject, variant, model, scouts, self.folds, context=plan)
+        walk.decide_all()
+        self.record.content[f"{name} search"] = {
+            "rewards": walk.rewards,
+            "seconds": round(time.perf_counter() - started, 1),
+            "prices": {layer: round(bonus, 6) for layer, bonus in walk.bonuses.items()},
+        }
+        assert walk.context is not None
+        return walk.context
+
+    def _eliminated(self, name: str) -> PruningPlan:
         """The plan of one of `ELIMINATIONS`."""
         subject, sizes = self.subject, {}
         for layer, split in enumerate(subject.splits.layers):
@@ -87,7 +117,7 @@ class Contest:
             )  # other pairs run beside
             measure = partial(masked.scores, [ELIMINATIONS[name]])
             sizes[layer] = best_by_size(eliminate(measure, encoder_of(self.start).present(layer)))
-        return best_plan(num_heads, sizes)[0]
+        return best_plan(self.num_heads, sizes)[0]
 
     def control(self) -> None:
         """Nothing removed."""
@@ -96,7 +126,7 @@ class Contest:
         self.record.keep(CONTROL, finish(self.subject, self.tuned), started)
 
     def rank(self, name: str) -> None:
-        """A competitor or an elimination, rewound or not."""
+        """A competitor, an elimination or a correction, rewound or not."""
         started, plan = time.perf_counter(), self.ranking(name.removesuffix(UNWOUND))
         variant = replace(REWOUND, rewound=not name.endswith(UNWOUND))
         model = carried_out(self.subject, variant, copy.deepcopy(self.start), plan)
@@ -118,8 +148,6 @@ class Contest:
         started, variant = time.perf_counter(), SEARCHES[name]
         model = self.start if variant.crossed else self.tuned
         walk = Walk(self.subject, variant, copy.deepcopy(model), copy.deepcopy(scouts), self.folds)
-        if name == "warm":
-            walk.context = self.ranking("voita")
         walk.decide_all()
         own = encoder_of(walk.model).removed
         searched = {
@@ -146,7 +174,8 @@ def eliminate(measure: Callable[[list[Mask]], np.ndarray], heads: Sequence[int])
 
     `measure` gives (masks, 1) scores. One head at least stays.
     """
-    scores, removed = {(): float(measure([()])[0, 0])}, ()
+    scores: dict[Mask, float] = {(): float(measure([()])[0, 0])}
+    removed: Mask = ()
     while len(removed) < len(heads) - 1:
         masks = [tuple(sorted((*removed, head))) for head in heads if head not in removed]
         scores.update(zip(masks, measure(masks)[:, 0].tolist(), strict=True))
@@ -160,7 +189,7 @@ def main() -> None:
     options.add_argument("--heads", type=int, default=48, help="how many the plans remove")
     options.add_argument(
         "--selectors",
-        default=f"michel,voita,voita{UNWOUND},seen,alone,search,bound,warm,hardened",
+        default=f"michel,voita,voita{UNWOUND},seen,alone,search,bound,corrected,corrected-unwound,hardened",
         help="hardened comes last",
     )
     arguments = options.parse_args()
@@ -175,17 +204,18 @@ def main() -> None:
     contest.control()
     names = arguments.selectors.split(",")
     for name in names:
-        if name not in SEARCHES:
-            contest.rank(name)
-    searches = [name for name in names if name in SEARCHES]
-    if "seen" in searches:
-        contest.search("seen", [])
-        searches.remove("seen")
-    scouts = contest.make_scouts() if set(searches) - {"hardened"} else []
-    for name in searches:
+        if _asks_scouts(name) and name != "hardened" and not contest.scouts:
+            contest.scouts = contest.make_scouts()
         if name == "hardened":
-            scouts = contest.make_scouts("hardened scouts", MISSING)
-        contest.search(name, scouts)
+            contest.scouts = contest.make_scouts("hardened scouts", MISSING)
+        if name in SEARCHES:
+            contest.search(name, contest.scouts if _asks_scouts(name) else [])
+        else:
+            contest.rank(name)
+
+
+def _asks_scouts(name: str) -> bool:
+    return name.removesuffix(UNWOUND) in CORRECTIONS or (name in SEARCHES and SEARCHES[name].crossed)
 
 
 if __name__ == "__main__":

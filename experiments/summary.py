@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,7 +27,9 @@ CONTROL = "original+tuning"
 
 
 def interval(values: Sequence[float]) -> str:
-    """Mean and 95 % interval, signed."""
+    """Mean and 95 % interval, signed; nothing where there are no values."""
+    if not values:
+        return ""
     found = summary(values)
     if found.low is None or found.high is None:
         return f"{found.mean:+.2f}"
@@ -170,29 +173,49 @@ def scouts_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
 
 
 def selectors_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
-    """Each selector on the development rows against nothing removed and against the gates, where both are."""
+    """Each selector on the development rows against nothing removed, and against the gates with the same treatment.
+
+    What was made several times of one (task, seed) pair counts once, by its mean.
+    """
     columns = [
-        "selector", "pairs", f"develop metric against {CONTROL}", f"develop calibrated log-likelihood against {CONTROL}",
-        "develop metric against voita", "develop calibrated log-likelihood against voita",
+        "selector", "pairs", "runs", f"develop metric against {CONTROL}", f"develop calibrated log-likelihood against {CONTROL}",
+        "develop metric against the gates", "develop calibrated log-likelihood against the gates",
         f"train minus develop against {CONTROL}", "heads removed", "rewards", "seconds",
     ]  # fmt: skip
-    names = list(dict.fromkeys(name for result in results for name in result["runs"] if name != CONTROL))
     rows = []
-    for name in names:
-        having = [result["runs"] for result in results if name in result["runs"]]
-        mine = [runs[name] for runs in having]
+    for name in dict.fromkeys(name for result in results for name in result["runs"] if name != CONTROL):
+        having = [result for result in results if name in result["runs"]]
+        mine = [result["runs"][name] for result in having]
+        gates = "voita-unwound" if name.endswith("-unwound") else "voita"
         cells = []
-        for against in (CONTROL, "voita"):
-            pairs = [(runs[name], runs[against]) for runs in having if against in runs and against != name]
-            cells += [
-                interval([one["develop"][place] - other["develop"][place] for one, other in pairs]) if pairs else ""
-                for place in (0, 3)
-            ]
-        gaps = interval([_gap(runs[name]) - _gap(runs[CONTROL]) for runs in having])
+        for against in (CONTROL, gates):
+            both = [result for result in having if against in result["runs"] and against != name]
+            cells += [interval(_by_pair(both, name, against, partial(_develop, at))) for at in (0, 3)]
+        gaps = interval(_by_pair(having, name, CONTROL, _gap))
+        pairs = len({_pair(result) for result in having})
         heads, seconds = (f"{fmean(run[key] for run in mine):.0f}" for key in ("num_removed", "seconds"))
         rewards = f"{fmean(run['rewards'] for run in mine):.0f}" if all("rewards" in run for run in mine) else ""
-        rows.append([name, str(len(mine)), *cells, gaps, heads, rewards, seconds])
+        rows.append([name, str(pairs), str(len(mine)), *cells, gaps, heads, rewards, seconds])
     return columns, rows
+
+
+def _by_pair(
+    results: Sequence[dict[str, Any]], name: str, against: str, number: Callable[[dict[str, Any]], float]
+) -> list[float]:
+    """The difference of a number between two runs of the same result, one for each (task, seed) pair."""
+    found = defaultdict(list)
+    for result in results:
+        runs = result["runs"]
+        found[_pair(result)].append(number(runs[name]) - number(runs[against]))
+    return [fmean(differences) for differences in found.values()]
+
+
+def _develop(at: int, run: dict[str, Any]) -> float:
+    return float(run["develop"][at])
+
+
+def _pair(result: dict[str, Any]) -> tuple[str, int]:
+    return result["task"], result["seed"]
 
 
 def rankings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:

@@ -81,9 +81,14 @@ def test_selectors_stand_beside_the_control_and_the_gates():
     def at(develop, **more):
         return {**run(develop, **more), "develop": [develop] * 4}
 
-    runs = {"original+tuning": at(60.0, heads=0), "voita": at(59.0), "warm": at(61.0, rewards=500)}
-    text = page.render([made("experiment-selectors", runs=runs), made("experiment-selectors", runs=runs)])
+    runs = {"original+tuning": at(60.0, heads=0), "voita": at(59.0), "search": at(61.0, rewards=500)}
+    unwound = {"voita-unwound": at(58.0), "faithful-unwound": at(59.0)}
+    again = {**runs, "search": at(64.0, rewards=500), **unwound}
+    results = [made("experiment-selectors", seed=seed, runs=runs) for seed in (0, 1)]
+    text = page.render([*results, made("experiment-selectors", seed=1, runs=again)])
     assert "## Who chooses best\n" in text
     assert "### mpnet-base, rte, selectors\n" in text
-    assert "| voita | 2 | -1.00 | -1.00 |  |  | +1.00 | 10 |  | 5 |\n" in text
-    assert "| warm | 2 | +1.00 | +1.00 | +2.00 | +2.00 | -1.00 | 10 | 500 | 5 |\n" in text
+    assert "| voita | 2 | 3 | -1.00 | -1.00 |  |  | +1.00 | 10 |  | 5 |\n" in text
+    # of seed 1 there are two runs, one point and four points ahead: 2.5 beside seed 0's 1
+    assert "| search | 2 | 3 | +1.75 (-7.78 to +11.28) | " in text
+    assert "| faithful-unwound | 1 | 1 | -1.00 | -1.00 | +1.00 | +1.00 | +1.00 | 10 |  | 5 |\n" in text

@@ -32,18 +32,13 @@ def test_a_layer_is_decided_with_the_others_whole_or_as_decided(independent, tmp
     assert walk.scores == {layer: {(0, 2): 0.5} for layer in range(3)}
 
 
-@pytest.mark.parametrize(("best", "kept"), [(0.5, (0, 2)), (0.9, (1,))])
-def test_beside_a_context_each_layer_is_decided_anew(best, kept, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("corrections", "kept"), [((), (0, 2)), ((1,), (0, 1, 2)), ((0, 3), (2, 3))])
+def test_a_plan_is_corrected_in_each_layer_beside_the_others(corrections, kept, tmp_path, monkeypatch):
     subject = tiny_subject(tmp_path)
     scouts = [subject.start(), subject.start()]
-    walk = Walk(
-        subject,
-        replace(VARIANTS["crossed-calibrated-2-rewound"], caution=0.5),
-        subject.start(),
-        scouts,
-        np.arange(40) % 2,
-    )
-    walk.context = PruningPlan(dict.fromkeys(range(3), (0, 2)))
+    variant = replace(VARIANTS["crossed-calibrated-rewound"], caution=0.5)
+    given = PruningPlan(dict.fromkeys(range(3), (0, 2)))
+    walk = Walk(subject, variant, subject.start(), scouts, np.arange(40) % 2, context=given)
     beside = []
 
     class Rows:
@@ -55,25 +50,27 @@ def test_beside_a_context_each_layer_is_decided_anew(best, kept, tmp_path, monke
             return 0.001
 
         def score(self, _, removed):
-            return {(): 0.4, (0, 2): 0.6, (1,): best}.get(removed, 0.1)
+            return {(0, 2): 0.6, (0, 1, 2): 0.7, (2, 3): 0.8}[removed]
 
     class Found:
-        removed, rewards_computed = (1,), 3
+        removed, rewards_computed = corrections, 3
 
     def play_layer(game, *_, **__):
-        game.reset()
-        game.step(1)
+        assert game.metric(()) == 0.6
+        assert game.metric((1,)) == 0.7
+        assert game.metric((0, 3)) == 0.8
+        assert game.metric((1, 3)) < -1, "no head would be left"
         return Found
 
     monkeypatch.setattr(search, "MaskedRows", Rows)
     monkeypatch.setattr(search, "play_layer", play_layer)
     walk.decide_all()
     assert encoder_of(walk.model).removed == {0: kept, 1: kept, 2: kept}
-    assert walk.scores[0] == {(): 0.4, (1,): best, (0, 2): 0.6}
+    assert walk.context == PruningPlan(dict.fromkeys(range(3), kept))
     assert beside == [
         [PruningPlan({1: (0, 2), 2: (0, 2)})] * 2,
         [PruningPlan({0: kept, 2: (0, 2)})] * 2,
         [PruningPlan({0: kept, 1: kept})] * 2,
     ]
     assert all(not encoder_of(scout).removed for scout in walk.scouts)
-    assert walk.bonuses == pytest.approx(dict.fromkeys(range(3), 0.02 - 0.05))
+    assert walk.bonuses == pytest.approx(dict.fromkeys(range(3), -0.05))
