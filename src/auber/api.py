@@ -132,6 +132,7 @@ def prune(
         expected_start=matched["start"] if matched else None,
     )
     job.layers(encoder_of(start.model).num_layers)  # a layer that the model lacks is said before anything is made
+    _check_prior(job)
     _check_budget(job, encoder_of(start.model))
     if chosen.choose_layer is not None:
         check_caution(get_metric(job.reward_metric), settings.reward.caution)
@@ -460,6 +461,16 @@ def _number_to_remove(
     if not 0 <= number <= most:
         raise ConfigError(f"--heads must be from 0 to {most} (one head stays in each layer), found {number}")
     return number
+
+
+def _check_prior(job: Job) -> None:
+    """Raise `ConfigError` where a search is to begin from a plan for all layers and decides them one after the other."""
+    prior, protocol = job.config.search.prior, job.config.protocol
+    if prior != "none" and job.method.choose_layer is not None and not job.method.makes_scouts(protocol):
+        raise ConfigError(
+            f"search.prior must be none under protocol {protocol}, which tunes after each layer before the next is known, "
+            f"found {prior}; set protocol=crossfit"
+        )
 
 
 def _check_budget(job: Job, encoder: Encoder) -> None:

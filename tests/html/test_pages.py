@@ -81,23 +81,29 @@ def test_a_choice_below_the_unpruned_layer_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pays", "words"),
+    ("costs", "given", "words"),
     [
-        ([0, 0, 0], None),
-        ([0.05, 0.05, 0.05], "A removed head paid 0.05 points."),
-        ([-0.12345, -0.2, -0.1], "A removed head had to gain 0.1 to 0.2 points."),
-        ([-0.1, 0.02, 0.03], "A removed head paid -0.1 to 0.03 points; below 0: it had to gain."),
+        ([0, 0, 0], {}, ()),
+        ([0.05, 0.05, 0.05], {}, ("A removed head had to gain 0.05 points.",)),
+        (
+            [0.12345, 0.2, 0],
+            {0: [1, 2], 1: [0]},
+            (
+                "The searches began without 3 of the heads and changed 4; what is called unpruned here is what they began from.",
+                "A changed head had to gain 0.123 to 0.2 points.",
+            ),
+        ),
     ],
 )
-def test_what_a_head_paid_or_had_to_gain_is_told(tmp_path, pays, words):
-    folder = write_searched(tmp_path)
-    for layer, pay in enumerate(pays):
+def test_what_a_search_began_from_and_had_to_gain_is_told(tmp_path, costs, given, words):
+    folder = write_searched(tmp_path)  # 1 and 3 go of layer 0, none of layer 1, 0 of layer 2
+    for layer, cost in enumerate(costs):
         path = folder / "stages" / f"layer-{layer:02}.json"
         stage = json.loads(path.read_text())
-        stage["search"]["head_reward"] = float(pay)
+        stage["search"] |= {"change_cost": float(cost), "given": given.get(layer, [])}
         path.write_text(json.dumps(stage))
     (layers,) = [block for block in make_page([folder]).sections[2].blocks if isinstance(block, Grid)]
-    assert layers.notes[1:] == (() if words is None else (words,))
+    assert layers.notes[1:] == words
 
 
 def test_a_run_without_stages_still_has_a_page(tmp_path):

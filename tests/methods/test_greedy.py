@@ -88,3 +88,20 @@ def test_heads_keep_their_numbers():
     assert removed
     numbers = (0, 2, 3, 5)
     assert choose_layer(CountingToy(layer, numbers).work()).removed == tuple(numbers[head] for head in removed)
+
+
+def test_a_given_plan_is_corrected_as_long_as_that_gains():
+    toy = CountingToy(ToyLayer(6, 1, bias=-0.01, single=0.0, pair=0.0))  # each head costs one point
+    choice = choose_layer(toy.work(given=(1, 4)))
+    assert choice.removed == ()
+    assert sorted(choice.details["path"]) == [1, 4]
+    assert choice.details["unpruned_score"] == toy.score((1, 4))
+    assert choose_layer(toy.work(given=(1, 4), change_cost=0.99)).removed == ()
+    assert choose_layer(toy.work(given=(1, 4), change_cost=1.01)).removed == (1, 4)
+
+
+def test_what_is_paid_for_a_head_holds_for_those_given_too():
+    toy = CountingToy(ToyLayer(6, 1, bias=-0.01, single=0.0, pair=0.0))
+    assert choose_layer(toy.work(small_config(reward__head=0.99), given=(1, 4))).removed == ()
+    assert choose_layer(toy.work(small_config(reward__head=1.01), given=(1, 4))).removed != (1, 4)
+    assert choose_layer(toy.work(small_config(reward__head=1.01), given=(1, 4), change_cost=0.1)).removed == (1, 4)

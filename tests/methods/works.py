@@ -62,13 +62,13 @@ class CountingToy:
         self.asked += masks
         return [self.score(mask) for mask in masks]
 
-    def work(self, config: Config | None = None, progress: Any = None) -> LayerWork:
+    def work(self, config: Config | None = None, progress: Any = None, **given: Any) -> LayerWork:
         """A layer-wise method's work on this layer; what it sees of weights is a tiny model's with as many heads."""
         num_heads = max(self.heads) + 1
         model = tiny_model("bert", num_attention_heads=num_heads, hidden_size=4 * num_heads, num_hidden_layers=1)
         encoder = encoder_of(model)
         if gone := [head for head in range(num_heads) if head not in self.heads]:
             remove_heads(model, {0: gone})
-        config = config or small_config()
-        pay = config.reward.head
-        return LayerWork(0, encoder, self.heads, self.score_many, config, progress or Silent(), pay)
+        return LayerWork(
+            0, encoder, self.heads, self.score_many, config or small_config(), progress or Silent(), **given
+        )

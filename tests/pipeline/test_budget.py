@@ -35,7 +35,7 @@ def test_no_other_way_to_share_the_heads_out_gains_more(seed):
     for wanted in range(10):
         plan, gain = best_plan(wanted, layers)
         ways = [sizes for sizes in itertools.product(range(4), repeat=3) if sum(sizes) == wanted]
-        gains = [sum(of[size][1] - of[0][1] for of, size in zip(layers.values(), sizes, strict=True)) for sizes in ways]
+        gains = [sum(of[size][1] for of, size in zip(layers.values(), sizes, strict=True)) for sizes in ways]
         assert plan.num_removed == wanted
         assert gain == pytest.approx(max(gains))
         sizes = ways[int(np.argmax(gains))]
@@ -62,8 +62,12 @@ def test_as_many_heads_go_as_are_asked_for(run):
         stage = auber.runs.read_json(folder / "stages" / f"layer-{layer:02}.json")
         assert stage["removed"] == []
         assert stage["search"]["present"] == [0, 1, 2, 3]
-        known[layer] = {len(each["removed"]): (tuple(each["removed"]), each["score"]) for each in stage["sizes"]}
-        assert known[layer][0] == ((), stage["search"]["unpruned_score"])
+        known[layer] = {len(each["removed"]): (tuple(each["removed"]), each["gain"]) for each in stage["sizes"]}
+        unpruned = stage["search"]["unpruned_score"]
+        assert stage["sizes"][0] == {"removed": [], "score": unpruned, "gain": 0.0}
+        for each in stage["sizes"]:
+            paid = SETTINGS["reward__head"] * len(each["removed"])
+            assert each["gain"] == pytest.approx(100 * (each["score"] - unpruned) + paid)
     assert outcome.plan == best_plan(5, known)[0]
 
 

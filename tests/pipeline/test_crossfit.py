@@ -37,12 +37,12 @@ class CutError(Exception):
     pass
 
 
-def prune(folder, method="auber", *, model=None, resume=False, origin=None, heads_from=None, **changes):
+def prune(folder, method="auber", *, model=None, resume=False, origin=None, heads=None, heads_from=None, **changes):
     start, tokenizer = small_start()
     config = small_config(**{"first__when": "always", **SETTINGS, **changes})
     return auber.prune(
         model or start, tokenizer, task=TASK, method=method, config=config, out=folder, resume=resume, origin=origin,
-        heads_from=heads_from,
+        heads=heads, heads_from=heads_from,
     )  # fmt: skip
 
 
@@ -106,14 +106,63 @@ def test_the_plan_is_carried_out_on_the_model_before_any_tuning(run):
     assert same_weights(model, outcome.model)
 
 
+@pytest.fixture(scope="module")
+def unwound(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unwound") / "run"
+    return prune(folder, search__rewind=False), folder
+
+
+def test_the_plan_is_carried_out_on_the_start_where_nothing_is_rewound(run, unwound):
+    outcome, folder = unwound
+    assert outcome.plan == run[0].plan
+    model, tokenizer = small_start()
+    rows = encode_split(tokenizer, TASK, "train", 24)
+    splits = Splits.from_json(auber.runs.read_json(folder / "splits.json"))
+    config = small_config(**SETTINGS)
+
+    def do(indices, settings, purpose, layer=None, watch=None):
+        seed = derive(config.seed, f"tuning/{purpose}", layer)
+        tune(model, rows.select(indices), settings, seed=seed, hardware=cpu(), watch=watch)
+
+    do(splits.first, config.first, "first")
+    remove_heads(model, outcome.plan)
+    for layer in outcome.result["tuned_layers"]:
+        do(splits.layers[layer].mini_train, config.layer, "layer", layer)
+    do(splits.last_train, config.last, "last", watch=(rows.select(splits.last_watch), TASK.metric))
+    assert same_weights(model, outcome.model)
+    costs = [result["cost"] for result in (run[0].result, outcome.result)]
+    assert costs[0]["tuning_steps"] == costs[1]["tuning_steps"], "what comes out has had the same"
+    assert costs[0]["scout_steps"] > costs[1]["scout_steps"], "no start is tuned beside it"
+
+
+@pytest.mark.parametrize("cut", ["layer-00", "layer-02", "tuning-00", "last"])
+def test_a_run_on_the_start_that_was_cut(cut, unwound, monkeypatch, tmp_path):
+    finish = Run.finish_stage
+
+    def stop(self, stage, *rest):
+        if stage == cut:
+            raise CutError
+        return finish(self, stage, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "finish_stage", stop)
+        with pytest.raises(CutError):
+            prune(tmp_path / "run", search__rewind=False)
+    again = prune(tmp_path / "run", resume=True, search__rewind=False)
+    assert again.plan == unwound[0].plan
+    assert same_weights(again.model, unwound[0].model)
+
+
 def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
-    seen, scored, kept = {}, [], []
+    seen, scored, tuned = {}, [], []
     crossed = pipeline.CrossedScorer
 
     def listen(model, rows, *rest, watch=None, **more):
+        if not hasattr(model, "mark"):
+            model.mark = len(seen)  # which its copies have too
         for some in (rows, *([] if watch is None else watch[:1])):
-            seen.setdefault(id(model), set()).update(map(tuple, some.input_ids))
-        kept.append(model)  # so that no other gets its id
+            seen.setdefault(model.mark, set()).update(map(tuple, some.input_ids))
+        tuned.append(model.mark)
         return tune(model, rows, *rest, watch=watch, **more)
 
     def build(parts, *rest):
@@ -125,9 +174,9 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     prune(tmp_path / "run", agent__episodes=1)
     assert len(scored) == 9, "three scouts for each of three layers"
     for scout, rows in scored:
-        assert len([model for model in kept if model is scout]) == 1 + 3 + 1, "first, after each layer, last"
+        assert tuned.count(scout.mark) == 1 + 3 + 1, "first, after each layer, last"
         # by their words: a sentence that stands in train twice may be in two folds
-        assert not all(tuple(ids) in seen[id(scout)] for ids in rows.input_ids)
+        assert not all(tuple(ids) in seen[scout.mark] for ids in rows.input_ids)
     splits = Splits.from_json(auber.runs.read_json(tmp_path / "run" / "splits.json"))
     assert sorted(row for fold in splits.folds for row in fold) == list(range(60))
 
@@ -306,10 +355,10 @@ def test_with_caution_fewer_heads_go_and_each_has_to_gain(tmp_path):
         for caution in (0.0, 1.0, 10.0)
     ]
     assert removed[0] > removed[1] >= removed[2] == 0
-    assert {search["head_reward"] for search in searches(tmp_path / "run 0")} == {0.02}
-    once, tenfold = (searches(tmp_path / f"run {caution}")[0]["head_reward"] for caution in (1, 10))
-    assert tenfold - 0.02 == pytest.approx(10 * (once - 0.02))
-    assert tenfold < 0
+    assert not any("change_cost" in search for search in searches(tmp_path / "run 0"))
+    once, tenfold = (searches(tmp_path / f"run {caution}")[0]["change_cost"] for caution in (1, 10))
+    assert tenfold == pytest.approx(10 * once)
+    assert once > 0
     for search in searches(tmp_path / "run 10"):
         assert search["rewards_asked"] >= search["rewards_computed"] >= len(search["present"]) + 1
 
@@ -317,7 +366,7 @@ def test_with_caution_fewer_heads_go_and_each_has_to_gain(tmp_path):
 def test_where_the_number_is_given_caution_decides_nothing(tmp_path):
     found = prune(tmp_path / "run", reward__head=0.0, reward__caution=10.0, search__heads=3)
     assert found.plan.num_removed == 3
-    assert {search["head_reward"] for search in searches(tmp_path / "run")} == {0.0}
+    assert not any("change_cost" in search for search in searches(tmp_path / "run"))
 
 
 def test_caution_needs_a_measure_by_row(tmp_path):

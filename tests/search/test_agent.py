@@ -251,12 +251,12 @@ def test_agent_computes_on_one_thread_and_the_scorer_on_its_own(monkeypatch: pyt
 def test_outcome_adds_up() -> None:
     layer = ToyLayer(6, seed=0)
     outcome, infos = play_recorded(layer, seed=0)
-    assert outcome.unpruned_score == layer.score(())
+    assert outcome.given_score == layer.score(())
     assert outcome.rollout_score == layer.score(outcome.rollout)
-    assert outcome.best_score == layer.score(outcome.best) >= max(outcome.rollout_score, outcome.unpruned_score)
+    assert outcome.best_score == layer.score(outcome.best) >= max(outcome.rollout_score, outcome.given_score)
     assert outcome.rewards_computed <= min(outcome.rewards_asked, 2**6 - 1)
     assert len(outcome.q_values) == 7
-    assert outcome.curve[0] == (1, outcome.unpruned_score)
+    assert outcome.curve[0] == (1, outcome.given_score)
     assert outcome.curve[-1][1] == outcome.best_score
     assert [info.episode for info in infos] == list(range(1, 26))
     assert infos[0].loss is None

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from auber.search.game import GameError, PruningGame
@@ -11,7 +14,7 @@ STATE = np.array([0.5, 0.3, 0.2], dtype=np.float32)
 SCORES = {(): 0.50, (0,): 0.52, (1,): 0.49, (2,): 0.50, (0, 1): 0.60, (0, 2): 0.40, (1, 2): 0.10}
 
 
-def make_game(**settings: float) -> PruningGame:
+def make_game(**settings: Any) -> PruningGame:
     return PruningGame(STATE, SCORES.__getitem__, **settings)
 
 
@@ -129,7 +132,7 @@ def test_a_state_must_be_one_number_per_head(state: np.ndarray) -> None:
         PruningGame(state, SCORES.__getitem__)
 
 
-@given(st.integers(1, 6), st.randoms(use_true_random=False))
+@drawn(st.integers(1, 6), st.randoms(use_true_random=False))
 def test_any_legal_play_ends_with_a_head_left_and_the_returns_add_up(num_heads: int, random: object) -> None:
     generator = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
     table: dict[tuple[int, ...], float] = {}
@@ -144,3 +147,35 @@ def test_any_legal_play_ends_with_a_head_left_and_the_returns_add_up(num_heads: 
     assert len(game.removed) < num_heads
     assert steps == len(game.removed) + 1
     assert total == pytest.approx(100 * (game.metric(game.removed) - game.metric(())))
+
+
+def test_a_game_may_begin_without_some_heads() -> None:
+    game = make_game(head_reward=[0.25, -0.5, 1.0], given=(1,))
+    assert game.removed == game.given == (1,)
+    np.testing.assert_array_equal(game.initial_state, np.array([0.5, 0.0, 0.2], dtype=np.float32))
+    back = game.step(1)
+    assert back.reward == pytest.approx(100 * (game.metric(()) - game.metric((1,))) - 0.5)
+    assert game.removed == ()
+    np.testing.assert_array_equal(game.state, STATE)
+    assert game.legal_actions().tolist() == [True, False, True, True], "a head is changed once"
+    taken = game.step(2)
+    assert taken.reward == pytest.approx(100 * (game.metric((2,)) - game.metric(())) + 1.0)
+    assert game.worth((2,)) - game.worth((1,)) == pytest.approx(back.reward + taken.reward)
+    np.testing.assert_array_equal(game.reset(), game.initial_state)
+    assert game.removed == (1,)
+
+
+def test_one_head_is_left_whatever_a_game_begins_with() -> None:
+    game = make_game(given=(0, 1))
+    assert game.legal_actions().tolist() == [True, True, False, True]
+    game.step(0)
+    assert game.legal_actions().tolist() == [False, True, True, True]
+    game.step(2)
+    assert game.legal_actions().tolist() == [False, True, False, True], "1 may come back; 0, which came back, stays"
+
+
+@pytest.mark.parametrize("given", [(0, 1, 2), (3,), (-1,), (1, 1)])
+def test_heads_that_a_game_cannot_begin_without(given: tuple[int, ...]) -> None:
+    message = rf"^game: the heads it begins without must be some of its 3, found {re.escape(str(list(given)))}$"
+    with pytest.raises(GameError, match=message):
+        make_game(given=given)

@@ -88,7 +88,7 @@ class Reward:
     caution: float = setting(
         0.0,
         "standard errors that a removed head has to gain, of what the removal of one head gains over the rows, so that gains stand out of "
-        "their noise (measure smooth)",
+        "their noise; with a search.prior, that a change of it has to gain (measure smooth)",
         low=0,
         high=10,
     )
@@ -117,10 +117,24 @@ class Search:
         "gets those of these layers; ranking methods choose among all layers",
         form=Form("all, or different layers such as 2,6,10", _read_layers),
     )
+    prior: str = setting(
+        "none",
+        "the plan that a search begins from and corrects: none removed, or what the gates of method voita close (protocol crossfit)",
+        choices=("none", "voita"),
+    )
+    prior_share: float = setting(
+        1 / 3, "share of all heads that the prior removes, where search.heads does not say how many", low=0.01, high=0.9
+    )
     heads: int = setting(
         0,
-        "how many heads go in all, by the best masks of each layer with the others whole; 0: as many as the rewards say (protocol crossfit)",
+        "how many heads go in all, by the best masks of each layer beside the prior for the others; 0: as many as the rewards say "
+        "(protocol crossfit)",
         low=0,
+    )
+    rewind: bool = setting(
+        True,
+        "carry the plan out on the model before any tuning, which is then tuned as the start was; false: on the fine-tuned start "
+        "(protocol crossfit)",
     )
     matrix: str = setting("value", "projection whose norm per head is the state", choices=("value", "query", "key"))
     norm: str = setting("l1", "entrywise norm of that projection", choices=("l1", "l2"))

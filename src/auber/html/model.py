@@ -41,9 +41,8 @@ class Search:
     state: Mapping[int, float]  # by head; empty where the method has none
     values: Mapping[int, float]  # of removing a head first, by head, in points; likewise
     stop_value: float | None
-    head_reward: (
-        float | None
-    )  # points that a removed head paid; below 0: had to gain; None where the record does not say
+    given: tuple[int, ...]  # the heads that the plan it began from removes
+    change_cost: float  # points that a head had to gain by which it departs from that plan
 
     @property
     def missed(self) -> float | None:
@@ -205,7 +204,8 @@ def _search(read: Fields, layer: int, removed: tuple[int, ...], plan: PruningPla
         state=_by_head(read, present, read.items("search.state", float)),
         values=_by_head(read, present, values[:-1]),  # the last is that of stopping
         stop_value=values[-1] if values else None,
-        head_reward=read.find("search.head_reward", float),
+        given=read.items("search.given", int),
+        change_cost=read.find("search.change_cost", float) or 0.0,
     )
 
 

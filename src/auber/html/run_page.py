@@ -377,20 +377,25 @@ def _stages_grid(run: RunView) -> Grid | None:
     what = "what smooth rewards measure" if smooth else "the metric"
     notes = (
         f"Unpruned, chosen, best seen: {what} on the layer's reward set, in points. Missed: best seen minus chosen.",
-        *_pay_note(run),
+        *_search_notes(run),
     )
     return Grid(f"{run.label}: layer by layer", columns, tuple(rows), notes, folded=True)
 
 
-def _pay_note(run: RunView) -> Iterator[str]:
-    """What a removed head paid or had to gain beside the changes of the metric, if anything."""
-    pays = [search.head_reward for _, search in run.searched if search.head_reward]
-    if pays:
-        gained = max(pays) < 0
-        low, high = (-max(pays), -min(pays)) if gained else (min(pays), max(pays))
-        span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-        below = "; below 0: it had to gain" if low < 0 else ""
-        yield f"A removed head {'had to gain' if gained else 'paid'} {span} points{below}."
+def _search_notes(run: RunView) -> Iterator[str]:
+    """What the searches began from, and what their departures had to gain."""
+    given = sum(len(search.given) for _, search in run.searched)
+    if given:
+        changed = sum(len({*stage.search.given} ^ {*stage.removed}) for stage in run.stages if stage.search)
+        yield (
+            f"The searches began without {given} of the heads and changed {changed or 'none'}; "
+            "what is called unpruned here is what they began from."
+        )
+    costs = [search.change_cost for _, search in run.searched if search.change_cost]
+    if costs:
+        low, high = f"{min(costs):.3g}", f"{max(costs):.3g}"
+        what = "changed" if given else "removed"
+        yield f"A {what} head had to gain {low if low == high else f'{low} to {high}'} points."
 
 
 def _points_cell(score: float | None) -> str:

@@ -41,8 +41,14 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         name = f"{layer_stage(work.layer)}/search"
         work.progress.record(info.episode, {f"{name}/{key}": value for key, value in numbers.items()})
 
-    reward = config.reward
-    game = PruningGame(state.numpy(), score, scale=reward.scale, stop_reward=reward.stop, head_reward=work.head_reward)
+    game = PruningGame(
+        state.numpy(),
+        score,
+        scale=config.reward.scale,
+        stop_reward=config.reward.stop,
+        head_reward=[work.pay(head) for head in work.heads],
+        given=tuple(work.heads.index(head) for head in work.given),
+    )
     work.progress.begin(f"layer {work.layer}: searching", config.agent.episodes)
     # On a GPU the agent's updates take a tenth of the time; elsewhere it computes on the CPU whatever the rewards use.
     device = weight.device if weight.device.type == "cuda" else "cpu"
@@ -54,7 +60,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         rewards_computed=outcome.rewards_computed,
         details={
             "state": [float(value) for value in state],
-            "unpruned_score": outcome.unpruned_score,
+            "unpruned_score": outcome.given_score,
             "rollout": [work.heads[position] for position in outcome.rollout],
             "rollout_score": outcome.rollout_score,
             "best": [work.heads[position] for position in outcome.best],

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from auber.tasks.encoding import EncodedRows
 
 
+Mask = tuple[int, ...]  # the removed heads of a layer, in order
+
+
 @dataclass(frozen=True)
 class LayerWork:
     """What a layer-wise method is given: one layer of a model, and scores for the asking."""
@@ -29,18 +32,24 @@ class LayerWork:
     layer: int
     encoder: Encoder
     heads: tuple[int, ...]  # those still there, numbered as in the unpruned model
-    score_many: Callable[[Sequence[tuple[int, ...]]], list[float]]  # sets of removed heads -> metric on the reward set
+    score_many: Callable[[Sequence[Mask]], list[float]]  # sets of removed heads -> metric on the reward set
     config: Config
     progress: Progress
-    head_reward: float  # points that every removed head pays; below 0: that it has to gain
+    given: Mask = ()  # the heads that the plan it begins from removes
+    change_cost: float = 0.0  # points that each head has to gain by which a mask departs from that plan
 
-    def score(self, removed: tuple[int, ...]) -> float:
+    def score(self, removed: Mask) -> float:
         """The metric on the reward set with these heads removed."""
         return self.score_many([removed])[0]
 
-    def worth(self, removed: tuple[int, ...], score: float) -> float:
-        """What a search should have most of: the metric, and what each removed head pays."""
-        return self.config.reward.scale * score + self.head_reward * len(removed)
+    def pay(self, head: int) -> float:
+        """The points that a change of a head pays beside the metric's: what the settings give for a removed one, less the cost."""
+        reward = self.config.reward.head
+        return (-reward if head in self.given else reward) - self.change_cost
+
+    def worth(self, removed: Mask, score: float) -> float:
+        """What a search should have most of: the metric, and what the changed heads pay."""
+        return self.config.reward.scale * score + sum(map(self.pay, {*self.given} ^ {*removed}))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Exhaustive search: every mask of a layer is scored and the best is taken; what any search can reach at most.
 
-The best is the one of the highest metric together with what the removed heads pay. Of masks that are worth the same, the one
+The best is the one of the highest metric together with what the changed heads pay. Of masks that are worth the same, the one
 that removes fewest heads is taken, then the first in the order of the numbers. All scores stay in the layer's record, unrounded
 and in the order of `all_masks`, beside what an agent would have seen of the layer under every setting: with them any other
 search can be played afterwards without a model (`auber.regret`).
@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from auber.errors import ConfigError
-from auber.methods.base import LayerChoice, LayerWork, Method
-
-Mask = tuple[int, ...]
+from auber.methods.base import LayerChoice, LayerWork, Mask, Method
 
 MOST_HEADS = 16
 _MASKS_PER_CALL = 256
@@ -46,7 +44,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         rewards_asked=len(masks),
         rewards_computed=len(masks),
         details={
-            "unpruned_score": scores[0],
+            "unpruned_score": scores[masks.index(tuple(sorted(work.given)))],
             "best": list(masks[best]),
             "best_score": scores[best],
             "heads": list(work.heads),

@@ -6,8 +6,9 @@ so where it was cut leaves no trace in the numbers.
 
 Every method walks the same way, so that all get the same tuning: a ranking method removes its heads first and then goes
 through the tunings of `tuned_layers` (those of the run it is matched with), a control likewise with no head removed. Under
-protocol crossfit all layers are decided on the scouts first (`scouts`); the plan is then carried out on the origin, the model
-before any tuning, which gets the first tuning (`rewind`) and those after the layers.
+protocol crossfit all layers are decided on the scouts first (`scouts`), where there is one from a plan that is given (`prior`); what
+comes of it is then carried out on the origin, the model before any tuning, which gets the first tuning (`rewind`) and those after
+the layers, or on the start.
 
 `job` says what is to be done, `tunings` tunes, `rewards` meters the scores, `accounts` makes the result out
 of the stages' records, and `notices` has the words for what a person should know.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,12 @@ from auber.checkpoint import weights_digest
 from auber.encoders import encoder_of
 from auber.errors import ModelError, RunError
 from auber.evaluation import Scores, evaluate_rows
-from auber.methods.base import LayerWork, RankingWork
+from auber.methods import get_method
+from auber.methods.base import LayerWork, Method, RankingChoice, RankingWork
 from auber.metrics import get_metric
 from auber.pipeline import notices
 from auber.pipeline.accounts import describe_result, layer_numbers, result_numbers
-from auber.pipeline.budget import best_by_size, best_plan
+from auber.pipeline.budget import best_by_size, best_plan, gains
 from auber.pipeline.job import Job
 from auber.pipeline.rewards import MeteredScorer
 from auber.pipeline.scouts import Scouts
@@ -42,7 +44,7 @@ from auber.progress import Progress
 from auber.runs import Run
 from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, Workers, make_scorer, open_workers
 from auber.splits import Splits, make_splits
-from auber.stages import BUDGET, REWIND, layer_of, layer_stage, tuning_stage
+from auber.stages import BUDGET, PRIOR, REWIND, layer_of, layer_stage, tuning_stage
 from auber.surgery import remove_heads, remove_remaining
 from auber.tasks.encoding import EncodedRows, encode_split
 from auber.tuning import require_finite_weights
@@ -112,26 +114,35 @@ class Pipeline:
                 self._stage(layer_stage(layer), partial(self._search_layer, layer, workers), shown=2)
 
     def _prune_by_scouts(self, scouts: Scouts, layers: list[int]) -> None:
-        """Decide all layers on the scouts, and carry the plan out on the origin."""
-        tunings = 1 + len(layers) + 1
-        self.progress.plan(1 + len(scouts.stages) * tunings + len(layers) + tunings + 1)
-        budget = [BUDGET] if self.job.config.search.heads else []
-        decided = ["first", *scouts.stages, *map(layer_stage, layers), *budget, REWIND]
+        """Decide all layers on the scouts, carry the plan out on the origin or the start, and tune it."""
+        search = self.job.config.search
+        prior, budget, rewind = (
+            [PRIOR] * (search.prior != "none"),
+            [BUDGET] * (search.heads > 0),
+            [REWIND] * search.rewind,
+        )
+        decided = ["first", *prior, *scouts.stages, *map(layer_stage, layers), *budget, *rewind]
+        after = len(layers) + 1  # tunings of every model
+        self.progress.plan(1 + len(prior) + len(scouts.stages) * (1 + after) + len(layers) + len(rewind) + after + 1)
         self._announce([*decided, *map(tuning_stage, layers), "last"])
         self._first_stage(self.splits.first)
+        if prior:
+            self._stage(PRIOR, partial(self._choose_prior, layers), keeps=False)
         for fold, name in enumerate(scouts.stages):
             if self.run.stage(name) is None:
                 info = self._measured(partial(scouts.make, fold))
                 scouts.keep(fold, info)
                 self.run.log("stage", stage=name, **info)
             else:
-                self.progress.skip(tunings)
+                self.progress.skip(1 + after)
             self._done.append(name)
         for layer in layers:
             self._stage(layer_stage(layer), partial(self._decide_layer, layer), keeps=False)
         if budget:
             self._stage(BUDGET, partial(self._spend, layers), shown=0, keeps=False)
-        self._stage(REWIND, partial(self._rewind, scouts))
+        scouts.release()
+        if rewind:
+            self._stage(REWIND, partial(self._rewind, scouts))
         plan = self._decided()
         tuned = [layer for layer in layers if layer in plan]
         self.progress.skip(len(layers) - len(tuned))
@@ -216,7 +227,7 @@ class Pipeline:
         if self._behind:
             self.model = self.run.load_weights(self._done, self.model)
             self._behind = False
-            if self._scouts is not None and REWIND not in self._done:
+            if self._scouts is not None:
                 remove_remaining(self.model, self._decided())
 
     def _first_stage(self, rows: tuple[int, ...]) -> None:
@@ -261,8 +272,9 @@ class Pipeline:
         scorer = self._scorer(layer, rows, workers)
         metered = MeteredScorer(scorer, get_metric(self.job.reward_metric), self.run.ledger)
         started = time.perf_counter()
-        pay = self._head_reward(metered)
-        choice = choose(LayerWork(layer, encoder, scorer.present, metered.score_many, config, self.progress, pay))
+        given, cost = self._prior().removed(layer), self._change_cost(metered)
+        work = LayerWork(layer, encoder, scorer.present, metered.score_many, config, self.progress, given, cost)
+        choice = choose(work)
         removed = () if config.search.heads else choice.removed
         info: dict[str, Any] = {
             "removed": list(removed),
@@ -273,13 +285,16 @@ class Pipeline:
                 "rewards_asked": choice.rewards_asked + metered.asked_for_noise,
                 "rewards_computed": len(metered.known),
                 "reward_rows": len(rows),
-                "head_reward": pay,
+                **({"given": list(given)} if given else {}),
+                **({"change_cost": cost} if cost else {}),
                 **choice.details,
             },
         }
         if config.search.heads:
-            sizes = best_by_size(metered.known)
-            info["sizes"] = [{"removed": list(mask), "score": score} for _, (mask, score) in sorted(sizes.items())]
+            info["sizes"] = [
+                {"removed": list(mask), "score": metered.known[mask], "gain": gain}
+                for _, (mask, gain) in sorted(best_by_size(gains(work, metered.known)).items())
+            ]
         self.progress.record(layer, layer_numbers(info))
         number = None if config.search.heads else len(removed)
         self._say(notices.equal_rewards(layer, metered.known.values(), number))
@@ -291,20 +306,32 @@ class Pipeline:
             remove_heads(self.model, PruningPlan({layer: removed}))
         return info
 
-    def _head_reward(self, metered: MeteredScorer) -> float:
-        """The points that a removed head pays in a layer: what the settings give, less what their caution asks for.
+    def _change_cost(self, metered: MeteredScorer) -> float:
+        """The points that a head has to gain in a layer by which it departs from the prior, as the settings' caution has it.
 
-        Where the number of heads is given, caution has nothing to decide.
+        Where the number of heads is given, and no prior to depart from, caution has nothing to decide.
         """
-        reward = self.job.config.reward
-        if not reward.caution or self.job.config.search.heads:
-            return reward.head
-        return reward.head - reward.scale * reward.caution * metered.noise_of_a_head()
+        reward, search = self.job.config.reward, self.job.config.search
+        if not reward.caution or (search.heads and search.prior == "none"):
+            return 0.0
+        return reward.scale * reward.caution * metered.noise_of_a_head()
+
+    def _choose_prior(self, layers: list[int]) -> dict[str, Any]:
+        """The plan that the searches of these layers begin from; nothing is removed yet."""
+        encoder, search = encoder_of(self.model), self.job.config.search
+        total = sum(len(encoder.present(layer)) for layer in range(encoder.num_layers))
+        choice = self._rank(get_method(search.prior), search.heads or round(search.prior_share * total))
+        plan = PruningPlan({layer: heads for layer, heads in choice.plan.items() if layer in layers})
+        return {"plan": plan.to_json(), **choice.details}
+
+    def _prior(self) -> PruningPlan:
+        """The plan that the searches begin from."""
+        return PruningPlan.from_json(self._info(PRIOR)["plan"]) if PRIOR in self._done else PruningPlan()
 
     def _spend(self, layers: list[int]) -> dict[str, Any]:
         """Share the heads that are to go out among the layers, and remove them."""
         sizes = {
-            layer: {len(each["removed"]): (tuple(each["removed"]), each["score"]) for each in info["sizes"]}
+            layer: {len(each["removed"]): (tuple(each["removed"]), each["gain"]) for each in info["sizes"]}
             for layer in layers
             if "sizes" in (info := self._info(layer_stage(layer)))
         }
@@ -321,13 +348,19 @@ class Pipeline:
         hardware, metric = self.job.hardware, self.job.reward_metric
         if self._scouts is None:
             return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers)
-        parts = self._scouts.parts(self._train, rows, encoder_of(self.model).removed)
+        parts = self._scouts.parts(self._train, rows, self._beside(layer))
         return CrossedScorer(parts, layer, metric, hardware)
+
+    def _beside(self, layer: int) -> PruningPlan:
+        """What is gone in the other layers while the scouts are asked for one: what was decided, else the prior."""
+        plan: dict[int, Sequence[int]] = dict(self._prior())
+        if not self.job.config.search.heads:  # else they are only known when all layers are
+            plan |= self._decisions()
+        return PruningPlan({other: heads for other, heads in plan.items() if other != layer})
 
     def _rewind(self, scouts: Scouts) -> dict[str, Any]:
         """Carry the plan out on the origin, and tune it as a start is tuned."""
         plan = encoder_of(self.model).removed
-        scouts.release()
         self.model = scouts.fresh(plan)
         tuning = self._tunings.first(self.model, said="first tuning of the pruned model")
         return {"plan": plan.to_json(), "tuning": tuning.to_json()}
@@ -341,32 +374,34 @@ class Pipeline:
         """What the finished stages have decided to remove."""
         if BUDGET in self._done:
             return PruningPlan.from_json(self._info(BUDGET)["plan"])
+        return PruningPlan(self._decisions())
+
+    def _decisions(self) -> dict[int, list[int]]:
+        """The heads that go by the layers that were decided, also where there are none."""
         layers = {layer_of(name): self._info(name) for name in self._done}
-        return PruningPlan({layer: info["removed"] for layer, info in layers.items() if layer is not None})
+        return {layer: info["removed"] for layer, info in layers.items() if layer is not None}
 
     def _choose_plan(self) -> dict[str, Any]:
         """Decide all heads at once by the method, and remove them."""
-        choose, config = self.job.method.choose_plan, self.job.config
-        assert choose is not None
-        work = RankingWork(
-            self.model,
-            encoder_of(self.model),
-            self.job.num_removed or 0,
-            self._train.select(self.splits.first),
-            self.job.hardware,
-            config,
-            self.progress,
-        )
+        choice = self._rank(self.job.method, self.job.num_removed or 0)
+        remove_heads(self.model, choice.plan)
+        return {"removed": choice.plan.to_json(), **choice.details}
+
+    def _rank(self, method: Method, num_removed: int) -> RankingChoice:
+        """What a ranking method says of the start's heads."""
+        assert method.choose_plan is not None
+        rows, hardware = self._train.select(self.splits.first), self.job.hardware
+        encoder, config = encoder_of(self.model), self.job.config
         try:
-            choice = choose(work)
+            return method.choose_plan(
+                RankingWork(self.model, encoder, num_removed, rows, hardware, config, self.progress)
+            )
         except torch.OutOfMemoryError as error:
             reason = str(error).partition("\n")[0]
             raise ModelError(
-                f"plan: the passes of method '{self.job.method.name}' over the rows do not fit into the memory of "
-                f"{self.job.hardware.name} ({reason}); free some of it, or lower max_length"
+                f"plan: the passes of method '{method.name}' over the rows do not fit into the memory of "
+                f"{hardware.name} ({reason}); free some of it, or lower max_length"
             ) from error
-        remove_heads(self.model, choice.plan)
-        return {"removed": choice.plan.to_json(), **choice.details}
 
     def _tune_only(self, layer: int) -> dict[str, Any]:
         return {"tuning": self._tunings.after_layer(self.model, layer).to_json()}

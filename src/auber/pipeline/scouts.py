@@ -59,7 +59,7 @@ class Scouts:
         self._run.finish_scout(scout_stage(fold), info, self._models[fold])
 
     def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[tuple[PreTrainedModel, EncodedRows]]:
-        """Each scout without a plan's heads, and those of the rows that it scores."""
+        """A copy of each scout without a plan's heads, and those of the rows that it scores."""
         found = []
         for fold, own in enumerate(self._folds):
             scored = np.intersect1d(rows, own).tolist()
@@ -74,5 +74,6 @@ class Scouts:
     def _scout(self, fold: int, plan: PruningPlan) -> PreTrainedModel:
         if fold not in self._models:
             self._models[fold] = self._run.load_stage(scout_stage(fold), self._device)
-        remove_remaining(self._models[fold], plan)
-        return self._models[fold]
+        pruned = copy.deepcopy(self._models[fold])
+        remove_remaining(pruned, plan)
+        return pruned

@@ -97,9 +97,7 @@ def _play_greedy(table: LayerTable, config: Config) -> Play:
         return [table.known[mask] for mask in masks]
 
     no_encoder = cast("Encoder", None)  # greedy search looks at scores alone
-    work = LayerWork(
-        table.layer, no_encoder, tuple(range(len(table.heads))), look_up, config, Silent(), config.reward.head
-    )
+    work = LayerWork(table.layer, no_encoder, tuple(range(len(table.heads))), look_up, config, Silent())
     choice = greedy.choose_layer(work)
     return Play(
         regret=_regrets(table, choice.details["curve"]),

@@ -51,9 +51,9 @@ class LayerOutcome:
     removed: Mask  # the layer's plan: `rollout` or `best`, as `agent.choose` says
     rollout: Mask  # the greedy play of the learned policy
     rollout_score: float
-    best: Mask  # the mask scored that is worth most; among equals the one that removes fewest heads, then the first scored
+    best: Mask  # the mask scored that is worth most; among equals the one that departs least from what is given, then the first scored
     best_score: float
-    unpruned_score: float
+    given_score: float  # of what it began with; in the paper, and where no plan is given, the unpruned layer's
     episodes: int
     actions: int  # chosen by the agent, forced stops and the roll-out not counted
     rewards_asked: int  # requests for a metric, known ones included
@@ -146,8 +146,8 @@ def play_layer(
 ) -> LayerOutcome:
     """Play all episodes on a new game with a new agent, and say which heads should go."""
     agent = DQNAgent(game.num_heads, config, seed=seed, layer=layer, device=device)
-    unpruned_score = game.metric(())
-    best: Mask = ()
+    given_score = game.metric(game.given)
+    best = game.given
     for episode in range(1, config.episodes + 1):
         state: FloatArray | None = game.reset()
         episode_return = 0.0
@@ -179,7 +179,7 @@ def play_layer(
         rollout_score=rollout_score,
         best=best,
         best_score=game.scores[best],
-        unpruned_score=unpruned_score,
+        given_score=given_score,
         episodes=config.episodes,
         actions=agent.actions_taken,
         rewards_asked=game.rewards_asked,
@@ -198,8 +198,8 @@ def _roll_out(game: PruningGame, agent: DQNAgent) -> Mask:
 
 
 def _best_mask(game: PruningGame) -> Mask:
-    """What is worth most; among equals the fewest heads (a removal must gain something), then the first scored."""
-    return max(game.scores, key=lambda mask: (game.worth(mask), -len(mask)))
+    """What is worth most; among equals the fewest departures (each must gain something), then the first scored."""
+    return max(game.scores, key=lambda mask: (game.worth(mask), -len(game.departures(mask))))
 
 
 def _curve(scores: Mapping[Mask, float]) -> tuple[tuple[int, float], ...]:

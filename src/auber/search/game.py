@@ -1,10 +1,14 @@
 """The pruning game of one layer: remove heads one at a time, or stop.
 
 With H heads there are H + 1 actions: 0 to H - 1 remove that head, H stops. A removal pays the change of the metric times
-`scale`, and `head_reward` for the head (0 in the paper); stopping pays `stop_reward`. A head cannot be removed twice and the last head cannot be removed, so after H - 1
-removals stopping is the only legal action; that forced stop pays 0 whatever `stop_reward` is, because nobody chose it.
+`scale`, and `head_reward` for the head (0 in the paper; one number for all, or each its own); stopping pays `stop_reward`. A head
+cannot be removed twice and the last head cannot be removed, so after H - 1 removals stopping is the only legal action; that
+forced stop pays 0 whatever `stop_reward` is, because nobody chose it.
 The state is a copy of the initial one with 0 at the removed heads; after a stop there is none. (The paper's listing
 overwrites the stored state and lets a head be chosen again.)
+
+A game may also begin with some heads removed (`given`; none in the paper). The action of such a head then puts it back, and
+pays its `head_reward` likewise. A head is changed once at most, whichever way, and one is left at any time.
 
 The metric of a mask is asked for once: the game remembers every mask it has scored. A game belongs to one layer as it is
 now; when the weights change, make a new one.
@@ -13,7 +17,7 @@ now; when the weights change, make a new one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -58,7 +62,8 @@ class PruningGame:
         *,
         scale: float = 100.0,
         stop_reward: float = 0.0,
-        head_reward: float = 0.0,
+        head_reward: float | Sequence[float] = 0.0,
+        given: Mask = (),
     ) -> None:
         initial = np.array(state, dtype=np.float32)
         if initial.ndim != 1 or initial.size == 0 or not np.isfinite(initial).all():
@@ -67,22 +72,27 @@ class PruningGame:
         self.stop = self.num_heads
         self.scale = scale
         self.stop_reward = stop_reward
-        self.head_reward = head_reward
-        self.rewards_asked = 1  # the unpruned layer's; then one for each removal, known masks included
+        self.head_rewards = np.broadcast_to(np.array(head_reward, dtype=np.float64), self.num_heads)
+        self.rewards_asked = 1  # of the layer as it begins; then one for each change, known masks included
         self._score = score
         self._scores: dict[Mask, float] = {}
-        self._initial = _frozen(initial)
-        self._removed: Mask = ()
+        self._whole = _frozen(initial)
+        self.given: Mask = tuple(sorted(given))
+        if not (set(self.given) < set(range(self.num_heads)) and len(set(given)) == len(given)):
+            raise GameError(
+                f"game: the heads it begins without must be some of its {self.num_heads}, found {list(given)}"
+            )
+        self._removed = self.given
         self._over = False
 
     @property
     def initial_state(self) -> FloatArray:
-        """The state before any removal."""
-        return self._initial
+        """The state before any action."""
+        return self._state_without(self.given)
 
     @property
     def removed(self) -> Mask:
-        """The heads removed in this episode, sorted."""
+        """The heads removed now, sorted."""
         return self._removed
 
     @property
@@ -97,33 +107,42 @@ class PruningGame:
 
     @property
     def rewards_computed(self) -> int:
-        """How many different masks have been scored, the unpruned layer included."""
+        """How many different masks have been scored, the one it begins with included."""
         return len(self._scores)
 
     @property
     def state(self) -> FloatArray:
         """The present state: 0 at the removed heads."""
-        if not self._removed:
-            return self._initial
-        state = self._initial.copy()
-        state[list(self._removed)] = 0.0
+        return self._state_without(self._removed)
+
+    def _state_without(self, removed: Mask) -> FloatArray:
+        if not removed:
+            return self._whole
+        state = self._whole.copy()
+        state[list(removed)] = 0.0
         return _frozen(state)
+
+    def departures(self, removed: Mask) -> Mask:
+        """The heads that are otherwise than the game begins with, sorted."""
+        return tuple(sorted({*self.given} ^ {*removed}))
 
     def legal_actions(self) -> BoolArray:
         """Which of the num_heads + 1 actions may be taken now; none when the episode is over."""
         legal = np.zeros(self.num_heads + 1, dtype=np.bool_)
         if not self._over:
+            legal[: self.num_heads] = True
+            if len(self._removed) == self.num_heads - 1:  # the last head cannot be removed
+                legal[: self.num_heads] = False
+                legal[list(self._removed)] = True
+            legal[list(self.departures(self._removed))] = False
             legal[self.stop] = True
-            if len(self._removed) < self.num_heads - 1:
-                legal[: self.num_heads] = True
-                legal[list(self._removed)] = False
         return _frozen(legal)
 
     def reset(self) -> FloatArray:
-        """Put all heads back and return the initial state."""
-        self._removed = ()
+        """Make all heads as they were and return the initial state."""
+        self._removed = self.given
         self._over = False
-        return self._initial
+        return self.initial_state
 
     def step(self, action: int) -> Step:
         """Take a legal action; any other raises `GameError` and changes nothing."""
@@ -141,15 +160,15 @@ class PruningGame:
             reward = 0.0 if forced else self.stop_reward
             self._over = True
             return Step(before, action, reward, None, self.legal_actions())
-        after: Mask = tuple(sorted((*self._removed, action)))
+        after: Mask = tuple(sorted({*self._removed} ^ {action}))
         self.rewards_asked += 1
-        reward = (self.metric(after) - self.metric(self._removed)) * self.scale + self.head_reward
+        reward = (self.metric(after) - self.metric(self._removed)) * self.scale + float(self.head_rewards[action])
         self._removed = after
         return Step(before, action, reward, self.state, self.legal_actions())
 
     def worth(self, removed: Mask) -> float:
         """What an episode that ends with these heads removed pays, up to a constant and the pay of stopping."""
-        return self.metric(removed) * self.scale + self.head_reward * len(removed)
+        return self.metric(removed) * self.scale + float(self.head_rewards[list(self.departures(removed))].sum())
 
     def metric(self, removed: Mask) -> float:
         """The metric with these heads removed; scored on the first request, remembered afterwards."""
