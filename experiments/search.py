@@ -30,8 +30,6 @@ from experiments.masked import Mask, MaskedRows, Parts
 from experiments.record import Record
 from experiments.subject import Subject, make_folds, make_subject
 
-NOTHING_LEFT = 9.0  # off any score: a layer without heads, which a correction may come to, is no choice
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -151,18 +149,15 @@ class Walk:
         masked = MaskedRows(self.parts(rows, layer), layer, self.subject.task.metric, self.subject.hardware)
         encoder = encoder_of(self.model)
         heads = encoder.present(layer)
-        given = frozenset(self.context.removed(layer) if self.context is not None else ())
+        given = self.context.removed(layer) if self.context is not None else ()
         weight = getattr(encoder.parts(layer), config.search.matrix).weight.detach().float().cpu()
         state = head_state(head_norms(weight, len(heads), config.search.norm))
 
-        def named(
-            positions: Mask,
-        ) -> Mask:  # the game counts those that are there, from 0, and corrects where a plan is given
-            return tuple(sorted(given.symmetric_difference(heads[position] for position in positions)))
+        def named(positions: Mask) -> Mask:  # the game counts those that are there, from 0
+            return tuple(heads[position] for position in positions)
 
         def score(positions: Mask) -> float:
-            mask = named(positions)
-            return masked.score(self.variant.measure, mask) if len(mask) < len(heads) else -NOTHING_LEFT
+            return masked.score(self.variant.measure, named(positions))
 
         bonus = self.variant.bonus
         if self.variant.caution:
@@ -174,6 +169,7 @@ class Walk:
             scale=config.reward.scale,
             stop_reward=config.reward.stop,
             head_reward=bonus,
+            given=tuple(heads.index(head) for head in given),
         )
         device = self.subject.hardware.device
         outcome = play_layer(game, config.agent, seed=config.seed, layer=layer, device=device)
