@@ -10,8 +10,8 @@ protocol crossfit all layers are decided on the scouts first (`scouts`), where t
 comes of it is then carried out on the origin, the model before any tuning, which gets the first tuning (`rewind`) and those after
 the layers, or on the start.
 
-`job` says what is to be done, `tunings` tunes, `rewards` meters the scores, `accounts` makes the result out
-of the stages' records, and `notices` has the words for what a person should know.
+`job` says what is to be done, `tunings` tunes, `decisions` asks the method, `rewards` meters the scores, `accounts` makes the
+result out of the stages' records, and `notices` has the words for what a person should know.
 """
 
 from __future__ import annotations
@@ -23,26 +23,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from auber.checkpoint import weights_digest
 from auber.encoders import encoder_of
 from auber.errors import ModelError, RunError
 from auber.evaluation import Scores, evaluate_rows
 from auber.methods import get_method
-from auber.methods.base import LayerWork, Method, RankingChoice, RankingWork
-from auber.metrics import get_metric
 from auber.pipeline import notices
 from auber.pipeline.accounts import describe_result, layer_numbers, result_numbers
-from auber.pipeline.budget import best_by_size, best_plan, gains
+from auber.pipeline.budget import best_plan
+from auber.pipeline.decisions import Decisions
 from auber.pipeline.job import Job
-from auber.pipeline.rewards import MeteredScorer
+from auber.pipeline.rewards import Scorer
 from auber.pipeline.scouts import Scouts
 from auber.pipeline.tunings import Tunings
 from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
-from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, Workers, make_scorer, open_workers
+from auber.scoring import CrossedScorer, Workers, make_scorer, open_workers
 from auber.splits import Splits, make_splits
 from auber.stages import BUDGET, PRIOR, REWIND, layer_of, layer_stage, tuning_stage
 from auber.surgery import remove_heads, remove_remaining
@@ -78,7 +75,7 @@ class Pipeline:
         self._tunings = Tunings(job, self._train, self.splits, progress)
         self._done: list[str] = []
         self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
-        self._blindness_said = self._nothing_said = False
+        self._decisions = Decisions(job, run.ledger, progress)
         self._scouts: Scouts | None = None
         if origin is not None:
             self._scouts = Scouts(run, origin, self.splits.folds, job.hardware.device, self._tune_scout)
@@ -173,7 +170,8 @@ class Pipeline:
         self.progress.step(1)
         dev_rows = encode_split(self.tokenizer, self.job.task, "dev", self.job.config.max_length)
         dev = self._evaluate(dev_rows, "dev")
-        if (reason := self._blindness(dev_rows, self.job.task.metric)) is not None:
+        reason = notices.blindness(self.job.task.metric, self.job.task.num_labels, dev_rows, self.job.hardware.device)
+        if reason is not None:
             logger.warning("dev: %s; give more rows", reason)
         self.run.log("dev_evaluation", score=dev.score, rows=dev.rows)
         self.progress.end()
@@ -260,67 +258,27 @@ class Pipeline:
         return info
 
     def _decide_layer(self, layer: int, workers: Workers | None = None) -> dict[str, Any]:
-        """Decide one layer by the method and remove its heads; under a budget, note what each number of heads would gain."""
-        config, choose = self.job.config, self.job.method.choose_layer
-        assert choose is not None
+        """Decide one layer by the method and remove its heads; pass over one that can lose none."""
         encoder = encoder_of(self.model)
         if len(encoder.present(layer)) < 2:
             self.progress.skip(1)
             return {"removed": []}
-        rows = self.splits.layers[layer].reward
-        self._warn_of_blindness(layer, self._train.select(rows))
-        scorer = self._scorer(layer, rows, workers)
-        metered = MeteredScorer(scorer, get_metric(self.job.reward_metric), self.run.ledger)
-        started = time.perf_counter()
-        given, cost = self._prior().removed(layer), self._change_cost(metered)
-        work = LayerWork(layer, encoder, scorer.present, metered.score_many, config, self.progress, given, cost)
-        choice = choose(work)
-        removed = () if config.search.heads else choice.removed
-        info: dict[str, Any] = {
-            "removed": list(removed),
-            "search": {
-                "present": list(scorer.present),
-                "seconds": round(time.perf_counter() - started, 3),
-                "reward_seconds": round(metered.seconds, 3),
-                "rewards_asked": choice.rewards_asked + metered.asked_for_noise,
-                "rewards_computed": len(metered.known),
-                "reward_rows": len(rows),
-                **({"given": list(given)} if given else {}),
-                **({"change_cost": cost} if cost else {}),
-                **choice.details,
-            },
-        }
-        if config.search.heads:
-            info["sizes"] = [
-                {"removed": list(mask), "score": metered.known[mask], "gain": gain}
-                for _, (mask, gain) in sorted(best_by_size(gains(work, metered.known)).items())
-            ]
+        indices = self.splits.layers[layer].reward
+        rows = self._train.select(indices)
+        self._decisions.warn_of_blindness(layer, rows)
+        scorer = self._scorer(layer, indices, workers)
+        info = self._decisions.search(encoder, scorer, rows, self._prior().removed(layer))
         self.progress.record(layer, layer_numbers(info))
-        number = None if config.search.heads else len(removed)
-        self._say(notices.equal_rewards(layer, metered.known.values(), number))
-        if config.reward.measure == "smooth" and not self._nothing_said and () in metered.known:
-            words = notices.nothing_learned(self.job.reward_metric, metered.known[()], len(rows))
-            self._nothing_said = words is not None
-            self._say(words)
-        if removed:
-            remove_heads(self.model, PruningPlan({layer: removed}))
+        if info["removed"]:
+            remove_heads(self.model, PruningPlan({layer: info["removed"]}))
         return info
-
-    def _change_cost(self, metered: MeteredScorer) -> float:
-        """The points that a head has to gain in a layer by which it departs from the prior, as the settings' caution has it.
-
-        Where the number of heads is given, and no prior to depart from, caution has nothing to decide.
-        """
-        reward, search = self.job.config.reward, self.job.config.search
-        if not reward.caution or (search.heads and search.prior == "none"):
-            return 0.0
-        return reward.scale * reward.caution * metered.noise_of_a_head()
 
     def _choose_prior(self, layers: list[int]) -> dict[str, Any]:
         """The plan that the searches of these layers begin from; nothing is removed yet."""
         encoder, search = encoder_of(self.model), self.job.config.search
         total = sum(len(encoder.present(layer)) for layer in range(encoder.num_layers))
-        choice = self._rank(get_method(search.prior), search.heads or round(search.prior_share * total))
+        rows, number = self._train.select(self.splits.first), search.heads or round(search.prior_share * total)
+        choice = self._decisions.rank(get_method(search.prior), self.model, rows, number)
         plan = PruningPlan({layer: heads for layer, heads in choice.plan.items() if layer in layers})
         return {"plan": plan.to_json(), **choice.details}
 
@@ -341,9 +299,7 @@ class Pipeline:
         remove_heads(self.model, plan)
         return {"plan": plan.to_json(), "gain": gain}
 
-    def _scorer(
-        self, layer: int, rows: tuple[int, ...], workers: Workers | None
-    ) -> LayerScorer | ShardedScorer | CrossedScorer:
+    def _scorer(self, layer: int, rows: tuple[int, ...], workers: Workers | None) -> Scorer:
         """Who scores a layer's masks on these rows: the model itself, or the scouts."""
         hardware, metric = self.job.hardware, self.job.reward_metric
         if self._scouts is None:
@@ -355,7 +311,7 @@ class Pipeline:
         """What is gone in the other layers while the scouts are asked for one: what was decided, else the prior."""
         plan: dict[int, Sequence[int]] = dict(self._prior())
         if not self.job.config.search.heads:  # else they are only known when all layers are
-            plan |= self._decisions()
+            plan |= self._decided_layers()
         return PruningPlan({other: heads for other, heads in plan.items() if other != layer})
 
     def _rewind(self, scouts: Scouts) -> dict[str, Any]:
@@ -374,34 +330,19 @@ class Pipeline:
         """What the finished stages have decided to remove."""
         if BUDGET in self._done:
             return PruningPlan.from_json(self._info(BUDGET)["plan"])
-        return PruningPlan(self._decisions())
+        return PruningPlan(self._decided_layers())
 
-    def _decisions(self) -> dict[int, list[int]]:
+    def _decided_layers(self) -> dict[int, list[int]]:
         """The heads that go by the layers that were decided, also where there are none."""
         layers = {layer_of(name): self._info(name) for name in self._done}
         return {layer: info["removed"] for layer, info in layers.items() if layer is not None}
 
     def _choose_plan(self) -> dict[str, Any]:
         """Decide all heads at once by the method, and remove them."""
-        choice = self._rank(self.job.method, self.job.num_removed or 0)
+        rows = self._train.select(self.splits.first)
+        choice = self._decisions.rank(self.job.method, self.model, rows, self.job.num_removed or 0)
         remove_heads(self.model, choice.plan)
         return {"removed": choice.plan.to_json(), **choice.details}
-
-    def _rank(self, method: Method, num_removed: int) -> RankingChoice:
-        """What a ranking method says of the start's heads."""
-        assert method.choose_plan is not None
-        rows, hardware = self._train.select(self.splits.first), self.job.hardware
-        encoder, config = encoder_of(self.model), self.job.config
-        try:
-            return method.choose_plan(
-                RankingWork(self.model, encoder, num_removed, rows, hardware, config, self.progress)
-            )
-        except torch.OutOfMemoryError as error:
-            reason = str(error).partition("\n")[0]
-            raise ModelError(
-                f"plan: the passes of method '{method.name}' over the rows do not fit into the memory of "
-                f"{hardware.name} ({reason}); free some of it, or lower max_length"
-            ) from error
 
     def _tune_only(self, layer: int) -> dict[str, Any]:
         return {"tuning": self._tunings.after_layer(self.model, layer).to_json()}
@@ -421,19 +362,6 @@ class Pipeline:
     def _say(self, words: str | None) -> None:
         if words is not None:
             self.progress.say(words)
-
-    def _blindness(self, rows: EncodedRows, metric: str) -> str | None:
-        return notices.blindness(metric, self.job.task.num_labels, rows, self.job.hardware.device)
-
-    def _warn_of_blindness(self, layer: int, reward_rows: EncodedRows) -> None:
-        """Warn where rewards can tell no masks apart; once, because the other layers' reward sets are no better."""
-        if not self._blindness_said and (reason := self._blindness(reward_rows, self.job.reward_metric)) is not None:
-            self._blindness_said = True
-            logger.warning(
-                "layer %d: reward set: %s and rewards tell no masks apart; raise reward.fraction or reward.max_rows, or give more "
-                "rows",
-                layer, reason,
-            )  # fmt: skip
 
     # --- what is known of the stages --------------------------------------------------------------------------------
 

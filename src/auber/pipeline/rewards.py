@@ -6,10 +6,11 @@ import time
 from collections.abc import Sequence
 
 from auber.ledger import Ledger
+from auber.methods.base import Mask
 from auber.metrics import Metric
 from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, standard_error
 
-Mask = tuple[int, ...]
+Scorer = LayerScorer | ShardedScorer | CrossedScorer
 
 
 class MeteredScorer:
@@ -18,7 +19,7 @@ class MeteredScorer:
     `asked_for_noise` counts the scores that no method asked for, but caution did.
     """
 
-    def __init__(self, scorer: LayerScorer | ShardedScorer | CrossedScorer, metric: Metric, ledger: Ledger) -> None:
+    def __init__(self, scorer: Scorer, metric: Metric, ledger: Ledger) -> None:
         self._scorer, self._metric, self._ledger = scorer, metric, ledger
         self.seconds = 0.0
         self.asked_for_noise = 0
