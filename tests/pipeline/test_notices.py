@@ -49,3 +49,10 @@ def test_a_smooth_reward_of_nothing_is_said():
     assert nothing_learned("explained", 0.01, 40) is None
     assert nothing_learned("r_squared", 0.0, 40) is not None
     assert nothing_learned("pearson", -0.2, 40) is None, "there a head may still be worth something"
+
+
+def test_where_a_plan_was_given_equal_rewards_leave_it():
+    assert equal_rewards(4, [0.5, 0.5], 3, has_prior=True) == (
+        "layer 4: all 2 masks scored the same (0.5000), so the rewards tell no head from another; the plan that the search began from "
+        "decides"
+    )

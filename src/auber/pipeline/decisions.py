@@ -108,7 +108,8 @@ class Decisions:
         return reward.scale * reward.caution * metered.noise_of_a_head()
 
     def _tell(self, layer: int, scores: dict[Mask, float], num_rows: int, num_removed: int | None) -> None:
-        words = [notices.equal_rewards(layer, scores.values(), num_removed)]
+        has_prior = self._job.config.search.prior != "none"
+        words = [notices.equal_rewards(layer, scores.values(), num_removed, has_prior)]
         if self._job.config.reward.measure == "smooth" and not self._nothing_said and () in scores:
             nothing = notices.nothing_learned(self._job.reward_metric, scores[()], num_rows)
             self._nothing_said = nothing is not None

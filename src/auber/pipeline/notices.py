@@ -63,12 +63,16 @@ def nothing_learned(metric: str, unpruned: float, num_rows: int) -> str | None:
     )
 
 
-def equal_rewards(layer: int, scores: Collection[float], num_removed: int | None) -> str | None:
+def equal_rewards(
+    layer: int, scores: Collection[float], num_removed: int | None, has_prior: bool = False
+) -> str | None:
     """That the masks of a layer all scored the same, and what a choice of so many heads, or of some, is worth then."""
     if len(scores) < 2 or len(set(scores)) > 1:
         return None
     worth = "none is removed"
-    if num_removed is None:
+    if has_prior:
+        worth = "the plan that the search began from decides"
+    elif num_removed is None:
         worth = "what goes of it could as well be other heads"
     elif num_removed:
         worth = f"the {'head' if num_removed == 1 else f'{num_removed} heads'} removed could as well be others"
