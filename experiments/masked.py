@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,28 +12,14 @@ from torch import Tensor
 from auber.devices import Hardware
 from auber.scoring import LayerScorer
 from auber.tasks.encoding import EncodedRows
-from experiments.subject import calibrated_rows, measure, row_likelihoods
+from experiments.subject import calibrated_rows, measure
 
 Mask = tuple[int, ...]
 Parts = list[tuple[Any, EncodedRows]]  # models, each with the rows it scores
 
-# What is measured by row, and how many standard errors are taken off what a mask gains in it.
-_BOUNDS = {
-    "bound": (row_likelihoods, 1.0),
-    "calibrated-bound": (calibrated_rows, 1.0),
-    "calibrated-bound-3": (calibrated_rows, 3.0),
-}
-_FAITHFUL = "faithful"
-
 
 class MaskedRows:
-    """The measures of all parts together, under any mask of a layer.
-
-    Besides those of `MEASURES`: `bound`, the lower end of what a mask gains in log-likelihood over no mask, its mean over the rows
-    less one standard error of that mean, both of the differences row by row; `calibrated-bound`, the same of the log-likelihoods
-    under the best scale and biases; `calibrated-bound-3`, less three standard errors; `faithful`, which asks for no labels: the mean over
-    the rows of the divergence of what the masked model says from what the unmasked does, negative.
-    """
+    """The measures of all parts together, under any mask of a layer."""
 
     def __init__(self, parts: Parts, layer: int, metric: str, hardware: Hardware, tenants: int = 1) -> None:
         self._metric = metric
@@ -42,7 +28,6 @@ class MaskedRows:
             for model, rows in parts
             if len(rows)
         ]
-        self._unpruned: dict[str, Tensor] = {}  # by measure, of the unmasked models: (rows, ...)
 
     def score(self, name: str, removed: Mask) -> float:
         """One measure of one mask."""
@@ -51,7 +36,7 @@ class MaskedRows:
     def scores(self, names: Sequence[str], masks: Sequence[Mask]) -> np.ndarray:
         """Several measures of several masks: (masks, measures)."""
         found = [
-            torch.stack([self._measure(name, logits, labels) for name in names])
+            torch.stack([measure(name, logits, labels, self._metric) for name in names])
             for logits, labels in self._passes(masks)
         ]
         return torch.stack(found).cpu().numpy()
@@ -62,26 +47,6 @@ class MaskedRows:
         unpruned = calibrated_rows(whole, labels)
         gains = [calibrated_rows(logits, labels) - unpruned for logits, _ in self._passes([(head,) for head in heads])]
         return float(torch.stack([gain.std() / len(gain) ** 0.5 for gain in gains]).mean())
-
-    def _measure(self, name: str, logits: Tensor, labels: Tensor) -> Tensor:
-        if name == _FAITHFUL:
-            said, masked = (
-                each.double().log_softmax(-1) for each in (self._whole(name, lambda whole, _: whole), logits)
-            )
-            return (said.exp() * (masked - said)).sum(-1).mean()
-        if name not in _BOUNDS:
-            return measure(name, logits, labels, self._metric)
-        by_row, errors = _BOUNDS[name]
-        gains = by_row(logits, labels) - self._whole(name, by_row)
-        bound: Tensor = gains.mean() - errors * gains.std() / len(gains) ** 0.5
-        return bound
-
-    def _whole(self, name: str, of: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """What is made of the unmasked models' logits and the labels for a measure, made once."""
-        if name not in self._unpruned:
-            ((whole, labels),) = self._passes([()])
-            self._unpruned[name] = of(whole, labels)
-        return self._unpruned[name]
 
     def _passes(self, masks: Sequence[Mask]) -> Iterator[tuple[Tensor, Tensor]]:
         """For each mask the logits of all rows and their labels, in one order."""

@@ -19,7 +19,6 @@ from experiments.summary import (
     markdown,
     path_table,
     rankings_table,
-    rewards_table,
     scouts_table,
     search_table,
     selectors_table,
@@ -38,7 +37,8 @@ What was tried to make the search better than the paper's, each idea alone and b
 
 and a test compares. No experiment reads a task's dev rows: a part of train is set apart, no model is tuned on it, and it alone
 judges. Differences are in points, means over (task, seed) pairs with their 95 % t interval; log-likelihood is in hundredths
-of a nat. What helps becomes the `default` preset; what does not is written down here and goes.
+of a nat. What helps becomes the `default` preset; what does not is written down here and goes, also from the programs: a command below is of the
+commit beside it.
 """
 
 LOCAL = """\
@@ -50,14 +50,6 @@ then taken out or put back as long as that gains. Regret is how far the best mas
 What came of it: at the same regret the climb saves about a quarter of the rewards (mpnet-base: 0.32 points after 146 rewards beside
 0.30 after 199 without; 0.19 after 231 beside 0.17 after 279), and after 150 games nothing is left to climb. One row of WNLI's reward
 set is 0.24 points, so all of it is below a single row. Not taken.
-"""
-
-REWARDS = """\
-## Which reward foretells unseen rows
-
-Many masks of some layers, scored in every way a search could score them: on rows the model was tuned on (seen), or out of fold
-by scouts that never saw the row (crossed); by the metric, by the metric of probabilities (soft), by log-likelihood, or by the
-lower end of its gain (bound).
 """
 
 SEARCHES = """\
@@ -156,8 +148,6 @@ def render(results: Results) -> str:
     parts = [INTRODUCTION]
     if found := _of_kind(results, "experiment-local"):
         parts.append(_section(LOCAL, [("", local_table(found))], found))
-    if found := _of_kind(results, "experiment-rewards"):
-        parts.append(_section(REWARDS, [(model, rewards_table(part)) for model, part in _by_model(found)], found))
     if found := _of_kind(results, "experiment-search"):
         parts.append(_section(SEARCHES, _by_tasks(found, _search_tables), found))
     if found := _of_kind(results, "experiment-path"):

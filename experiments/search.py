@@ -1,10 +1,10 @@
 """Whole searches, one variant beside the other, from one fine-tuned start, judged on development rows.
 
-A variant changes one thing of the `default` preset's search: which rows reward (seen, or crossed: out-of-fold by scouts that are
-pruned and tuned along, or one fold's alone), what is measured on them, how the plan is chosen, what a removed head is worth, in which order the layers
-come, whether all are decided before the first tuning, how often they are gone through, whether the plan is then carried out on the
-pretrained weights. Every model that is scored has had the same tunings: the first, one a layer, the last. So have the controls:
-nothing removed, and the rankings at the number of heads a variant removed, on the weights the variant's plan was carried out on.
+A variant changes the `default` preset's search: which rows reward (seen, or crossed: out of fold, by scouts that are pruned and
+tuned along), what is measured on them, what a removed head is worth, whether all layers are decided before the first tuning, and
+whether the plan is then carried out on the pretrained weights. Every model that is scored has had the same tunings: the first,
+one a layer, the last. So have the controls: nothing removed, and the rankings at the number of heads a variant removed, on the
+weights the variant's plan was carried out on.
 """
 
 from __future__ import annotations
@@ -36,34 +36,22 @@ class Variant:
     """What differs from the `default` preset."""
 
     crossed: bool = False
-    lone: bool = False  # one scout instead of one a fold, so that only its fold rewards
     measure: str = "metric"
-    candidates: int = 0  # so many of the best masks are scored again on mini-train's rows; the best of both wins
     bonus: float = 0.0  # points for each removed head
     caution: float = (
         0.0  # less so many standard errors of what a single head's removal gains; of a context, for each correction
     )
     frozen: bool = False  # nobody is tuned before all layers are decided
     independent: bool = False  # and every layer is decided with the others whole
-    passes: int = 1  # over all layers
-    reverse: bool = False  # the last layer comes first
     rewound: bool = False  # the plan is carried out on the pretrained weights, which then get all tunings
 
 
 VARIANTS = {
     "default": Variant(),
-    "default-rewound": Variant(rewound=True),
-    "soft": Variant(measure="soft"),
-    "crossed-soft-confirm": Variant(crossed=True, measure="soft", candidates=16),
-    "crossed-bound-frozen-twice": Variant(crossed=True, measure="bound", bonus=0.02, frozen=True, passes=2),
-    "crossed-calibrated-5-reverse": Variant(crossed=True, measure="calibrated", bonus=0.05, reverse=True),
     "crossed-calibrated-rewound": Variant(crossed=True, measure="calibrated", frozen=True, rewound=True),
     "crossed-calibrated-2-rewound": Variant(crossed=True, measure="calibrated", bonus=0.02, frozen=True, rewound=True),
     "crossed-calibrated-5-rewound": Variant(crossed=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True),
     "crossed-calibrated-20-rewound": Variant(crossed=True, measure="calibrated", bonus=0.2, frozen=True, rewound=True),
-    "held-out-calibrated-5-rewound": Variant(
-        crossed=True, lone=True, measure="calibrated", bonus=0.05, frozen=True, rewound=True
-    ),
 }
 
 
@@ -77,7 +65,7 @@ class Walk:
     scouts: list[Any]
     folds: np.ndarray  # (rows,)
     rewards: int = 0
-    chosen: dict[int, Mask] = field(default_factory=dict)  # by layer, in the last pass
+    chosen: dict[int, Mask] = field(default_factory=dict)  # by layer
     scores: dict[int, dict[Mask, float]] = field(default_factory=dict)  # of all masks that were asked for, by layer
     bonuses: dict[int, float] = field(default_factory=dict)  # points for each removed head, by layer
     context: PruningPlan | None = None  # a plan for all layers, which is corrected in each beside the others
@@ -90,12 +78,10 @@ class Walk:
 
     def decide_all(self) -> None:
         """Decide all layers, tuned in between unless the variant is frozen, and remove what goes from the model."""
-        num_layers = encoder_of(self.model).num_layers
-        for turn in range(self.variant.passes):
-            for layer in reversed(range(num_layers)) if self.variant.reverse else range(num_layers):
-                self._decide(layer)
-                if turn == 0 and not self.variant.frozen:
-                    self._tune_all(layer)
+        for layer in range(encoder_of(self.model).num_layers):
+            self._decide(layer)
+            if not self.variant.frozen:
+                self._tune_all(layer)
         if self.variant.independent or self.context is not None:
             remove_heads(self.model, PruningPlan(self.chosen))
 
@@ -126,8 +112,6 @@ class Walk:
         split = self.subject.splits.layers[layer]
         chosen, scores = self._play(layer, split.reward)
         self.scores[layer] = scores
-        if self.variant.candidates:
-            chosen = self._confirmed(layer, scores, len(split.reward), split.mini_train)
         self.chosen[layer] = chosen
         if self.context is not None:
             self.context = PruningPlan({**self.context, layer: chosen})
@@ -175,19 +159,6 @@ class Walk:
         outcome = play_layer(game, config.agent, seed=config.seed, layer=layer, device=device)
         self.rewards += outcome.rewards_computed
         return named(outcome.removed), {named(mask): value for mask, value in game.scores.items()}
-
-    def _confirmed(self, layer: int, scores: dict[Mask, float], num_rows: int, rows: tuple[int, ...]) -> Mask:
-        """Of the best masks and none, the one that is best over the reward rows and these together."""
-        bonus = self.variant.bonus / 100
-        ranked = sorted(scores, key=lambda mask: (-scores[mask] - bonus * len(mask), len(mask)))
-        candidates = [(), *(mask for mask in ranked[: self.variant.candidates] if mask)]
-        masked = MaskedRows(self.parts(rows, layer), layer, self.subject.task.metric, self.subject.hardware)
-        again = masked.scores([self.variant.measure], candidates)[:, 0]
-        joint = [
-            scores[mask] * num_rows + second * len(rows) + bonus * len(mask) * (num_rows + len(rows))
-            for mask, second in zip(candidates, again, strict=True)
-        ]
-        return candidates[int(np.argmax(joint))]
 
 
 def carried_out(subject: Subject, variant: Variant, model: Any, plan: PruningPlan) -> Any:
@@ -262,7 +233,7 @@ def main() -> None:
     record.keep("original+tuning", finish(subject, control), started)
     for name in names:
         variant, started = VARIANTS[name], time.perf_counter()
-        mine = copy.deepcopy(scouts[: 1 if variant.lone else None]) if variant.crossed else []
+        mine = copy.deepcopy(scouts) if variant.crossed else []
         walk = Walk(subject, variant, copy.deepcopy(start), mine, folds)
         walk.go()
         found = finish(subject, walk.model)

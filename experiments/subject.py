@@ -27,7 +27,6 @@ from auber.tasks import load_task
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows, encode_rows
 from auber.tuning import tune
-from experiments.hardened import heads_missing
 
 MEASURES = ("metric", "soft", "likelihood", "calibrated")
 
@@ -118,18 +117,14 @@ class Subject:
         self.tune(model, rows, self.config.first, "first")
         return model
 
-    def all_tuned(self, rows: Iterable[int], missing: float = 0.0) -> Any:
-        """The start after all tunings that a run's model gets, on those of their rows that are among these.
-
-        `missing` is the most of its heads that a row may miss by chance meanwhile.
-        """
+    def all_tuned(self, rows: Iterable[int]) -> Any:
+        """The start after all tunings that a run's model gets, on those of their rows that are among these."""
         own, model = np.fromiter(rows, np.int64), self.start()
         last, watched = (np.intersect1d(some, own) for some in (self.splits.last_train, self.splits.last_watch))
-        with heads_missing(model, missing):
-            self.tune(model, own, self.config.first, "first")
-            for layer, split in enumerate(self.splits.layers):
-                self.tune(model, np.intersect1d(split.mini_train, own), self.config.layer, "layer", layer)
-            self.tune(model, last, self.config.last, "last", watched=watched)
+        self.tune(model, own, self.config.first, "first")
+        for layer, split in enumerate(self.splits.layers):
+            self.tune(model, np.intersect1d(split.mini_train, own), self.config.layer, "layer", layer)
+        self.tune(model, last, self.config.last, "last", watched=watched)
         return model
 
     def tune(

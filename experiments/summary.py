@@ -1,28 +1,18 @@
-"""What the experiments' files say, in tables: means over (task, seed) pairs with their 95 % t intervals.
-
-python -m experiments.summary results/experiments/*.json
-"""
+"""The tables of what the experiments' files say: means over (task, seed) pairs with their 95 % t intervals."""
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any
-
-import numpy as np
-from scipy.stats import spearmanr
 
 from auber.stats import summary
 
 Rows = list[list[str]]
 Pairs = Mapping[str, Sequence[float]]  # by column, one value for each (task, seed) pair
 
-_REWARDS = ("seen", "crossed")
 CONTROL = "original+tuning"
 
 
@@ -34,56 +24,6 @@ def interval(values: Sequence[float]) -> str:
     if found.low is None or found.high is None:
         return f"{found.mean:+.2f}"
     return f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
-
-
-def rewards_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
-    """How well each reward foretells the development rows, and what its best mask gains there."""
-    columns = [
-        "reward", "rank correlation with develop", "best mask: develop metric", "best mask: develop log-likelihood",
-        "after tuning: develop metric", "after tuning: a random mask as large", "heads",
-    ]  # fmt: skip
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for result in results:
-        for name, numbers in _by_reward(result).items():
-            for column, values in numbers.items():
-                found[name][column].append(fmean(values))  # layers of one start are not independent
-    rows = [
-        [name, *(interval(numbers[column]) if numbers[column] else "" for column in columns[1:])]
-        for name, numbers in found.items()
-    ]
-    return columns, rows
-
-
-def _by_reward(result: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
-    """For each reward and column the values of the layers."""
-    sets, names = result["sets"], result["measures"]
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for layer in result["layers"]:
-        scores = np.array(layer["scores"])  # (masks, sets, measures)
-        develop = scores[:, sets.index("develop")]  # (masks, measures)
-        untuned, tuned = develop[0], layer["tuned"]
-        for rows in (*_REWARDS, "develop"):
-            for index, measure in enumerate(names):
-                values = scores[:, sets.index(rows), index]
-                best = int(values.argmax())
-                numbers = found[f"{rows}, {measure}"]
-                numbers["rank correlation with develop"].append(_rank_correlation(values, develop[:, index]))
-                numbers["best mask: develop metric"].append(develop[best, 0] - untuned[0])
-                numbers["best mask: develop log-likelihood"].append(develop[best, 2] - untuned[2])
-                numbers["heads"].append(len(layer["masks"][best]))
-                if f"{rows} {measure}" in tuned:
-                    none = tuned["none"]["develop"][0]
-                    own, other = tuned[f"{rows} {measure}"], tuned[f"random like {rows} {measure}"]
-                    numbers["after tuning: develop metric"].append(own["develop"][0] - none)
-                    numbers["after tuning: a random mask as large"].append(other["develop"][0] - none)
-    return found
-
-
-def _rank_correlation(left: np.ndarray, right: np.ndarray) -> float:
-    """Spearman's; 0 where one side tells no masks apart."""
-    if (left == left[0]).all() or (right == right[0]).all():
-        return 0.0
-    return float(spearmanr(left, right).statistic)
 
 
 def search_table(results: Sequence[dict[str, Any]], against: str = CONTROL) -> tuple[list[str], Rows]:
@@ -186,7 +126,7 @@ def selectors_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]
     for name in dict.fromkeys(name for result in results for name in result["runs"] if name != CONTROL):
         having = [result for result in results if name in result["runs"]]
         mine = [result["runs"][name] for result in having]
-        gates = "voita-unwound" if name.endswith("-unwound") else "voita"
+        gates = _gates_beside(name)
         cells = []
         for against in (CONTROL, gates):
             both = [result for result in having if against in result["runs"] and against != name]
@@ -197,6 +137,13 @@ def selectors_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]
         rewards = f"{fmean(run['rewards'] for run in mine):.0f}" if all("rewards" in run for run in mine) else ""
         rows.append([name, str(pairs), str(len(mine)), *cells, gaps, heads, rewards, seconds])
     return columns, rows
+
+
+def _gates_beside(name: str) -> str:
+    """The gates with a selector's treatment and, where it is named, its number of heads."""
+    selector, _, size = name.partition(", ")
+    gates = "voita-unwound" if selector.endswith("-unwound") else "voita"
+    return f"{gates}, {size}" if size.isdigit() else gates
 
 
 def _by_pair(
@@ -254,30 +201,3 @@ def markdown(columns: Sequence[str], rows: Rows) -> str:
     """A table."""
     lines = [f"| {' | '.join(columns)} |", f"| {' | '.join(['---'] + ['--:'] * (len(columns) - 1))} |"]
     return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows])
-
-
-def main() -> None:
-    """The command line."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("files", nargs="+", type=Path)
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in options.parse_args().files]
-    for model in dict.fromkeys(result["model"] for result in results):
-        of_model = [result for result in results if result["model"] == model]
-        rewards = [result for result in of_model if result["kind"] == "experiment-rewards"]
-        searches = [result for result in of_model if result["kind"] == "experiment-search"]
-        if rewards:
-            print(f"\n{model}, rewards, {len(rewards)} (task, seed) pairs\n\n{markdown(*rewards_table(rewards))}")
-        for against in (CONTROL, "default") if searches else ():
-            print(f"\n{model}, searches\n\n{markdown(*search_table(searches, against))}")
-        paths = [result for result in of_model if result["kind"] == "experiment-path"]
-        if paths:
-            print(f"\n{model}, sizes\n\n{markdown(*path_table(paths))}\n\n{markdown(*rankings_table(paths))}")
-        contests = [result for result in of_model if result["kind"] == "experiment-selectors"]
-        if contests:
-            print(f"\n{model}, selectors\n\n{markdown(*selectors_table(contests))}")
-        if searches:
-            print(f"\n{model}, searches and rankings\n\n{markdown(*rankings_table(searches))}")
-
-
-if __name__ == "__main__":
-    main()
