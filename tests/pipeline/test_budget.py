@@ -17,8 +17,7 @@ from auber.html.render import render_html
 from auber.pipeline import notices
 from auber.pipeline.budget import best_by_size, best_plan
 from auber.progress import Silent
-from auber.runs import Run
-from tests.pipeline.test_crossfit import SETTINGS, TASK, CutError, prune, same_weights
+from tests.pipeline.test_crossfit import SETTINGS, TASK, cut_and_resumed, prune, same_weights
 from tests.small import small_config, small_start, small_task
 
 
@@ -73,18 +72,7 @@ def test_as_many_heads_go_as_are_asked_for(run):
 
 @pytest.mark.parametrize("cut", ["layer-01", "budget", "rewind", "last"])
 def test_a_run_that_was_cut_ends_like_an_unbroken_one(cut, run, monkeypatch, tmp_path):
-    finish = Run.finish_stage
-
-    def stop(self, stage, *rest):
-        if stage == cut:
-            raise CutError
-        return finish(self, stage, *rest)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "finish_stage", stop)
-        with pytest.raises(CutError):
-            prune(tmp_path / "run", search__heads=5)
-    again = prune(tmp_path / "run", resume=True, search__heads=5)
+    again = cut_and_resumed(monkeypatch, tmp_path / "run", cut, search__heads=5)
     assert again.plan == run[0].plan
     assert same_weights(again.model, run[0].model)
 

@@ -46,6 +46,22 @@ def prune(folder, method="auber", *, model=None, resume=False, origin=None, head
     )  # fmt: skip
 
 
+def cut_and_resumed(monkeypatch, folder, cut, **changes):
+    """A run that was cut before one of its stages was written, and went on."""
+    finish = Run.finish_stage
+
+    def stop(self, stage, *rest):
+        if stage == cut:
+            raise CutError
+        return finish(self, stage, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "finish_stage", stop)
+        with pytest.raises(CutError):
+            prune(folder, **changes)
+    return prune(folder, resume=True, **changes)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("crossfit") / "run"
@@ -137,18 +153,7 @@ def test_the_plan_is_carried_out_on_the_start_where_nothing_is_rewound(run, unwo
 
 @pytest.mark.parametrize("cut", ["layer-00", "layer-02", "tuning-00", "last"])
 def test_a_run_on_the_start_that_was_cut(cut, unwound, monkeypatch, tmp_path):
-    finish = Run.finish_stage
-
-    def stop(self, stage, *rest):
-        if stage == cut:
-            raise CutError
-        return finish(self, stage, *rest)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "finish_stage", stop)
-        with pytest.raises(CutError):
-            prune(tmp_path / "run", search__rewind=False)
-    again = prune(tmp_path / "run", resume=True, search__rewind=False)
+    again = cut_and_resumed(monkeypatch, tmp_path / "run", cut, search__rewind=False)
     assert again.plan == unwound[0].plan
     assert same_weights(again.model, unwound[0].model)
 

@@ -11,8 +11,7 @@ from auber.html import make_page
 from auber.html.render import render_html
 from auber.pipeline.scouts import Scouts
 from auber.plan import PruningPlan
-from auber.runs import Run
-from tests.pipeline.test_crossfit import CutError, prune, same_weights
+from tests.pipeline.test_crossfit import cut_and_resumed, prune, same_weights
 from tests.small import small_start
 
 GATES = {"search__prior": "voita", "search__prior_share": 0.5, "reward__head": 0.0, "voita__epochs": 2}
@@ -95,18 +94,7 @@ def test_a_number_of_heads_is_that_of_the_prior_and_of_what_comes_out(tmp_path):
 
 @pytest.mark.parametrize("cut", ["prior", "layer-00", "layer-01", "rewind", "last"])
 def test_a_run_that_was_cut_ends_like_an_unbroken_one(cut, run, monkeypatch, tmp_path):
-    finish = Run.finish_stage
-
-    def stop(self, stage, *rest):
-        if stage == cut:
-            raise CutError
-        return finish(self, stage, *rest)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Run, "finish_stage", stop)
-        with pytest.raises(CutError):
-            prune(tmp_path / "run", **GATES)
-    again = prune(tmp_path / "run", resume=True, **GATES)
+    again = cut_and_resumed(monkeypatch, tmp_path / "run", cut, **GATES)
     assert again.plan == run[0].plan
     assert same_weights(again.model, run[0].model)
 

@@ -304,9 +304,12 @@ def _value_figures(runs: Sequence[RunView]) -> Figures | None:
             found.append(
                 Figure(slug("values", run.label), _titled(run, "The agent's values, points of reward", runs), svg)
             )
+    first = "removing each head first, and of stopping at once, with all heads still there"
+    if any(search.given for run in runs for _, search in run.searched):
+        first = "changing each head first (putting it back where the plan it began from removes it), and of stopping at once"
     caption = (
-        "The agent's values: what it expects, once trained, of removing each head first, and of stopping at once, with all heads still there; the heads that "
-        "went are crossed. After the first removal it judges anew, so a head of low value here may go later."
+        f"The agent's values: what it expects, once trained, of {first}; the heads that went are crossed. After the first action it judges "
+        "anew, so a head of low value here may go later."
     )
     return figures(caption, found)
 
