@@ -65,7 +65,7 @@ def sentences(count, *, dev=2, labels=("a", "b"), metric=None) -> TaskData:
 
 
 def warnings_of(caplog):
-    return [record.getMessage() for record in caplog.records if record.name == "auber.pipeline"]
+    return [record.getMessage() for record in caplog.records if record.name.startswith("auber.pipeline")]
 
 
 def stages_of(folder):
