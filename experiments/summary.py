@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 from auber.stats import summary
 
 Rows = list[list[str]]
-Pairs = Mapping[str, Sequence[float]]  # by column, one value for each (task, seed) pair
 
 CONTROL = "original+tuning"
 

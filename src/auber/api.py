@@ -132,8 +132,7 @@ def prune(
         expected_start=matched["start"] if matched else None,
     )
     job.layers(encoder_of(start.model).num_layers)  # a layer that the model lacks is said before anything is made
-    _check_prior(job)
-    _check_budget(job, encoder_of(start.model))
+    _check_plans_of_all_layers(job, encoder_of(start.model))
     if chosen.choose_layer is not None:
         check_caution(get_metric(job.reward_metric), settings.reward.caution)
     start = replace(start, origin=_find_origin(origin, start, job))
@@ -463,30 +462,22 @@ def _number_to_remove(
     return number
 
 
-def _check_prior(job: Job) -> None:
-    """Raise `ConfigError` where a search is to begin from a plan for all layers and decides them one after the other."""
-    prior, protocol = job.config.search.prior, job.config.protocol
-    if prior != "none" and job.method.choose_layer is not None and not job.method.makes_scouts(protocol):
-        raise ConfigError(
-            f"search.prior must be none under protocol {protocol}, which tunes after each layer before the next is known, "
-            f"found {prior}; set protocol=crossfit"
-        )
-
-
-def _check_budget(job: Job, encoder: Encoder) -> None:
-    """Raise `ConfigError` unless the heads of `search.heads`, if it is set, can be searched for."""
-    number = job.config.search.heads
-    if not number or job.method.choose_layer is None:
+def _check_plans_of_all_layers(job: Job, encoder: Encoder) -> None:
+    """Raise `ConfigError` where settings speak of a plan for all layers and the search cannot know one, or none so large."""
+    search, protocol = job.config.search, job.config.protocol
+    if job.method.choose_layer is None:
         return
-    if not job.method.makes_scouts(job.config.protocol):
-        raise ConfigError(
-            f"search.heads must be 0 under protocol {job.config.protocol}, which tunes after each layer before the next is known, "
-            f"found {number}; set protocol=crossfit"
-        )
+    if not job.method.makes_scouts(protocol):
+        for name, nothing, found in (("search.prior", "none", search.prior), ("search.heads", 0, search.heads)):
+            if found != nothing:
+                raise ConfigError(
+                    f"{name} must be {nothing} under protocol {protocol}, which tunes after each layer before the next is known, "
+                    f"found {found}; set protocol=crossfit"
+                )
     most = _most_to_remove(encoder, job.layers(encoder.num_layers))
-    if number > most:
+    if search.heads > most:
         raise ConfigError(
-            f"search.heads must be from 0 to {most} (one head stays in each of the layers searched), found {number}"
+            f"search.heads must be from 0 to {most} (one head stays in each of the layers searched), found {search.heads}"
         )
 
 

@@ -33,6 +33,29 @@ def test_the_page_is_what_the_files_say(tmp_path, monkeypatch):
     assert out.read_text() == PAGE.read_text()
 
 
+def test_what_the_text_says_of_selectors_beside_the_tables():
+    results = [
+        json.loads(path.read_text()) for path in sorted((ROOT / "results" / "experiments").glob("*selectors*.json"))
+    ]
+    treated = [result["runs"] for result in results if {"voita", "voita-unwound"} <= set(result["runs"])]
+    ahead = [runs["voita-unwound"]["develop"][0] - runs["voita"]["develop"][0] for runs in treated]
+    ahead_in = (
+        f"{sum(value > 0 for value in ahead)} of {len(ahead)}, by {sum(ahead) / len(ahead):.1f} points in the mean"
+    )
+    own, closed = [], []
+    for result in results:
+        if (result["model"], result["task"]) == ("mpnet-base", "rte"):
+            taken, gates = (result["runs"][name]["removed"] for name in ("seen, own size", "voita"))
+            own.append(sum(map(len, taken.values())))
+            closed.append(sum(len({*heads} & {*gates.get(layer, [])}) for layer, heads in taken.items()))
+    text = " ".join(PAGE.read_text().split())
+    assert f"is ahead in {ahead_in}" in text
+    assert (
+        f"of the {own[0]}, {own[1]} and {own[2]} of its own choice on RTE they close {closed[0]}, {closed[1]} and {closed[2]}"
+        in text
+    )
+
+
 def test_a_search_stands_beside_its_control():
     runs = {"original+tuning": run(60.0, heads=0), "default": run(61.0), "soft": run(63.0, rewards=500)}
     text = page.render([made("experiment-search", runs=runs), made("experiment-search", runs=runs)])

@@ -263,11 +263,10 @@ class Pipeline:
         if len(encoder.present(layer)) < 2:
             self.progress.skip(1)
             return {"removed": []}
-        indices = self.splits.layers[layer].reward
-        rows = self._train.select(indices)
-        self._decisions.warn_of_blindness(layer, rows)
-        scorer = self._scorer(layer, indices, workers)
-        info = self._decisions.search(encoder, scorer, rows, self._prior().removed(layer))
+        rows = self.splits.layers[layer].reward
+        self._decisions.warn_of_blindness(layer, self._train.select(rows))
+        scorer = self._scorer(layer, rows, workers)
+        info = self._decisions.search(encoder, scorer, len(rows), self._prior().removed(layer))
         self.progress.record(layer, layer_numbers(info))
         if info["removed"]:
             remove_heads(self.model, PruningPlan({layer: info["removed"]}))

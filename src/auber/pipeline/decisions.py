@@ -49,8 +49,8 @@ class Decisions:
                 f"{hardware.name} ({reason}); free some of it, or lower max_length"
             ) from error
 
-    def search(self, encoder: Encoder, scorer: Scorer, rows: EncodedRows, given: Mask) -> dict[str, Any]:
-        """The record of a layer's search, on the scorer's rewards for these rows; `given` is what it begins from.
+    def search(self, encoder: Encoder, scorer: Scorer, num_rows: int, given: Mask) -> dict[str, Any]:
+        """The record of a layer's search, on the scorer's rewards for so many rows; `given` is what it begins from.
 
         Where the number of heads is given, the layer alone decides nothing: noted is what each number would gain.
         """
@@ -69,7 +69,7 @@ class Decisions:
                 "reward_seconds": round(metered.seconds, 3),
                 "rewards_asked": choice.rewards_asked + metered.asked_for_noise,
                 "rewards_computed": len(metered.known),
-                "reward_rows": len(rows),
+                "reward_rows": num_rows,
                 **({"given": list(given)} if given else {}),
                 **({"change_cost": cost} if cost else {}),
                 **choice.details,
@@ -80,7 +80,7 @@ class Decisions:
                 {"removed": list(mask), "score": metered.known[mask], "gain": gain}
                 for _, (mask, gain) in sorted(best_by_size(gains(work, metered.known)).items())
             ]
-        self._tell(layer, metered.known, len(rows), None if config.search.heads else len(choice.removed))
+        self._tell(layer, metered.known, num_rows, None if config.search.heads else len(choice.removed))
         return info
 
     def warn_of_blindness(self, layer: int, rows: EncodedRows) -> None:
