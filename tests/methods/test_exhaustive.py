@@ -88,3 +88,10 @@ def test_progress_counts_the_masks():
     listener = Listener()
     choose_layer(CountingToy(ToyLayer(9)).work(progress=listener))
     assert listener.seen == (("layer 0: searching", 511), 256, 511)
+
+
+def test_where_nothing_gains_a_given_plan_stays():
+    toy = CountingToy(ToyLayer(4, bias=0.0, single=0.0, pair=0.0))
+    choice = choose_layer(toy.work(given=(1, 3)))
+    assert choice.removed == (1, 3)
+    assert choice.details["unpruned_score"] == toy.score((1, 3))

@@ -1,7 +1,7 @@
 """Exhaustive search: every mask of a layer is scored and the best is taken; what any search can reach at most.
 
 The best is the one of the highest metric together with what the changed heads pay. Of masks that are worth the same, the one
-that removes fewest heads is taken, then the first in the order of the numbers. All scores stay in the layer's record, unrounded
+that removes fewest heads (departs least from a plan that is given) is taken, then the first in the order of the numbers. All scores stay in the layer's record, unrounded
 and in the order of `all_masks`, beside what an agent would have seen of the layer under every setting: with them any other
 search can be played afterwards without a model (`auber.regret`).
 """
@@ -37,14 +37,17 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         scores += work.score_many(masks[start : start + _MASKS_PER_CALL])
         work.progress.step(len(scores), f"best {max(scores):.4f}")
     work.progress.end()
-    worth = [work.worth(mask, score) for mask, score in zip(masks, scores, strict=True)]
-    best = max(range(len(masks)), key=worth.__getitem__)  # the first of the best: they come by size, then by number
+    # Of equals the one that departs least from what is given, then the first: they come by size, then by number.
+    worth = [
+        (work.worth(mask, score), -len({*work.given} ^ {*mask})) for mask, score in zip(masks, scores, strict=True)
+    ]
+    best = max(range(len(masks)), key=worth.__getitem__)
     return LayerChoice(
         removed=masks[best],
         rewards_asked=len(masks),
         rewards_computed=len(masks),
         details={
-            "unpruned_score": scores[masks.index(tuple(sorted(work.given)))],
+            "unpruned_score": scores[masks.index(work.given)],
             "best": list(masks[best]),
             "best_score": scores[best],
             "heads": list(work.heads),
