@@ -8,7 +8,8 @@ log-likelihood, and goes through the layers in turn:
     corrected-half   half of one
     searched         nothing removed, by one standard error; it removes what it says, whatever the number
 
-Plans are carried out on the pretrained weights or, with `-unwound`, on the tuned start. Where several numbers are given, each
+Plans are carried out on the pretrained weights or, with `-unwound`, on the tuned start, with `-mended` so that the heads that stay
+foretell those that go (`experiments.mending`, whose ranking is `redundant`). Where several numbers are given, each
 selector has one after the other, and they stand in its name.
 """
 
@@ -22,7 +23,9 @@ from typing import Any
 import numpy as np
 
 from auber.plan import PruningPlan
+from auber.surgery import remove_heads
 from experiments.command import parser
+from experiments.mending import redundant, remove_mended
 from experiments.path import out_of_fold
 from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranking_of, tune_along
@@ -35,7 +38,7 @@ CORRECTIONS = {  # which plan, by how many standard errors
     "corrected-half": ("voita", 0.5),
     "searched": (None, 1.0),
 }
-UNWOUND = "-unwound"
+UNWOUND, MENDED = "-unwound", "-mended"
 
 
 @dataclass
@@ -57,16 +60,23 @@ class Contest:
 
     def carry_out(self, name: str, num_heads: int, title: str) -> None:
         """A selector's plan, rewound or not."""
-        started, plan = time.perf_counter(), self.plan(name.removesuffix(UNWOUND), num_heads)
-        variant = replace(REWOUND, rewound=not name.endswith(UNWOUND))
-        model = carried_out(self.subject, variant, copy.deepcopy(self.start), plan)
-        self.record.keep(title, finish(self.subject, model), started)
+        started, plan = time.perf_counter(), self.plan(name.removesuffix(UNWOUND).removesuffix(MENDED), num_heads)
+        variant, model = replace(REWOUND, rewound=not name.endswith((UNWOUND, MENDED))), copy.deepcopy(self.start)
+        if name.endswith(MENDED):
+            remove_mended(model, plan, self.subject.rows, self.subject.hardware)
+        elif name.endswith(UNWOUND):
+            remove_heads(model, plan)
+        without = {} if variant.rewound else {"untuned": self.subject.scores(model, self.subject.develop)}
+        model = carried_out(self.subject, variant, model, plan)
+        self.record.keep(title, {**finish(self.subject, model), **without}, started)
 
     def plan(self, name: str, num_heads: int) -> PruningPlan:
         """A selector's plan of about so many heads, made once."""
         if (name, num_heads) not in self.plans:
             if name in CORRECTIONS:
                 plan = self._corrected(name, num_heads)
+            elif name == "redundant":
+                plan = redundant(self.start, num_heads, self.subject.rows, self.subject.hardware)
             else:
                 plan = ranking_of(self.subject, self.start, name, num_heads)
             self.plans[name, num_heads] = plan
@@ -109,7 +119,7 @@ def main() -> None:
     options.add_argument(
         "--selectors",
         default=f"voita{UNWOUND},corrected{UNWOUND}",
-        help=f"rankings and {', '.join(CORRECTIONS)}, each also with {UNWOUND}",
+        help=f"rankings, redundant and {', '.join(CORRECTIONS)}, each also with {UNWOUND} or {MENDED}",
     )
     arguments = options.parse_args()
     subject = make_subject(
