@@ -21,10 +21,14 @@ Parts = list[tuple[Any, EncodedRows]]  # models, each with the rows it scores
 class MaskedRows:
     """The measures of all parts together, under any mask of a layer."""
 
-    def __init__(self, parts: Parts, layer: int, metric: str, hardware: Hardware) -> None:
+    def __init__(
+        self, parts: Parts, layer: int, metric: str, hardware: Hardware, mend_on: EncodedRows | None = None
+    ) -> None:
         self._metric = metric
         self._scorers = [
-            LayerScorer(model, layer, rows, metric, hardware, tenants=len(parts)) for model, rows in parts if len(rows)
+            LayerScorer(model, layer, rows, metric, hardware, tenants=len(parts), mend_on=mend_on)
+            for model, rows in parts
+            if len(rows)
         ]
 
     def score(self, name: str, removed: Mask) -> float:

@@ -43,6 +43,7 @@ class Variant:
     )
     frozen: bool = False  # nobody is tuned before all layers are decided
     independent: bool = False  # and every layer is decided with the others whole
+    mended: bool = False  # while a layer is decided, the heads that stay stand in for those that go
     rewound: bool = False  # the plan is carried out on the pretrained weights, which then get all tunings
 
 
@@ -130,7 +131,8 @@ class Walk:
     def _play(self, layer: int, rows: tuple[int, ...]) -> tuple[Mask, dict[Mask, float]]:
         """The heads that the agent would remove, and the score of every set of heads it has asked for."""
         config = self.subject.config
-        masked = MaskedRows(self.parts(rows, layer), layer, self.subject.task.metric, self.subject.hardware)
+        mend_on = self.subject.rows if self.variant.mended else None
+        masked = MaskedRows(self.parts(rows, layer), layer, self.subject.task.metric, self.subject.hardware, mend_on)
         encoder = encoder_of(self.model)
         heads = encoder.present(layer)
         given = self.context.removed(layer) if self.context is not None else ()

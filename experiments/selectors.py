@@ -7,6 +7,8 @@ log-likelihood, and goes through the layers in turn:
                      one standard error of what removing a single head gains
     corrected-half   half of one
     searched         nothing removed, by one standard error; it removes what it says, whatever the number
+    budgeted         every layer alone, the others whole and the heads that stay standing in for those that go; the number of heads is
+                     then shared out by what the best mask of every size gains
 
 Plans are carried out on the pretrained weights or, with `-unwound`, on the tuned start, with `-mended` so that the heads that stay
 foretell those that go (`experiments.mending`, whose ranking is `redundant`). Where several numbers are given, each
@@ -22,10 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from auber.pipeline.budget import best_by_size, best_plan
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
 from experiments.command import parser
-from experiments.mending import redundant, remove_mended
+from experiments.mending import redundant, remove_all_mended
 from experiments.path import out_of_fold
 from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranking_of, tune_along
@@ -51,6 +54,9 @@ class Contest:
     record: Record
     plans: dict[tuple[str, int], PruningPlan] = field(default_factory=dict)
     scouts: list[Any] = field(default_factory=list)  # with all tunings, by fold
+    by_size: dict[int, dict[int, tuple[tuple[int, ...], float]]] = field(
+        default_factory=dict
+    )  # masks and gains, by layer
 
     def control(self) -> None:
         """Nothing removed."""
@@ -63,7 +69,7 @@ class Contest:
         started, plan = time.perf_counter(), self.plan(name.removesuffix(UNWOUND).removesuffix(MENDED), num_heads)
         variant, model = replace(REWOUND, rewound=not name.endswith((UNWOUND, MENDED))), copy.deepcopy(self.start)
         if name.endswith(MENDED):
-            remove_mended(model, plan, self.subject.rows, self.subject.hardware)
+            remove_all_mended(model, plan, self.subject.rows, self.subject.hardware)
         elif name.endswith(UNWOUND):
             remove_heads(model, plan)
         without = {} if variant.rewound else {"untuned": self.subject.scores(model, self.subject.develop)}
@@ -75,6 +81,8 @@ class Contest:
         if (name, num_heads) not in self.plans:
             if name in CORRECTIONS:
                 plan = self._corrected(name, num_heads)
+            elif name == "budgeted":
+                plan = self._budgeted(num_heads)
             elif name == "redundant":
                 plan = redundant(self.start, num_heads, self.subject.rows, self.subject.hardware)
             else:
@@ -100,6 +108,23 @@ class Contest:
             "prices": {layer: round(bonus, 6) for layer, bonus in walk.bonuses.items()},
         }
         return walk.context
+
+    def _budgeted(self, num_heads: int) -> PruningPlan:
+        """The plan of so many heads out of one search for all numbers."""
+        if not self.scouts:
+            self._make_scouts()
+        if not self.by_size:
+            started, variant = time.perf_counter(), replace(REWOUND, mended=True, independent=True)
+            walk = Walk(self.subject, variant, copy.deepcopy(self.start), self.scouts, self.folds)
+            walk.decide_all()
+            self.by_size = {
+                layer: best_by_size({mask: score - scores[()] for mask, score in scores.items()})
+                for layer, scores in walk.scores.items()
+            }
+            seconds = round(time.perf_counter() - started, 1)
+            self.record.content["budgeted search"] = {"rewards": walk.rewards, "seconds": seconds, "changed": 0}
+        plan, _ = best_plan(num_heads, self.by_size)
+        return plan
 
     def _make_scouts(self) -> None:
         """A scout with all tunings for each fold."""
