@@ -5,14 +5,11 @@ log-likelihood, and goes through the layers in turn:
 
     corrected        the gates' plan (voita), beside it for the layers to come; a head that is put back or taken besides has to gain
                      one standard error of what removing a single head gains
-    corrected-half   half of one
     searched         nothing removed, by one standard error; it removes what it says, whatever the number
-    budgeted         every layer alone, the others whole and the heads that stay standing in for those that go; the number of heads is
-                     then shared out by what the best mask of every size gains
 
-Plans are carried out on the pretrained weights or, with `-unwound`, on the tuned start, with `-mended` so that the heads that stay
-foretell those that go (`experiments.mending`, whose ranking is `redundant`). Where several numbers are given, each
-selector has one after the other, and they stand in its name.
+Plans are carried out on the pretrained weights or, with `-unwound`, on the tuned start; with `-mended` there too, and so that the
+heads that stay stand in for those that go, as they then do in the rewards. Where several numbers are given, each selector has one
+after the other, and they stand in its name.
 """
 
 from __future__ import annotations
@@ -24,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from auber.pipeline.budget import best_by_size, best_plan
+from auber.mending import learn_mending, remove_mended
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
 from experiments.command import parser
-from experiments.mending import redundant, remove_all_mended
 from experiments.path import out_of_fold
 from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranking_of, tune_along
@@ -38,7 +34,6 @@ from experiments.summary import CONTROL
 REWOUND = Variant(crossed=True, measure="calibrated", frozen=True, rewound=True)
 CORRECTIONS = {  # which plan, by how many standard errors
     "corrected": ("voita", 1.0),
-    "corrected-half": ("voita", 0.5),
     "searched": (None, 1.0),
 }
 UNWOUND, MENDED = "-unwound", "-mended"
@@ -54,9 +49,6 @@ class Contest:
     record: Record
     plans: dict[tuple[str, int], PruningPlan] = field(default_factory=dict)
     scouts: list[Any] = field(default_factory=list)  # with all tunings, by fold
-    by_size: dict[int, dict[int, tuple[tuple[int, ...], float]]] = field(
-        default_factory=dict
-    )  # masks and gains, by layer
 
     def control(self) -> None:
         """Nothing removed."""
@@ -66,10 +58,10 @@ class Contest:
 
     def carry_out(self, name: str, num_heads: int, title: str) -> None:
         """A selector's plan, rewound or not."""
-        started, plan = time.perf_counter(), self.plan(name.removesuffix(UNWOUND).removesuffix(MENDED), num_heads)
+        started, plan = time.perf_counter(), self.plan(name.removesuffix(UNWOUND), num_heads)
         variant, model = replace(REWOUND, rewound=not name.endswith((UNWOUND, MENDED))), copy.deepcopy(self.start)
         if name.endswith(MENDED):
-            remove_all_mended(model, plan, self.subject.rows, self.subject.hardware)
+            remove_mended(model, plan, learn_mending(model, self.subject.rows))
         elif name.endswith(UNWOUND):
             remove_heads(model, plan)
         without = {} if variant.rewound else {"untuned": self.subject.scores(model, self.subject.develop)}
@@ -79,12 +71,10 @@ class Contest:
     def plan(self, name: str, num_heads: int) -> PruningPlan:
         """A selector's plan of about so many heads, made once."""
         if (name, num_heads) not in self.plans:
-            if name in CORRECTIONS:
+            if name.removesuffix(MENDED) in CORRECTIONS:
                 plan = self._corrected(name, num_heads)
-            elif name == "budgeted":
-                plan = self._budgeted(num_heads)
-            elif name == "redundant":
-                plan = redundant(self.start, num_heads, self.subject.rows, self.subject.hardware)
+            elif name.endswith(MENDED):
+                plan = self.plan(name.removesuffix(MENDED), num_heads)
             else:
                 plan = ranking_of(self.subject, self.start, name, num_heads)
             self.plans[name, num_heads] = plan
@@ -92,11 +82,11 @@ class Contest:
 
     def _corrected(self, name: str, num_heads: int) -> PruningPlan:
         """The plan of one of `CORRECTIONS`."""
-        prior, errors = CORRECTIONS[name]
+        prior, errors = CORRECTIONS[name.removesuffix(MENDED)]
         given = PruningPlan() if prior is None else self.plan(prior, num_heads)
         if not self.scouts:
             self._make_scouts()
-        started, variant = time.perf_counter(), replace(REWOUND, caution=errors)
+        started, variant = time.perf_counter(), replace(REWOUND, caution=errors, mended=name.endswith(MENDED))
         walk = Walk(self.subject, variant, copy.deepcopy(self.start), self.scouts, self.folds, context=given)
         walk.decide_all()
         assert walk.context is not None
@@ -108,23 +98,6 @@ class Contest:
             "prices": {layer: round(bonus, 6) for layer, bonus in walk.bonuses.items()},
         }
         return walk.context
-
-    def _budgeted(self, num_heads: int) -> PruningPlan:
-        """The plan of so many heads out of one search for all numbers."""
-        if not self.scouts:
-            self._make_scouts()
-        if not self.by_size:
-            started, variant = time.perf_counter(), replace(REWOUND, mended=True, independent=True)
-            walk = Walk(self.subject, variant, copy.deepcopy(self.start), self.scouts, self.folds)
-            walk.decide_all()
-            self.by_size = {
-                layer: best_by_size({mask: score - scores[()] for mask, score in scores.items()})
-                for layer, scores in walk.scores.items()
-            }
-            seconds = round(time.perf_counter() - started, 1)
-            self.record.content["budgeted search"] = {"rewards": walk.rewards, "seconds": seconds, "changed": 0}
-        plan, _ = best_plan(num_heads, self.by_size)
-        return plan
 
     def _make_scouts(self) -> None:
         """A scout with all tunings for each fold."""
@@ -144,7 +117,7 @@ def main() -> None:
     options.add_argument(
         "--selectors",
         default=f"voita{UNWOUND},corrected{UNWOUND}",
-        help=f"rankings, redundant and {', '.join(CORRECTIONS)}, each also with {UNWOUND} or {MENDED}",
+        help=f"rankings and {', '.join(CORRECTIONS)}, each also with {UNWOUND} or {MENDED}",
     )
     arguments = options.parse_args()
     subject = make_subject(

@@ -141,7 +141,7 @@ def selectors_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]
 def _gates_beside(name: str) -> str:
     """The gates with a selector's treatment and, where it is named, its number of heads."""
     selector, _, size = name.partition(", ")
-    gates = "voita-unwound" if selector.endswith("-unwound") else "voita"
+    gates = "voita-unwound" if selector.endswith(("-unwound", "-mended")) else "voita"
     return f"{gates}, {size}" if size.isdigit() else gates
 
 

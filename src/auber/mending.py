@@ -3,20 +3,21 @@
 Heads of a layer say much of the same. What a removed head computes for a token is foretold, by linear regression over the tokens of
 some rows, from what the kept ones compute there; as the output projection is linear too, the forecast goes into its weights and
 bias, and the mended layer is as small and as fast as one without the head. All that is needed is the mean and the covariance of
-what the layer's heads compute: one pass over the rows, then a closed form for every mask. Labels play no part in it.
+what the layer's heads compute: one pass over the rows for all layers, then a closed form for every mask. Labels play no part in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from auber.batching import length_batches
-from auber.devices import Hardware
+from auber.checkpoint import weights_digest
 from auber.encoders import encoder_of
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 # What is added to the variance of every kept feature, as a share of their mean: forecasts that hang on tiny differences are noise.
 _RIDGE = 1e-3
-# As many tokens tell a covariance of some hundred features as well as all of a large task's would.
+# So many rows tell the covariance of some hundred features as well as all rows of a large task would.
 _MOST_ROWS = 4000
-_TOKENS_PER_BATCH = 16_384
+_TOKENS_PER_BATCH = {"cuda": 32_768, "cpu": 4_096}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,67 +40,111 @@ class Mending:
     present: tuple[int, ...]
     mean: Tensor  # (features,) in float64; features are present_heads * head_dim, as all below
     covariance: Tensor  # (features, features)
+    key: str  # equal keys, equal forecasts
+
+    def cpu(self) -> Mending:
+        """The same on the CPU."""
+        return replace(self, mean=self.mean.cpu(), covariance=self.covariance.cpu())
 
     def stand_in(self, removed: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """A matrix (features, features) and an offset (features,): times and plus them, what all heads computed is what those that
-        stay know of it. They stand for themselves, those removed by their forecast.
+        """What is known of all heads without some of them: a matrix (features, features) and an offset (features,).
+
+        Times the one and plus the other, what all heads computed becomes what those that stay say of it: themselves, and a
+        forecast of those removed.
         """
-        features = self.mean.numel()
         gone = torch.tensor([head in set(removed) for head in self.present], device=self.mean.device)
-        gone = gone.repeat_interleave(features // len(self.present))  # (features,)
+        gone = gone.repeat_interleave(len(self.mean) // len(self.present))  # (features,)
         kept = ~gone
-        matrix = torch.diag(kept.double())
-        offset = torch.zeros_like(self.mean)
-        offset[gone] = self.mean[gone]
+        matrix, offset = torch.diag(kept.double()), self.mean * gone
         if kept.any() and gone.any():
             own = self.covariance[kept][:, kept]
-            own += torch.diag(torch.full_like(self.mean[kept], _RIDGE * float(own.diagonal().mean())))
+            own.diagonal().add_(_RIDGE * own.diagonal().mean())
             forecast = torch.linalg.solve(own, self.covariance[kept][:, gone]).T  # (gone, kept)
             matrix[gone.nonzero(), kept.nonzero().T] = forecast
             offset[gone] -= forecast @ self.mean[kept]
         return matrix, offset
 
 
-def learn_mending(model: PreTrainedModel, layer: int, rows: EncodedRows, hardware: Hardware) -> Mending:
-    """The mending of a layer of a model, from the tokens of (at most 4000 of) some rows; the model is left alone."""
+def learn_mending(model: PreTrainedModel, rows: EncodedRows, layers: Iterable[int] | None = None) -> dict[int, Mending]:
+    """The mending of each of some layers, by default of all, from the tokens of some rows (of many, the first 4000).
+
+    Only layers with heads to spare, two at least, have one. The model is left as it was.
+    """
     encoder = encoder_of(model)
-    output = encoder.parts(layer).output
-    total = torch.zeros(output.in_features, dtype=torch.float64, device=hardware.device)
-    products = torch.zeros(output.in_features, output.in_features, dtype=torch.float64, device=hardware.device)
-    heard: list[Tensor] = []
-
-    def listen(_output: Any, arguments: tuple[Tensor, ...]) -> None:
-        heard.append(arguments[0])
-
-    chosen = range(min(len(rows), _MOST_ROWS))
-    hook, was_training = output.register_forward_pre_hook(listen), model.training
+    wanted = range(encoder.num_layers) if layers is None else layers
+    sums = {layer: _Sums(encoder.parts(layer).output) for layer in wanted if len(encoder.present(layer)) > 1}
+    rows = rows.select(range(min(len(rows), _MOST_ROWS)))
+    was_training, device = model.training, model.device
+    tokens_per_batch = _TOKENS_PER_BATCH.get(device.type, _TOKENS_PER_BATCH["cpu"])
+    hooks = [each.output.register_forward_pre_hook(each.listen) for each in sums.values()]
     model.eval()
     try:
         with torch.inference_mode():
-            for batch in length_batches([rows.lengths[row] for row in chosen], _TOKENS_PER_BATCH):
+            for batch in length_batches(rows.lengths, tokens_per_batch):
                 inputs, _ = part_batch(pad_batch([rows[row] for row in batch], rows.pad_token_id))
-                inputs = {name: tensor.to(hardware.device) for name, tensor in inputs.items()}
+                inputs = {name: tensor.to(device) for name, tensor in inputs.items()}
                 model(**inputs)
-                said = heard.pop()[inputs["attention_mask"].bool()].double()  # (tokens, features)
-                total += said.sum(0)
-                products += said.T @ said
+                for each in sums.values():
+                    each.add(inputs["attention_mask"].bool())
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
         model.train(was_training)
-    tokens = sum(rows.lengths[row] for row in chosen)
-    # A projection without a bias has nowhere to put an offset: what it reads is then foretold through the origin.
-    mean = total / tokens if output.bias is not None else torch.zeros_like(total)
-    return Mending(encoder.present(layer), mean, products / tokens - torch.outer(mean, mean))
+    identity = f"{weights_digest(model)}/{rows.content_hash}"
+    key = hashlib.sha256(identity.encode()).hexdigest()[:24]
+    return {layer: Mending(encoder.present(layer), *each.moments(), key) for layer, each in sums.items()}
 
 
-def remove_mended(model: PreTrainedModel, layer: int, removed: Sequence[int], mending: Mending) -> None:
-    """Slice heads out of a layer, in place, those that stay standing in for them."""
+def remove_mended(model: PreTrainedModel, plan: Mapping[int, Sequence[int]], mending: Mapping[int, Mending]) -> None:
+    """Slice a plan's heads out of the model, in place, those that stay standing in for them.
+
+    The mending must be of the model's layers as they are; heads of a layer that has lost some since cannot be mended by it.
+    """
     encoder = encoder_of(model)
-    matrix, offset = mending.stand_in(removed)
-    output = encoder.parts(layer).output
-    with torch.no_grad():
-        weight = output.weight.double()  # (hidden, features)
-        output.weight.copy_(weight @ matrix.to(weight.device))
-        if output.bias is not None:
-            output.bias.copy_(output.bias.double() + weight @ offset.to(weight.device))
-    remove_heads(model, PruningPlan({layer: removed}))
+    for layer, removed in plan.items():
+        if not removed:
+            continue
+        assert mending[layer].present == encoder.present(layer), f"layer {layer}: learned before heads went"
+        output = encoder.parts(layer).output
+        matrix, offset = (part.to(output.weight.device) for part in mending[layer].stand_in(removed))
+        with torch.no_grad():
+            weight = output.weight.double()  # (hidden, features)
+            output.weight.copy_(weight @ matrix)
+            if output.bias is not None:
+                output.bias.copy_(output.bias.double() + weight @ offset)
+        remove_heads(model, PruningPlan({layer: removed}))
+
+
+class _Sums:
+    """What is added up, over tokens, of what the heads of a layer compute."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output  # the projection that reads it
+        features, device = output.in_features, output.weight.device
+        self._tokens = 0
+        self._total = torch.zeros(features, dtype=torch.float64, device=device)
+        self._products = torch.zeros(features, features, dtype=torch.float64, device=device)
+        self._heard: Tensor | None = None
+
+    def listen(self, _output: Any, arguments: tuple[Tensor, ...]) -> None:
+        """A hook before the projection."""
+        self._heard = arguments[0]  # (rows, length, features)
+
+    def add(self, tokens: Tensor) -> None:
+        """Add what was heard last for the tokens (rows, length) that are no padding."""
+        assert self._heard is not None
+        said = self._heard[tokens].double()  # (tokens, features)
+        self._heard = None
+        self._tokens += len(said)
+        self._total += said.sum(0)
+        self._products += said.T @ said
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and covariance.
+
+        A projection without a bias has nowhere to put an offset: what it reads is then foretold through the origin.
+        """
+        mean = self._total / self._tokens
+        if self.output.bias is None:
+            mean = torch.zeros_like(mean)
+        return mean, self._products / self._tokens - torch.outer(mean, mean)

@@ -23,7 +23,7 @@ def contest(tmp_path, monkeypatch, *words):
 
 
 def test_the_program(tmp_path, monkeypatch):
-    names = "random,voita,voita-unwound,voita-mended,redundant-mended,budgeted-mended,corrected,corrected-unwound,searched-unwound"
+    names = "random,voita,voita-unwound,voita-mended,corrected-mended,corrected,corrected-unwound,searched-unwound"
     found = contest(tmp_path, monkeypatch, "--heads", "4", "--selectors", names)
     assert list(found["runs"]) == ["original+tuning", *names.split(",")]
     for name in ("random", "voita", "voita-unwound"):

@@ -21,8 +21,10 @@ def assert_predicts_like_the_pruned(
     model: Any, layer: int, rows: EncodedRows, mend_on: EncodedRows | None = None
 ) -> None:
     """Head 0 of the layer is gone already; every further mask must predict what the model without its heads predicts."""
-    scorer = LayerScorer(model, layer, rows, "accuracy", cpu(), tokens_per_slab=60, mend_on=mend_on)
-    mending = None if mend_on is None else learn_mending(model, layer, mend_on, cpu())
+    mending = None if mend_on is None else learn_mending(model, mend_on)
+    scorer = LayerScorer(
+        model, layer, rows, "accuracy", cpu(), tokens_per_slab=60, mending=None if mending is None else mending[layer]
+    )
     order = torch.tensor(sorted(range(len(rows)), key=lambda row: -rows.lengths[row]))
     masks = [mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)]
     for removed in masks:
@@ -30,7 +32,7 @@ def assert_predicts_like_the_pruned(
         if mending is None:
             remove_heads(pruned, {layer: removed})
         else:
-            remove_mended(pruned, layer, removed, mending)
+            remove_mended(pruned, {layer: removed}, mending)
         plain, fast = predict(pruned, rows)[order], scorer.logits(removed)
         close = 1e-5 if mending is None else 1e-4  # forecasts are sums over all features of the kept heads
         torch.testing.assert_close(fast, plain, atol=close, rtol=close)

@@ -30,7 +30,7 @@ from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
 from auber.errors import ModelError
-from auber.mending import Mending, learn_mending
+from auber.mending import Mending
 from auber.metrics import get_metric
 from auber.scoring import memory
 from auber.scoring.layers import load_kernels, pack_layers
@@ -104,7 +104,7 @@ class LayerScorer:
     """Scores masks of one layer of a model whose other layers stay as they are; the model itself is left alone.
 
     The caches are made at the first score, so that a scorer whose every score is already known costs nothing. `tenants` is
-    how many scorers share the device's memory. With `mend_on`, masks are mended by what the heads compute for those rows.
+    how many scorers share the device's memory. With a `mending` of the layer, masks are mended.
     """
 
     def __init__(
@@ -116,10 +116,9 @@ class LayerScorer:
         hardware: Hardware,
         tokens_per_slab: int | None = None,
         tenants: int = 1,
-        mend_on: EncodedRows | None = None,
+        mending: Mending | None = None,
     ) -> None:
-        self._mend_on = mend_on
-        self._mending: Mending | None = None
+        self._mending = mending
         self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
         self._metric, self._tenants = get_metric(metric), tenants
         self._tokens_per_slab = tokens_per_slab or _SLAB_TOKENS.get(hardware.device.type, _SLAB_TOKENS["cpu"])
@@ -138,7 +137,7 @@ class LayerScorer:
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
-        return score_key(self._model, self._rows, self._metric.name, self._hardware.precision, self._mend_on)
+        return score_key(self._model, self._rows, self._metric.name, self._hardware.precision, self._mending)
 
     def score(self, removed: Sequence[int]) -> float:
         """The metric with these heads (numbered as in the unpruned model) removed from the layer."""
@@ -175,8 +174,6 @@ class LayerScorer:
         if self._pieces is not None:
             return
         device, dtype = self._hardware.device, self._hardware.dtype
-        if self._mend_on is not None:
-            self._mending = learn_mending(self._model, self.layer, self._mend_on, self._hardware)
         self._encoder = encoder_of(_cast(self._model, device, dtype).eval())
         self._layers = pack_layers(self._encoder, max(self._rows.lengths), load_kernels(device))
         self._pieces = self._cut(self._encoder, dtype.itemsize)
@@ -337,10 +334,10 @@ def _cast(model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> P
 
 
 def score_key(
-    model: PreTrainedModel, rows: EncodedRows, metric: str, precision: str, mend_on: EncodedRows | None = None
+    model: PreTrainedModel, rows: EncodedRows, metric: str, precision: str, mending: Mending | None = None
 ) -> str:
     """The name of all scores of these weights on these rows."""
     identity = f"{weights_digest(model)}/{rows.content_hash}/{metric}/{precision}/{VERSION}"
-    if mend_on is not None:
-        identity += f"/mended on {mend_on.content_hash}"
+    if mending is not None:
+        identity += f"/mended by {mending.key}"
     return hashlib.sha256(identity.encode()).hexdigest()[:24]
