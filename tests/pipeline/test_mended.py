@@ -6,6 +6,8 @@ import pytest
 
 import auber
 from auber import pipeline
+from auber.html import make_page
+from auber.html.render import render_html
 from auber.mending import learn_mending, remove_mended
 from auber.pipeline import CrossedScorer, make_scorer
 from auber.seeds import derive
@@ -147,6 +149,11 @@ def test_with_a_prior_scouts_are_mended_beside_it(tmp_path):
     hand.last()
     assert outcome.plan.num_removed == 6
     assert same_weights(hand.model, outcome.model)
+
+
+def test_its_page_says_so(crossed):
+    text = render_html(make_page([crossed[1]]))
+    assert "Heads that stay stand in for those that go, in every score and in the model." in text
 
 
 def test_rankings_remove_heads_plainly(tmp_path):

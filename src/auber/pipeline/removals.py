@@ -34,8 +34,7 @@ class Removals:
 
     def remove(self, model: PreTrainedModel, plan: PruningPlan) -> None:
         """Take out those of a plan's heads that the model still has."""
-        gone = encoder_of(model).removed
-        left = PruningPlan({layer: sorted({*heads} - {*gone.removed(layer)}) for layer, heads in plan.items()})
+        left = plan - encoder_of(model).removed
         if not self._mends:
             remove_heads(model, left)
         elif left:
