@@ -121,7 +121,8 @@ What came of it so far:
 - *mended*: with half of mpnet-base's heads gone the gates' plan is level with the unpruned model (+0.05, -3.1 to +3.2, 5 pairs) and the distance
   between train and develop is smaller by 2.1 (-4.2 to -0.04); without mending it is at -0.9. Mending gains +0.8 points there (-2.6 to +4.2) and
   +1.0 (-0.1 to +2.1, 4 pairs) with two thirds gone, where both are behind (-2.3 and -3.3). In the log-likelihood it is +0.8 and +1.2. It is in the
-  package as `search.mend`, in no preset yet.
+  package as `search.mend`, in no preset yet; there the regression is learned once, of the unpruned model, here it was learned layer by layer
+  of what was left of it.
 - *corrected* is not shown to be ahead of the gates: +0.4 points (-2.1 to +2.9, 4 pairs) at 48, +0.4 (2 pairs) at 72, of which it puts 12 back; in the
   log-likelihood +0.5 and +1.4. *redundant* is behind the gates, both mended. Not taken.
 - *faithful* (-0.6, 6 pairs) and *cautious* (-0.2, 5 pairs) are not ahead of the gates. Not taken.

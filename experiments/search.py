@@ -71,9 +71,7 @@ class Walk:
     chosen: dict[int, Mask] = field(default_factory=dict)  # by layer
     scores: dict[int, dict[Mask, float]] = field(default_factory=dict)  # of all masks that were asked for, by layer
     bonuses: dict[int, float] = field(default_factory=dict)  # points for each removed head, by layer
-    mending: dict[int, dict[int, Mending]] = field(
-        default_factory=dict
-    )  # of the scouts as they came, by fold and layer
+    mending: dict[int, dict[int, Mending]] = field(default_factory=dict)  # of whole scouts, by fold and layer
     context: PruningPlan | None = None  # a plan for all layers, which is corrected in each beside the others
 
     def go(self) -> None:

@@ -130,6 +130,20 @@ def test_all_heads_gone_leave_their_mean():
     assert torch.equal(offset, mean)
 
 
+def test_heads_that_say_nothing_foretell_nothing():
+    model, rows = tiny_model("bert", num_labels=3), random_rows(8)
+    value = encoder_of(model).parts(1).value
+    with torch.no_grad():
+        value.weight[: 3 * encoder_of(model).head_dim] = 0
+        value.bias[: 3 * encoder_of(model).head_dim] = 0
+    mended, plain = copy.deepcopy(model), copy.deepcopy(model)
+    matrix, _ = learn_mending(model, rows)[1].stand_in([3])
+    assert torch.equal(matrix, torch.diag((torch.arange(len(matrix)) < 0.75 * len(matrix)).double()))
+    remove_mended(mended, {1: [0, 1]}, learn_mending(model, rows))
+    remove_heads(plain, {1: [0, 1]})
+    torch.testing.assert_close(predict(mended, rows), predict(plain, rows))
+
+
 def test_none_gone_leaves_all_as_it_is():
     matrix, offset = Mending((0, 2), torch.ones(4).double(), torch.eye(4).double(), "").stand_in([])
     assert torch.equal(matrix, torch.eye(4).double())

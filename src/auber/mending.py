@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # What is added to the variance of every kept feature, as a share of their mean: forecasts that hang on tiny differences are noise.
 _RIDGE = 1e-3
+_LEAST = 1e-30  # the same where the kept heads say nothing at all, and foretell nothing
 # So many rows tell the covariance of some hundred features as well as all rows of a large task would.
 _MOST_ROWS = 4000
 _TOKENS_PER_BATCH = {"cuda": 32_768, "cpu": 4_096}
@@ -52,17 +53,28 @@ class Mending:
         Times the one and plus the other, what all heads computed becomes what those that stay say of it: themselves, and a
         forecast of those removed.
         """
-        gone = torch.tensor([head in set(removed) for head in self.present], device=self.mean.device)
-        gone = gone.repeat_interleave(len(self.mean) // len(self.present))  # (features,)
-        kept = ~gone
-        matrix, offset = torch.diag(kept.double()), self.mean * gone
-        if kept.any() and gone.any():
-            own = self.covariance[kept][:, kept]
-            own.diagonal().add_(_RIDGE * own.diagonal().mean())
-            forecast = torch.linalg.solve(own, self.covariance[kept][:, gone]).T  # (gone, kept)
-            matrix[gone.nonzero(), kept.nonzero().T] = forecast
+        missing = {*removed}
+        kept = self._features([head not in missing for head in self.present])
+        gone = self._features([head in missing for head in self.present])
+        matrix, offset = torch.zeros_like(self.covariance), torch.zeros_like(self.mean)
+        matrix[kept, kept] = 1
+        offset[gone] = self.mean[gone]
+        if len(kept) and len(gone):
+            own = self.covariance[kept[:, None], kept]
+            own.diagonal().add_(_RIDGE * own.diagonal().mean() + _LEAST)
+            # of a positive definite matrix; checks nothing, so that nobody waits for a GPU
+            root, _ = torch.linalg.cholesky_ex(own)
+            forecast = torch.cholesky_solve(self.covariance[kept[:, None], gone], root).T  # (gone, kept)
+            matrix[gone[:, None], kept] = forecast
             offset[gone] -= forecast @ self.mean[kept]
         return matrix, offset
+
+    def _features(self, chosen: Sequence[bool]) -> Tensor:
+        """The features of some of the present heads, told without asking the device."""
+        width = len(self.mean) // len(self.present)
+        heads = torch.tensor([position for position, is_one in enumerate(chosen) if is_one], dtype=torch.long)
+        features = (heads[:, None] * width + torch.arange(width)).flatten()
+        return features.to(self.mean.device, non_blocking=True)
 
 
 def learn_mending(model: PreTrainedModel, rows: EncodedRows, layers: Iterable[int] | None = None) -> dict[int, Mending]:

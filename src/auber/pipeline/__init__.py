@@ -10,8 +10,8 @@ protocol crossfit all layers are decided on the scouts first (`scouts`), where t
 comes of it is then carried out on the origin, the model before any tuning, which gets the first tuning (`rewind`) and those after
 the layers, or on the start.
 
-`job` says what is to be done, `tunings` tunes, `removals` takes heads out, `decisions` asks the method, `rewards` meters the scores, `accounts` makes the
-result out of the stages' records, and `notices` has the words for what a person should know.
+`job` says what is to be done, `tunings` tunes, `decisions` asks the method, `rewards` meters the scores, `removals` takes heads
+out, `accounts` makes the result out of the stages' records, and `notices` has the words for what a person should know.
 """
 
 from __future__ import annotations
