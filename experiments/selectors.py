@@ -5,6 +5,8 @@ log-likelihood, and goes through the layers in turn:
 
     corrected        the gates' plan (voita), beside it for the layers to come; a head that is put back or taken besides has to gain
                      one standard error of what removing a single head gains
+    sure             the same by three standard errors: of twelve heads none gains so much by chance, while two gain one
+    crossed          no search: the gates learn on the scouts' rows (see `gates`)
     searched         nothing removed, by one standard error; it removes what it says, whatever the number
 
 Plans are carried out on the pretrained weights or, with `-unwound`, on the tuned start; with `-mended` there too, and so that the
@@ -25,6 +27,7 @@ from auber.mending import learn_mending, remove_mended
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
 from experiments.command import parser
+from experiments.gates import crossed_gates
 from experiments.path import out_of_fold
 from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranking_of, tune_along
@@ -34,8 +37,10 @@ from experiments.summary import CONTROL
 REWOUND = Variant(crossed=True, measure="calibrated", frozen=True, rewound=True)
 CORRECTIONS = {  # which plan, by how many standard errors
     "corrected": ("voita", 1.0),
+    "sure": ("voita", 3.0),
     "searched": (None, 1.0),
 }
+CROSSED = "crossed"
 UNWOUND, MENDED = "-unwound", "-mended"
 
 
@@ -75,6 +80,8 @@ class Contest:
                 plan = self._corrected(name, num_heads)
             elif name.endswith(MENDED):
                 plan = self.plan(name.removesuffix(MENDED), num_heads)
+            elif name == CROSSED:
+                plan = crossed_gates(self.subject, self._all_scouts(), self.folds, num_heads)
             else:
                 plan = ranking_of(self.subject, self.start, name, num_heads)
             self.plans[name, num_heads] = plan
@@ -84,10 +91,9 @@ class Contest:
         """The plan of one of `CORRECTIONS`."""
         prior, errors = CORRECTIONS[name.removesuffix(MENDED)]
         given = PruningPlan() if prior is None else self.plan(prior, num_heads)
-        if not self.scouts:
-            self._make_scouts()
+        scouts = self._all_scouts()
         started, variant = time.perf_counter(), replace(REWOUND, caution=errors, mended=name.endswith(MENDED))
-        walk = Walk(self.subject, variant, copy.deepcopy(self.start), self.scouts, self.folds, context=given)
+        walk = Walk(self.subject, variant, copy.deepcopy(self.start), scouts, self.folds, context=given)
         walk.decide_all()
         assert walk.context is not None
         changed = [len({*walk.context.removed(layer)} ^ {*given.removed(layer)}) for layer in walk.bonuses]
@@ -99,15 +105,17 @@ class Contest:
         }
         return walk.context
 
-    def _make_scouts(self) -> None:
-        """A scout with all tunings for each fold."""
-        started = time.perf_counter()
-        folds = range(self.folds.max() + 1)
-        self.scouts = [self.subject.all_tuned(np.flatnonzero(self.folds != fold)) for fold in folds]
-        self.record.content["scouts"] = {
-            "out_of_fold": out_of_fold(self.subject, self.scouts, self.folds),
-            "seconds": round(time.perf_counter() - started, 1),
-        }
+    def _all_scouts(self) -> list[Any]:
+        """A scout with all tunings for each fold, made once."""
+        if not self.scouts:
+            started = time.perf_counter()
+            folds = range(self.folds.max() + 1)
+            self.scouts = [self.subject.all_tuned(np.flatnonzero(self.folds != fold)) for fold in folds]
+            self.record.content["scouts"] = {
+                "out_of_fold": out_of_fold(self.subject, self.scouts, self.folds),
+                "seconds": round(time.perf_counter() - started, 1),
+            }
+        return self.scouts
 
 
 def main() -> None:
@@ -117,7 +125,7 @@ def main() -> None:
     options.add_argument(
         "--selectors",
         default=f"voita{UNWOUND},corrected{UNWOUND}",
-        help=f"rankings and {', '.join(CORRECTIONS)}, each also with {UNWOUND} or {MENDED}",
+        help=f"rankings, {CROSSED} and {', '.join(CORRECTIONS)}, each also with {UNWOUND} or {MENDED}",
     )
     arguments = options.parse_args()
     subject = make_subject(

@@ -54,6 +54,14 @@ def calibrated_rows(logits: Tensor, labels: Tensor) -> Tensor:
     A mask that only makes the model surer, less sure or fonder of a class gains nothing by it: any tuning sets that right. Where
     the best scale would be negative the logits tell nothing, and the classes' frequencies remain.
     """
+    fit = calibration(logits, labels)
+    truth = torch.nn.functional.one_hot(labels, logits.shape[1]).double()  # (rows, classes)
+    of_classes = truth.mean(0).log()[labels]  # (rows,)
+    return torch.where(fit[0] > 0, row_likelihoods(logits.double() * fit[0] + fit[1:], labels), of_classes)
+
+
+def calibration(logits: Tensor, labels: Tensor) -> Tensor:
+    """The scale of the logits and the bias of each class under which the labels are likeliest: (1 + classes,)."""
     num_rows, num_classes = logits.shape
     logits = logits.double()
     truth = torch.nn.functional.one_hot(labels, num_classes).double()  # (rows, classes)
@@ -71,8 +79,7 @@ def calibrated_rows(logits: Tensor, labels: Tensor) -> Tensor:
             curve / num_rows + ridge, slope
         )  # checks nothing, so that nobody waits for a GPU
         fit = fit + step.clamp(-1, 1)
-    of_classes = truth.mean(0).log()[labels]  # (rows,)
-    return torch.where(fit[0] > 0, row_likelihoods(features @ fit, labels), of_classes)
+    return fit
 
 
 def measure(name: str, logits: Tensor, labels: Tensor, metric: str) -> Tensor:
@@ -158,7 +165,7 @@ def make_subject(
 ) -> Subject:
     """Read the task and cut development rows off its train rows, by class and seed."""
     loaded = load_task(task, data=data)
-    config = make_config(preset, task=task, settings={"threads": 1, **settings})
+    config = make_config(preset, task=task, settings={"threads": 1, "protocol": "seen", **settings})
     hardware = resolve_hardware(config)
     start = load_encoder(model, loaded, config.seed, hardware.device)
     train = encode_rows(start.tokenizer, loaded.train, config.max_length, loaded.is_regression)

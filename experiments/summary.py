@@ -122,35 +122,58 @@ def selectors_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]
         f"train minus develop against {CONTROL}", "heads removed", "rewards", "seconds",
     ]  # fmt: skip
     rows = []
+    results = [{**result, "runs": _sized(result)} for result in results]
     for name in dict.fromkeys(name for result in results for name in result["runs"] if name != CONTROL):
         having = [result for result in results if name in result["runs"]]
         mine = [result["runs"][name] for result in having]
-        gates = _gates_beside(name)
-        cells = []
-        for against in (CONTROL, gates):
-            both = [result for result in having if against in result["runs"] and against != name]
-            cells += [interval(_by_pair(both, name, against, partial(_develop, at))) for at in (0, 3)]
-        gaps = interval(_by_pair(having, name, CONTROL, _gap))
+        control = [(result, CONTROL) for result in having]
+        gates = [(result, _gates_beside(name, result)) for result in having]
+        gates = [(result, beside) for result, beside in gates if beside in result["runs"] and beside != name]
+        cells = [interval(_by_pair(both, name, partial(_develop, at))) for both in (control, gates) for at in (0, 3)]
+        gaps = interval(_by_pair(control, name, _gap))
         pairs = len({_pair(result) for result in having})
         heads, seconds = (f"{fmean(run[key] for run in mine):.0f}" for key in ("num_removed", "seconds"))
         rewards = f"{fmean(run['rewards'] for run in mine):.0f}" if all("rewards" in run for run in mine) else ""
         rows.append([name, str(pairs), str(len(mine)), *cells, gaps, heads, rewards, seconds])
-    return columns, rows
+    return columns, sorted(rows, key=_by_size)
 
 
-def _gates_beside(name: str) -> str:
-    """The gates with a selector's treatment and, where it is named, its number of heads."""
+def _sized(result: dict[str, Any]) -> dict[str, Any]:
+    """The runs with the number of heads in their names, which the program leaves out where it had but one for all."""
+    size = _size_for_all(result)
+
+    def title(name: str) -> str:
+        own = name == CONTROL or name == "bound" or ", " in name  # a number, or "own size"
+        return name if own or size is None else f"{name}, {size}"
+
+    return {title(name): run for name, run in result["runs"].items()}
+
+
+def _size_for_all(result: dict[str, Any]) -> str | None:
+    words = result["command"].split()
+    sizes = words[words.index("--heads") + 1]
+    return None if "," in sizes else str(sizes)
+
+
+def _by_size(row: list[str]) -> tuple[int, bool]:
+    """The gates first among those of a size; last who decides the size itself."""
+    selector, _, size = row[0].partition(", ")
+    return int(size) if size.isdigit() else 10_000, not selector.startswith("voita")
+
+
+def _gates_beside(name: str, result: dict[str, Any]) -> str:
+    """The gates with a selector's treatment, at the number of heads that stands in its name or was for all of the result."""
     selector, _, size = name.partition(", ")
     gates = "voita-unwound" if selector.endswith(("-unwound", "-mended")) else "voita"
-    return f"{gates}, {size}" if size.isdigit() else gates
+    return f"{gates}, {size if size.isdigit() else _size_for_all(result)}"
 
 
 def _by_pair(
-    results: Sequence[dict[str, Any]], name: str, against: str, number: Callable[[dict[str, Any]], float]
+    both: Sequence[tuple[dict[str, Any], str]], name: str, number: Callable[[dict[str, Any]], float]
 ) -> list[float]:
-    """The difference of a number between two runs of the same result, one for each (task, seed) pair."""
+    """The difference of a number to another run of the same result, one for each (task, seed) pair."""
     found = defaultdict(list)
-    for result in results:
+    for result, against in both:
         runs = result["runs"]
         found[_pair(result)].append(number(runs[name]) - number(runs[against]))
     return [fmean(differences) for differences in found.values()]

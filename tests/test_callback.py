@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import re
@@ -20,6 +21,7 @@ from auber.tasks.encoding import encode_split, pad_batch
 from auber.tasks.own import make_task
 from tests.kinds import TOKEN_KINDS, small_kind_task
 from tests.models import tiny_model
+from tests.pipeline.test_crossfit import SETTINGS as CROSSFIT
 from tests.small import small_config, small_start, small_task
 
 pytestmark = pytest.mark.usefixtures("young_garbage")  # a Trainer collects whenever it begins
@@ -185,9 +187,37 @@ def test_mistakes_show_when_the_callback_is_made():
         auber.AuberCallback(task=task, method="rondom")
     with pytest.raises(auber.AuberError, match=r"^Unknown preset 'papre'. Did you mean 'paper'"):
         auber.AuberCallback(task=task, config="papre")
-    message = r"^AuberCallback: protocol must be seen, found heldout: the trainer has tuned on rows that it holds out; leave the"
+    message = r"^AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has tuned on rows that it holds out; leave the"
     with pytest.raises(auber.AuberError, match=message):
         auber.AuberCallback(task=task, config=small_config(protocol="heldout"))
+
+
+SCOUTS = small_config(**{**CROSSFIT, "reward__head": 1.0})
+
+
+@pytest.mark.parametrize("precision", [{}, {"bf16": True}], ids=["float32", "bfloat16"])
+def test_scouts_are_made_of_what_the_trainer_began_with(tmp_path, precision):
+    callback = auber.AuberCallback(task=small_task(), config=SCOUTS, out=tmp_path / "run")
+    trainer = make_trainer(tmp_path, callback, **precision)
+    before = copy.deepcopy(trainer.model)
+    trainer.train()
+    assert callback.pruned.plan.num_removed > 0
+    assert encoder_of(trainer.model).removed == callback.pruned.plan
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["origin"] == checkpoint.weights_digest(before) != record["weights"]
+    assert callback.pruned.result["cost"]["scout_steps"] > 0
+
+
+def test_a_training_that_goes_on_has_lost_what_it_began_with(tmp_path):
+    first = make_trainer(tmp_path, auber.AuberCallback(task=small_task(), method="original", config=small_config()))
+    first.args.save_strategy = "steps"
+    first.args.save_steps = 1
+    first.train()
+    callback = auber.AuberCallback(task=small_task(), config=SCOUTS, out=tmp_path / "run")
+    message = r"^AuberCallback: the training goes on after step 1, and scouts are made of the model before the first; give config="
+    with pytest.raises(auber.AuberError, match=message):
+        make_trainer(tmp_path, callback).train(resume_from_checkpoint=str(tmp_path / "trainer" / "checkpoint-1"))
+    assert not (tmp_path / "run").exists()
 
 
 def assert_refused(trainer, message):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import auber
 from auber.cli.listings import plain
-from auber.config import PRESETS, Config, make_config, parse_assignment, settings
+from auber.config import PRESETS, Config, Reward, Search, make_config, parse_assignment, settings
 from auber.errors import ConfigError
 
 SOURCE = Path(auber.__file__).parent
@@ -164,7 +164,7 @@ def page() -> str:
         "# Settings",
         "",
         "Every setting that `--set key=value`, a TOML file (`--config`) and `auber.make_config` take. Precedence, weakest first:",
-        "defaults, preset, the preset's settings for the task, config file, `--set`. Written by",
+        "defaults, preset, the preset's settings for the task and for the protocol, config file, `--set`. Written by",
         "`AUBER_REGENERATE=1 pytest tests/test_config.py -k page`.",
         "",
         f"| setting | {' | '.join(PRESETS)} | allowed | meaning |",
@@ -178,7 +178,36 @@ def page() -> str:
         for task, changes in preset.per_task.items():
             words = ", ".join(f"`{key} = {plain(value)}`" for key, value in changes.items())
             lines.append(f"- `{name}`, {task}: {words}")
+    lines += ["", "And under a protocol; under the others these are as in `paper`:", ""]
+    for name, preset in PRESETS.items():
+        for protocol, changes in preset.per_protocol.items():
+            words = ", ".join(f"`{key} = {plain(value)}`" for key, value in changes.items())
+            lines.append(f"- `{name}`, {protocol}: {words}")
     return "\n".join(lines) + "\n"
+
+
+def test_what_a_preset_has_for_its_protocol_goes_with_it():
+    own, other = make_config("default"), make_config("default", settings={"protocol": "seen"})
+    assert (own.protocol, own.search.prior, own.reward.measure, own.agent.episodes) == (
+        "crossfit",
+        "voita",
+        "smooth",
+        40,
+    )
+    assert (other.search, other.reward, other.agent.episodes) == (Search(), Reward(), 150)
+    assert (own.agent.choose, other.agent.choose) == ("best", "best")
+    assert make_config("paper", settings={"protocol": "crossfit"}).search == Search()
+
+
+def test_what_is_given_is_stronger_than_what_goes_with_a_protocol(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text('protocol = "crossfit"\n[search]\nprior = "none"\n')
+    for changed in (make_config(file=file), make_config(settings={"search.prior": "none"})):
+        assert (changed.protocol, changed.search.prior, changed.reward.folds) == ("crossfit", "none", 5)
+    file.write_text('protocol = "heldout"\n')
+    assert make_config(file=file).search == Search()
+    with pytest.raises(ConfigError, match="protocol must be seen, heldout, crossfit, found 7"):
+        make_config(settings={"protocol": 7})
 
 
 def test_the_page_is_made_from_the_declarations():

@@ -37,7 +37,7 @@ def test_prune_from_files_and_evaluate_what_it_saved(files, encoder, run_auber, 
     kind, train, dev = files
     rows = ["--train", train, "--dev", dev, "--kind", kind]
     code, out, err = run_auber(
-        "prune", "--model", encoder, *rows, "--out", tmp_path / "run", *WORDS, "--quiet", "--json"
+        "prune", "--model", encoder, *rows, "--out", tmp_path / "run", *WORDS, "--protocol", "seen", "--quiet", "--json"
     )
     assert code == 0, err
     result = json.loads(out)
@@ -85,19 +85,23 @@ def test_rewards_in_parts_find_the_same_plan(kind, encoder, tmp_path):
 
 
 def test_scouts_reward_it_smoothly(files, encoder, run_auber, tmp_path):
-    """From the command line, with the origin of a start named: each row scored by who never saw it."""
+    """From the command line, with a start whose origin is remembered or named: each row scored by who never saw it."""
     kind, train, dev = files
     words = ["--train", train, "--dev", dev, "--kind", kind, "--protocol", "crossfit", "--quiet", "--json", *WORDS]
-    words += ["--set", "reward.measure=smooth"]
+    words += ["--set", "search.prior=none"]
     code, _, err = run_auber("finetune", "--model", encoder, "--out", tmp_path / "start", *words)
     assert code == 0, err
-    words += ["--model", tmp_path / "start", "--out", tmp_path / "run"]
-    code, _, err = run_auber("prune", *words)
+    words += ["--model", tmp_path / "start"]
+    plans = []
+    for name, origin in (("remembered", []), ("run", ["--origin", encoder])):
+        code, out, err = run_auber("prune", *origin, *words, "--out", tmp_path / name)
+        assert code == 0, err
+        result = json.loads(out)
+        plans.append((result["plan"], result["dev"]))
+    assert plans[0] == plans[1]
+    code, _, err = run_auber("prune", *words, "--model", tmp_path / "start" / "model", "--out", tmp_path / "bare")
     assert code == 2
     assert "is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin" in err
-    code, out, err = run_auber("prune", "--origin", encoder, *words)
-    assert code == 0, err
-    result = json.loads(out)
     assert (result["protocol"], result["heads"]["removed"]) == ("crossfit", 3 * 3)
     assert result["cost"]["scout_steps"] > 0
     stage = json.loads((tmp_path / "run" / "stages" / "layer-00.json").read_text())

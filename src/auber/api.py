@@ -6,10 +6,9 @@ the caller's own train and dev. Everything that can be wrong is checked here, be
 
 from __future__ import annotations
 
-import copy
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,14 +21,15 @@ from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
 from auber.errors import ConfigError, RunError, TaskError, unknown_name
 from auber.evaluation import Scores, evaluate_rows
-from auber.kinds import get_kind
 from auber.methods import get_method
 from auber.methods.base import Method
 from auber.metrics import get_metric
 from auber.pipeline import Job, Pipeline
+from auber.pipeline.budget import most_to_remove
 from auber.plan import PruningPlan
 from auber.progress import Progress, Silent
 from auber.scoring import check_caution
+from auber.starts import NO_TOKENIZER, Start, check_kind, find_origin, load_start
 from auber.tasks import load_task, make_task
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import encode_split
@@ -38,8 +38,6 @@ from auber.tracking.listening import listening
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-_NO_TOKENIZER = "a live model needs its tokenizer beside it; give tokenizer=AutoTokenizer.from_pretrained(...)"
 
 
 @dataclass(frozen=True)
@@ -50,18 +48,6 @@ class Pruned:
     tokenizer: PreTrainedTokenizerBase
     plan: PruningPlan
     result: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _Start:
-    """The model a run begins with."""
-
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    name: str
-    tuned: bool  # its classifier is trained already
-    result: dict[str, Any] | None  # of the run it comes from
-    origin: PreTrainedModel | None = None  # what it was before any row tuned it, where that is needed
 
 
 @dataclass(frozen=True)
@@ -101,7 +87,8 @@ def prune(
     `task`: a known task's name or a `TaskData`; or `train` and `dev`: files, or rows that map columns to values, as
     `make_task` takes them with `kind`, `text`, `label` and `metric`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove;
     under protocol crossfit `heads` is for a search too.
-    `origin`: what a fine-tuned `model` was before it saw the rows, a folder, hub name or live model; protocol crossfit needs it.
+    `origin`: what a fine-tuned `model` was before it saw the rows, a folder, hub name or live model; protocol crossfit needs it, unless the
+    model is a run of `finetune`, which knows it.
     `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it. `resume`: go on with the run in it,
     which other versions of this package, torch or transformers may do only with `allow_upgrade`. `progress`: who listens;
     `track`: experiment trackers that get the same numbers, such as ["tensorboard"] (see docs/watch.md), with files in `out`.
@@ -116,7 +103,7 @@ def prune(
             raise ConfigError("--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide")
         settings, heads = settings.replace({"search.heads": heads}), None
     hardware = resolve_hardware(settings)
-    start = _load_start(model, tokenizer, data, settings)
+    start = load_start(model, tokenizer, data, settings)
     matched = _matched(heads_from, data, settings)
     job = Job(
         task=data,
@@ -135,7 +122,7 @@ def prune(
     _check_plans_of_all_layers(job, encoder_of(start.model))
     if chosen.choose_layer is not None:
         check_caution(get_metric(job.reward_metric), settings.reward.caution)
-    start = replace(start, origin=_find_origin(origin, start, job))
+    start = replace(start, origin=find_origin(origin, start, job, progress or Silent()))
     return _carry_out("prune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
 
 
@@ -163,7 +150,7 @@ def finetune(
     data = _task_data(task, train, dev, kind, text, label, metric)
     settings = _settings(config, data.name).replace({"first.when": "always"})
     hardware = resolve_hardware(settings)
-    start = _load_start(model, tokenizer, data, settings)
+    start = load_start(model, tokenizer, data, settings)
     job = Job(
         task=data,
         model_name=start.name,
@@ -198,8 +185,8 @@ def evaluate(
         tokenizer = tokenizer or checkpoint.load_tokenizer(folder)
         model = checkpoint.load(folder, device=hardware.device)
     elif tokenizer is None:
-        raise ConfigError(_NO_TOKENIZER)
-    _check_kind(model, data)
+        raise ConfigError(NO_TOKENIZER)
+    check_kind(model, data)
     if model.config.num_labels != data.num_labels:
         raise TaskError(
             f"task {data.name}: has {data.num_labels} labels, the model's classifier {model.config.num_labels}; "
@@ -220,7 +207,7 @@ def _trackers(track: Sequence[str], out: str | Path | None) -> tuple[str, ...]:
 def _carry_out(
     kind: str,
     job: Job,
-    start: _Start,
+    start: Start,
     out: str | Path | None,
     resume: _Resume,
     progress: Progress,
@@ -233,6 +220,7 @@ def _carry_out(
             job.config,
             resume=resume.allowed,
             versions=provenance.versions(),
+            source=start.source,
             allow_upgrade=resume.allow_upgrade,
         )
         with run.writing(), closing(run):
@@ -240,7 +228,7 @@ def _carry_out(
 
 
 def _carry_through(
-    kind: str, job: Job, start: _Start, run: runs.Run, progress: Progress, trackers: tuple[str, ...]
+    kind: str, job: Job, start: Start, run: runs.Run, progress: Progress, trackers: tuple[str, ...]
 ) -> Pruned:
     if run.result is not None:
         progress.say(f"{run.folder} is complete: nothing to do")
@@ -262,7 +250,7 @@ def _carry_through(
     return Pruned(pipeline.model, start.tokenizer, encoder_of(pipeline.model).removed, result)
 
 
-def _identity(kind: str, job: Job, start: _Start) -> dict[str, Any]:
+def _identity(kind: str, job: Job, start: Start) -> dict[str, Any]:
     """What makes two starts the same run, beside the settings."""
     return {
         "kind": kind,
@@ -305,115 +293,7 @@ def _settings(config: Config | str, task: str) -> Config:
     return config if isinstance(config, Config) else make_config(config, task=task)
 
 
-def _load_start(
-    model: str | Path | PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, task: TaskData, config: Config
-) -> _Start:
-    if not isinstance(model, (str, Path)):
-        if tokenizer is None:
-            raise ConfigError(_NO_TOKENIZER)
-        _check_kind(model, task)
-        return _Start(copy.deepcopy(model), tokenizer, type(model).__name__, True, None)
-    result = None
-    source = str(model)
-    if runs.is_run(source):
-        result = runs.read_result(source)
-        _check_same_data(source, result, task, config)
-        source = str(Path(source) / "model")
-        runs.check_digest(Path(source), result)
-    loaded = checkpoint.load_start(
-        source,
-        num_labels=task.num_labels,
-        label_names=task.label_names,
-        is_regression=task.is_regression,
-        kind=task.kind,
-        seed=config.seed,
-    )
-    encoder_of(loaded.model)
-    name = str(model)
-    if result is not None:
-        name = result["model"]
-    elif Path(model).exists():
-        name = Path(model).resolve().name
-    return _Start(loaded.model, tokenizer or loaded.tokenizer, name, loaded.has_trained_classifier, result)
-
-
-def _find_origin(origin: str | Path | PreTrainedModel | None, start: _Start, job: Job) -> PreTrainedModel | None:
-    """The model that no row has tuned yet, where a run makes scouts of it: the start itself, or what it came from."""
-    if not job.method.makes_scouts(job.config.protocol):
-        if origin is not None:
-            raise ConfigError(
-                f"an origin is for scouts, which method {job.method.name} under protocol {job.config.protocol} has none of; "
-                "leave it out, or choose a layer-wise method and protocol crossfit"
-            )
-        return None
-    if job.config.first.epochs == 0:
-        raise ConfigError(
-            "first.epochs must be at least 1 under protocol crossfit, whose scouts it tunes, found 0; raise it"
-        )
-    if job.config.reward.shards > 1:
-        raise ConfigError(
-            f"reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found {job.config.reward.shards}; "
-            "leave it"
-        )
-    if job.first_tuning:
-        if origin is not None:
-            raise ConfigError("an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out")
-        return copy.deepcopy(start.model)
-    if origin is None:
-        raise ConfigError(
-            f"{start.name}: is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin, give the "
-            "pretrained model itself as --model, or choose --protocol seen"
-        )
-    if isinstance(origin, (str, Path)) and runs.is_run(origin):
-        raise RunError(f"{origin}: is a run, whose model has seen rows; give --origin the model that it started from")
-    found = _load_start(origin, start.tokenizer, job.task, job.config).model
-    if not _same_build(found, start.model):
-        raise ConfigError(
-            f"{origin if isinstance(origin, (str, Path)) else type(origin).__name__}: the origin must be built like the model "
-            f"{start.name}, and have the same heads; give what the model was fine-tuned from"
-        )
-    return found
-
-
-def _same_build(one: PreTrainedModel, other: PreTrainedModel) -> bool:
-    """Whether all tensors of two models have the same names and shapes, and belong to the same heads."""
-    builds = [
-        ({name: tensor.shape for name, tensor in model.state_dict().items()}, encoder_of(model).removed)
-        for model in (one, other)
-    ]
-    return builds[0] == builds[1]
-
-
-def _check_kind(model: PreTrainedModel, task: TaskData) -> None:
-    found, wanted = encoder_of(model).kind, get_kind(task.kind)
-    if found != wanted:
-        raise TaskError(
-            f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, found {type(model).__name__}; "
-            "give a model of that kind"
-        )
-
-
-def _check_same_data(source: str, result: dict[str, Any], task: TaskData, config: Config) -> None:
-    """A start from a run must not have been tuned on rows that this run holds out."""
-    if result["data"] != task.content_hash:
-        raise RunError(
-            f"{source}: was made with other rows (task {result['task']}) than this run has (task {task.name}); "
-            "start from a run made with the same, or from the pretrained model"
-        )
-    found: dict[str, Any] = {"protocol": result["protocol"]}
-    wanted: dict[str, Any] = {"protocol": config.protocol}
-    if config.protocol == "heldout":
-        found["seed"], wanted["seed"] = result["seed"], config.seed
-        found["kind"], wanted["kind"] = result["kind"], "finetune"
-    for key in found:
-        if found[key] != wanted[key]:
-            raise RunError(
-                f"{source}: was made with {key} {found[key]!r}, this run has {wanted[key]!r}; "
-                "start from a run made with the same, or from the pretrained model"
-            )
-
-
-def _needs_first_tuning(start: _Start, config: Config) -> bool:
+def _needs_first_tuning(start: Start, config: Config) -> bool:
     if config.first.when == "auto":
         return not start.tuned
     return config.first.when == "always"
@@ -456,7 +336,7 @@ def _number_to_remove(
         raise ConfigError(
             f"method '{method.name}' must be told how many heads to remove; give --heads P or --heads-from RUN"
         )
-    most = _most_to_remove(encoder, range(encoder.num_layers))
+    most = most_to_remove(encoder, range(encoder.num_layers))
     if not 0 <= number <= most:
         raise ConfigError(f"--heads must be from 0 to {most} (one head stays in each layer), found {number}")
     return number
@@ -474,12 +354,8 @@ def _check_plans_of_all_layers(job: Job, encoder: Encoder) -> None:
                     f"{name} must be {nothing} under protocol {protocol}, which tunes after each layer before the next is known, "
                     f"found {found}; set protocol=crossfit"
                 )
-    most = _most_to_remove(encoder, job.layers(encoder.num_layers))
+    most = most_to_remove(encoder, job.layers(encoder.num_layers))
     if search.heads > most:
         raise ConfigError(
             f"search.heads must be from 0 to {most} (one head stays in each of the layers searched), found {search.heads}"
         )
-
-
-def _most_to_remove(encoder: Encoder, layers: Iterable[int]) -> int:
-    return sum(len(encoder.present(layer)) - 1 for layer in layers)

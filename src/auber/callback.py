@@ -12,6 +12,7 @@ of any kind goes with a model of that kind: one for sequences, for tokens, or fo
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,10 +60,13 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         self.out = out
         self.progress = progress
         self.pruned: Pruned | None = None
-        if self.config.protocol != "seen":
+        self._origin: PreTrainedModel | None = (
+            None  # the model as it was before the trainer tuned it, where scouts are made
+        )
+        if self.config.protocol == "heldout":
             raise ConfigError(
-                f"AuberCallback: protocol must be seen, found {self.config.protocol}: the trainer has tuned on rows that it holds "
-                "out; leave the setting, or run auber.prune on the pretrained encoder"
+                "AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has tuned on rows that it holds out; leave "
+                "the setting, or run auber.prune on the pretrained encoder"
             )
 
     def on_train_begin(
@@ -94,6 +98,14 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         checkpoint.check_labels(f"the trainer's {type(model).__name__}", model.config, self.task.num_labels, names)
         if self.out is not None and runs.is_run(self.out):
             raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
+        if get_method(self.method).makes_scouts(self.config.protocol):
+            if state.global_step:
+                raise ConfigError(
+                    f"AuberCallback: the training goes on after step {state.global_step}, and scouts are made of the model before the "
+                    'first; give config=auber.make_config(settings={"protocol": "seen"}), or run auber.prune on what is trained with its origin'
+                )
+            with _plain_forward(model):
+                self._origin = copy.deepcopy(model).to("cpu")
 
     def on_train_end(
         self,
@@ -113,10 +125,12 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
                 task=self.task,
                 method=self.method,
                 heads=self.heads,
+                origin=self._origin,
                 config=self.config,
                 out=self.out,
                 progress=self.progress,
             )
+        self._origin = None
         _become(model, self.pruned)
 
 

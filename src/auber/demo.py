@@ -60,6 +60,7 @@ def run_demo(out: Path, *, seed: int = 0, resume: bool = False, progress: Progre
             task=task,
             method=method,
             heads_from=out / "auber" if method != "auber" else None,
+            origin=model if method == "auber" else None,  # its scouts are made of what the start was
             config=config,
             out=out / method,
             resume=resume,

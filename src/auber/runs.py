@@ -84,6 +84,15 @@ def read_result(folder: str | Path) -> dict[str, Any]:
     return result
 
 
+def read_record(folder: str | Path) -> dict[str, Any]:
+    """What a run is, as its `run.json` has it."""
+    path = Path(folder) / "run.json"
+    record = read_json(path)
+    if not isinstance(record, dict):
+        raise RunError(f"{path}: must be a JSON object, found {type(record).__name__}")
+    return record
+
+
 def check_digest(folder: Path, record: Mapping[str, Any]) -> None:
     """Raise `CheckpointError` unless a model folder holds the weights that were written into it, as its record says.
 
@@ -107,7 +116,7 @@ class Run:
     """An open run, held against other processes until it is closed.
 
     `identity` is what must not change between a stop and the next start. Neither may the `versions` of the packages, unless
-    `allow_upgrade`: then the change is written down, and `upgrades` tells of all there were.
+    `allow_upgrade`: then the change is written down, and `upgrades` tells of all there were. `source`: where the model was read from.
     """
 
     def __init__(
@@ -118,6 +127,7 @@ class Run:
         *,
         resume: bool = False,
         versions: Mapping[str, str] | None = None,
+        source: str | None = None,
         allow_upgrade: bool = False,
     ) -> None:
         self.folder = Path(folder)
@@ -126,7 +136,7 @@ class Run:
         self._stages: dict[str, dict[str, Any]] = {}
         self._lock: FolderLock | None = None
         try:
-            self._open(identity, config, resume, dict(versions or {}), allow_upgrade)
+            self._open(identity, config, resume, dict(versions or {}), source, allow_upgrade)
         except BaseException:
             self._release()
             raise
@@ -219,7 +229,13 @@ class Run:
     # --- opening ----------------------------------------------------------------------------------------------------
 
     def _open(
-        self, identity: dict[str, Any], config: Config, resume: bool, versions: dict[str, str], allow_upgrade: bool
+        self,
+        identity: dict[str, Any],
+        config: Config,
+        resume: bool,
+        versions: dict[str, str],
+        source: str | None,
+        allow_upgrade: bool,
     ) -> None:
         if self.resumed:
             self._check_resumable(identity, config, resume)
@@ -227,7 +243,8 @@ class Run:
             self._take_lock()
         else:
             changed = {}
-            self._create({**identity, "versions": versions} if versions else identity, config)
+            beside = {"versions": versions, "source": source}
+            self._create({**identity, **{name: value for name, value in beside.items() if value}}, config)
         # All processes must take the same decisions, so what is done is read once, before anyone goes on.
         for path in sorted((self.folder / "stages").glob("*.json")):
             self._stages[path.stem] = read_json(path)
@@ -290,8 +307,12 @@ class Run:
         if not resume:
             state = "a finished" if self.result else "an unfinished"
             raise RunError(f"{self.folder}: holds {state} run; add --resume to go on with it, or choose another --out")
-        recorded = {**self._recorded(), **make_config(file=self.folder / "config.toml").flat()}
-        for kept in ("versions", "upgrades"):  # they are judged by themselves
+        recorded = {**read_record(self.folder), **make_config("paper", file=self.folder / "config.toml").flat()}
+        for kept in (
+            "versions",
+            "upgrades",
+            "source",
+        ):  # the first are judged by themselves; weights may be read from elsewhere
             recorded.pop(kept, None)
         asked = {**identity, **config.flat()}
         changed = sorted(key for key in recorded.keys() | asked.keys() if recorded.get(key) != asked.get(key))
@@ -302,17 +323,11 @@ class Run:
             )
             raise RunError(f"{self.folder}: is another run: {words}; use the same settings or another --out")
 
-    def _recorded(self) -> dict[str, Any]:
-        recorded = read_json(self.folder / "run.json")
-        if not isinstance(recorded, dict):
-            raise RunError(f"{self.folder / 'run.json'}: must be a JSON object, found {type(recorded).__name__}")
-        return recorded
-
     # --- versions ---------------------------------------------------------------------------------------------------
 
     def _changed_versions(self, versions: Mapping[str, str], allowed: bool) -> dict[str, list[str]]:
         """The packages of which the run was begun with another version: what it was, and what it is now."""
-        recorded = self._recorded()
+        recorded = read_record(self.folder)
         self.upgrades = list(recorded.get("upgrades", []))
         before = recorded.get("versions", {})
         changed = {
@@ -339,7 +354,7 @@ class Run:
         if is_main_process():
             write_json(
                 self.folder / "run.json",
-                {**self._recorded(), "versions": dict(versions), "upgrades": self.upgrades},
+                {**read_record(self.folder), "versions": dict(versions), "upgrades": self.upgrades},
                 durable=True,
             )
         self.log("upgraded", **self.upgrades[-1])

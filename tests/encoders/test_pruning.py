@@ -32,7 +32,7 @@ def test_a_pretrained_encoder_is_tuned_searched_pruned_and_loads_again(model_typ
     for name, times in (("train", 12), ("dev", 2)):
         (tmp_path / f"{name}.csv").write_text("sentence,good\n" + "\n".join(ROWS * times) + "\n")
     # an agent to whom nothing looks worse than stopping: heads go, whatever so small a model has learned
-    settings = {**SETTINGS, "agent.choose": "rollout", "agent.stop_value": -1e6}
+    settings = {**SETTINGS, "protocol": "seen", "agent.choose": "rollout", "agent.stop_value": -1e6}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     rows = ["--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", "--text", "sentence", "--label", "good"]
     code, out, err = run_auber(

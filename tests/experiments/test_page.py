@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from experiments import page
@@ -107,11 +108,13 @@ def test_selectors_stand_beside_the_control_and_the_gates():
     runs = {"original+tuning": at(60.0, heads=0), "voita": at(59.0), "search": at(61.0, rewards=500)}
     unwound = {"voita-unwound": at(58.0), "faithful-unwound": at(59.0)}
     again = {**runs, "search": at(64.0, rewards=500), **unwound}
-    results = [made("experiment-selectors", seed=seed, runs=runs) for seed in (0, 1)]
-    text = page.render([*results, made("experiment-selectors", seed=1, runs=again)])
+    contest = partial(
+        made, "experiment-selectors", command="python -m experiments.selectors --heads 48 --selectors voita"
+    )
+    text = page.render([*(contest(seed=seed, runs=runs) for seed in (0, 1)), contest(seed=1, runs=again)])
     assert "## Who chooses best\n" in text
     assert "### mpnet-base, rte, selectors\n" in text
-    assert "| voita | 2 | 3 | -1.00 | -1.00 |  |  | +1.00 | 10 |  | 5 |\n" in text
+    assert "| voita, 48 | 2 | 3 | -1.00 | -1.00 |  |  | +1.00 | 10 |  | 5 |\n" in text
     # of seed 1 there are two runs, one point and four points ahead: 2.5 beside seed 0's 1
-    assert "| search | 2 | 3 | +1.75 (-7.78 to +11.28) | " in text
-    assert "| faithful-unwound | 1 | 1 | -1.00 | -1.00 | +1.00 | +1.00 | +1.00 | 10 |  | 5 |\n" in text
+    assert "| search, 48 | 2 | 3 | +1.75 (-7.78 to +11.28) | " in text
+    assert "| faithful-unwound, 48 | 1 | 1 | -1.00 | -1.00 | +1.00 | +1.00 | +1.00 | 10 |  | 5 |\n" in text

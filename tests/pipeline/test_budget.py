@@ -133,7 +133,7 @@ def test_where_to_say_how_many(tmp_path):
     message = "^method 'auber' decides itself how many heads go; leave out --heads, or set protocol=crossfit$"
     model, tokenizer = small_start()
     with pytest.raises(ConfigError, match=message):
-        auber.prune(model, tokenizer, task=small_task(), heads=5, out=tmp_path / "run")
+        auber.prune(model, tokenizer, task=small_task(), heads=5, config=small_config(), out=tmp_path / "run")
 
 
 @pytest.mark.parametrize(

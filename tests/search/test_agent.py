@@ -16,7 +16,7 @@ from auber.search.learner import QNetwork
 from auber.search.replay import Batch, unpack
 from auber.search.toy import ToyLayer
 
-DEFAULT = make_config("default").agent
+DEFAULT = make_config("default", settings={"protocol": "seen"}).agent  # of games that begin with all heads
 SMALL = dataclasses.replace(
     DEFAULT, episodes=12, hidden_size=16, hidden_layers=1, batch_size=16, learning_starts=16, updates_per_episode=2
 )

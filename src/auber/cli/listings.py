@@ -84,7 +84,8 @@ def _print_settings(columns: list[str], rows: list[list[str]]) -> None:
         print(screen.wrap(f"--preset {name}: {preset.doc}", later="    "))
     print(
         screen.wrap(
-            "Precedence, weakest first: defaults, preset, the preset's settings for the task, --config file, --set"
+            "Precedence, weakest first: defaults, preset, the preset's settings for the task and for the protocol, --config file, --set. "
+            "What the preset default has for its protocol crossfit alone (above), it leaves as paper has it under another."
         )
     )
 

@@ -110,7 +110,7 @@ Protocol = Annotated[
     typer.Option(
         "--protocol",
         help="Short for --set protocol=...: seen (the paper's: rewards on rows the model was tuned on), heldout, or crossfit "
-        "(each row scored by a scout that never saw it).",
+        "(each row scored by a scout that never saw it; the preset default's).",
         show_default=False,
         autocompletion=completion.protocols,
     ),

@@ -37,7 +37,7 @@ _Origin = Annotated[
     typer.Option(
         "--origin",
         metavar="MODEL",
-        help="What a fine-tuned --model was before it saw the rows (protocol crossfit).",
+        help="What a fine-tuned --model was before it saw the rows (protocol crossfit); a run of 'auber finetune' knows it.",
         show_default=False,
     ),
 ]

@@ -1,7 +1,7 @@
 """Every setting, declared once: type, default, range and meaning.
 
 The declarations are in `sections`, the presets in `presets`. Precedence, weakest first: defaults, preset, the preset's
-settings for the task, config file, `--set`. A `Config` is frozen and always valid: all problems of an input are reported
+settings for the task and for the protocol, config file, `--set`. A `Config` is frozen and always valid: all problems of an input are reported
 together in one `ConfigError`. The command line's help and the table in the documentation are made from the declarations.
 """
 
@@ -66,13 +66,11 @@ def make_config(
     if preset not in PRESETS:
         raise ConfigError(unknown_name("preset", preset, PRESETS))
     chosen = PRESETS[preset]
-    values: dict[str, Any] = {**chosen.settings, **chosen.per_task.get(task or "", {})}
-    where = "settings"
-    if file is not None:
-        values.update(read_toml(file))
-        where = str(file)
-    values.update(settings or {})
-    return build(Config, values, where)
+    given: dict[str, Any] = {**({} if file is None else read_toml(file)), **(settings or {})}
+    base = {**chosen.settings, **chosen.per_task.get(task or "", {})}
+    protocol = given.get("protocol", base.get("protocol", Config.protocol))
+    values = {**base, **chosen.per_protocol.get(str(protocol), {}), **given}
+    return build(Config, values, "settings" if file is None else str(file))
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

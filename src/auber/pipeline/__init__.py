@@ -30,7 +30,7 @@ from auber.evaluation import Scores, evaluate_rows
 from auber.methods import get_method
 from auber.pipeline import notices
 from auber.pipeline.accounts import describe_result, layer_numbers, result_numbers
-from auber.pipeline.budget import best_plan
+from auber.pipeline.budget import best_plan, most_to_remove
 from auber.pipeline.decisions import Decisions
 from auber.pipeline.job import Job
 from auber.pipeline.removals import Removals
@@ -278,9 +278,14 @@ class Pipeline:
     def _choose_prior(self, layers: list[int]) -> dict[str, Any]:
         """The plan that the searches of these layers begin from; nothing is removed yet."""
         encoder, search = encoder_of(self.model), self.job.config.search
-        total = sum(len(encoder.present(layer)) for layer in range(encoder.num_layers))
-        rows, number = self._train.select(self.splits.first), search.heads or round(search.prior_share * total)
-        choice = self._decisions.rank(get_method(search.prior), self.model, rows, number)
+        everywhere = range(encoder.num_layers)
+        wanted = search.heads or round(search.prior_share * sum(len(encoder.present(layer)) for layer in everywhere))
+        number = min(wanted, most_to_remove(encoder, everywhere))
+        if not number:
+            return {"plan": PruningPlan().to_json()}
+        choice = self._decisions.rank(
+            get_method(search.prior), self.model, self._train.select(self.splits.first), number
+        )
         plan = PruningPlan({layer: heads for layer, heads in choice.plan.items() if layer in layers})
         return {"plan": plan.to_json(), **choice.details}
 

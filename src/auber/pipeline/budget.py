@@ -6,10 +6,16 @@ only one here: among all ways to share the heads out, the best is found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from auber.encoders.base import Encoder
 from auber.methods.base import LayerWork, Mask
 from auber.plan import PruningPlan
+
+
+def most_to_remove(encoder: Encoder, layers: Iterable[int]) -> int:
+    """How many heads these layers can lose: one stays in each."""
+    return sum(max(0, len(encoder.present(layer)) - 1) for layer in layers)
 
 
 def gains(work: LayerWork, scores: Mapping[Mask, float]) -> dict[Mask, float]:

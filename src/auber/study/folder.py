@@ -326,17 +326,19 @@ def study_differences(was: Study, now: Study) -> list[str]:
     if was.model_name != now.model_name:
         found["model"] = f"model was {was.model_name!r} and is now {now.model_name!r}"
     for task in (None, *(task for task in was.tasks if task in now.tasks)):
-        before, after = _settings(was, task), _settings(now, task)
-        for key in before:
-            if before[key] != after[key]:
-                place = f" for task {task}" if task else ""
-                found.setdefault(key, f"{key}{place} was {before[key]!r} and is now {after[key]!r}")
+        for protocol in _both(was.protocols, now.protocols):
+            before, after = _settings(was, task, protocol), _settings(now, task, protocol)
+            for key in before:
+                if before[key] != after[key]:
+                    place = f" for task {task}" if task else ""
+                    found.setdefault(key, f"{key}{place} was {before[key]!r} and is now {after[key]!r}")
     return list(found.values())
 
 
-def _settings(study: Study, task: str | None) -> dict[str, Value]:
-    """Every setting of a study for a task, or for one it says nothing particular about."""
-    return make_config(study.preset, task=task, settings=study.settings_of(task or "")).flat()
+def _settings(study: Study, task: str | None, protocol: str) -> dict[str, Value]:
+    """Every setting of a study under a protocol for a task, or for one it says nothing particular about."""
+    changed = {**study.settings_of(task or ""), "protocol": protocol}
+    return make_config(study.preset, task=task, settings=changed).flat()
 
 
 def joined_studies(old: Study, new: Study) -> Study:

@@ -8,8 +8,8 @@ with it: as many heads, the same tuning. A study file holds only what differs fr
     tasks = ["mrpc", "rte"]                   # or a table [tasks.rte] for each, holding the settings of that task alone
     methods = ["auber", "random", "original"]
     seeds = [0, 1, 2]
-    protocols = ["seen"]                      # optional, as is all below
-    preset = "paper"
+    preset = "paper"                          # optional, as is all below
+    protocols = ["seen"]                      # without it, the preset's
     draws = 3                                 # of method random
     data = "glue"                             # a GLUE folder instead of the hub
     keep_weights = false                      # drop the model of a finished run; results stay
@@ -133,7 +133,7 @@ class Study:
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
-    protocols: tuple[str, ...] = ("seen",)
+    protocols: tuple[str, ...]
     preset: str = "default"
     draws: int = 1
     settings: Mapping[str, Value] = field(default_factory=dict)
@@ -219,13 +219,15 @@ def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
         task_settings = {
             name: _settings_in(table, f"tasks.{show_name(name)}", problems) for name, table in tasks.items()
         }
+    preset = _text(tables.get("preset", "default"), "preset", problems)
+    own_protocol = make_config(preset if preset in PRESETS else "default").protocol
     values: dict[str, Any] = {
         "model": _text(tables["model"], "model", problems) if "model" in tables else "",
         "tasks": _names(list(tasks) if isinstance(tasks, dict) else tasks, "task", TASKS, problems),
         "methods": _names(tables.get("methods", []), "method", METHODS, problems),
         "seeds": _seeds(tables.get("seeds", []), problems),
-        "protocols": _names(tables.get("protocols", ["seen"]), "protocol", PROTOCOLS, problems),
-        "preset": _text(tables.get("preset", "default"), "preset", problems),
+        "protocols": _names(tables.get("protocols", [own_protocol]), "protocol", PROTOCOLS, problems),
+        "preset": preset,
         "draws": tables.get("draws", 1),
         "settings": _settings_in(tables.get("settings", {}), "settings", problems),
         "task_settings": task_settings if any(task_settings.values()) else {},

@@ -1,0 +1,187 @@
+"""What a run begins with: its model and tokenizer, and, where it makes scouts, what the model was before any row tuned it.
+
+A fine-tuning run writes down what it was tuned from, so that a pruning of its model finds that origin again; for other fine-tuned
+models the caller names it.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from auber import checkpoint, runs
+from auber.config import Config
+from auber.encoders import encoder_of
+from auber.errors import AuberError, ConfigError, RunError, TaskError
+from auber.kinds import get_kind
+from auber.pipeline import Job
+from auber.progress import Progress
+from auber.tasks.base import TaskData
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+NO_TOKENIZER = "a live model needs its tokenizer beside it; give tokenizer=AutoTokenizer.from_pretrained(...)"
+
+
+@dataclass(frozen=True)
+class Start:
+    """The model a run begins with."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    tuned: bool  # its classifier is trained already
+    source: str | None = None  # the folder or hub name it was read from; None: it was a live model
+    result: dict[str, Any] | None = None  # of the run that the source is
+    origin: PreTrainedModel | None = None  # what it was before any row tuned it, where that is needed
+
+
+def load_start(
+    model: str | Path | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    task: TaskData,
+    config: Config,
+    seed: int | None = None,
+) -> Start:
+    """What a caller names, checked to fit the task; a new classifier is drawn from the settings' seed or another."""
+    if not isinstance(model, (str, Path)):
+        if tokenizer is None:
+            raise ConfigError(NO_TOKENIZER)
+        check_kind(model, task)
+        return Start(copy.deepcopy(model), tokenizer, type(model).__name__, tuned=True)
+    result = None
+    place = source = str(model)
+    if runs.is_run(source):
+        result = runs.read_result(source)
+        _check_same_data(source, result, task, config)
+        place = str(Path(source) / "model")
+        runs.check_digest(Path(place), result)
+    loaded = checkpoint.load_start(
+        place,
+        num_labels=task.num_labels,
+        label_names=task.label_names,
+        is_regression=task.is_regression,
+        kind=task.kind,
+        seed=config.seed if seed is None else seed,
+    )
+    encoder_of(loaded.model)
+    name = source
+    if result is not None:
+        name = result["model"]
+    elif Path(model).exists():
+        name, source = Path(model).resolve().name, str(Path(model).resolve())
+    return Start(loaded.model, tokenizer or loaded.tokenizer, name, loaded.has_trained_classifier, source, result)
+
+
+def find_origin(
+    origin: str | Path | PreTrainedModel | None, start: Start, job: Job, progress: Progress
+) -> PreTrainedModel | None:
+    """The model that no row has tuned yet, where a run makes scouts of it: the start itself, or what it came from."""
+    if not job.method.makes_scouts(job.config.protocol):
+        if origin is not None:
+            raise ConfigError(
+                f"an origin is for scouts, which method {job.method.name} under protocol {job.config.protocol} has none of; "
+                "leave it out, or choose a layer-wise method and protocol crossfit"
+            )
+        return None
+    if job.config.first.epochs == 0:
+        raise ConfigError(
+            "first.epochs must be at least 1 under protocol crossfit, whose scouts it tunes, found 0; raise it"
+        )
+    if job.config.reward.shards > 1:
+        raise ConfigError(
+            f"reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found {job.config.reward.shards}; "
+            "leave it"
+        )
+    if job.first_tuning:
+        if origin is not None:
+            raise ConfigError("an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out")
+        return copy.deepcopy(start.model)
+    if origin is None:
+        return _remembered_origin(start, job, progress)
+    if isinstance(origin, (str, Path)) and runs.is_run(origin):
+        raise RunError(f"{origin}: is a run, whose model has seen rows; give --origin the model that it started from")
+    found = load_start(origin, start.tokenizer, job.task, job.config).model
+    if not _same_build(found, start.model):
+        raise ConfigError(
+            f"{origin if isinstance(origin, (str, Path)) else type(origin).__name__}: the origin must be built like the model "
+            f"{start.name}, and have the same heads; give what the model was fine-tuned from"
+        )
+    return found
+
+
+def check_kind(model: PreTrainedModel, task: TaskData) -> None:
+    """Raise `TaskError` unless a model is of the kind that a task is for."""
+    found, wanted = encoder_of(model).kind, get_kind(task.kind)
+    if found != wanted:
+        raise TaskError(
+            f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, found {type(model).__name__}; "
+            "give a model of that kind"
+        )
+
+
+def _remembered_origin(start: Start, job: Job, progress: Progress) -> PreTrainedModel:
+    """What a start that is a fine-tuning run was tuned from, as far as it lies where it was and is what it was."""
+    if start.source is None or start.result is None or start.result["kind"] != "finetune":
+        raise ConfigError(
+            f"{start.name}: is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin, give the "
+            "pretrained model itself as --model, or choose --protocol seen"
+        )
+    record = runs.read_record(start.source)
+    source = record.get("source")
+    if source is None:
+        raise ConfigError(
+            f"{start.source}: does not say what it was tuned from, and scouts are made of that: name it with --origin, or choose "
+            "--protocol seen"
+        )
+    try:
+        found = load_start(source, start.tokenizer, job.task, job.config, seed=start.result["seed"])
+    except (AuberError, OSError) as error:
+        raise ConfigError(
+            f"{start.source}: was tuned from {source}, of which scouts are made and which cannot be read ({error}); name it with --origin, or "
+            "choose --protocol seen"
+        ) from error
+    if checkpoint.weights_digest(found.model) != record.get("weights"):
+        raise ConfigError(
+            f"{start.source}: was tuned from {source}, of which scouts are made and which holds other weights now; name what it was with "
+            "--origin, or choose --protocol seen"
+        )
+    if found.tuned:
+        raise ConfigError(
+            f"{start.source}: was tuned from {source}, which was fine-tuned itself and may have seen rows that scouts must not: name what "
+            "that was before with --origin, or choose --protocol seen"
+        )
+    progress.say(f"scouts are made of {source}, which {start.source} was tuned from")
+    return found.model
+
+
+def _same_build(one: PreTrainedModel, other: PreTrainedModel) -> bool:
+    """Whether all tensors of two models have the same names and shapes, and belong to the same heads."""
+    builds = [
+        ({name: tensor.shape for name, tensor in model.state_dict().items()}, encoder_of(model).removed)
+        for model in (one, other)
+    ]
+    return builds[0] == builds[1]
+
+
+def _check_same_data(source: str, result: dict[str, Any], task: TaskData, config: Config) -> None:
+    """A start from a run must not have been tuned on rows that this run holds out."""
+    if result["data"] != task.content_hash:
+        raise RunError(
+            f"{source}: was made with other rows (task {result['task']}) than this run has (task {task.name}); "
+            "start from a run made with the same, or from the pretrained model"
+        )
+    found: dict[str, Any] = {"protocol": result["protocol"]}
+    wanted: dict[str, Any] = {"protocol": config.protocol}
+    if config.protocol == "heldout":
+        found["seed"], wanted["seed"] = result["seed"], config.seed
+        found["kind"], wanted["kind"] = result["kind"], "finetune"
+    for key in found:
+        if found[key] != wanted[key]:
+            raise RunError(
+                f"{source}: was made with {key} {found[key]!r}, this run has {wanted[key]!r}; "
+                "start from a run made with the same, or from the pretrained model"
+            )
