@@ -16,6 +16,7 @@ from auber.files import write_text
 from experiments.summary import (
     CONTROL,
     Rows,
+    cost_table,
     markdown,
     path_table,
     rankings_table,
@@ -137,6 +138,14 @@ What came of it so far:
 """
 
 
+COST = """\
+## What it costs
+
+Whole runs from the pretrained encoder to the pruned model, one preset after the other on the same machine with nothing else at work on it, after
+a short run that does not count. Scouts are part of the search.
+"""
+
+
 def local_table(results: Results) -> tuple[list[str], Rows]:
     """Agent alone and with the climb, a row for each number of games."""
     columns = ["model", "task", "games", "regret, agent", "rewards", "regret, with climb", "rewards with climb"]
@@ -168,6 +177,8 @@ def render(results: Results) -> str:
         parts.append(_section(PATHS, _by_tasks(found, _path_tables), found))
     if found := _of_kind(results, "experiment-selectors"):
         parts.append(_section(SELECTORS, _by_tasks(found, lambda some: [("selectors", selectors_table(some))]), found))
+    if found := _of_kind(results, "experiment-cost"):
+        parts.append(_section(COST, [("", cost_table(found))], found))
     return "\n".join(parts)
 
 

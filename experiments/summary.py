@@ -215,6 +215,39 @@ def rankings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     return columns, rows
 
 
+def cost_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
+    """The seconds of whole runs by where they went, and how many times those of the first preset they are."""
+    columns = [
+        "model", "task", "preset", "protocol", "seconds", "times the first's", "scouts", "rewards", "agent", "tuning", "rewards computed",
+        "heads removed",
+    ]  # fmt: skip
+    rows = []
+    for result in results:
+        first = next(iter(result["runs"].values()))
+        for name, run in result["runs"].items():
+            spent = run["cost"]["seconds"]
+            parts = [
+                spent.get("scouts", 0.0),
+                spent["rewards"],
+                spent["agent"],
+                spent["first"] + spent["layer_tuning"] + spent["last"],
+            ]
+            rows.append(
+                [
+                    result["model"],
+                    result["task"],
+                    name,
+                    run["protocol"],
+                    f"{run['seconds']:.0f}",
+                    f"{run['seconds'] / first['seconds']:.2f}",
+                    *(f"{part:.0f}" for part in parts),
+                    str(run["cost"]["rewards_computed"]),
+                    str(run["num_removed"]),
+                ]
+            )
+    return columns, rows
+
+
 def _gap(run: dict[str, Any]) -> float:
     return float(run["train"][0] - run["develop"][0])
 

@@ -49,7 +49,7 @@ def test_it_is_found_again(places):
 
 
 def test_a_run_may_go_on_with_the_same_weights_from_elsewhere(places):
-    encoder, start = places
+    _, start = places
     prune(start)
     moved = shutil.copytree(start, start.parent / "moved")
     again = auber.prune(moved, task=TASK, config=CONFIG, out=start.parent / "run", resume=True)

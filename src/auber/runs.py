@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 import time
@@ -91,6 +92,14 @@ def read_record(folder: str | Path) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise RunError(f"{path}: must be a JSON object, found {type(record).__name__}")
     return record
+
+
+def read_source(folder: str | Path) -> str | None:
+    """Where a run's model was read from, a folder or a hub name, if it was not a live one."""
+    source = read_record(folder).get("source")
+    if not isinstance(source, str) or not source.startswith(os.pardir):
+        return source if isinstance(source, str) else None
+    return os.path.normpath(Path(folder).resolve() / source)
 
 
 def check_digest(folder: Path, record: Mapping[str, Any]) -> None:
@@ -243,6 +252,10 @@ class Run:
             self._take_lock()
         else:
             changed = {}
+            if (
+                source is not None and Path(source).is_absolute()
+            ):  # from here, so that equal runs have equal records wherever they lie
+                source = os.path.relpath(source, self.folder.resolve())
             beside = {"versions": versions, "source": source}
             self._create({**identity, **{name: value for name, value in beside.items() if value}}, config)
         # All processes must take the same decisions, so what is done is read once, before anyone goes on.

@@ -69,10 +69,9 @@ def load_start(
     )
     encoder_of(loaded.model)
     name = source
-    if result is not None:
-        name = result["model"]
-    elif Path(model).exists():
-        name, source = Path(model).resolve().name, str(Path(model).resolve())
+    if Path(model).exists():
+        source = str(Path(model).resolve())
+        name = Path(source).name if result is None else result["model"]
     return Start(loaded.model, tokenizer or loaded.tokenizer, name, loaded.has_trained_classifier, source, result)
 
 
@@ -130,8 +129,7 @@ def _remembered_origin(start: Start, job: Job, progress: Progress) -> PreTrained
             f"{start.name}: is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin, give the "
             "pretrained model itself as --model, or choose --protocol seen"
         )
-    record = runs.read_record(start.source)
-    source = record.get("source")
+    source = runs.read_source(start.source)
     if source is None:
         raise ConfigError(
             f"{start.source}: does not say what it was tuned from, and scouts are made of that: name it with --origin, or choose "
@@ -144,7 +142,7 @@ def _remembered_origin(start: Start, job: Job, progress: Progress) -> PreTrained
             f"{start.source}: was tuned from {source}, of which scouts are made and which cannot be read ({error}); name it with --origin, or "
             "choose --protocol seen"
         ) from error
-    if checkpoint.weights_digest(found.model) != record.get("weights"):
+    if checkpoint.weights_digest(found.model) != runs.read_record(start.source).get("weights"):
         raise ConfigError(
             f"{start.source}: was tuned from {source}, of which scouts are made and which holds other weights now; name what it was with "
             "--origin, or choose --protocol seen"

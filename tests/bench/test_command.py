@@ -41,6 +41,25 @@ def test_everything_at_once(run_auber, tmp_path):
     assert (tmp_path / "growth.svg").is_file()
 
 
+def test_a_whole_run_with_scouts(run_auber):
+    quick = [
+        "--no-rewards",
+        "--no-tuning",
+        "--preset",
+        "default",
+        "--set",
+        "agent.episodes=2",
+        "--set",
+        "last.epochs=1",
+    ]
+    code, out, err = run_auber(*TINY, *quick, "--set", "reward.folds=2", "--json")
+    assert code == 0, err
+    search = Bench.from_json(json.loads(out)).search
+    assert (search.preset, search.protocol) == ("default", "crossfit")
+    assert search.seconds.tuning > search.seconds.rewards > 0
+    assert "scout 2 of 2: last tuning" in err
+
+
 def test_a_saved_model_in_words(run_auber, tmp_path):
     model = tiny_model("distilbert", max_position_embeddings=128, pad_token_id=0)
     auber.save(model, tiny_tokenizer(), tmp_path / "mine")

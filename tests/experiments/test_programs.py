@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from experiments import page, search
+from experiments import cost, page, search, summary
 from tests.docs.standins import make_encoder, make_glue
 
 
@@ -60,3 +60,20 @@ def test_the_page_of_it(place, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["page", *map(str, sorted(place.glob("search-[01].json"))), "--out", str(out)])
     page.main()
     assert "| default | 2 | " in out.read_text()
+
+
+def test_cost(place, monkeypatch):
+    found = run(cost, place, monkeypatch, "--set", "agent.episodes=3", "--set", "reward.folds=2")
+    assert list(found["runs"]) == ["paper", "default"]
+    for name, protocol in (("paper", "seen"), ("default", "crossfit")):
+        spent = found["runs"][name]["cost"]["seconds"]
+        assert found["runs"][name]["protocol"] == protocol
+        assert found["runs"][name]["seconds"] >= spent["total"] > 0
+    assert "scouts" not in found["runs"]["paper"]["cost"]["seconds"]
+    assert "dev" not in json.dumps(found["runs"])
+    columns, rows = summary.cost_table([found])
+    ratio = found["runs"]["default"]["seconds"] / found["runs"]["paper"]["seconds"]
+    assert [row[columns.index("times the first's")] for row in rows] == ["1.00", f"{ratio:.2f}"]
+    text = page.render([found])
+    assert "## What it costs\n" in text
+    assert f"    {found['command']}    # commit " in text

@@ -6,6 +6,7 @@ from auber import api
 from auber.bench.clock import timed
 from auber.bench.record import SearchRecord, SearchSeconds
 from auber.bench.subjects import Subject
+from auber.methods import get_method
 from auber.progress import Progress
 
 
@@ -14,9 +15,15 @@ def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchR
 
     The model counts as fine-tuned, so a first tuning is part of it only where the settings say `first.when = always`.
     """
+    makes_scouts = get_method("auber").makes_scouts(subject.config.protocol)
     pruned, total = timed(
         lambda: api.prune(
-            subject.model, subject.tokenizer, task=subject.task, config=subject.config, progress=progress
+            subject.model,
+            subject.tokenizer,
+            task=subject.task,
+            origin=subject.model if makes_scouts else None,  # which weights scouts begin with is nothing to the time
+            config=subject.config,
+            progress=progress,
         ),
         subject.hardware.device,
     )
@@ -26,7 +33,7 @@ def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchR
     parts = {
         "rewards": spent["rewards"],
         "agent": spent["agent"],
-        "tuning": spent["first"] + spent["layer_tuning"] + spent["last"],
+        "tuning": spent.get("scouts", 0.0) + spent["first"] + spent["layer_tuning"] + spent["last"],
         "evaluation": spent["evaluation"],
     }
     return SearchRecord(
@@ -35,7 +42,7 @@ def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchR
         episodes=subject.config.agent.episodes,
         rewards_asked=cost["rewards_asked"],
         rewards_computed=cost["rewards_computed"],
-        tuning_steps=cost["tuning_steps"],
+        tuning_steps=cost["tuning_steps"] + cost.get("scout_steps", 0),
         heads_removed=heads["removed"],
         heads=heads["total"],
         seconds=SearchSeconds(**parts, rest=total - sum(parts.values()), total=total),

@@ -128,6 +128,7 @@ class Pipeline:
         self._first_stage(self.splits.first)
         if prior:
             self._stage(PRIOR, partial(self._choose_prior, layers), keeps=False)
+        self._say(f"{len(scouts.stages)} scouts: each is tuned on all rows but those that it scores afterwards")
         for fold, name in enumerate(scouts.stages):
             if self.run.stage(name) is None:
                 info = self._measured(partial(scouts.make, fold))
@@ -282,7 +283,9 @@ class Pipeline:
         wanted = search.heads or round(search.prior_share * sum(len(encoder.present(layer)) for layer in everywhere))
         number = min(wanted, most_to_remove(encoder, everywhere))
         if not number:
+            self.progress.skip(1)
             return {"plan": PruningPlan().to_json()}
+        self._say(f"the search begins from what method {search.prior} removes when told to take {number} heads")
         choice = self._decisions.rank(
             get_method(search.prior), self.model, self._train.select(self.splits.first), number
         )
