@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from auber.devices import Hardware
-from auber.scoring import LayerScorer, Part
+from auber.scoring import LayerScorer
+from auber.tasks.encoding import EncodedRows
 from experiments.subject import calibrated_rows, measure
 
 Mask = tuple[int, ...]
+Parts = list[tuple[Any, EncodedRows]]  # models, each with the rows it scores
 
 
 class MaskedRows:
     """The measures of all parts together, under any mask of a layer."""
 
-    def __init__(self, parts: Sequence[Part], layer: int, metric: str, hardware: Hardware) -> None:
+    def __init__(self, parts: Parts, layer: int, metric: str, hardware: Hardware) -> None:
         self._metric = metric
         self._scorers = [
-            LayerScorer(part.model, layer, part.rows, metric, hardware, tenants=len(parts), mending=part.mending)
-            for part in parts
-            if len(part.rows)
+            LayerScorer(model, layer, rows, metric, hardware, tenants=len(parts)) for model, rows in parts if len(rows)
         ]
 
     def score(self, name: str, removed: Mask) -> float:

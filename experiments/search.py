@@ -17,18 +17,16 @@ from typing import Any
 import numpy as np
 
 from auber.encoders import encoder_of
-from auber.mending import Mending, learn_mending, remove_mended
 from auber.methods import get_method
 from auber.methods.base import RankingWork
 from auber.plan import PruningPlan
 from auber.progress import Silent
-from auber.scoring import Part
 from auber.search.agent import play_layer
 from auber.search.game import PruningGame
 from auber.search.state import head_norms, head_state
 from auber.surgery import remove_heads
 from experiments.command import parser
-from experiments.masked import Mask, MaskedRows
+from experiments.masked import Mask, MaskedRows, Parts
 from experiments.record import Record
 from experiments.subject import Subject, make_folds, make_subject
 
@@ -45,7 +43,6 @@ class Variant:
     )
     frozen: bool = False  # nobody is tuned before all layers are decided
     independent: bool = False  # and every layer is decided with the others whole
-    mended: bool = False  # with a context: while a layer is decided, the heads that stay stand in for those that go
     rewound: bool = False  # the plan is carried out on the pretrained weights, which then get all tunings
 
 
@@ -71,7 +68,6 @@ class Walk:
     chosen: dict[int, Mask] = field(default_factory=dict)  # by layer
     scores: dict[int, dict[Mask, float]] = field(default_factory=dict)  # of all masks that were asked for, by layer
     bonuses: dict[int, float] = field(default_factory=dict)  # points for each removed head, by layer
-    mending: dict[int, dict[int, Mending]] = field(default_factory=dict)  # of whole scouts, by fold and layer
     context: PruningPlan | None = None  # a plan for all layers, which is corrected in each beside the others
 
     def go(self) -> None:
@@ -89,26 +85,15 @@ class Walk:
         if self.variant.independent or self.context is not None:
             remove_heads(self.model, PruningPlan(self.chosen))
 
-    def parts(self, rows: tuple[int, ...], layer: int) -> list[Part]:
+    def parts(self, rows: tuple[int, ...], layer: int) -> Parts:
         """Who scores which of these rows while a layer is decided."""
         if not self.variant.crossed:
-            return [Part(self.model, self.subject.rows.select(rows))]
+            return [(self.model, self.subject.rows.select(rows))]
         chosen = np.array(rows)
         return [
-            Part(
-                scout,
-                self.subject.rows.select(tuple(chosen[self.folds[chosen] == fold].tolist())),
-                self._mending_of(fold).get(layer),
-            )
+            (scout, self.subject.rows.select(tuple(chosen[self.folds[chosen] == fold].tolist())))
             for fold, scout in enumerate(self._scouts_beside(layer))
         ]
-
-    def _mending_of(self, fold: int) -> dict[int, Mending]:
-        """How the heads of a scout stand in for each other, by layer; empty where they do not."""
-        if self.variant.mended and fold not in self.mending:
-            own = self.subject.rows.select(np.flatnonzero(self.folds != fold).tolist())
-            self.mending[fold] = learn_mending(self.scouts[fold], own)
-        return self.mending.get(fold, {})
 
     def _scouts_beside(self, layer: int) -> list[Any]:
         """The scouts, where there is a context without its heads in the other layers."""
@@ -116,11 +101,8 @@ class Walk:
             return self.scouts
         scouts = copy.deepcopy(self.scouts)
         others = {other: heads for other, heads in self.context.items() if other != layer}
-        for fold, scout in enumerate(scouts):
-            if self.variant.mended:
-                remove_mended(scout, others, self._mending_of(fold))
-            else:
-                remove_heads(scout, PruningPlan(others))
+        for scout in scouts:
+            remove_heads(scout, PruningPlan(others))
         return scouts
 
     def _decide(self, layer: int) -> None:

@@ -9,9 +9,8 @@ log-likelihood, and goes through the layers in turn:
     crossed          no search: the gates learn on the scouts' rows (see `gates`)
     searched         nothing removed, by one standard error; it removes what it says, whatever the number
 
-Plans are carried out on the pretrained weights or, with `-unwound`, on the tuned start; with `-mended` there too, and so that the
-heads that stay stand in for those that go, as they then do in the rewards. Where several numbers are given, each selector has one
-after the other, and they stand in its name.
+Plans are carried out on the pretrained weights or, with `-unwound`, on the tuned start. Where several numbers are given, each
+selector has one after the other, and they stand in its name.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from auber.mending import learn_mending, remove_mended
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
 from experiments.command import parser
@@ -41,7 +39,7 @@ CORRECTIONS = {  # which plan, by how many standard errors
     "searched": (None, 1.0),
 }
 CROSSED = "crossed"
-UNWOUND, MENDED = "-unwound", "-mended"
+UNWOUND = "-unwound"
 
 
 @dataclass
@@ -64,10 +62,8 @@ class Contest:
     def carry_out(self, name: str, num_heads: int, title: str) -> None:
         """A selector's plan, rewound or not."""
         started, plan = time.perf_counter(), self.plan(name.removesuffix(UNWOUND), num_heads)
-        variant, model = replace(REWOUND, rewound=not name.endswith((UNWOUND, MENDED))), copy.deepcopy(self.start)
-        if name.endswith(MENDED):
-            remove_mended(model, plan, learn_mending(model, self.subject.rows))
-        elif name.endswith(UNWOUND):
+        variant, model = replace(REWOUND, rewound=not name.endswith(UNWOUND)), copy.deepcopy(self.start)
+        if name.endswith(UNWOUND):
             remove_heads(model, plan)
         without = {} if variant.rewound else {"untuned": self.subject.scores(model, self.subject.develop)}
         model = carried_out(self.subject, variant, model, plan)
@@ -76,10 +72,8 @@ class Contest:
     def plan(self, name: str, num_heads: int) -> PruningPlan:
         """A selector's plan of about so many heads, made once."""
         if (name, num_heads) not in self.plans:
-            if name.removesuffix(MENDED) in CORRECTIONS:
+            if name in CORRECTIONS:
                 plan = self._corrected(name, num_heads)
-            elif name.endswith(MENDED):
-                plan = self.plan(name.removesuffix(MENDED), num_heads)
             elif name == CROSSED:
                 plan = crossed_gates(self.subject, self._all_scouts(), self.folds, num_heads)
             else:
@@ -89,10 +83,10 @@ class Contest:
 
     def _corrected(self, name: str, num_heads: int) -> PruningPlan:
         """The plan of one of `CORRECTIONS`."""
-        prior, errors = CORRECTIONS[name.removesuffix(MENDED)]
+        prior, errors = CORRECTIONS[name]
         given = PruningPlan() if prior is None else self.plan(prior, num_heads)
         scouts = self._all_scouts()
-        started, variant = time.perf_counter(), replace(REWOUND, caution=errors, mended=name.endswith(MENDED))
+        started, variant = time.perf_counter(), replace(REWOUND, caution=errors)
         walk = Walk(self.subject, variant, copy.deepcopy(self.start), scouts, self.folds, context=given)
         walk.decide_all()
         assert walk.context is not None
@@ -125,7 +119,7 @@ def main() -> None:
     options.add_argument(
         "--selectors",
         default=f"voita{UNWOUND},corrected{UNWOUND}",
-        help=f"rankings, {CROSSED} and {', '.join(CORRECTIONS)}, each also with {UNWOUND} or {MENDED}",
+        help=f"rankings, {CROSSED} and {', '.join(CORRECTIONS)}, each also with {UNWOUND}",
     )
     arguments = options.parse_args()
     subject = make_subject(

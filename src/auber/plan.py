@@ -58,10 +58,6 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
             merged.setdefault(layer, set()).update(heads)
         return PruningPlan({layer: sorted(heads) for layer, heads in merged.items()})
 
-    def __sub__(self, other: PruningPlan) -> PruningPlan:
-        """The heads of this plan that another does not remove."""
-        return PruningPlan({layer: sorted({*heads} - {*other.removed(layer)}) for layer, heads in self.items()})
-
     @property
     def num_removed(self) -> int:
         """How many heads go, over all layers."""

@@ -82,7 +82,8 @@ def remove_heads(model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool
 
 def remove_remaining(model: PreTrainedModel, plan: Plan) -> None:
     """Slice out those of the plan's heads that the model still has."""
-    remove_heads(model, PruningPlan(plan) - encoder_of(model).removed)
+    gone = encoder_of(model).removed
+    remove_heads(model, {layer: sorted({*heads} - {*gone.removed(layer)}) for layer, heads in plan.items()})
 
 
 class _Gate:

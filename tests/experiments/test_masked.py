@@ -13,7 +13,6 @@ from auber.devices import Hardware
 from auber.evaluation import predict
 from auber.metrics import get_metric
 from auber.plan import PruningPlan
-from auber.scoring import Part
 from auber.surgery import remove_heads
 from experiments.masked import MaskedRows
 from experiments.search import VARIANTS, Walk
@@ -34,7 +33,7 @@ CPU = Hardware(torch.device("cpu"), "float32", 1)
 def test_masks_are_scored_as_pruned_models_are():
     model, rows = small_start()[0], small_rows(40)
     masks = [(), (1,), (0, 3)]
-    parts = [Part(model, rows.select(range(25))), Part(model, rows.select(range(25, 40)))]
+    parts = [(model, rows.select(range(25))), (model, rows.select(range(25, 40)))]
     found = MaskedRows(parts, 1, "accuracy", CPU).scores(MEASURES, masks)
     for mask, scores in zip(masks, found, strict=True):
         pruned = copy.deepcopy(model)
@@ -44,7 +43,7 @@ def test_masks_are_scored_as_pruned_models_are():
 
 
 def test_one_score_is_one_of_many():
-    masked = MaskedRows([Part(small_start()[0], small_rows(20))], 0, "accuracy", CPU)
+    masked = MaskedRows([(small_start()[0], small_rows(20))], 0, "accuracy", CPU)
     assert masked.score("soft", (2,)) == pytest.approx(masked.scores(["soft"], [(), (2,)])[1, 0])
 
 
@@ -106,15 +105,15 @@ def test_a_row_is_rewarded_by_the_scout_that_never_saw_it():
     subject = type("Subject", (), {"rows": Named(None)})()
     crossed = Walk(subject, VARIANTS["crossed-calibrated-rewound"], "model", scouts, folds)
     parts = crossed.parts(tuple(range(9)), 0)
-    assert [part.model for part in parts] == scouts
-    assert all(folds[row] == fold for fold, part in enumerate(parts) for row in part.rows)
-    assert sorted(row for part in parts for row in part.rows) == list(range(9))
-    assert Walk(subject, VARIANTS["default"], "model", [], folds).parts((1, 2), 0) == [("model", (1, 2), None)]
+    assert [scout for scout, _ in parts] == scouts
+    assert all(folds[row] == fold for fold, (_, rows) in enumerate(parts) for row in rows)
+    assert sorted(row for _, rows in parts for row in rows) == list(range(9))
+    assert Walk(subject, VARIANTS["default"], "model", [], folds).parts((1, 2), 0) == [("model", (1, 2))]
 
 
 def test_the_noise_of_a_head_is_that_of_its_gains_row_by_row():
     model, rows = small_start()[0], small_rows(40)
-    masked = MaskedRows([Part(model, rows)], 1, "accuracy", CPU)
+    masked = MaskedRows([(model, rows)], 1, "accuracy", CPU)
     noises = []
     for head in (0, 2):
         pruned = copy.deepcopy(model)

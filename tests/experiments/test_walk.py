@@ -43,7 +43,7 @@ def test_a_plan_is_corrected_in_each_layer_beside_the_others(corrections, kept, 
 
     class Rows:
         def __init__(self, parts, layer, *_):
-            beside.append([encoder_of(scout).removed for scout, *_ in parts])
+            beside.append([encoder_of(scout).removed for scout, _ in parts])
 
         def noise_of_a_head(self, heads):
             assert heads == (0, 1, 2, 3)

@@ -178,7 +178,7 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     monkeypatch.setattr(pipeline, "CrossedScorer", build)
     prune(tmp_path / "run", agent__episodes=1)
     assert len(scored) == 9, "three scouts for each of three layers"
-    for scout, rows, _ in scored:
+    for scout, rows in scored:
         assert tuned.count(scout.mark) == 1 + 3 + 1, "first, after each layer, last"
         # by their words: a sentence that stands in train twice may be in two folds
         assert not all(tuple(ids) in seen[scout.mark] for ids in rows.input_ids)
@@ -190,9 +190,9 @@ def test_scouts_lose_what_the_model_loses(run, monkeypatch, tmp_path):
     found = []
     parts = Scouts.parts
 
-    def listen(self, layer, rows, plan):
-        made = parts(self, layer, rows, plan)
-        found.append((plan, [encoder_of(scout).removed for scout, *_ in made]))
+    def listen(self, train, rows, plan):
+        made = parts(self, train, rows, plan)
+        found.append((plan, [encoder_of(scout).removed for scout, _ in made]))
         return made
 
     monkeypatch.setattr(Scouts, "parts", listen)

@@ -58,10 +58,10 @@ def test_with_much_caution_it_is_carried_out_as_it_is(tmp_path):
 def test_the_scouts_are_asked_beside_what_is_decided_and_else_beside_it(run, monkeypatch, tmp_path):
     asked, parts = [], Scouts.parts
 
-    def listen(self, layer, rows, plan):
-        made = parts(self, layer, rows, plan)
+    def listen(self, train, rows, plan):
+        made = parts(self, train, rows, plan)
         asked.append(plan)
-        assert {encoder_of(scout).removed for scout, *_ in made} == {plan}
+        assert {encoder_of(scout).removed for scout, _ in made} == {plan}
         return made
 
     monkeypatch.setattr(Scouts, "parts", listen)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from auber.evaluation import predict
-from auber.mending import learn_mending, remove_mended
 from auber.scoring import LayerScorer
 from auber.surgery import remove_heads
 from auber.tasks.encoding import EncodedRows
@@ -17,23 +16,14 @@ from tests.models import HEADS
 from tests.small import cpu
 
 
-def assert_predicts_like_the_pruned(
-    model: Any, layer: int, rows: EncodedRows, mend_on: EncodedRows | None = None
-) -> None:
+def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -> None:
     """Head 0 of the layer is gone already; every further mask must predict what the model without its heads predicts."""
-    mending = None if mend_on is None else learn_mending(model, mend_on)
-    scorer = LayerScorer(
-        model, layer, rows, "accuracy", cpu(), tokens_per_slab=60, mending=None if mending is None else mending[layer]
-    )
+    scorer = LayerScorer(model, layer, rows, "accuracy", cpu(), tokens_per_slab=60)
     order = torch.tensor(sorted(range(len(rows)), key=lambda row: -rows.lengths[row]))
     masks = [mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)]
     for removed in masks:
         pruned = copy.deepcopy(model)
-        if mending is None:
-            remove_heads(pruned, {layer: removed})
-        else:
-            remove_mended(pruned, {layer: removed}, mending)
+        remove_heads(pruned, {layer: removed})
         plain, fast = predict(pruned, rows)[order], scorer.logits(removed)
-        close = 1e-5 if mending is None else 1e-4  # forecasts are sums over all features of the kept heads
-        torch.testing.assert_close(fast, plain, atol=close, rtol=close)
+        torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-5)
         assert torch.equal(fast.argmax(1), plain.argmax(1))

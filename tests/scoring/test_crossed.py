@@ -8,10 +8,9 @@ import torch
 from auber.devices import Hardware
 from auber.errors import ModelError, TaskError
 from auber.evaluation import predict
-from auber.mending import learn_mending, remove_mended
 from auber.metrics import get_metric
 from auber.plan import PruningPlan
-from auber.scoring import CrossedScorer, LayerScorer, Part
+from auber.scoring import CrossedScorer, LayerScorer
 from auber.surgery import remove_heads
 from auber.tasks.encoding import EncodedRows
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, random_kind_rows
@@ -37,10 +36,6 @@ def made(labels=3, sizes=(9, 30, 14), removed=None):
     return parts
 
 
-def scorer_of(parts, *rest):
-    return CrossedScorer([Part(*part) for part in parts], *rest)
-
-
 def scored_plainly(parts, layer, metric, removed):
     """The metric of what the physically pruned models predict, over all rows."""
     logits, truths = [], []
@@ -56,7 +51,7 @@ def scored_plainly(parts, layer, metric, removed):
 @pytest.mark.parametrize(("metric", "labels"), METRICS)
 def test_a_score_is_the_metric_of_all_pruned_models_together(metric, labels, layer):
     parts = made(labels, removed={layer: [0], (layer + 1) % LAYERS: [2]})
-    scorer = scorer_of(parts, layer, metric, cpu())
+    scorer = CrossedScorer(parts, layer, metric, cpu())
     assert (scorer.layer, scorer.present) == (layer, (1, 2, 3))
     expected = [scored_plainly(parts, layer, metric, removed) for removed in MASKS]
     assert scorer.score_many(MASKS) == pytest.approx(expected, abs=1e-6)
@@ -66,7 +61,7 @@ def test_a_score_is_the_metric_of_all_pruned_models_together(metric, labels, lay
 def test_the_metric_is_one_over_all_rows_and_not_a_mean_over_the_parts():
     parts = made(2)
     alone = [LayerScorer(model, 1, rows, "matthews", cpu()).score((1,)) for model, rows in parts]
-    assert abs(scorer_of(parts, 1, "matthews", cpu()).score((1,)) - sum(alone) / 3) > 0.001
+    assert abs(CrossedScorer(parts, 1, "matthews", cpu()).score((1,)) - sum(alone) / 3) > 0.001
 
 
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
@@ -76,7 +71,7 @@ def test_rows_of_every_kind_are_crossed(kind):
     parts = [(model, rows.select(range(5))), (model, rows.select(range(5, len(rows))))]
     for metric in (*METRICS_OF[kind], *(["tag_explained"] if kind == "tokens" else [])):
         expected = LayerScorer(model, 1, rows, metric, cpu()).score_many(MASKS)
-        assert scorer_of(parts, 1, metric, cpu()).score_many(MASKS) == pytest.approx(expected, abs=1e-6)
+        assert CrossedScorer(parts, 1, metric, cpu()).score_many(MASKS) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(("metric", "labels"), METRICS)
@@ -84,7 +79,7 @@ def test_one_part_scores_as_a_layer_scorer_and_parts_without_rows_have_no_say(me
     (model, rows), (other, _), _ = made(labels)
     whole = LayerScorer(model, 1, rows, metric, cpu())
     for parts in ([(model, rows)], [(other, rows.select([])), (model, rows)]):
-        crossed = scorer_of(parts, 1, metric, cpu())
+        crossed = CrossedScorer(parts, 1, metric, cpu())
         assert crossed.score_many(MASKS) == whole.score_many(MASKS)
         assert crossed.key == whole.key
         assert crossed.present == whole.present
@@ -92,30 +87,12 @@ def test_one_part_scores_as_a_layer_scorer_and_parts_without_rows_have_no_say(me
 
 @pytest.mark.parametrize("metric", ["accuracy", "explained"])
 def test_neither_the_order_of_masks_nor_their_batching_matters(metric):
-    scorer = scorer_of(made(), 1, metric, cpu())
+    scorer = CrossedScorer(made(), 1, metric, cpu())
     together = scorer.score_many(MASKS)
     assert scorer.score_many(MASKS[::-1]) == pytest.approx(together[::-1], abs=1e-6)
     assert [scorer.score(mask) for mask in MASKS] == pytest.approx(together, abs=1e-6)
     assert scorer.score_many(MASKS * 9) == pytest.approx(together * 9, abs=1e-6)
     assert scorer.score_many([]) == []
-
-
-def test_each_part_is_mended_by_its_own():
-    parts = made()
-    mending = [learn_mending(model, rows) for model, rows in parts]
-    mended = [Part(model, rows, each[1]) for (model, rows), each in zip(parts, mending, strict=True)]
-    scorer = CrossedScorer(mended, 1, "explained", cpu())
-    for removed in MASKS[1:]:
-        logits = []
-        for (model, rows), each in zip(parts, mending, strict=True):
-            pruned = copy.deepcopy(model)
-            remove_mended(pruned, {1: removed}, each)
-            logits.append(predict(pruned, rows))
-        truth = torch.cat([rows.labels for _, rows in parts])
-        expected = get_metric("explained").compute(torch.cat(logits), truth).item()
-        assert scorer.score(removed) == pytest.approx(expected, abs=1e-4)
-        assert scorer.score(removed) != pytest.approx(scorer_of(parts, 1, "explained", cpu()).score(removed), abs=1e-3)
-    assert scorer.key != scorer_of(parts, 1, "explained", cpu()).key
 
 
 def test_the_key_depends_on_every_part():
@@ -124,11 +101,11 @@ def test_the_key_depends_on_every_part():
     changed_model = [(tiny_model("bert", num_labels=3, seed=9), parts[0][1]), *parts[1:]]
     exchanged = [(parts[1][0], parts[0][1]), (parts[0][0], parts[1][1]), parts[2]]
     several = (parts, changed_rows, changed_model, exchanged, parts[:2], parts[:1])
-    keys = [scorer_of(each, 0, "accuracy", cpu()).key for each in several]
-    keys.append(scorer_of(parts, 0, "explained", cpu()).key)
+    keys = [CrossedScorer(each, 0, "accuracy", cpu()).key for each in several]
+    keys.append(CrossedScorer(parts, 0, "explained", cpu()).key)
     assert len(set(keys)) == len(keys)
     assert {len(key) for key in keys} == {24}
-    assert scorer_of(copy.deepcopy(parts), 0, "accuracy", cpu()).key == keys[0]
+    assert CrossedScorer(copy.deepcopy(parts), 0, "accuracy", cpu()).key == keys[0]
 
 
 def test_the_parts_share_the_memory(monkeypatch):
@@ -136,7 +113,7 @@ def test_the_parts_share_the_memory(monkeypatch):
     cut = LayerScorer._cut
     monkeypatch.setattr(LayerScorer, "_cut", lambda self, *rest: (seen.append(self._tenants), cut(self, *rest))[1])
     parts = made()
-    scorer = scorer_of([*parts, (parts[0][0], parts[0][1].select([]))], 1, "accuracy", cpu())
+    scorer = CrossedScorer([*parts, (parts[0][0], parts[0][1].select([]))], 1, "accuracy", cpu())
     assert seen == [], "nothing is computed before the first score"
     scorer.score((1,))
     assert seen == [3, 3, 3]
@@ -146,19 +123,19 @@ def test_models_with_different_heads_are_refused():
     parts = made()
     remove_heads(parts[2][0], PruningPlan({1: [0, 3], 0: [2]}))
     with pytest.raises(ModelError) as caught:
-        scorer_of(parts, 1, "accuracy", cpu())
+        CrossedScorer(parts, 1, "accuracy", cpu())
     assert str(caught.value) == (
         "layer 1: the models of all parts must have the same heads, found [0, 1, 2, 3] in part 0 and [1, 2] in part 2; "
         "remove the same heads from each"
     )
-    assert scorer_of(parts, 2, "accuracy", cpu()).present == (0, 1, 2, 3), "other layers may differ"
+    assert CrossedScorer(parts, 2, "accuracy", cpu()).present == (0, 1, 2, 3), "other layers may differ"
 
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_without_rows_there_is_nothing_to_score(count):
     parts = [(model, rows.select([])) for model, rows in made()[:count]]
     with pytest.raises(TaskError) as caught:
-        scorer_of(parts, 1, "accuracy", cpu())
+        CrossedScorer(parts, 1, "accuracy", cpu())
     assert str(caught.value) == (f"layer 1: one part at least must have rows, found none in {count} parts; add rows")
 
 
@@ -168,8 +145,8 @@ def test_a_gpu_scores_the_same(metric):
     parts = [
         (tiny_model("bert", num_labels=3, hidden_size=64, seed=seed), random_rows(60, seed=seed)) for seed in (0, 1)
     ]
-    expected = scorer_of(parts, 1, metric, cpu()).score_many(MASKS)
+    expected = CrossedScorer(parts, 1, metric, cpu()).score_many(MASKS)
     on_gpu = [(model.cuda(), rows) for model, rows in parts]
-    scorer = scorer_of(on_gpu, 1, metric, Hardware(torch.device("cuda", 0), "float32", 1))
+    scorer = CrossedScorer(on_gpu, 1, metric, Hardware(torch.device("cuda", 0), "float32", 1))
     for _ in range(2):
         assert scorer.score_many(MASKS) == pytest.approx(expected, abs=0.02)

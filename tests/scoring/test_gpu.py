@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 
 from auber.devices import Hardware
 from auber.evaluation import predict
-from auber.mending import learn_mending, remove_mended
 from auber.plan import PruningPlan
 from auber.scoring import LayerScorer
 from auber.surgery import masked_heads, remove_heads
@@ -64,36 +62,6 @@ def test_in_float32_every_mask_predicts_what_the_masked_model_predicts(model_typ
             plain = predict(model, rows)[longest_first(rows)]
         assert torch.allclose(scorer.logits(removed), plain, atol=1e-4)
     assert scorer.score_many(masks) == [scorer.score(mask) for mask in masks]
-
-
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_in_float32_every_mended_mask_predicts_what_the_mended_model_predicts(model_type):
-    model = tiny_model(model_type, num_labels=3, **{"dim" if model_type == "distilbert" else "hidden_size": 64}).cuda()
-    rows = random_rows(count=200, token_types=model_type in ("bert", "electra"))
-    mending = learn_mending(model, rows)
-    scorer = LayerScorer(model, 1, rows, "accuracy", gpu("float32"), mending=mending[1])
-    masks = [mask for size in range(HEADS) for mask in itertools.combinations(range(HEADS), size)]
-    for removed in masks:
-        mended = copy.deepcopy(model)
-        remove_mended(mended, {1: removed}, mending)
-        plain = predict(mended, rows)[longest_first(rows)]
-        assert torch.allclose(scorer.logits(removed), plain, atol=1e-3)
-    assert scorer.score_many(masks) == [scorer.score(mask) for mask in masks]
-
-
-@pytest.mark.parametrize("layer", [0, 5, 11])
-def test_in_bfloat16_a_mended_mask_is_no_farther_from_float32_than_the_mended_model(layer):
-    model, rows = base_model("mpnet"), big_rows(600)
-    mending = learn_mending(model, rows)
-    scorer = LayerScorer(model, layer, rows, "accuracy", gpu("bfloat16"), mending=mending[layer])
-    for removed in [(), (1, 4, 7), (0, 2, 3, 5, 8, 9, 11)]:
-        mended = copy.deepcopy(model)
-        remove_mended(mended, {layer: removed}, mending)
-        exact = predict(mended, rows)[longest_first(rows)]
-        plain = predict(mended.to(torch.bfloat16), rows)[longest_first(rows)]
-        distances = [float((logits - exact).pow(2).mean().sqrt()) for logits in (scorer.logits(removed), plain)]
-        print(f"layer {layer} {removed}: distance {distances}")
-        assert distances[0] <= 1.5 * distances[1]
 
 
 @pytest.mark.parametrize("model_type", ["bert", "mpnet"])

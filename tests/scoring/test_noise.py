@@ -12,11 +12,11 @@ import torch
 from auber.errors import ConfigError
 from auber.evaluation import predict
 from auber.metrics import get_metric
-from auber.scoring import LayerScorer, ShardedScorer, check_caution, standard_error
+from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, check_caution, standard_error
 from auber.surgery import remove_heads
 from auber.tasks.encoding import EncodedRows
 from tests.models import tiny_model
-from tests.scoring.test_crossed import made, scorer_of
+from tests.scoring.test_crossed import made
 from tests.scoring.test_scorer import random_rows
 from tests.scoring.test_sharded import on_the_cpu
 from tests.small import cpu
@@ -50,7 +50,7 @@ def near_its_predictions(model, rows):
 @pytest.mark.parametrize(("metric", "labels"), [("explained", 2), ("explained", 3), ("r_squared", 1)])
 def test_the_standard_error_of_the_differences_row_by_row(metric, labels):
     parts = [(model, near_its_predictions(model, rows) if labels == 1 else rows) for model, rows in made(labels)]
-    scorer = scorer_of(parts, 1, metric, cpu())
+    scorer = CrossedScorer(parts, 1, metric, cpu())
     found = noise_of_a_head(scorer, metric)
     assert found > 0
     assert found == pytest.approx(measured_plainly(parts, 1, metric, scorer.present), rel=1e-3)
@@ -61,7 +61,7 @@ def test_every_scorer_finds_the_same():
     scorers = [
         LayerScorer(model, 1, rows, "explained", cpu()),
         ShardedScorer(model, 1, rows, "explained", cpu(), on_the_cpu(2)),
-        scorer_of([(model, rows)], 1, "explained", cpu()),
+        CrossedScorer([(model, rows)], 1, "explained", cpu()),
     ]
     found = [noise_of_a_head(scorer, "explained") for scorer in scorers]
     assert found == pytest.approx([measured_plainly([(model, rows)], 1, "explained", scorers[0].present)] * 3, rel=1e-3)
@@ -89,7 +89,7 @@ def test_a_scorer_that_nobody_needs_is_gone_at_once():
     scorers = [
         LayerScorer(model, 1, rows, "explained", cpu()),
         ShardedScorer(model, 1, rows, "explained", cpu(), on_the_cpu(2)),
-        scorer_of([(model, rows), (copy.deepcopy(model), rows)], 1, "explained", cpu()),
+        CrossedScorer([(model, rows), (copy.deepcopy(model), rows)], 1, "explained", cpu()),
     ]
     gc.collect()
     gc.disable()

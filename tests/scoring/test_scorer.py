@@ -46,16 +46,6 @@ def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer):
     assert_predicts_like_the_pruned(model, layer, rows)
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-@pytest.mark.parametrize("layer", range(LAYERS))
-def test_every_mended_mask_predicts_what_the_mended_model_predicts(model_type, layer):
-    model = tiny_model(model_type, num_labels=3)
-    remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
-    has_types = model_type in ("bert", "electra")
-    rows, others = (random_rows(seed=seed, token_types=has_types) for seed in range(2))
-    assert_predicts_like_the_pruned(model, layer, rows, mend_on=others)
-
-
 @pytest.mark.parametrize(
     ("metric", "labels"), [("accuracy", 3), ("f1", 3), ("matthews", 2), ("pearson", 1), ("spearman", 1)]
 )

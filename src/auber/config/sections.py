@@ -136,11 +136,6 @@ class Search:
         "carry the plan out on the model before any tuning, which is then tuned as the start was; false: on the fine-tuned start "
         "(protocol crossfit)",
     )
-    mend: bool = setting(
-        False,
-        "the heads that stay stand in for those that go: what a removed head would say is foretold from the others, and the forecast "
-        "goes into their output projection, before any tuning and in every reward (methods that search)",
-    )
     matrix: str = setting("value", "projection whose norm per head is the state", choices=("value", "query", "key"))
     norm: str = setting("l1", "entrywise norm of that projection", choices=("l1", "l2"))
 

@@ -399,8 +399,6 @@ def _search_notes(run: RunView) -> Iterator[str]:
         low, high = f"{min(costs):.3g}", f"{max(costs):.3g}"
         what = "changed" if given else "removed"
         yield f"A {what} head had to gain {low if low == high else f'{low} to {high}'} points."
-    if run.searched and run.record.config.get("search.mend"):
-        yield "Heads that stay stand in for those that go, in every score and in the model."
 
 
 def _points_cell(score: float | None) -> str:

@@ -10,8 +10,8 @@ protocol crossfit all layers are decided on the scouts first (`scouts`), where t
 comes of it is then carried out on the origin, the model before any tuning, which gets the first tuning (`rewind`) and those after
 the layers, or on the start.
 
-`job` says what is to be done, `tunings` tunes, `decisions` asks the method, `rewards` meters the scores, `removals` takes heads
-out, `accounts` makes the result out of the stages' records, and `notices` has the words for what a person should know.
+`job` says what is to be done, `tunings` tunes, `decisions` asks the method, `rewards` meters the scores, `accounts` makes the
+result out of the stages' records, and `notices` has the words for what a person should know.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from auber.pipeline.accounts import describe_result, layer_numbers, result_numbe
 from auber.pipeline.budget import best_plan, most_to_remove
 from auber.pipeline.decisions import Decisions
 from auber.pipeline.job import Job
-from auber.pipeline.removals import Removals
 from auber.pipeline.rewards import Scorer
 from auber.pipeline.scouts import Scouts
 from auber.pipeline.tunings import Tunings
@@ -43,7 +42,7 @@ from auber.runs import Run
 from auber.scoring import CrossedScorer, Workers, make_scorer, open_workers
 from auber.splits import Splits, make_splits
 from auber.stages import BUDGET, PRIOR, REWIND, layer_of, layer_stage, tuning_stage
-from auber.surgery import remove_heads
+from auber.surgery import remove_heads, remove_remaining
 from auber.tasks.encoding import EncodedRows, encode_split
 from auber.tuning import require_finite_weights
 
@@ -79,9 +78,7 @@ class Pipeline:
         self._decisions = Decisions(job, run.ledger, progress)
         self._scouts: Scouts | None = None
         if origin is not None:
-            device, tune = job.hardware.device, self._tune_scout
-            self._scouts = Scouts(run, origin, self._train, self.splits, device, tune, mends=job.mends)
-        self._removals = Removals(self._train.select(self.splits.first), mends=job.mends)
+            self._scouts = Scouts(run, origin, self.splits.folds, job.hardware.device, self._tune_scout)
         run.write("splits.json", self.splits.to_json())
 
     def finetune(self) -> None:
@@ -229,9 +226,8 @@ class Pipeline:
         if self._behind:
             self.model = self.run.load_weights(self._done, self.model)
             self._behind = False
-            self._removals.forget()
             if self._scouts is not None:
-                self._removals.remove(self.model, self._decided())
+                remove_remaining(self.model, self._decided())
 
     def _first_stage(self, rows: tuple[int, ...]) -> None:
         if (reason := notices.untrained_classifier(self.job)) is not None:
@@ -273,7 +269,8 @@ class Pipeline:
         scorer = self._scorer(layer, rows, workers)
         info = self._decisions.search(encoder, scorer, len(rows), self._prior().removed(layer))
         self.progress.record(layer, layer_numbers(info))
-        self._removals.remove(self.model, PruningPlan({layer: info["removed"]}))
+        if info["removed"]:
+            remove_heads(self.model, PruningPlan({layer: info["removed"]}))
         return info
 
     def _choose_prior(self, layers: list[int]) -> dict[str, Any]:
@@ -306,16 +303,16 @@ class Pipeline:
         wanted = self.job.config.search.heads
         plan, gain = best_plan(wanted, sizes)
         self._say(notices.other_size(wanted, plan.num_removed))
-        self._removals.remove(self.model, plan)
+        remove_heads(self.model, plan)
         return {"plan": plan.to_json(), "gain": gain}
 
     def _scorer(self, layer: int, rows: tuple[int, ...], workers: Workers | None) -> Scorer:
         """Who scores a layer's masks on these rows: the model itself, or the scouts."""
         hardware, metric = self.job.hardware, self.job.reward_metric
         if self._scouts is None:
-            mending = self._removals.mending(self.model, layer)
-            return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers, mending)
-        return CrossedScorer(self._scouts.parts(layer, rows, self._beside(layer)), layer, metric, hardware)
+            return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers)
+        parts = self._scouts.parts(self._train, rows, self._beside(layer))
+        return CrossedScorer(parts, layer, metric, hardware)
 
     def _beside(self, layer: int) -> PruningPlan:
         """What is gone in the other layers while the scouts are asked for one: what was decided, else the prior."""
@@ -326,11 +323,10 @@ class Pipeline:
 
     def _rewind(self, scouts: Scouts) -> dict[str, Any]:
         """Carry the plan out on the origin, and tune it as a start is tuned."""
-        self.model = scouts.fresh()
-        self._removals.forget()
-        self._removals.remove(self.model, self._decided())
+        plan = encoder_of(self.model).removed
+        self.model = scouts.fresh(plan)
         tuning = self._tunings.first(self.model, said="first tuning of the pruned model")
-        return {"plan": encoder_of(self.model).removed.to_json(), "tuning": tuning.to_json()}
+        return {"plan": plan.to_json(), "tuning": tuning.to_json()}
 
     def _tune_scout(self, scout: PreTrainedModel, fold: int) -> dict[str, Any]:
         reports = self._tunings.of_scout(fold).all(scout, self.job.layers(encoder_of(scout).num_layers))

@@ -32,11 +32,6 @@ class Job:
         """The name of the metric whose changes reward."""
         return smooth_metric(self.task.metric) if self.config.reward.measure == "smooth" else self.task.metric
 
-    @property
-    def mends(self) -> bool:
-        """Whether the heads that stay stand in for those that go; rankings remove heads as they were published."""
-        return self.config.search.mend and self.method.choose_layer is not None
-
     def layers(self, num_layers: int) -> list[int]:
         """The layers gone through, in order: those of `search.layers`, or all where the method chooses among all.
 

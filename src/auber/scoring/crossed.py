@@ -11,14 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
 from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.errors import ModelError, TaskError
-from auber.mending import Mending
 from auber.metrics import get_metric
 from auber.scoring.scorer import LayerScorer
 from auber.tasks.encoding import EncodedRows
@@ -27,34 +26,25 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class Part(NamedTuple):
-    """A model, the rows that it scores and, where masks are mended, the mending of its layer."""
-
-    model: PreTrainedModel
-    rows: EncodedRows
-    mending: Mending | None = None
-
-
 class CrossedScorer:
     """Scores masks as `LayerScorer` does, the rows of each part by its model; a part without rows has no say."""
 
     def __init__(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[tuple[PreTrainedModel, EncodedRows]],
         layer: int,
         metric: str,
         hardware: Hardware,
     ) -> None:
-        filled = [part for part in parts if len(part.rows)]
+        filled = [(model, rows) for model, rows in parts if len(rows)]
         if not filled:
             raise TaskError(
                 f"layer {layer}: one part at least must have rows, found none in {len(parts)} parts; add rows"
             )
         self.layer, self._metric = layer, get_metric(metric)
-        self.present = _common_heads([part.model for part in parts], layer)
+        self.present = _common_heads([model for model, _ in parts], layer)
         self._scorers = [
-            LayerScorer(part.model, layer, part.rows, metric, hardware, tenants=len(filled), mending=part.mending)
-            for part in filled
+            LayerScorer(model, layer, rows, metric, hardware, tenants=len(filled)) for model, rows in filled
         ]
 
     @cached_property

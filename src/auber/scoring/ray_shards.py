@@ -22,7 +22,6 @@ import torch
 from auber import cluster
 from auber.devices import Hardware
 from auber.errors import AuberError, ConfigError, RunError
-from auber.mending import Mending
 from auber.scoring.scorer import LayerScorer
 from auber.scoring.sharded import Assignment
 from auber.tasks.encoding import EncodedRows
@@ -102,9 +101,8 @@ class RayWorkers:
         model = assignment.model
         model = self._ray.put(model if model.device.type == "cpu" else copy.deepcopy(model).cpu())
         layer, metric = assignment.layer, assignment.metric
-        mending = self._ray.put(None if assignment.mending is None else assignment.mending.cpu())
         tenants = 1 if self._request["num_gpus"] else self._num_shards  # at worst all are on one machine
-        self._given = [(model, layer, self._ray.put(part), metric, tenants, mending) for part in assignment.parts]
+        self._given = [(model, layer, self._ray.put(part), metric, tenants) for part in assignment.parts]
         self._loaded = [None] * self._num_shards
         self._load(range(self._num_shards))
         self._assignment = assignment
@@ -163,11 +161,9 @@ class _Shard:
         self._hardware = Hardware(device, precision, threads)
         self._scorer: LayerScorer | None = None
 
-    def load(
-        self, model: PreTrainedModel, layer: int, rows: EncodedRows, metric: str, tenants: int, mending: Mending | None
-    ) -> None:
+    def load(self, model: PreTrainedModel, layer: int, rows: EncodedRows, metric: str, tenants: int) -> None:
         """Take another layer or other rows."""
-        self._scorer = LayerScorer(model, layer, rows, metric, self._hardware, tenants=tenants, mending=mending)
+        self._scorer = LayerScorer(model, layer, rows, metric, self._hardware, tenants=tenants)
 
     def statistics(self, loaded: None, masks: list[tuple[int, ...]]) -> NDArray[Any]:
         """The statistics of these rows for each mask."""  # (masks, ...)

@@ -5,11 +5,7 @@ the first token alone where the classifier reads no other (tags and spans are re
 captured graph, and several masks share a pass where one would not fill the device. What does not fit into memory is computed
 anew for each score; a slab that runs out of memory is halved.
 
-With a `Mending` the contexts of the heads that stay stand in for the others: a matrix for each mask in the place of a weight for
-each head.
-
-Contract: in float32 the predictions equal, row for row and token for token, those of the physically pruned (and mended) model
-run plainly.
+Contract: in float32 the predictions equal, row for row and token for token, those of the physically pruned model run plainly.
 """
 
 from __future__ import annotations
@@ -30,7 +26,6 @@ from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
 from auber.errors import ModelError
-from auber.mending import Mending
 from auber.metrics import get_metric
 from auber.scoring import memory
 from auber.scoring.layers import load_kernels, pack_layers
@@ -67,35 +62,10 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class _Changes:
-    """What each of several masks does to the contexts: a weight for every feature, or where mended a matrix and an offset."""
-
-    weights: torch.Tensor  # (masks, features), or (masks, features, features) to multiply from the right
-    offsets: torch.Tensor | None = None  # (masks, 1, features)
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def __call__(self, context: torch.Tensor) -> torch.Tensor:
-        """Of the contexts (tokens, features): (masks * tokens, features)."""
-        if self.offsets is None:
-            return (context[None] * self.weights[:, None]).flatten(0, 1)
-        return torch.baddbmm(self.offsets, context.expand(len(self), *context.shape), self.weights).flatten(0, 1)
-
-    def clone(self) -> _Changes:
-        return _Changes(self.weights.clone(), None if self.offsets is None else self.offsets.clone())
-
-    def copy_(self, other: _Changes) -> None:
-        self.weights.copy_(other.weights)
-        if self.offsets is not None and other.offsets is not None:
-            self.offsets.copy_(other.offsets)
-
-
-@dataclass(frozen=True)
 class _Graph:
-    """A captured pass: write the changes, replay, read the logits."""
+    """A captured pass: write the weights, replay, read the logits."""
 
-    changes: _Changes
+    weights: torch.Tensor
     logits: torch.Tensor
     replay: Callable[[], None]
 
@@ -104,7 +74,7 @@ class LayerScorer:
     """Scores masks of one layer of a model whose other layers stay as they are; the model itself is left alone.
 
     The caches are made at the first score, so that a scorer whose every score is already known costs nothing. `tenants` is
-    how many scorers share the device's memory. With a `mending` of the layer, masks are mended.
+    how many scorers share the device's memory.
     """
 
     def __init__(
@@ -116,9 +86,7 @@ class LayerScorer:
         hardware: Hardware,
         tokens_per_slab: int | None = None,
         tenants: int = 1,
-        mending: Mending | None = None,
     ) -> None:
-        self._mending = mending
         self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
         self._metric, self._tenants = get_metric(metric), tenants
         self._tokens_per_slab = tokens_per_slab or _SLAB_TOKENS.get(hardware.device.type, _SLAB_TOKENS["cpu"])
@@ -137,7 +105,7 @@ class LayerScorer:
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
-        return score_key(self._model, self._rows, self._metric.name, self._hardware.precision, self._mending)
+        return score_key(self._model, self._rows, self._metric.name, self._hardware.precision)
 
     def score(self, removed: Sequence[int]) -> float:
         """The metric with these heads (numbered as in the unpruned model) removed from the layer."""
@@ -227,47 +195,37 @@ class LayerScorer:
     @torch.inference_mode()
     def _logits(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
         """The logits under each of several masks, rows longest first."""  # (masks, rows or tokens, labels)
-        changes = self._changes(masks)
+        keep = [[float(head not in set(removed)) for head in self.present] for removed in masks]
+        weights = torch.tensor(keep, dtype=self._hardware.dtype).repeat_interleave(self._encoder.head_dim, dim=1)
+        weights = weights.to(self._hardware.device)  # (masks, present_heads * head_dim)
         assert self._pieces is not None
         pieces, logits = list(self._pieces), []
         while pieces:
             piece = pieces.pop(0)
             try:
-                logits.append(self._piece_logits(piece, changes))
+                logits.append(self._piece_logits(piece, weights))
             except torch.OutOfMemoryError as error:
                 pieces = self._halve(piece, error) + pieces
         return torch.cat(logits, dim=1).float()
 
-    def _changes(self, masks: Sequence[Sequence[int]]) -> _Changes:
-        """What the masks do to the contexts."""
-        device, dtype = self._hardware.device, self._hardware.dtype
-        if self._mending is not None:
-            stand_ins = [self._mending.stand_in(removed) for removed in masks]
-            matrices = torch.stack([matrix.T for matrix, _ in stand_ins])
-            offsets = torch.stack([offset[None] for _, offset in stand_ins])
-            return _Changes(matrices.to(device, dtype), offsets.to(device, dtype))
-        keep = [[float(head not in set(removed)) for head in self.present] for removed in masks]
-        weights = torch.tensor(keep, dtype=dtype).repeat_interleave(self._encoder.head_dim, dim=1)
-        return _Changes(weights.to(device))
-
-    def _piece_logits(self, piece: _Piece, changes: _Changes) -> torch.Tensor:
+    def _piece_logits(self, piece: _Piece, weights: torch.Tensor) -> torch.Tensor:
         if not (self._hardware.device.type == "cuda" and piece.keeps):
-            return self._above(piece, changes)
-        if len(changes) not in piece.graphs:
-            piece.graphs[len(changes)] = self._capture(piece, changes)
-        graph = piece.graphs[len(changes)]
-        graph.changes.copy_(changes)
+            return self._above(piece, weights)
+        if len(weights) not in piece.graphs:
+            piece.graphs[len(weights)] = self._capture(piece, weights)
+        graph = piece.graphs[len(weights)]
+        graph.weights.copy_(weights)
         graph.replay()
         return graph.logits
 
-    def _above(self, piece: _Piece, changes: _Changes) -> torch.Tensor:
-        """The logits of a piece with the searched layer's contexts changed."""  # (masks, rows or tokens, labels)
+    def _above(self, piece: _Piece, weights: torch.Tensor) -> torch.Tensor:
+        """The logits of a piece with the searched layer's heads weighted."""  # (masks, rows or tokens, labels)
         hidden, context = self._below(piece)
-        masks, slab = len(changes), piece.slab.repeated(len(changes))
-        changed = changes(context)  # (masks * tokens, present_heads * head_dim)
+        masks, slab = len(weights), piece.slab.repeated(len(weights))
+        weighted = (context[None] * weights[:, None]).flatten(0, 1)  # (masks * tokens, present_heads * head_dim)
         if masks > 1:
             hidden = hidden.expand(masks, *hidden.shape).flatten(0, 1)
-        hidden = self._layers[self.layer].finish(changed, hidden, slab)
+        hidden = self._layers[self.layer].finish(weighted, hidden, slab)
         for layer in self._layers[self.layer + 1 :]:
             if layer is self._layers[-1] and self._last_reads_first:
                 hidden = layer.finish(layer.first_context(hidden, slab), hidden[slab.firsts], slab)
@@ -280,9 +238,9 @@ class LayerScorer:
         logits = self._encoder.classify(hidden)
         return logits.view(masks, -1, logits.shape[-1])
 
-    def _capture(self, piece: _Piece, changes: _Changes) -> _Graph:
+    def _capture(self, piece: _Piece, weights: torch.Tensor) -> _Graph:
         """A pass recorded once, so that a score costs no launches."""
-        static = changes.clone()
+        static = weights.clone()
         # A stream of this device: torch's own for recording belongs to the device that recorded first.
         side: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         graph = torch.cuda.CUDAGraph()
@@ -333,11 +291,7 @@ def _cast(model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> P
     return twin
 
 
-def score_key(
-    model: PreTrainedModel, rows: EncodedRows, metric: str, precision: str, mending: Mending | None = None
-) -> str:
+def score_key(model: PreTrainedModel, rows: EncodedRows, metric: str, precision: str) -> str:
     """The name of all scores of these weights on these rows."""
     identity = f"{weights_digest(model)}/{rows.content_hash}/{metric}/{precision}/{VERSION}"
-    if mending is not None:
-        identity += f"/mended by {mending.key}"
     return hashlib.sha256(identity.encode()).hexdigest()[:24]

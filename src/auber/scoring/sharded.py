@@ -24,7 +24,6 @@ from auber.config import Config
 from auber.devices import Hardware, num_processes
 from auber.encoders import encoder_of
 from auber.errors import ConfigError
-from auber.mending import Mending
 from auber.metrics import get_metric
 from auber.scoring.scorer import LayerScorer, score_key
 from auber.tasks.encoding import EncodedRows
@@ -41,7 +40,6 @@ class Assignment:
     layer: int
     metric: str
     parts: tuple[EncodedRows, ...]
-    mending: Mending | None = None
 
 
 class Workers(Protocol):
@@ -69,18 +67,17 @@ class ShardedScorer:
         metric: str,
         hardware: Hardware,
         workers: Workers,
-        mending: Mending | None = None,
     ) -> None:
         self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
         self._metric, self._workers = get_metric(metric), workers
         self.present = encoder_of(model).present(layer)
         parts = tuple(rows.select(part) for part in deal_rows(rows.lengths, workers.num_shards))
-        self._assignment = Assignment(model, layer, metric, parts, mending)
+        self._assignment = Assignment(model, layer, metric, parts)
 
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
-        key = score_key(self._model, self._rows, self._metric.name, self._hardware.precision, self._assignment.mending)
+        key = score_key(self._model, self._rows, self._metric.name, self._hardware.precision)
         exact = self._metric.exact and self._hardware.dtype == torch.float32
         return key if exact else f"{key}-{self._workers.num_shards}"
 
@@ -130,15 +127,7 @@ class DeviceWorkers:
     def _scorer(self, assignment: Assignment, shard: int) -> LayerScorer:
         place, part = self._places[shard], assignment.parts[shard]
         tenants = sum(other.device == place.device for other in self._places)
-        return LayerScorer(
-            assignment.model,
-            assignment.layer,
-            part,
-            assignment.metric,
-            place,
-            tenants=tenants,
-            mending=assignment.mending,
-        )
+        return LayerScorer(assignment.model, assignment.layer, part, assignment.metric, place, tenants=tenants)
 
 
 def make_scorer(
@@ -148,12 +137,11 @@ def make_scorer(
     metric: str,
     hardware: Hardware,
     workers: Workers | None,
-    mending: Mending | None = None,
 ) -> LayerScorer | ShardedScorer:
     """The scorer of one layer: in parts by the workers, in one piece where there are none."""
     if workers is None:
-        return LayerScorer(model, layer, rows, metric, hardware, mending=mending)
-    return ShardedScorer(model, layer, rows, metric, hardware, workers, mending)
+        return LayerScorer(model, layer, rows, metric, hardware)
+    return ShardedScorer(model, layer, rows, metric, hardware, workers)
 
 
 @contextmanager
