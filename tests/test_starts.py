@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 import auber
-from auber.errors import ConfigError
+from auber.errors import ConfigError, RunError
 from auber.progress import Progress
 from tests.pipeline.test_crossfit import SETTINGS, TASK
 from tests.small import small_config, small_start
@@ -54,6 +54,17 @@ def test_a_run_may_go_on_with_the_same_weights_from_elsewhere(places):
     moved = shutil.copytree(start, start.parent / "moved")
     again = auber.prune(moved, task=TASK, config=CONFIG, out=start.parent / "run", resume=True)
     assert again.result["plan"] == json.loads((start.parent / "run" / "result.json").read_text())["plan"]
+
+
+def test_a_start_serves_both_protocols_that_tune_it_on_all_rows(places):
+    _, start = places
+    seen = auber.prune(start, task=TASK, config=CONFIG.replace({"protocol": "seen"}), out=start.parent / "seen")
+    crossed = prune(start)
+    assert seen.result["start"] == crossed.result["start"]
+    with pytest.raises(
+        RunError, match=r"start: was made with protocol 'crossfit', this run has 'heldout'; start from a run made with"
+    ):
+        auber.prune(start, task=TASK, config=CONFIG.replace({"protocol": "heldout"}), out=start.parent / "held")
 
 
 def test_it_is_gone(places):

@@ -172,14 +172,11 @@ def _check_same_data(source: str, result: dict[str, Any], task: TaskData, config
             f"{source}: was made with other rows (task {result['task']}) than this run has (task {task.name}); "
             "start from a run made with the same, or from the pretrained model"
         )
-    found: dict[str, Any] = {"protocol": result["protocol"]}
-    wanted: dict[str, Any] = {"protocol": config.protocol}
-    if config.protocol == "heldout":
-        found["seed"], wanted["seed"] = result["seed"], config.seed
-        found["kind"], wanted["kind"] = result["kind"], "finetune"
-    for key in found:
-        if found[key] != wanted[key]:
+    if "heldout" not in (result["protocol"], config.protocol):
+        return  # then all rows tune a start
+    for key, wanted in {"protocol": config.protocol, "seed": config.seed, "kind": "finetune"}.items():
+        if result[key] != wanted:
             raise RunError(
-                f"{source}: was made with {key} {found[key]!r}, this run has {wanted[key]!r}; "
+                f"{source}: was made with {key} {result[key]!r}, this run has {wanted!r}; "
                 "start from a run made with the same, or from the pretrained model"
             )

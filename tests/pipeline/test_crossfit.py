@@ -375,7 +375,7 @@ def test_where_the_number_is_given_caution_decides_nothing(tmp_path):
 
 
 def test_caution_needs_a_measure_by_row(tmp_path):
-    message = "^reward.caution must be 0 where rewards are changes of accuracy, which is no mean over rows, found 1; set reward.measure=smooth$"
+    message = "^reward.caution must be 0 where rewards are changes of accuracy, which is no mean over rows, found 1; set it to 0, or reward.measure=smooth$"
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", reward__measure="metric", reward__caution=1.0)
     assert not (tmp_path / "run").exists()

@@ -75,7 +75,7 @@ def test_one_row_has_no_noise():
 def test_a_metric_that_is_no_mean_over_rows():
     message = (
         r"^reward.caution must be 0 where rewards are changes of matthews, which is no mean over rows, found 0.5; "
-        r"set reward.measure=smooth$"
+        r"set it to 0, or reward.measure=smooth$"
     )
     with pytest.raises(ConfigError, match=message):
         check_caution(get_metric("matthews"), 0.5)

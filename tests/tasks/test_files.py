@@ -128,6 +128,12 @@ GOOD = "q1,q2,y\na,b,no\nc,d,yes\n"
             r"dev\.csv, line 2: label 'maybe' is not one of train's \(no, yes\); correct it",
         ),
         (
+            "q1,q2,y\na,b,0.5\nc,d,1.25\n",
+            "q1,q2,y\ne,f,0.75\n",
+            r"dev\.csv, line 2: label '0.75' is not one of train's \(0.5, 1.25\); correct it or leave the row out; for numbers to predict choose "
+            r"--metric pearson or spearman$",
+        ),
+        (
             "q1,q2,y\na,b,no\n",
             "q1,q2,y\nc,d,no\n",
             "every row of train is of class 'no'; at least two classes are needed",

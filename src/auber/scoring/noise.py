@@ -20,7 +20,7 @@ def check_caution(metric: Metric, caution: float) -> None:
     if caution and metric.by_row is None:
         raise ConfigError(
             f"reward.caution must be 0 where rewards are changes of {metric.name}, which is no mean over rows, "
-            f"found {caution:g}; set reward.measure=smooth"
+            f"found {caution:g}; set it to 0, or reward.measure=smooth"
         )
 
 

@@ -162,6 +162,9 @@ def _rows(texts: list[list[str]], labels: Iterable[int] | Iterable[float]) -> Ro
     return Rows(tuple(texts[0]), tuple(texts[1]) if len(texts) == 2 else None, tuple(labels))
 
 
+_TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
+
+
 class _Classes:
     """Numbers for names of classes: those met in train, until it is closed, or a list that is given."""
 
@@ -178,6 +181,7 @@ class _Classes:
                 raise TaskError(
                     f"{where}: label '{name}' is not one of {self._whose} ({shorten(self._order)}); "
                     "correct it or leave the row out"
+                    + (f"; {_TO_PREDICT}" if all(math.isfinite(_number(each)) for each in (name, *self._order)) else "")
                 )
             self._numbers[name] = len(self._numbers)
         return self._numbers[name]
@@ -217,16 +221,20 @@ def _class_name(record: Record, label: str) -> str:
     if value is None or isinstance(value, str):
         raise TaskError(f"{where}, column '{label}': the label is empty; fill it in or leave the row out")
     raise TaskError(
-        f"{where}, column '{label}': a class must be a word or a whole number, found {value!r:.40}; "
-        "for numbers to predict choose --metric pearson or spearman"
+        f"{where}, column '{label}': a class must be a word or a whole number, found {value!r:.40}; {_TO_PREDICT}"
     )
 
 
-def _target(value: Any, where: str) -> float:
+def _number(value: Any) -> float:
+    """A value as a number, nan where it is none."""
     try:
-        target = math.nan if isinstance(value, bool) else float(value)
+        return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
-        target = math.nan
+        return math.nan
+
+
+def _target(value: Any, where: str) -> float:
+    target = _number(value)
     if not math.isfinite(target):
         raise TaskError(f"{where}: a regression target must be a finite number, found {value!r:.40}; correct it")
     return target
