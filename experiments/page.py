@@ -73,7 +73,7 @@ What came of it so far, on minilm-l6 (CoLA only for teaching: its searches were 
 - Teaching makes for a far better log-likelihood and no better decisions: -0.58 points (-1.51 to +0.36) at half and -5.22 at 0.8 with all heads
   (8 pairs), -1.00 and -2.60 without those that go at 0.05 (5 pairs). Not taken.
 - On mpnet-base one pair is known, MRPC: -1.96 against the unpruned model and +0.55 against michel, with 68 of 144 heads gone. A price that
-  suits 72 heads is paid twice as often there. Open: a lower one. Until that is known the presets stay as they are.
+  suits 72 heads is paid twice as often there. What came of that is caution: a head has to gain, by its standard errors (below).
 """
 
 PATHS = """\
