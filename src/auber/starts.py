@@ -93,7 +93,7 @@ def find_origin(
     if job.config.reward.shards > 1:
         raise ConfigError(
             f"reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found {job.config.reward.shards}; "
-            "leave it"
+            "leave it, or choose --protocol seen"
         )
     if job.first_tuning:
         if origin is not None:

@@ -295,7 +295,7 @@ def test_an_origin_that_nobody_asks_for(method, protocol, tmp_path):
     ("changes", "message"),
     [
         ({"first__epochs": 0}, r"^first.epochs must be at least 1 under protocol crossfit, whose scouts it tunes, found 0; raise it$"),
-        ({"reward__shards": 2}, r"^reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found 2; leave it$"),
+        ({"reward__shards": 2}, r"^reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found 2; leave it, or choose --protocol seen$"),
     ],
 )  # fmt: skip
 def test_settings_that_scouts_cannot_have(changes, message, tmp_path):

@@ -98,7 +98,9 @@ class Reward:
     head: float = setting(
         0.0, "reward of each removed head beside the metric's change: points you would give for a smaller model", low=0
     )
-    shards: int = setting(1, "parts the reward set is dealt into, to be scored side by side", low=1)
+    shards: int = setting(
+        1, "parts the reward set is dealt into, to be scored side by side (protocols seen and heldout)", low=1
+    )
     spread: str = setting(
         "devices",
         "where the parts are scored: a GPU (on a CPU a thread) of this process each, or a Ray worker each",
