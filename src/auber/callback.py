@@ -60,9 +60,8 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         self.out = out
         self.progress = progress
         self.pruned: Pruned | None = None
-        self._origin: PreTrainedModel | None = (
-            None  # the model as it was before the trainer tuned it, where scouts are made
-        )
+        # The model as it was before the trainer tuned it, where scouts are made of that.
+        self._origin: PreTrainedModel | None = None
         if self.config.protocol == "heldout":
             raise ConfigError(
                 "AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has tuned on rows that it holds out; leave "

@@ -33,8 +33,8 @@ PRESETS: dict[str, Preset] = {
         {"rte": {**_RTE_FIRST, "reward.fraction": 1.0}, "wnli": {"reward.fraction": 1.0}},
     ),
     "default": Preset(
-        "what cost the least score in this project's experiments: scouts that never saw a row score it, by a smooth measure and with caution; a "
-        "search by them corrects the plan of voita's gates for a third of the heads; and its agent learns more from each reward than the paper's: "
+        "rows are scored by scouts that never saw them, by a smooth measure and with caution; a search by these scores corrects the plan of "
+        "voita's gates for a third of the heads; and its agent learns more from each reward than the paper's: "
         "a smaller network that sees the state at unit scale, Adam, 8 updates an episode, target copied every 2, exploration that narrows sooner but "
         "never below a tenth, and the best mask seen as the plan",
         {
