@@ -176,7 +176,7 @@ def render(results: Results) -> str:
     if found := _of_kind(results, "experiment-path"):
         parts.append(_section(PATHS, _by_tasks(found, _path_tables), found))
     if found := _of_kind(results, "experiment-selectors"):
-        parts.append(_section(SELECTORS, _by_tasks(found, lambda some: [("selectors", selectors_table(some))]), found))
+        parts.append(_section(SELECTORS, _by_tasks(found, _selectors_tables), found))
     if found := _of_kind(results, "experiment-cost"):
         parts.append(_section(COST, [("", cost_table(found))], found))
     return "\n".join(parts)
@@ -201,6 +201,19 @@ def _path_tables(results: Results) -> Tables:
         )
     ]
     return [*tables, ("what the scouts know", scouts_table(results))]
+
+
+def _selectors_tables(results: Results) -> Tables:
+    """A table for each way to tune, since a difference under one says nothing of another."""
+    by_tuning: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for result in results:
+        words = result["command"].split()
+        given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
+        by_tuning[", ".join(item for item in given if item.startswith(("first.", "layer.", "last.")))].append(result)
+    return [
+        (f"selectors, {tuning}" if tuning and len(by_tuning) > 1 else "selectors", selectors_table(part))
+        for tuning, part in by_tuning.items()
+    ]
 
 
 def _by_tasks(results: Results, tables_of: Callable[[Results], Tables]) -> Tables:

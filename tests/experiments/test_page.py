@@ -118,3 +118,18 @@ def test_selectors_stand_beside_the_control_and_the_gates():
     # of seed 1 there are two runs, one point and four points ahead: 2.5 beside seed 0's 1
     assert "| search, 48 | 2 | 3 | +1.75 (-7.78 to +11.28) | " in text
     assert "| faithful-unwound, 48 | 1 | 1 | -1.00 | -1.00 | +1.00 | +1.00 | +1.00 | 10 |  | 5 |\n" in text
+
+
+def test_each_way_to_tune_has_its_own_table():
+    runs = {"original+tuning": run(60.0), "voita": run(61.0)}
+    for one in runs.values():
+        one["develop"] = [one["develop"][0]] * 4
+    usual, faster = (
+        made("experiment-selectors", seed=0, runs=runs, command=f"python -m experiments.selectors {words} --heads 48")
+        for words in ("--set reward.max_rows=9", "--set layer.learning_rate=1e-5 --set seed=2")
+    )
+    text = page.render([usual, faster])
+    assert "### mpnet-base, rte, selectors\n" in text
+    assert "### mpnet-base, rte, selectors, layer.learning_rate=1e-5\n" in text
+    assert text.count("| voita, 48 | 1 | 1 | +1.00 |") == 2
+    assert "selectors, layer" not in page.render([faster, faster])
