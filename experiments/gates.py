@@ -8,9 +8,9 @@ each scout's outputs have a scale and biases of their own, which begin where the
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -23,14 +23,13 @@ from auber.encoders import encoder_of
 from auber.evaluation import predict
 from auber.methods.passes import present_heads
 from auber.methods.ranking import remove_lowest
-from auber.methods.voita import HardConcrete, Trial, search_penalty
+from auber.methods.voita import Trial, learn_gates, search_penalty
 from auber.plan import PruningPlan
 from auber.surgery import gated_heads
 from auber.tasks.encoding import EncodedRows, part_batch
 from auber.tuning.batches import LengthGroups, RowCollator
 from experiments.subject import Subject, calibration
 
-_START_LOCATION = 2.0  # all gates begin open, as in the method
 _CALIBRATION_RATE = 0.01
 
 
@@ -50,11 +49,10 @@ def crossed_gates(subject: Subject, scouts: Sequence[Any], folds: np.ndarray, nu
         for fold, scout in enumerate(scouts)
     ]
     heads = present_heads(encoder_of(scouts[0]))
-    sizes = [len(present) for present in heads.values()]
     chosen = search_penalty(
-        lambda penalty: train_gates(subject, asked, list(heads), sizes, penalty),
+        lambda penalty: train_gates(subject, asked, heads, penalty),
         num_removed,
-        sum(sizes),
+        sum(map(len, heads.values())),
         subject.config.voita.trials,
     )
     locations = iter(chosen.locations)
@@ -68,52 +66,34 @@ def _ask(subject: Subject, scout: Any, rows: EncodedRows) -> Asked:
     return Asked(model, rows, fit.float())
 
 
-def train_gates(
-    subject: Subject, asked: Sequence[Asked], layers: Sequence[int], sizes: Sequence[int], penalty: float
-) -> Trial:
+def train_gates(subject: Subject, asked: Sequence[Asked], heads: dict[int, tuple[int, ...]], penalty: float) -> Trial:
     """The gates of all layers after their epochs, one batch of each scout in turn."""
-    settings, device, seed = subject.config.voita, subject.hardware.device, subject.config.seed
-    law = HardConcrete(settings.temperature, settings.stretch)
-    location = torch.full((sum(sizes),), _START_LOCATION, device=device, requires_grad=True)  # (gates,)
+    device, size = subject.hardware.device, subject.config.voita.batch_size
+    sizes = [len(present) for present in heads.values()]
     fits = [each.fit.clone().requires_grad_() for each in asked]
-    optimizer = torch.optim.Adam(
-        [{"params": [location], "lr": settings.learning_rate}, {"params": fits, "lr": _CALIBRATION_RATE}]
-    )
-    generator = torch.Generator().manual_seed(seeds.derive(seed, "voita/gates"))
+    collators = [RowCollator(each.rows) for each in asked]
     orders = [
-        LengthGroups(each.rows.lengths, settings.batch_size, seeds.derive(seed, "voita/rows", fold))
+        LengthGroups(each.rows.lengths, size, seeds.derive(subject.config.seed, "voita/rows", fold))
         for fold, each in enumerate(asked)
     ]
-    collators = [RowCollator(each.rows) for each in asked]
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=subject.hardware.precision == "bfloat16")
-    losses: list[Tensor] = []
-    for epoch in range(settings.epochs):
-        losses.clear()
-        for turn in zip_longest(*(_batches(order, epoch, settings.batch_size) for order in orders)):
-            for each, fit, collate, numbers in zip(asked, fits, collators, turn, strict=True):
-                if numbers is None:
-                    continue
-                batch = {name: tensor.to(device) for name, tensor in collate(numbers).items()}
-                inputs, targets = part_batch(batch)
-                uniform = torch.rand(len(numbers), len(location), generator=generator).to(device)
-                gates = torch.split_with_sizes(law.draw(location, uniform), list(sizes), dim=1)
-                with gated_heads(each.model, dict(zip(layers, gates, strict=True))), autocast:
-                    logits = each.model(**inputs).logits
-                outputs = logits.float() * fit[0] + fit[1:]
-                task_losses = torch.nn.functional.cross_entropy(outputs, targets["labels"], reduction="none")
-                loss = task_losses.mean() + penalty * law.open_probability(location).sum()
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                losses.append(task_losses.detach())
-    found = location.detach().cpu()
-    return Trial(
-        penalty=penalty,
-        closed=int((law.value(found) == 0).sum()),
-        expected_open=float(law.open_probability(found).sum()),
-        loss=float(torch.cat(losses).mean()) if losses else math.nan,
-        locations=tuple(found.tolist()),
-    )
+
+    def ask(fold: int, numbers: list[int], gates: Tensor) -> Tensor:
+        inputs, targets = part_batch({name: tensor.to(device) for name, tensor in collators[fold](numbers).items()})
+        by_layer = torch.split_with_sizes(gates, sizes, dim=1)
+        with gated_heads(asked[fold].model, dict(zip(heads, by_layer, strict=True))), autocast:
+            logits = asked[fold].model(**inputs).logits
+        outputs = logits.float() * fits[fold][0] + fits[fold][1:]
+        return torch.nn.functional.cross_entropy(outputs, targets["labels"], reduction="none")
+
+    def batches(epoch: int) -> Iterator[tuple[int, Callable[[Tensor], Tensor]]]:
+        for turn in zip_longest(*(_batches(order, epoch, size) for order in orders)):
+            for fold, numbers in enumerate(turn):
+                if numbers is not None:
+                    yield len(numbers), partial(ask, fold, numbers)
+
+    beside = [{"params": fits, "lr": _CALIBRATION_RATE}]
+    return learn_gates(sum(sizes), penalty, batches, subject.config, device, beside=beside)
 
 
 def _batches(order: LengthGroups, epoch: int, size: int) -> list[list[int]]:
