@@ -36,7 +36,7 @@ def main() -> None:
     names, task = arguments.presets.split(","), load_task(arguments.task, data=arguments.data)
     changed = {"threads": 1, "seed": arguments.seed, **dict(item.split("=", 1) for item in arguments.set)}
     configs = {name: make_config(name, task=task.name, settings=changed) for name in names}
-    api.prune(arguments.model, task=task, config=configs[names[0]].replace(SHORT))
+    api.prune(arguments.model, task=task, config=make_config(names[0], task=task.name, settings={**changed, **SHORT}))
     words = [f"--model {Path(arguments.model).name} --task {task.name} --data GLUE --seed {arguments.seed}"]
     words += [f"--presets {arguments.presets}", *(f"--set {item}" for item in arguments.set)]
     content: dict[str, Any] = {

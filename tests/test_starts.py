@@ -10,6 +10,7 @@ import pytest
 import auber
 from auber.errors import ConfigError, RunError
 from auber.progress import Progress
+from auber.runs import read_source
 from tests.pipeline.test_crossfit import SETTINGS, TASK
 from tests.small import small_config, small_start
 
@@ -99,3 +100,13 @@ def test_a_live_model_has_no_place(tmp_path):
     message = f"^{tmp_path / 'start'}: does not say what it was tuned from, and scouts are made of that: name it with --origin, or choose"
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "start")
+
+
+def test_a_source_is_a_hub_name_or_lies_relative_to_the_run(places):
+    encoder, start = places
+    record = json.loads((start / "run.json").read_text())
+    assert record["source"] == "../encoder"
+    assert read_source(start) == str(encoder)
+    for written, read in (("org/name@main", "org/name@main"), (None, None), (3, None)):
+        (start / "run.json").write_text(json.dumps({**record, "source": written}))
+        assert read_source(start) == read

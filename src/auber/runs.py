@@ -97,9 +97,9 @@ def read_record(folder: str | Path) -> dict[str, Any]:
 def read_source(folder: str | Path) -> str | None:
     """Where a run's model was read from, a folder or a hub name, if it was not a live one."""
     source = read_record(folder).get("source")
-    if not isinstance(source, str) or not source.startswith(os.pardir):
-        return source if isinstance(source, str) else None
-    return os.path.normpath(Path(folder).resolve() / source)
+    if not isinstance(source, str):
+        return None
+    return os.path.normpath(Path(folder).resolve() / source) if source.startswith(os.pardir) else source
 
 
 def check_digest(folder: Path, record: Mapping[str, Any]) -> None:

@@ -120,6 +120,7 @@ def test_settings_are_whole_in_80_columns(capsys, monkeypatch):
     for row in rows:
         values = f"{row['setting']} {row['paper']} {row['reference']} {row['default']}"
         assert f"{values} {row['meaning']} [{row['allowed']}]" in text
+    assert "only under protocol crossfit: reward.measure, reward.caution, reward.folds" in text
 
 
 def test_finetune_prune_evaluate(run_auber, files, tmp_path):

@@ -45,6 +45,7 @@ first.epochs = 1
 agent.episodes = 4
 layer.epochs = 0
 last.epochs = 0
+reward.folds = 2
 """
 
 

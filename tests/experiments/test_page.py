@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from functools import partial
 from pathlib import Path
 
-from experiments import page
+from experiments import page, summary
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "experiments.md"
@@ -55,6 +56,39 @@ def test_what_the_text_says_of_selectors_beside_the_tables():
         f"of the {own[0]}, {own[1]} and {own[2]} of its own choice on RTE they close {closed[0]}, {closed[1]} and {closed[2]}"
         in text
     )
+
+
+def test_what_the_text_says_of_sizes_and_of_mending():
+    """The figures of the sentences are the table's, rounded."""
+    results = [
+        result
+        for path in sorted((ROOT / "results" / "experiments").glob("mpnet-*.json"))
+        if (result := json.loads(path.read_text()))["kind"] == "experiment-selectors"
+    ]
+    columns, rows = summary.selectors_table(results)
+    table = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+
+    def rounded(name, column):
+        mean, low, high = (float(word) for word in re.findall(r"[+-][0-9.]+", table[name][column]))
+        return f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}", f"{table[name]['pairs']} pairs"
+
+    control, gates = "develop metric against original+tuning", "develop metric against the gates"
+    text = " ".join(PAGE.read_text().split())
+    third, interval, pairs = rounded("voita-unwound, 48", control)
+    assert f"{third} ({interval}, {pairs} in {table['voita-unwound, 48']['runs']} runs, unwound)" in text
+    half, interval, pairs = rounded("voita-unwound, 72", control)
+    assert f"with half of them it is at {half} ({interval}, {pairs})" in text
+    for name, words in (
+        ("voita-mended, 72", "{} points against the plain gates at 72 ({}, {})"),
+        ("voita-mended, 96", "{} at 96 ({}, {})"),
+        ("voita-mended, 48", "{} at 48 ({}, {})"),
+        ("corrected-mended, 72", "and mended, at 72, {} ({}, {})"),
+    ):
+        assert words.format(*rounded(name, gates)) in text
+    changed = sorted(
+        found["changed"] for result in results for name, found in result.items() if name == "corrected-mended 72 search"
+    )
+    assert f"{changed[0]} to {changed[-1]} are what the mended searches changed" in text
 
 
 def test_a_search_stands_beside_its_control():

@@ -74,6 +74,10 @@ def test_cost(place, monkeypatch):
     columns, rows = summary.cost_table([found])
     ratio = found["runs"]["default"]["seconds"] / found["runs"]["paper"]["seconds"]
     assert [row[columns.index("times the first's")] for row in rows] == ["1.00", f"{ratio:.2f}"]
+    other = run(
+        cost, place, monkeypatch, "--presets", "default", "--set", "agent.episodes=3", "--set", "reward.folds=2"
+    )
+    assert list(other["runs"]) == ["default"]
     text = page.render([found])
     assert "## What it costs\n" in text
     assert f"    {found['command']}    # commit " in text

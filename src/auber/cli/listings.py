@@ -82,10 +82,11 @@ def _print_settings(columns: list[str], rows: list[list[str]]) -> None:
     print()
     for name, preset in PRESETS.items():
         print(screen.wrap(f"--preset {name}: {preset.doc}", later="    "))
+        for protocol, changes in preset.per_protocol.items():
+            print(screen.wrap(f"only under protocol {protocol}: {', '.join(changes)}", first="    ", later="    "))
     print(
         screen.wrap(
-            "Precedence, weakest first: defaults, preset, the preset's settings for the task and for the protocol, --config file, --set. "
-            "What the preset default has for its protocol crossfit alone (above), it leaves as paper has it under another."
+            "Precedence, weakest first: defaults, preset, the preset's settings for the task and for the protocol, --config file, --set"
         )
     )
 

@@ -57,7 +57,6 @@ PRESETS: dict[str, Preset] = {
                 "reward.folds": 5,
                 "reward.max_rows": 2000,
                 "search.prior": "voita",
-                "search.prior_share": 1 / 3,
                 "search.rewind": False,
                 "agent.episodes": 40,  # games that begin from a plan are short
             }

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -325,13 +326,13 @@ def study_differences(was: Study, now: Study) -> list[str]:
     found: dict[str, str] = {}
     if was.model_name != now.model_name:
         found["model"] = f"model was {was.model_name!r} and is now {now.model_name!r}"
-    for task in (None, *(task for task in was.tasks if task in now.tasks)):
-        for protocol in _both(was.protocols, now.protocols):
-            before, after = _settings(was, task, protocol), _settings(now, task, protocol)
-            for key in before:
-                if before[key] != after[key]:
-                    place = f" for task {task}" if task else ""
-                    found.setdefault(key, f"{key}{place} was {before[key]!r} and is now {after[key]!r}")
+    tasks = (None, *(task for task in was.tasks if task in now.tasks))
+    for task, protocol in product(tasks, _both(was.protocols, now.protocols)):
+        before, after = _settings(was, task, protocol), _settings(now, task, protocol)
+        for key in before:
+            if before[key] != after[key]:
+                place = f" for task {task}" if task else ""
+                found.setdefault(key, f"{key}{place} was {before[key]!r} and is now {after[key]!r}")
     return list(found.values())
 
 
