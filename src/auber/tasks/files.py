@@ -61,7 +61,8 @@ def shorten(names: Sequence[str], most: int = 10) -> str:
 
 
 def _read_separated(path: Path, columns: Sequence[str], delimiter: str) -> Iterator[Record]:
-    reader = csv.reader(read_lines(path, newline=""), delimiter=delimiter, strict=True)
+    lines = read_lines(path, newline="")
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] = []
     try:
         for fields in reader:
@@ -80,6 +81,8 @@ def _read_separated(path: Path, columns: Sequence[str], delimiter: str) -> Itera
             f"{path}, line {reader.line_num}: {error}; put fields that hold quotes, separators or line ends in quotes, "
             "quotes inside doubled, or use jsonl"
         ) from error
+    finally:
+        lines.close()  # who keeps the error keeps this frame, and would keep the file open
 
 
 def _read_csv(path: Path, columns: Sequence[str]) -> Iterator[Record]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from auber.errors import TaskError
@@ -37,7 +37,7 @@ def read_text(path: Path) -> str:
     return text
 
 
-def read_lines(path: Path, newline: str) -> Iterator[str]:
+def read_lines(path: Path, newline: str) -> Generator[str, None, None]:
     """The lines of a UTF-8 file as they are asked for, line ends included; `newline` is what `open` takes for it.
 
     What is not text is found when it is met, and told in the words of `read_text`.
