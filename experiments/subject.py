@@ -6,7 +6,7 @@ Dev is never read. Every tuning draws from the seed that a run of `auber` draws 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from auber.splits import Splits, make_splits
 from auber.tasks import load_task
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows, encode_rows
-from auber.tuning import tune
+from auber.tuning import KeptSteps, tune
 
 MEASURES = ("metric", "soft", "likelihood", "calibrated")
 
@@ -108,6 +108,7 @@ class Subject:
     rows: EncodedRows  # what may be tuned on
     develop: EncodedRows  # what is only scored, at the end
     num_layers: int
+    kept: KeptSteps = field(default_factory=KeptSteps)  # of the model tuned last
 
     @cached_property
     def splits(self) -> Splits:
@@ -153,6 +154,7 @@ class Subject:
             seed=seeds.derive(self.config.seed, f"tuning/{purpose}", layer),
             hardware=self.hardware,
             watch=watch,
+            kept=self.kept,
         )
 
     def scores(self, model: Any, rows: EncodedRows) -> list[float]:

@@ -16,7 +16,7 @@ from auber.recording import CudaRecorder
 from auber.surgery import remove_heads
 from auber.tuning import stopping, trainer, tune
 from auber.tuning.batches import RowCollator
-from auber.tuning.graphs import RecordedSteps
+from auber.tuning.graphs import KeptSteps, RecordedSteps
 from tests.models import VARIANTS, tiny_model
 from tests.small import cpu, small_config, small_rows, small_start
 
@@ -174,7 +174,9 @@ def gpu(precision="bfloat16"):
 class Follow:
     """What a tuning on the GPU did: its losses and how many recordings it made."""
 
-    def __init__(self, monkeypatch, model, *, recorded=True, precision="bfloat16", epochs=5, seed=1, watch=None):
+    def __init__(
+        self, monkeypatch, model, *, recorded=True, precision="bfloat16", epochs=5, seed=1, watch=None, kept=None
+    ):
         self.losses, self.recordings = [], 0
         step, record = trainer.StepTrainer.training_step, CudaRecorder.__call__
 
@@ -194,7 +196,7 @@ class Follow:
             patch.setattr(CudaRecorder, "__call__", listening_record)
             if not recorded:
                 patch.setattr(trainer, "_recorder", lambda hardware: None)
-            tune(model, rows_for(model, 38), settings, seed=seed, hardware=gpu(precision), watch=watch)
+            tune(model, rows_for(model, 38), settings, seed=seed, hardware=gpu(precision), watch=watch, kept=kept)
 
 
 def start(model_type="bert", plan=None, **changes):
@@ -242,6 +244,23 @@ def test_replayed_steps_have_the_losses_of_ordinary_ones(
         assert replayed.recordings >= 1, caplog.text
     assert ordinary.recordings == 0
     assert replayed.losses == pytest.approx(ordinary.losses, rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_steps_that_are_kept_have_the_losses_of_new_ones(monkeypatch, precision):
+    """With dropout: a tuning that replays from its first step on draws what one draws that begins with ordinary steps."""
+    model, again = start(), start()
+    kept, losses = KeptSteps(), []
+    for seed in (1, 2):
+        first = Follow(monkeypatch, model, seed=seed, precision=precision, kept=kept)
+        second = Follow(monkeypatch, again, seed=seed, precision=precision)
+        losses.append((first.losses, second.losses))
+        assert (first.recordings == 0) == (seed == 2)
+        assert second.recordings >= 1
+    for mine, other in losses:
+        assert mine == pytest.approx(other, rel=0.01, abs=0.01)
+    assert losses[0][0] != pytest.approx(losses[1][0], rel=0.01, abs=0.01)
 
 
 @pytest.mark.gpu

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from auber.config import FirstTuning
+from auber.plan import PruningPlan
 from auber.recording import RecordingError, _MadeOnDevice, _reason
+from auber.surgery import remove_heads
 from auber.tuning import trainer, tune
 from auber.tuning.batches import RowCollator
-from auber.tuning.graphs import RecordedSteps
+from auber.tuning.graphs import KeptSteps, RecordedSteps
 from tests.models import MODEL_TYPES, tiny_model
 from tests.small import cpu, small_rows, small_start
 
@@ -111,6 +113,64 @@ def test_replayed_tuning_has_the_bits_of_ordinary_tuning(monkeypatch):
     replayed = tuned(monkeypatch, recorder)
     assert recorder.recorded > 0
     assert same(replayed, tuned(monkeypatch, None))
+
+
+def tuned_in_a_row(monkeypatch, kept, plan=None):
+    """The weights after two tunings, with heads removed in between, and how many recordings each made."""
+    recorder, counts = Repeater(), []
+    monkeypatch.setattr(trainer, "_recorder", lambda hardware: recorder)
+    model, _ = small_start()
+    for seed in (1, 2):
+        tune(model, small_rows(40), SETTINGS, seed=seed, hardware=cpu(), kept=kept)
+        counts.append(recorder.recorded - sum(counts))
+        if plan is not None and seed == 1:
+            remove_heads(model, plan)
+    return model.state_dict(), counts
+
+
+def test_what_was_recorded_serves_the_next_tuning(monkeypatch):
+    anew, counts = tuned_in_a_row(monkeypatch, None)
+    assert counts == [2, 2], "full batches and the last of an epoch"
+    weights, counts = tuned_in_a_row(monkeypatch, KeptSteps())
+    assert counts == [2, 0]
+    assert same(weights, anew)
+
+
+def test_a_model_that_has_lost_heads_is_recorded_anew(monkeypatch):
+    plan = PruningPlan({0: [1]})
+    anew, _ = tuned_in_a_row(monkeypatch, None, plan)
+    weights, counts = tuned_in_a_row(monkeypatch, KeptSteps(), plan)
+    assert counts == [2, 2]
+    assert same(weights, anew)
+
+
+def test_kept_steps_are_of_one_model_one_loss_and_one_precision():
+    (model, _), (other, _) = small_start(), small_start()
+    kept, recorder = KeptSteps(), Repeater()
+    steps = kept.steps(model, loss_of, 1.0, recorder, None)
+    assert kept.steps(model, loss_of, 1.0, recorder, None) is steps
+    for changed in (
+        (other, loss_of, 1.0, recorder, None),
+        (model, loss_of_mixed_precision, 1.0, recorder, None),
+        (model, loss_of, 0.5, recorder, None),
+        (model, loss_of, 1.0, recorder, torch.bfloat16),
+    ):
+        kept.drop()
+        steps = kept.steps(model, loss_of, 1.0, recorder, None)
+        assert kept.steps(*changed) is not steps
+    model.classifier.requires_grad_(False)
+    assert kept.steps(model, loss_of, 1.0, recorder, torch.bfloat16) is not steps
+
+
+def test_what_cannot_be_recorded_is_not_kept(monkeypatch):
+    monkeypatch.setattr(trainer, "_recorder", lambda hardware: refuse)
+    kept = KeptSteps()
+    model, _ = small_start()
+    tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu(), kept=kept)
+    recorder = Repeater()
+    monkeypatch.setattr(trainer, "_recorder", lambda hardware: recorder)
+    tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu(), kept=kept)
+    assert recorder.recorded > 0
 
 
 def test_a_parameter_that_the_loss_does_not_reach_stays(monkeypatch):

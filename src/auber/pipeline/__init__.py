@@ -98,8 +98,6 @@ class Pipeline:
             self._prune_by_scouts(self._scouts, layers)
         else:
             self._prune_by_layers(layers)
-        if method.tunes:
-            self._stage("last", lambda: {"tuning": self._tunings.last(self.model).to_json()})
 
     def _prune_by_layers(self, layers: list[int]) -> None:
         """Decide one layer after the other, with tuning between."""
@@ -109,6 +107,7 @@ class Pipeline:
             self._first_stage(self.splits.first)
             for layer in layers:
                 self._stage(layer_stage(layer), partial(self._search_layer, layer, workers), shown=2)
+        self._last_stage()
 
     def _prune_by_scouts(self, scouts: Scouts, layers: list[int]) -> None:
         """Decide all layers on the scouts, carry the plan out on the origin or the start, and tune it."""
@@ -145,8 +144,10 @@ class Pipeline:
         tuned = [layer for layer in layers if layer in plan]
         self.progress.skip(len(layers) - len(tuned))
         self._announce([*decided, *map(tuning_stage, tuned), "last"])
-        for layer in tuned:
-            self._stage(tuning_stage(layer), partial(self._tune_only, layer))
+        with self._tunings.in_a_row():
+            for layer in tuned:
+                self._stage(tuning_stage(layer), partial(self._tune_only, layer))
+            self._last_stage()
 
     def _prune_by_plan(self, layers: list[int]) -> None:
         """Decide all heads at once, then tune as often as the run that this one is matched with."""
@@ -159,8 +160,11 @@ class Pipeline:
         tuned = self._layers_to_tune(layers)
         self.progress.skip(len(layers) - len(tuned) if method.tunes else 0)
         self._announce(["first", "plan", *map(layer_stage, tuned), *last])
-        for layer in tuned:
-            self._stage(layer_stage(layer), partial(self._tune_only, layer))
+        with self._tunings.in_a_row():
+            for layer in tuned:
+                self._stage(layer_stage(layer), partial(self._tune_only, layer))
+            if method.tunes:
+                self._last_stage()
 
     def conclude(self, kind: str) -> dict[str, Any]:
         """Evaluate the model, once on dev, and write model and result."""
@@ -239,6 +243,9 @@ class Pipeline:
                 "the run to match started from other fine-tuned weights than this one; "
                 "give both the same --model, seed and settings, or start both from one 'auber finetune' run"
             )
+
+    def _last_stage(self) -> None:
+        self._stage("last", lambda: {"tuning": self._tunings.last(self.model).to_json()})
 
     def _first_tuning(self, rows: tuple[int, ...]) -> dict[str, Any]:
         info: dict[str, Any] = {}

@@ -5,7 +5,8 @@ The run's model has them in turn: the first, one after each layer, the last. A s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from auber.config import FirstTuning, LastTuning, LayerTuning
@@ -15,7 +16,7 @@ from auber.seeds import derive
 from auber.splits import Indices, Splits
 from auber.stages import layer_stage, scout_stage
 from auber.tasks.encoding import EncodedRows
-from auber.tuning import TuningReport, tune
+from auber.tuning import KeptSteps, TuningReport, tune
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -30,6 +31,7 @@ class Tunings:
         self._job, self._train, self._progress, self._scout = job, train, progress, scout
         self._all_splits = splits
         self._splits = splits if scout is None else splits.without_fold(scout)
+        self._kept: KeptSteps | None = None
 
     def of_scout(self, fold: int) -> Tunings:
         """The same tunings for the scout of a fold."""
@@ -37,8 +39,18 @@ class Tunings:
 
     def all(self, model: PreTrainedModel, layers: Iterable[int]) -> list[TuningReport]:
         """The first tuning, those after these layers, and the last."""
-        after_layers = (self.after_layer(model, layer) for layer in layers)
-        return [self.first(model), *after_layers, self.last(model)]
+        with self.in_a_row():
+            after_layers = (self.after_layer(model, layer) for layer in layers)
+            return [self.first(model), *after_layers, self.last(model)]
+
+    @contextmanager
+    def in_a_row(self) -> Iterator[None]:
+        """Within the context, where no model loses heads, what one tuning records serves the next."""
+        self._kept = KeptSteps()
+        try:
+            yield
+        finally:
+            self._kept = None
 
     def first(self, model: PreTrainedModel, rows: Indices | None = None, said: str = "first tuning") -> TuningReport:
         """The first, on these rows or on those it has under the run's protocol."""
@@ -84,4 +96,5 @@ class Tunings:
             stage=said,
             name=name,
             progress=self._progress,
+            kept=self._kept,
         )

@@ -27,6 +27,7 @@ from auber.progress import Progress, Silent
 from auber.tasks.encoding import EncodedRows
 from auber.tuning.course import Course
 from auber.tuning.finite import DivergedError, LossWatch, TuningError, require_finite_weights
+from auber.tuning.graphs import KeptSteps
 from auber.tuning.stopping import BestKeeper
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from auber.tuning.trainer import Trained, TuningSettings
 
-__all__ = ["DivergedError", "TuningError", "TuningReport", "require_finite_weights", "tune"]
+__all__ = ["DivergedError", "KeptSteps", "TuningError", "TuningReport", "require_finite_weights", "tune"]
 
 _FROZEN_AT_IMPORT = gc.get_freeze_count()  # what the interpreter itself may have set aside
 
@@ -73,11 +74,13 @@ def tune(
     stage: str = "tuning",
     name: str = "tuning",
     progress: Progress | None = None,
+    kept: KeptSteps | None = None,
 ) -> TuningReport:
     """Fine-tune a model in place.
 
     `watch` is (rows, metric): then the settings must be a `LastTuning`, whose early stopping applies. The listener sees it as
-    `stage`; what it is told in numbers is named `name`/quantity. After a `TuningError` the model is of no use.
+    `stage`; what it is told in numbers is named `name`/quantity. `kept` has the recorded steps of the tuning before and those of
+    this one afterwards. After a `TuningError` the model is of no use.
     """
     started = time.perf_counter()
     require_finite_weights(model, stage)
@@ -87,7 +90,7 @@ def tune(
     keeper = None if watch is None else _keeper(model, rows, settings, *watch)
     losses = LossWatch(stage, settings)
     course = Course(losses, keeper, listener, stage=stage, name=name)
-    trained = _train(model, rows, settings, course, seed, hardware, stage)
+    trained = _train(model, rows, settings, course, seed, hardware, stage, kept or KeptSteps())
     losses.finish(trained.steps, model, rows)
     listener.end()
     if keeper is not None:
@@ -123,6 +126,7 @@ def _train(
     seed: int,
     hardware: Hardware,
     stage: str,
+    kept: KeptSteps,
 ) -> Trained:
     from auber.tuning.trainer import run_trainer  # the Trainer takes seconds to import
 
@@ -134,6 +138,7 @@ def _train(
                 settings,
                 seed=seed,
                 hardware=hardware,
+                kept=kept,
                 scratch=scratch,
                 stage=stage,
                 on_begin=course.begin,

@@ -5,6 +5,8 @@ time. A CUDA graph starts them all at once. What a recording computes (forward p
 the ordinary step computes, with new dropout in every replay. Two things are done for all parameters at a time instead of
 one by one, with the same values: the casts of mixed precision, and the handing over of gradients. A parameter the loss does
 not reach has a gradient of zeros rather than none, which leaves it where it is as well, since there is no weight decay.
+
+The optimiser is no part of a recording, so one serves every tuning of a model whose tensors stay where they are (`KeptSteps`).
 """
 
 from __future__ import annotations
@@ -55,6 +57,14 @@ class RecordedSteps:
         self._seen: set[torch.Size] = set()
         self._recordings: dict[torch.Size, tuple[dict[str, Tensor], Work]] = {}
 
+        self._made_for = compute_loss, max_norm, autocast_dtype, _places(model)
+
+    def serve(
+        self, model: nn.Module, compute_loss: ComputeLoss, max_norm: float, autocast_dtype: torch.dtype | None
+    ) -> bool:
+        """Whether these are the steps of that model as it is now."""
+        return model is self._model and self._made_for == (compute_loss, max_norm, autocast_dtype, _places(model))
+
     @property
     def norm(self) -> Tensor:
         """The norm of the last gradients before they were clipped, on the device."""
@@ -92,6 +102,40 @@ class RecordedSteps:
 
     def _call_model(self, **inputs: Tensor) -> Any:
         return functional_call(self._model, self._copies, (), inputs)
+
+
+class KeptSteps:
+    """Recorded steps that outlive a tuning, for a model that is tuned several times in a row.
+
+    They keep the memory that a step needs; whoever gives the object to tunings lets go of it before other work.
+    """
+
+    def __init__(self) -> None:
+        self._steps: RecordedSteps | None = None
+
+    def steps(
+        self,
+        model: nn.Module,
+        compute_loss: ComputeLoss,
+        max_norm: float,
+        recorder: Recorder,
+        autocast_dtype: torch.dtype | None,
+    ) -> RecordedSteps:
+        """The steps that were kept, if they still serve the model; else new ones, which are kept from now on."""
+        if self._steps is None or not self._steps.serve(model, compute_loss, max_norm, autocast_dtype):
+            self.drop()  # first, so that the old ones' memory is there for the new
+            self._steps = RecordedSteps(model, compute_loss, max_norm, recorder, autocast_dtype)
+        return self._steps
+
+    def drop(self) -> None:
+        """Keep nothing."""
+        self._steps = None
+
+
+def _places(model: nn.Module) -> list[tuple[Any, ...]]:
+    """Where the tensors of a model lie that a recording reads and writes, and their shapes: heads that go change both."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return [(tensor.data_ptr(), tensor.shape, tensor.requires_grad) for tensor in tensors]
 
 
 def _linear_parameters(model: nn.Module) -> list[str]:

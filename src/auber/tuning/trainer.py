@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -27,7 +28,7 @@ from auber.recording import CudaRecorder, Recorder, RecordingError
 from auber.tasks.encoding import EncodedRows, part_batch
 from auber.tuning.batches import LengthGroups, RowCollator
 from auber.tuning.finite import TuningError
-from auber.tuning.graphs import RecordedSteps
+from auber.tuning.graphs import ComputeLoss, KeptSteps, RecordedSteps
 from auber.tuning.parts import cut_batch
 
 if TYPE_CHECKING:
@@ -75,12 +76,13 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         kind: str,
         sampler: Sampler[int],
         recorder: Recorder | None,
+        kept: KeptSteps,
         stage: str,
         device_name: str,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._outputs, self._sampler, self._recorder = OUTPUTS[kind], sampler, recorder
+        self._loss_of, self._sampler, self._recorder, self._kept = _loss_of(kind), sampler, recorder, kept
         self._stage, self._device_name = stage, device_name
         self.last_loss: Tensor | None = None  # of the last step, on the device
         self.micro_batch: int | None = None  # rows that are run at a time, where a batch does not fit into memory
@@ -108,9 +110,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         if self._recorder is not None:
             if self._steps is None:
                 dtype = torch.bfloat16 if self.args.bf16 else None
-                self._steps = RecordedSteps(
-                    model, self.compute_loss, self.args.max_grad_norm, self._recorder, autocast_dtype=dtype
-                )
+                self._steps = self._kept.steps(model, self._loss_of, self.args.max_grad_norm, self._recorder, dtype)
             if not model.training:  # setting it anew in every module takes half a millisecond
                 model.train()
             try:
@@ -121,7 +121,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                     type(self.model).__name__,
                     str(error),  # a handler that keeps the record must not keep the error, which holds the broken graph
                 )
-                self._recorder = self._steps = None
+                self._stop_recording()
                 model.zero_grad()
             else:
                 return loss
@@ -151,7 +151,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                 "%s: out of memory on %s with the steps recorded; goes on with ordinary steps, which are several times slower",
                 self._stage, self._device_name,
             )  # fmt: skip
-            self._recorder = self._steps = None
+            self._stop_recording()
         else:
             tried = min(rows, self.micro_batch or rows)
             self._require_halves(tried, width, reason)
@@ -164,6 +164,10 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+    def _stop_recording(self) -> None:
+        self._recorder = self._steps = None
+        self._kept.drop()
 
     def _require_halves(self, rows: int, width: int, reason: str) -> None:
         if num_processes() > 1:
@@ -182,7 +186,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor:
         """The loss of a batch as its kind has it."""
-        return self._outputs.batch_loss(model, *part_batch(inputs))
+        return self._loss_of(model, inputs)
 
     def _clip_grad_norm(self, model: Any) -> Any:
         # A Trainer that names this otherwise clips what is clipped: that changes nothing and takes time.
@@ -196,6 +200,16 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         return 0
 
 
+@cache
+def _loss_of(kind: str) -> ComputeLoss:
+    """The loss of a batch as its kind has it. It is no method of a Trainer, whom steps that are kept would keep alive."""
+
+    def compute_loss(model: Callable[..., Any], inputs: dict[str, Tensor]) -> Tensor:
+        return OUTPUTS[kind].batch_loss(model, *part_batch(inputs))
+
+    return compute_loss
+
+
 def run_trainer(
     model: PreTrainedModel,
     rows: EncodedRows,
@@ -203,6 +217,7 @@ def run_trainer(
     *,
     seed: int,
     hardware: Hardware,
+    kept: KeptSteps,
     scratch: str,
     stage: str,
     on_begin: Callable[[int], None],
@@ -211,7 +226,8 @@ def run_trainer(
     """Train a model in place.
 
     `on_begin` hears how many steps there will be, `on_step` the number of each step done and its loss, on the device: to read
-    it makes a GPU wait. It returns whether to stop. Messages name the `stage`.
+    it makes a GPU wait. It returns whether to stop. Messages name the `stage`. Steps that are `kept` are replayed from the first
+    batch on.
     """
     arguments = _training_arguments(settings, seed, hardware, scratch)
     recorder = _recorder(hardware)
@@ -230,6 +246,7 @@ def run_trainer(
         kind=rows.kind,
         sampler=LengthGroups(rows.lengths, arguments.train_batch_size * num_processes(), arguments.data_seed),
         recorder=recorder,
+        kept=kept,
         stage=stage,
         device_name=hardware.name,
         callbacks=[_Listener(on_begin, hand_on)],
