@@ -5,8 +5,6 @@ log-likelihood, and goes through the layers in turn:
 
     corrected        the gates' plan (voita), beside it for the layers to come; a head that is put back or taken besides has to gain
                      one standard error of what removing a single head gains
-    sure             the same by three standard errors: of twelve heads none gains so much by chance, while two gain one
-    crossed          no search: the gates learn on the scouts' rows (see `gates`)
     searched         nothing removed, by one standard error; it removes what it says, whatever the number
 
 Plans are carried out on the pretrained weights or, with `-unwound`, on the tuned start. Where several numbers are given, each
@@ -25,7 +23,6 @@ import numpy as np
 from auber.plan import PruningPlan
 from auber.surgery import remove_heads
 from experiments.command import parser
-from experiments.gates import crossed_gates
 from experiments.path import out_of_fold
 from experiments.record import Record
 from experiments.search import Variant, Walk, carried_out, finish, ranking_of, tune_along
@@ -33,12 +30,7 @@ from experiments.subject import Subject, make_folds, make_subject
 from experiments.summary import CONTROL
 
 REWOUND = Variant(crossed=True, measure="calibrated", frozen=True, rewound=True)
-CORRECTIONS = {  # which plan, by how many standard errors
-    "corrected": ("voita", 1.0),
-    "sure": ("voita", 3.0),
-    "searched": (None, 1.0),
-}
-CROSSED = "crossed"
+CORRECTIONS = {"corrected": "voita", "searched": None}  # whose plan a search begins with
 UNWOUND = "-unwound"
 
 
@@ -72,21 +64,19 @@ class Contest:
     def plan(self, name: str, num_heads: int) -> PruningPlan:
         """A selector's plan of about so many heads, made once."""
         if (name, num_heads) not in self.plans:
-            if name in CORRECTIONS:
-                plan = self._corrected(name, num_heads)
-            elif name == CROSSED:
-                plan = crossed_gates(self.subject, self._all_scouts(), self.folds, num_heads)
-            else:
-                plan = ranking_of(self.subject, self.start, name, num_heads)
-            self.plans[name, num_heads] = plan
+            self.plans[name, num_heads] = (
+                self._corrected(name, num_heads)
+                if name in CORRECTIONS
+                else ranking_of(self.subject, self.start, name, num_heads)
+            )
         return self.plans[name, num_heads]
 
     def _corrected(self, name: str, num_heads: int) -> PruningPlan:
         """The plan of one of `CORRECTIONS`."""
-        prior, errors = CORRECTIONS[name]
+        prior = CORRECTIONS[name]
         given = PruningPlan() if prior is None else self.plan(prior, num_heads)
         scouts = self._all_scouts()
-        started, variant = time.perf_counter(), replace(REWOUND, caution=errors)
+        started, variant = time.perf_counter(), replace(REWOUND, caution=1.0)
         walk = Walk(self.subject, variant, copy.deepcopy(self.start), scouts, self.folds, context=given)
         walk.decide_all()
         assert walk.context is not None
@@ -119,7 +109,7 @@ def main() -> None:
     options.add_argument(
         "--selectors",
         default=f"voita{UNWOUND},corrected{UNWOUND}",
-        help=f"rankings, {CROSSED} and {', '.join(CORRECTIONS)}, each also with {UNWOUND}",
+        help=f"rankings and {', '.join(CORRECTIONS)}, each also with {UNWOUND}",
     )
     arguments = options.parse_args()
     subject = make_subject(

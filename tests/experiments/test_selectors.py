@@ -23,12 +23,11 @@ def contest(tmp_path, monkeypatch, *words):
 
 
 def test_the_program(tmp_path, monkeypatch):
-    names = "random,voita,voita-unwound,corrected,corrected-unwound,searched-unwound,crossed-unwound,sure-unwound"
+    names = "random,voita,voita-unwound,corrected,corrected-unwound,searched-unwound"
     found = contest(tmp_path, monkeypatch, "--heads", "4", "--selectors", names)
     assert list(found["runs"]) == ["original+tuning", *names.split(",")]
-    for name in ("random", "voita", "voita-unwound", "crossed-unwound"):
+    for name in ("random", "voita", "voita-unwound"):
         assert found["runs"][name]["num_removed"] == 4
-    assert found["sure 4 search"]["changed"] <= found["corrected 4 search"]["changed"]
     for name in ("voita", "corrected"):
         assert found["runs"][name]["removed"] == found["runs"][f"{name}-unwound"]["removed"]
         assert found["runs"][name]["develop"] != found["runs"][f"{name}-unwound"]["develop"]

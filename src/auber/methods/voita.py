@@ -13,22 +13,16 @@ are the same for every penalty, which makes the number of closed gates a smoothe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from auber.config import Config
 from auber.methods.base import Method, RankingChoice, RankingWork
 from auber.methods.ranking import remove_lowest, scores_to_json
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
     from transformers import PreTrainedModel
-
-    # Some rows: how many, and their losses (rows,) under gates (rows, gates).
-    Question = tuple[int, Callable[[Tensor], Tensor]]
 
 _START_LOCATION = 2.0  # all gates begin open: with the usual shape 97 % of the draws are above 0
 _START_PENALTY = 0.01
@@ -156,56 +150,28 @@ def train_gates(
     from auber.tuning.batches import LengthGroups, RowCollator
 
     config, device, rows = work.config, work.hardware.device, work.rows
-    size = config.voita.batch_size
-    sizes = [len(present) for present in heads.values()]
-    order = LengthGroups(rows.lengths, size, seeds.derive(config.seed, "voita/rows"))
-    collate = RowCollator(rows)
-    autocast = torch.autocast(device.type, torch.bfloat16, enabled=work.hardware.precision == "bfloat16")
-
-    def ask(numbers: list[int], gates: Tensor) -> Tensor:
-        batch = collate(numbers)
-        inputs, targets = part_batch({name: tensor.to(device) for name, tensor in batch.items()})
-        by_layer = torch.split_with_sizes(gates, sizes, dim=1)  # (rows, present_heads) a layer
-        with gated_heads(model, dict(zip(heads, by_layer, strict=True))), autocast:
-            return row_losses(model, rows.kind, inputs, targets)
-
-    def batches(epoch: int) -> Iterator[Question]:
-        order.set_epoch(epoch)
-        numbers = list(order)
-        for start in range(0, len(numbers), size):
-            batch = numbers[start : start + size]
-            yield len(batch), partial(ask, batch)
-
-    return learn_gates(sum(sizes), penalty, batches, config, device, on_step=on_step)
-
-
-def learn_gates(
-    num_gates: int,
-    penalty: float,
-    batches: Callable[[int], Iterable[Question]],
-    config: Config,
-    device: torch.device,
-    *,
-    on_step: Callable[[int], None] = lambda step: None,
-    beside: Sequence[dict[str, Any]] = (),
-) -> Trial:
-    """Learn where gates close from the losses of the batches of each epoch; `beside`: what the optimiser learns along with them."""
-    import torch
-
-    from auber import seeds
-
     settings = config.voita
     law = HardConcrete(settings.temperature, settings.stretch)
-    location = torch.full((num_gates,), _START_LOCATION, device=device, requires_grad=True)  # (gates,)
-    optimizer = torch.optim.Adam([{"params": [location], "lr": settings.learning_rate}, *beside])
+    sizes = [len(present) for present in heads.values()]
+    location = torch.full((sum(sizes),), _START_LOCATION, device=device, requires_grad=True)  # (gates,)
+    optimizer = torch.optim.Adam([location], lr=settings.learning_rate)
     # drawn on the CPU: the same numbers whatever the device
     generator = torch.Generator().manual_seed(seeds.derive(config.seed, "voita/gates"))
+    order = LengthGroups(rows.lengths, settings.batch_size, seeds.derive(config.seed, "voita/rows"))
+    collate = RowCollator(rows)
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=work.hardware.precision == "bfloat16")
     step = 0
     for epoch in range(settings.epochs):
+        order.set_epoch(epoch)
+        numbers = list(order)
         losses: list[Tensor] = []
-        for num_rows, ask in batches(epoch):
-            uniform = torch.rand(num_rows, num_gates, generator=generator).to(device)
-            task_losses = ask(law.draw(location, uniform))
+        for start in range(0, len(numbers), settings.batch_size):
+            batch = collate(numbers[start : start + settings.batch_size])
+            inputs, targets = part_batch({name: tensor.to(device) for name, tensor in batch.items()})
+            uniform = torch.rand(len(inputs["input_ids"]), len(location), generator=generator).to(device)
+            gates = torch.split_with_sizes(law.draw(location, uniform), sizes, dim=1)  # (rows, present_heads) a layer
+            with gated_heads(model, dict(zip(heads, gates, strict=True))), autocast:
+                task_losses = row_losses(model, rows.kind, inputs, targets)
             loss = task_losses.mean() + penalty * law.open_probability(location).sum()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
