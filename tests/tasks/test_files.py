@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from auber.errors import ConfigError, TaskError
 from auber.tasks.base import Rows, TaskData
+from auber.tasks.files import read_records
 from auber.tasks.own import make_task
 
 TRAIN = [{"id": 7, "q1": 'say "hi", you', "q2": "two\nlines", "y": "no"}, {"id": 8, "q1": "c", "q2": "d", "y": "yes"}]
@@ -183,6 +185,26 @@ def test_a_bad_json_line_is_refused_with_its_line(tmp_path: Path, line: str, mes
     good = '{"q1": "a", "q2": "b", "y": 0}\n\n'
     with pytest.raises(TaskError, match=message):
         own(tmp_path, good + line + "\n", good, ".jsonl")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.csv", "text,grade\none,1\ntwo\n"),
+        ("rows.tsv", 'text\tgrade\n"one"more\t1\ntwo\t2\n'),
+        ("rows.jsonl", '{"text": "one", "grade": 1}\n[]\n{}\n'),
+        ("rows.conll", "one A\ntwo\nthree B\n"),
+    ],
+)
+def test_a_file_is_closed_whoever_keeps_its_error(tmp_path: Path, name: str, content: str) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    columns = ["tokens", "tags"] if name.endswith("conll") else ["text", "grade"]
+    with pytest.raises(TaskError, match=f"{name}, line ") as kept:
+        list(read_records(file, columns))
+    opened = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    assert str(file) not in opened, f"{kept.value} keeps the file open"
 
 
 @pytest.mark.parametrize("value", ["high", "nan", "inf", "", "1_000e999"])
