@@ -23,6 +23,8 @@ from experiments.summary import (
     scouts_table,
     search_table,
     selectors_table,
+    tuning_of,
+    tunings_table,
 )
 
 Results = Sequence[dict[str, Any]]
@@ -207,13 +209,12 @@ def _selectors_tables(results: Results) -> Tables:
     """A table for each way to tune, since a difference under one says nothing of another."""
     by_tuning: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for result in results:
-        words = result["command"].split()
-        given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
-        by_tuning[", ".join(item for item in given if item.startswith(("first.", "layer.", "last.")))].append(result)
-    return [
+        by_tuning[tuning_of(result)].append(result)
+    selectors = [
         (f"selectors, {tuning}" if tuning and len(by_tuning) > 1 else "selectors", selectors_table(part))
         for tuning, part in by_tuning.items()
     ]
+    return [*selectors, ("what other tunings do", tunings_table(results))]
 
 
 def _by_tasks(results: Results, tables_of: Callable[[Results], Tables]) -> Tables:

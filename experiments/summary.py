@@ -138,6 +138,37 @@ def selectors_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]
     return columns, sorted(rows, key=_by_size)
 
 
+def tuning_of(result: dict[str, Any]) -> str:
+    """What a result's command has changed of the tunings."""
+    words = result["command"].split()
+    given = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
+    return ", ".join(item for item in given if item.startswith(("first.", "layer.", "last.")))
+
+
+def tunings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
+    """What each way to tune does for the unpruned model and for every selector, beside the usual one, where a pair has both.
+
+    They are other runs of the same (task, seed) pair; what was made several times of one counts once, by its mean.
+    """
+    columns = ["tuning", "model", "pairs", "better in", "develop metric against the usual", "train minus develop against the usual"]  # fmt: skip
+    found: dict[tuple[str, str], dict[tuple[str, int], list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        for name, run in _sized(result).items():
+            found[tuning_of(result), name][_pair(result)].append(run)
+    rows = []
+    for (tuning, name), of_pairs in found.items():
+        usual = found.get(("", name), {})
+        both = [(runs, usual[pair]) for pair, runs in of_pairs.items() if pair in usual]
+        if tuning and both:
+            numbers = (partial(_develop, 0), _gap)
+            gains, gaps = (
+                [fmean(map(number, mine)) - fmean(map(number, others)) for mine, others in both] for number in numbers
+            )
+            better = sum(gain > 0 for gain in gains)
+            rows.append([tuning, name, str(len(both)), str(better), interval(gains), interval(gaps)])
+    return columns, rows
+
+
 def _sized(result: dict[str, Any]) -> dict[str, Any]:
     """The runs with the number of heads in their names, which the program leaves out where it had but one for all."""
     size = _size_for_all(result)

@@ -167,3 +167,20 @@ def test_each_way_to_tune_has_its_own_table():
     assert "### mpnet-base, rte, selectors, layer.learning_rate=1e-5\n" in text
     assert text.count("| voita, 48 | 1 | 1 | +1.00 |") == 2
     assert "selectors, layer" not in page.render([faster, faster])
+
+
+def test_another_tuning_stands_beside_the_usual_one_of_the_same_pair():
+    def contest(seed, develop, words):
+        runs = {"original+tuning": run(develop), "voita-unwound": run(develop + 1)}
+        for one in runs.values():
+            one["develop"] = [one["develop"][0]] * 4
+        command = f"python -m experiments.selectors {words} --heads 48"
+        return made("experiment-selectors", seed=seed, runs=runs, command=command)
+
+    faster = "--set layer.learning_rate=1e-5"
+    results = [contest(0, 60.0, ""), contest(0, 62.0, ""), contest(0, 64.0, faster), contest(1, 70.0, faster)]
+    text = page.render(results)
+    assert "### mpnet-base, rte, what other tunings do\n" in text
+    for name in ("original+tuning", "voita-unwound, 48"):
+        assert f"| layer.learning_rate=1e-5 | {name} | 1 | 1 | +3.00 | -3.00 |\n" in text
+    assert "what other tunings do" not in page.render(results[:2])
