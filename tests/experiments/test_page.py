@@ -58,37 +58,75 @@ def test_what_the_text_says_of_selectors_beside_the_tables():
     )
 
 
+def contests(tuning=""):
+    """The results of mpnet-base's selectors under one way to tune."""
+    results = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "experiments").glob("mpnet-*.json"))]
+    found = [result for result in results if result["kind"] == "experiment-selectors"]
+    return [result for result in found if tuning is None or summary.tuning_of(result) == tuning]
+
+
+def rounded(cell, pairs):
+    """A cell of a table as the text has it."""
+    mean, low, high = (float(word) for word in re.findall(r"[+-][0-9.]+", cell))
+    return f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}", f"{pairs} pairs"
+
+
+def selectors(results):
+    columns, rows = summary.selectors_table(results)
+    return {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+
+
+CONTROL, GATES = "develop metric against original+tuning", "develop metric against the gates"
+FASTER = "layer.learning_rate=1e-5, last.learning_rate=1e-5"
+
+
 def test_what_the_text_says_of_sizes_and_of_mending():
     """The figures of the sentences are the table's, rounded."""
-    results = [
-        result
-        for path in sorted((ROOT / "results" / "experiments").glob("mpnet-*.json"))
-        if (result := json.loads(path.read_text()))["kind"] == "experiment-selectors"
-    ]
-    columns, rows = summary.selectors_table(results)
-    table = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
-
-    def rounded(name, column):
-        mean, low, high = (float(word) for word in re.findall(r"[+-][0-9.]+", table[name][column]))
-        return f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}", f"{table[name]['pairs']} pairs"
-
-    control, gates = "develop metric against original+tuning", "develop metric against the gates"
+    results = contests()
+    table = selectors(results)
     text = " ".join(PAGE.read_text().split())
-    third, interval, pairs = rounded("voita-unwound, 48", control)
+
+    def words_of(name, column):
+        return rounded(table[name][column], table[name]["pairs"])
+
+    third, interval, pairs = words_of("voita-unwound, 48", CONTROL)
     assert f"{third} ({interval}, {pairs} in {table['voita-unwound, 48']['runs']} runs, unwound)" in text
-    half, interval, pairs = rounded("voita-unwound, 72", control)
+    half, interval, pairs = words_of("voita-unwound, 72", CONTROL)
     assert f"with half of them it is at {half} ({interval}, {pairs})" in text
     for name, words in (
         ("voita-mended, 72", "{} points against the plain gates at 72 ({}, {})"),
         ("voita-mended, 96", "{} at 96 ({}, {})"),
         ("voita-mended, 48", "{} at 48 ({}, {})"),
         ("corrected-mended, 72", "and mended, at 72, {} ({}, {})"),
+        ("corrected-unwound, 48", "is not shown to be ahead of the gates: {} points ({}, {}) at 48"),
     ):
-        assert words.format(*rounded(name, gates)) in text
+        assert words.format(*words_of(name, GATES)) in text
     changed = sorted(
         found["changed"] for result in results for name, found in result.items() if name == "corrected-mended 72 search"
     )
     assert f"{changed[0]} to {changed[-1]} are what the mended searches changed" in text
+
+
+def test_what_the_text_says_of_faster_tuning():
+    text = " ".join(PAGE.read_text().split())
+    _, rows = summary.tunings_table(contests(tuning=None))
+    gains = {(row[0], row[1]): row[2:] for row in rows}
+    for name, words in (
+        ("original+tuning", "the unpruned model is better in {} of {} pairs, by {} points ({})"),
+        ("voita-unwound, 48", "the gates' plan of a third in {} of {}, by {} ({})"),
+    ):
+        pairs, better, metric, gap = gains[FASTER, name]
+        assert words.format(better, pairs, *rounded(metric, pairs)[:2]) in text
+        assert f"train minus develop grows by {round(float(gap.split()[0]))} points" in text
+        pairs, better, _, _ = gains[FASTER.replace("1e-5", "2e-5"), name]
+        assert pairs == better == "4"
+    for tuning, name, words in (
+        (FASTER, "voita-unwound, 48", "beside the control, {} ({}, {})"),
+        (FASTER, "voita-unwound, 72", "at {} ({}, {}) with half of the heads gone"),
+        (FASTER.replace("1e-5", "2e-5"), "voita-unwound, 48", "the plan is at {}, {}, {}"),
+    ):
+        row = selectors(contests(tuning))[name]
+        assert words.format(*rounded(row[CONTROL], row["pairs"])) in text
 
 
 def test_a_search_stands_beside_its_control():
