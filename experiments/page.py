@@ -17,6 +17,7 @@ from experiments.summary import (
     CONTROL,
     Rows,
     cost_table,
+    develop_table,
     markdown,
     path_table,
     rankings_table,
@@ -38,7 +39,7 @@ What was tried to make the search better than the paper's, each idea alone and b
 
     python -m experiments.page results/experiments/*.json --out docs/experiments.md
 
-and a test compares. No experiment reads a task's dev rows: a part of train is set apart, no model is tuned on it, and it alone
+and a test compares. No experiment looks at a task's dev rows: a part of train is set apart, no model is tuned on it, and it alone
 judges. Differences are in points, means over (task, seed) pairs with their 95 % t interval; log-likelihood is in hundredths
 of a nat. What helps becomes the `default` preset; what does not is written down here and goes, also from the programs: a command below is of the
 commit beside it.
@@ -146,6 +147,13 @@ What came of it so far:
 """
 
 
+DEVELOP = """\
+## Whole runs of the package
+
+The package's own runs with settings changed, from one fine-tuned start, all with the same tunings, judged on the rows set apart.
+"""
+
+
 COST = """\
 ## What it costs
 
@@ -185,6 +193,8 @@ def render(results: Results) -> str:
         parts.append(_section(PATHS, _by_tasks(found, _path_tables), found))
     if found := _of_kind(results, "experiment-selectors"):
         parts.append(_section(SELECTORS, _by_tasks(found, _selectors_tables), found))
+    if found := _of_kind(results, "experiment-develop"):
+        parts.append(_section(DEVELOP, _by_tasks(found, lambda some: [("methods", develop_table(some))]), found))
     if found := _of_kind(results, "experiment-cost"):
         parts.append(_section(COST, [("", cost_table(found))], found))
     return "\n".join(parts)

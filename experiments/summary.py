@@ -218,6 +218,36 @@ def _pair(result: dict[str, Any]) -> tuple[str, int]:
     return result["task"], result["seed"]
 
 
+def develop_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
+    """Each method of whole runs against nothing removed, under every set of changed settings; several runs of a pair count once."""
+    columns = [
+        "settings", "method", "pairs", "runs", f"develop metric against {CONTROL}", f"train minus develop against {CONTROL}", "heads removed", "rewards",
+    ]  # fmt: skip
+    found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for result in results:
+        changed = ", ".join(f"{key}={value}" for key, value in result["changed"].items())
+        for name in result["runs"] if CONTROL in result["runs"] else ():
+            if name != CONTROL:
+                found[changed, name].append(result)
+    rows = []
+    for (changed, name), having in found.items():
+        control, mine = [(result, CONTROL) for result in having], [result["runs"][name] for result in having]
+        cells = [interval(_by_pair(control, name, number)) for number in (_develop_of_run, _gap_of_run)]
+        heads = f"{fmean(run['num_removed'] for run in mine):.0f}"
+        rewards = f"{fmean(run['cost']['rewards_computed'] for run in mine):.0f}"
+        pairs = len({_pair(result) for result in having})
+        rows.append([changed, name, str(pairs), str(len(having)), *cells, heads, rewards])
+    return columns, rows
+
+
+def _develop_of_run(run: dict[str, Any]) -> float:
+    return float(run["develop"])
+
+
+def _gap_of_run(run: dict[str, Any]) -> float:
+    return float(run["train"] - run["develop"])
+
+
 def rankings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     """Each variant against the competitors that removed as many heads and had the same treatment."""
     columns = [

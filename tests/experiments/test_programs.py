@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from experiments import cost, page, search, summary
+from auber.tasks import load_task
+from experiments import cost, develop, page, summary
 from tests.docs.standins import make_encoder, make_glue
 
 
@@ -32,34 +33,37 @@ def run(program, place, monkeypatch, *words):
     return json.loads(text)
 
 
-def test_search(place, monkeypatch):
-    words = [
-        "--variants",
-        "default,crossed-calibrated-20-rewound",
-        "--rankings",
-        "michel",
-        "--set",
-        "agent.episodes=4",
-    ]
-    found = run(search, place, monkeypatch, *words)
-    assert set(found["runs"]) == {
-        "original+tuning", "default", "michel like default",
-        "crossed-calibrated-20-rewound", "michel like crossed-calibrated-20-rewound",
-    }  # fmt: skip
-    assert found["runs"]["original+tuning"]["num_removed"] == 0
-    for name in ("default", "crossed-calibrated-20-rewound"):
-        assert found["runs"][name]["num_removed"] == found["runs"][f"michel like {name}"]["num_removed"]
-        assert len(found["runs"][name]["develop"]) == 4
+def test_develop(place, monkeypatch):
+    few = ["--set", "agent.episodes=3", "--set", "reward.folds=2"]
+    found = run(develop, place, monkeypatch, *few)
+    assert list(found["runs"]) == ["auber", "voita", "original+tuning"]
+    removed = [one["num_removed"] for one in found["runs"].values()]
+    assert removed[0] == removed[1] > removed[2] == 0
+    steps = {one["cost"]["tuning_steps"] for one in found["runs"].values()}
+    assert len(steps) == 1, "all get the same tunings"
+    assert found["changed"] == {"preset": "default", **dict(word.split("=") for word in [*SHORT, *few] if "=" in word)}
+    text = page.render([found])
+    assert "### encoder, mrpc, methods\n" in text
+    assert f"    {found['command']}    # commit " in text
 
 
-def test_the_page_of_it(place, monkeypatch):
-    for seed in ("0", "1"):
-        run(search, place, monkeypatch, "--variants", "default", "--set", "agent.episodes=4", "--seed", seed)
-        (place / "out.json").rename(place / f"search-{seed}.json")
-    out = place / "page.md"
-    monkeypatch.setattr(sys, "argv", ["page", *map(str, sorted(place.glob("search-[01].json"))), "--out", str(out)])
-    page.main()
-    assert "| default | 2 | " in out.read_text()
+def test_develop_with_a_number_of_heads(place, monkeypatch):
+    found = run(
+        develop, place, monkeypatch, "--methods", "original+tuning,random,michel", "--heads", "3", "--preset", "paper"
+    )
+    assert [one["num_removed"] for one in found["runs"].values()] == [0, 3, 3]
+    assert "--methods original+tuning,random,michel --heads 3 --set first.epochs=1" in found["command"]
+
+
+def test_development_rows_are_cut_off_train_by_class_and_dev_is_left_out(place):
+    task = load_task("mrpc", data=place / "glue")
+    cut = develop.developing(task, 0.25, seed=1)
+    assert sorted([*cut.train.texts(), *cut.dev.texts()]) == sorted(task.train.texts())
+    assert cut.train.count_labels() + cut.dev.count_labels() == task.train.count_labels()
+    assert len(cut.dev) == round(len(task.train) / 4)
+    assert not {*cut.dev.texts()} & {*task.dev.texts()}
+    assert cut.content_hash == develop.developing(task, 0.25, seed=1).content_hash
+    assert cut.content_hash != develop.developing(task, 0.25, seed=2).content_hash
 
 
 def test_cost(place, monkeypatch):

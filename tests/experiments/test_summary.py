@@ -1,0 +1,58 @@
+"""The tables of the experiments' files."""
+
+from __future__ import annotations
+
+from experiments import summary
+
+
+def run(develop, fold=None, heads=0):
+    found = {"develop": [develop, develop, -60.0, develop], "train": [90.0] * 3, "num_removed": heads, "seconds": 5.0}
+    return found if fold is None else {**found, "out_of_fold": [fold, fold, -60.0, -50.0 + fold]}
+
+
+def test_the_choice_out_of_fold_is_judged_on_develop():
+    runs = {"original+tuning": run(60.0, 61.0), "4 heads": run(59.0, 62.0, 4), "30 heads": run(63.0, 60.0, 30)}
+    _, rows = summary.path_table([{"runs": runs}, {"runs": runs}])
+    assert [row[:3] for row in rows] == [
+        ["4 heads", "2", "-1.00"],
+        ["30 heads", "2", "+3.00"],
+        ["the best by metric out of fold", "2", "-1.00"],
+        ["the best by calibrated log-likelihood out of fold", "2", "-1.00"],
+    ]
+    assert [row[-1] for row in rows] == ["4", "30", "4", "4"]
+
+
+def test_of_equals_out_of_fold_nothing_is_removed():
+    runs = {"original+tuning": run(60.0, 61.0), "4 heads": run(59.0, 61.0, 4)}
+    _, rows = summary.path_table([{"runs": runs}])
+    assert rows[1][:3] == ["the best by metric out of fold", "1", "+0.00"]
+
+
+def test_selectors_of_several_numbers_stand_beside_the_gates_of_theirs():
+    runs = {"original+tuning": run(60.0)}
+    for size, gates, mine in ((2, 59.0, 59.5), (5, 57.0, 59.0)):
+        runs |= {f"voita-unwound, {size}": run(gates, heads=size), f"corrected-unwound, {size}": run(mine, heads=size)}
+    result = {"runs": runs, "task": "rte", "seed": 0, "command": "python -m experiments.selectors --heads 2,5"}
+    columns, rows = summary.selectors_table([result])
+    ahead = {row[0]: row[columns.index("develop metric against the gates")] for row in rows}
+    assert ahead == {
+        "voita-unwound, 2": "", "corrected-unwound, 2": "+0.50", "voita-unwound, 5": "", "corrected-unwound, 5": "+2.00",
+    }  # fmt: skip
+
+
+def whole_run(develop, train=90.0, heads=10):
+    return {"develop": develop, "train": train, "num_removed": heads, "cost": {"rewards_computed": 100}}
+
+
+def test_whole_runs_stand_by_their_settings_and_a_pair_counts_once():
+    def result(seed, ahead, **changed):
+        runs = {"auber": whole_run(60.0 + ahead), "original+tuning": whole_run(60.0, heads=0)}
+        return {"runs": runs, "task": "rte", "seed": seed, "changed": {"preset": "default", **changed}}
+
+    cut = {**result(2, 0.0), "runs": {"auber": whole_run(99.0)}}
+    results = [result(0, 1.0), result(1, 2.0), result(1, 4.0), result(0, -1.0, seed_of="x"), cut]
+    _, rows = summary.develop_table(results)
+    assert rows == [
+        ["preset=default", "auber", "2", "3", "+2.00 (-10.71 to +14.71)", "-2.00 (-14.71 to +10.71)", "10", "100"],
+        ["preset=default, seed_of=x", "auber", "1", "1", "-1.00", "+1.00", "10", "100"],
+    ]
