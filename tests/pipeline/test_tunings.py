@@ -6,12 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+import auber
 from auber.pipeline import tunings
 from auber.pipeline.tunings import Tunings
 from auber.progress import Silent
 from auber.splits import LayerSplit, Splits
-from auber.tuning import TuningReport
-from tests.small import cpu, small_config, small_rows
+from auber.tuning import KeptSteps, TuningReport, tune
+from tests.small import cpu, small_config, small_rows, small_start, small_task
 
 # Of twelve rows the last is all that is watched, and all that is tuned on after layer 1 are rows of fold 2.
 SPLITS = Splits(
@@ -88,3 +89,49 @@ def test_where_no_row_is_left_nothing_is_tuned_or_watched(heard):
 def test_the_first_on_other_rows_by_another_name(heard):
     made().first("model", (1, 2), said="first tuning of the pruned model")
     assert heard[0][:3] == ("first tuning of the pruned model", "first/tuning", 2)
+
+
+class Keeping:
+    """Which tunings of a run were given the same recorded steps, in the place of a tuning."""
+
+    def __init__(self, monkeypatch):
+        self.given: list[tuple[str, KeptSteps | None]] = []
+        monkeypatch.setattr(tunings, "tune", self._tune)
+
+    def _tune(self, *arguments, name, kept, **options):
+        self.given.append((name, kept))
+        return tune(*arguments, name=name, kept=kept, **options)
+
+    def groups(self):
+        """The names of tunings that share their recorded steps, and of those that have none to share."""
+        shared = [[name for name, other in self.given if other is kept] for _, kept in self.given if kept is not None]
+        return [list(group) for group in dict.fromkeys(map(tuple, shared))], [
+            name for name, kept in self.given if kept is None
+        ]
+
+
+def test_what_is_recorded_serves_all_tunings_of_a_model_that_loses_no_heads_between_them(monkeypatch):
+    model, tokenizer = small_start()
+    rest = ["layer-00/tuning", "layer-01/tuning", "layer-02/tuning", "last/tuning"]
+    keeping = Keeping(monkeypatch)
+    auber.prune(
+        model, tokenizer, task=small_task(), method="random", heads=3, config=small_config(first__when="always")
+    )
+    groups, alone = keeping.groups()
+    assert len(groups) == 1
+    assert groups[0][-1] == "last/tuning"
+    assert set(groups[0]) <= set(rest)
+    assert alone == ["first/tuning"], "heads go after it"
+
+    keeping = Keeping(monkeypatch)
+    config = small_config(protocol="crossfit", reward__measure="smooth", reward__folds=2, first__when="always")
+    auber.prune(model, tokenizer, task=small_task(), config=config)
+    groups, alone = keeping.groups()
+    scouts = [[f"scout-{fold}/{name}" for name in ("first/tuning", *rest)] for fold in range(2)]
+    assert groups[:2] == scouts
+    assert len(groups) == 3
+    assert groups[2][-1] == "last/tuning"
+
+    keeping = Keeping(monkeypatch)
+    auber.prune(model, tokenizer, task=small_task(), config=small_config(first__when="always"))
+    assert keeping.groups()[0] == [], "every layer loses heads before its tuning"

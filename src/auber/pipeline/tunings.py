@@ -50,6 +50,7 @@ class Tunings:
         try:
             yield
         finally:
+            self._kept.drop()
             self._kept = None
 
     def first(self, model: PreTrainedModel, rows: Indices | None = None, said: str = "first tuning") -> TuningReport:

@@ -56,7 +56,6 @@ class RecordedSteps:
         self._norm = torch.zeros_like(self._loss)
         self._seen: set[torch.Size] = set()
         self._recordings: dict[torch.Size, tuple[dict[str, Tensor], Work]] = {}
-
         self._made_for = compute_loss, max_norm, autocast_dtype, _places(model)
 
     def serve(
@@ -107,7 +106,7 @@ class RecordedSteps:
 class KeptSteps:
     """Recorded steps that outlive a tuning, for a model that is tuned several times in a row.
 
-    They keep the memory that a step needs; whoever gives the object to tunings lets go of it before other work.
+    They keep the memory that a step needs, until they are dropped.
     """
 
     def __init__(self) -> None:
@@ -128,8 +127,11 @@ class KeptSteps:
         return self._steps
 
     def drop(self) -> None:
-        """Keep nothing."""
-        self._steps = None
+        """Keep nothing, and give a GPU's memory back: torch sets aside what recordings had."""
+        if self._steps is not None:
+            self._steps = None
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
 
 
 def _places(model: nn.Module) -> list[tuple[Any, ...]]:
