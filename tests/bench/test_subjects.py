@@ -5,7 +5,7 @@ import torch
 
 import auber
 from auber.bench.catalogue import ROWS, SIZES, Request
-from auber.bench.subjects import make_model, make_rows_task, make_subject, make_tokenizer
+from auber.bench.subjects import _BALANCING_ROWS, make_model, make_rows_task, make_subject, make_tokenizer
 from auber.errors import CheckpointError, ConfigError
 from auber.evaluation import predict
 from tests.models import tiny_model, tiny_tokenizer
@@ -70,3 +70,10 @@ def test_a_saved_model_takes_the_place_of_a_size(tmp_path):
         make_subject(request, config.replace({"max_length": 256}), cpu())
     with pytest.raises(CheckpointError, match="a model folder is needed|cannot be read from the hub"):
         make_subject(Request(model=str(tmp_path / "none")), config, cpu())
+
+
+def test_half_of_the_rows_get_each_answer_and_rounding_decides_none(subject):
+    logits = predict(subject.model, subject.rows.select(range(_BALANCING_ROWS)))
+    ahead = logits[:, 1] - logits[:, 0]
+    assert (ahead > 0).sum() == _BALANCING_ROWS // 2
+    assert ahead.abs().min() > 1e-5

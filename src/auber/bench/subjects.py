@@ -159,7 +159,9 @@ def _put_together(
 
 
 def _balance(model: Any, rows: EncodedRows) -> None:
-    """Move the classifier's bias so that half of these rows get each answer."""
+    """Move the classifier's bias so that half of these rows get each answer, and none stands so near that rounding decides."""
     logits = predict(model, rows)  # (rows, 2)
+    ahead = (logits[:, 1] - logits[:, 0]).sort().values  # (rows,)
+    middle = len(ahead) // 2
     with torch.no_grad():
-        model.classifier.bias[1] -= (logits[:, 1] - logits[:, 0]).median()
+        model.classifier.bias[1] -= ahead[middle - 1 : middle + 1].mean()
