@@ -62,10 +62,10 @@ def main() -> None:
 
 
 def _numbers(result: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a run's result; scores in points."""
+    """What is kept of a run's result. Scores are in points and in lists, as in the files of experiments that had several measures."""
     return {
-        "develop": 100 * result["dev"]["score"],
-        "train": 100 * result["train"]["score"],
+        "develop": [100 * result["dev"]["score"]],
+        "train": [100 * result["train"]["score"]],
         "loss": result["dev"]["loss"],
         "num_removed": result["heads"]["removed"],
         "removed": result["plan"],

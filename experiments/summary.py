@@ -232,20 +232,12 @@ def develop_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     rows = []
     for (changed, name), having in found.items():
         control, mine = [(result, CONTROL) for result in having], [result["runs"][name] for result in having]
-        cells = [interval(_by_pair(control, name, number)) for number in (_develop_of_run, _gap_of_run)]
+        cells = [interval(_by_pair(control, name, number)) for number in (partial(_develop, 0), _gap)]
         heads = f"{fmean(run['num_removed'] for run in mine):.0f}"
         rewards = f"{fmean(run['cost']['rewards_computed'] for run in mine):.0f}"
         pairs = len({_pair(result) for result in having})
         rows.append([changed, name, str(pairs), str(len(having)), *cells, heads, rewards])
     return columns, rows
-
-
-def _develop_of_run(run: dict[str, Any]) -> float:
-    return float(run["develop"])
-
-
-def _gap_of_run(run: dict[str, Any]) -> float:
-    return float(run["train"] - run["develop"])
 
 
 def rankings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:

@@ -42,6 +42,11 @@ class Hardware:
         """The most memory this process held on its GPU since `reset_peak`; None elsewhere."""
         return torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else None
 
+    def free_unused(self) -> None:
+        """Hand back what torch has set aside of a GPU's memory: others may share it, and recordings' memory serves nothing else."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
 
 def resolve_hardware(config: Config) -> Hardware:
     """Decide device, precision and threads, and pin the threads in this process."""

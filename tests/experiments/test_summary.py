@@ -41,7 +41,7 @@ def test_selectors_of_several_numbers_stand_beside_the_gates_of_theirs():
 
 
 def whole_run(develop, train=90.0, heads=10):
-    return {"develop": develop, "train": train, "num_removed": heads, "cost": {"rewards_computed": 100}}
+    return {"develop": [develop], "train": [train], "num_removed": heads, "cost": {"rewards_computed": 100}}
 
 
 def test_whole_runs_stand_by_their_settings_and_a_pair_counts_once():

@@ -50,8 +50,8 @@ class Tunings:
         try:
             yield
         finally:
-            self._kept.drop()
             self._kept = None
+            self._job.hardware.free_unused()
 
     def first(self, model: PreTrainedModel, rows: Indices | None = None, said: str = "first tuning") -> TuningReport:
         """The first, on these rows or on those it has under the run's protocol."""

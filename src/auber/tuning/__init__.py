@@ -97,8 +97,7 @@ def tune(
         keeper.restore()
     model.eval()
     model.zero_grad(set_to_none=True)
-    if hardware.device.type == "cuda":
-        torch.cuda.empty_cache()
+    hardware.free_unused()
     return TuningReport(
         trained.steps,
         time.perf_counter() - started,

@@ -127,11 +127,8 @@ class KeptSteps:
         return self._steps
 
     def drop(self) -> None:
-        """Keep nothing, and give a GPU's memory back: torch sets aside what recordings had."""
-        if self._steps is not None:
-            self._steps = None
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+        """Keep nothing."""
+        self._steps = None
 
 
 def _places(model: nn.Module) -> list[tuple[Any, ...]]:
