@@ -271,7 +271,7 @@ def rankings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
 def cost_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     """The seconds of whole runs by where they went, and how many times those of the first preset they are."""
     columns = [
-        "model", "task", "preset", "protocol", "seconds", "times the first's", "scouts", "rewards", "agent", "tuning", "rewards computed",
+        "model", "task", "preset", "protocol", "seconds", "times the first's", "gates", "scouts", "rewards", "agent", "tuning", "rewards computed",
         "heads removed",
     ]  # fmt: skip
     rows = []
@@ -280,6 +280,7 @@ def cost_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
         for name, run in result["runs"].items():
             spent = run["cost"]["seconds"]
             parts = [
+                spent.get("choosing", 0.0),
                 spent.get("scouts", 0.0),
                 spent["rewards"],
                 spent["agent"],

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 Work = Callable[[], None]
 Recorder = Callable[[Work], Work]
+Batch = dict[str, Tensor]
 
 
 class RecordingError(RuntimeError):
@@ -51,6 +52,39 @@ class CudaRecorder:
 
 
 _broken_graphs: list[torch.cuda.CUDAGraph] = []
+
+
+def recorder_for(device: torch.device) -> Recorder | None:
+    """What records work on a device; None where nothing needs to be."""
+    return CudaRecorder(device) if device.type == "cuda" else None
+
+
+class ShapeRecordings:
+    """Work on a batch, recorded once for each shape of its tokens and replayed from the second batch of a shape on.
+
+    The first batch of each shape runs as it is: that warms up what a library sets up on first use, and whatever fails there
+    is no matter of recording.
+    """
+
+    def __init__(self, work: Callable[[Batch], None], recorder: Recorder) -> None:
+        self._work, self._recorder = work, recorder
+        self._seen: set[torch.Size] = set()
+        self._recordings: dict[torch.Size, tuple[Batch, Work]] = {}
+
+    def __call__(self, batch: Batch) -> None:
+        """Do the work. `RecordingError` if it cannot be recorded: then it is not done."""
+        shape = batch["input_ids"].shape  # (rows, width)
+        if shape not in self._seen:
+            self._seen.add(shape)
+            self._work(batch)
+            return
+        if shape not in self._recordings:
+            buffers = {name: tensor.clone() for name, tensor in batch.items()}
+            self._recordings[shape] = buffers, self._recorder(lambda: self._work(buffers))
+        buffers, replay = self._recordings[shape]
+        for name, buffer in buffers.items():
+            buffer.copy_(batch[name])
+        replay()
 
 
 class _MadeOnDevice(TorchFunctionMode):

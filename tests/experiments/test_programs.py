@@ -78,6 +78,9 @@ def test_cost(place, monkeypatch):
     columns, rows = summary.cost_table([found])
     ratio = found["runs"]["default"]["seconds"] / found["runs"]["paper"]["seconds"]
     assert [row[columns.index("times the first's")] for row in rows] == ["1.00", f"{ratio:.2f}"]
+    gates = [run["cost"]["seconds"].get("choosing", 0.0) for run in found["runs"].values()]
+    assert gates[0] == 0 < gates[1], "the default begins from gates"
+    assert [row[columns.index("gates")] for row in rows] == [f"{seconds:.0f}" for seconds in gates]
     other = run(
         cost, place, monkeypatch, "--presets", "default", "--set", "agent.episodes=3", "--set", "reward.folds=2"
     )

@@ -8,6 +8,7 @@ import torch
 
 from auber.config import Config
 from auber.encoders import encoder_of
+from auber.evaluation import predict
 from auber.methods.base import LayerWork, RankingWork
 from auber.progress import Silent
 from auber.search.toy import ToyLayer
@@ -30,6 +31,12 @@ def random_rows(model: Any, count: int = 12, *, seed: int = 0) -> EncodedRows:
     else:
         labels = torch.randint(0, model.config.num_labels, (count,), generator=draw)
     return EncodedRows(ids, types, labels, model.config.pad_token_id)
+
+
+def self_labelled(model: Any, count: int = 24) -> EncodedRows:
+    """Rows whose targets are what a one-output model gives: any working head that closes costs loss."""
+    rows = random_rows(model, count)
+    return EncodedRows(rows.input_ids, rows.token_types, predict(model, rows).squeeze(-1), rows.pad_token_id)
 
 
 def ranking_work(

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from auber.pipeline.accounts import describe_cost, layer_numbers, tuned_layers
-from auber.stages import layer_stage
+from auber.stages import PLAN, PRIOR, layer_stage
 
 SEARCHED = {"seconds": 3.0, "reward_seconds": 2.0, "rewards_asked": 9, "rewards_computed": 5}
 STAGES = {
@@ -34,6 +36,16 @@ def test_costs_are_summed_over_the_stages():
             "total": 14.25,
         },
     }
+
+
+@pytest.mark.parametrize("stage", [PLAN, PRIOR])
+def test_choosing_all_heads_at_once_is_counted(stage):
+    cost = describe_cost({**STAGES, stage: {"seconds": 2.5, "gate_steps": 70}}, 0.5)
+    assert cost["gate_steps"] == 70
+    assert cost["seconds"]["choosing"] == 2.5
+    assert cost["seconds"]["total"] == 16.75
+    assert cost["tuning_steps"] == 13, "no weight moves by them"
+    assert "gate_steps" not in describe_cost({stage: {"seconds": 2.5}}, 0.0)
 
 
 def test_a_run_without_search_or_tunings_costs_its_evaluation():

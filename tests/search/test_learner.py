@@ -7,25 +7,15 @@ import pytest
 import torch
 
 from auber.config import Agent, make_config
-from auber.recording import CudaRecorder, Work
+from auber.recording import CudaRecorder
 from auber.search.agent import play_layer
 from auber.search.game import PruningGame
 from auber.search.learner import Learner
 from auber.search.replay import ReplayMemory
 from auber.search.toy import ToyLayer
+from tests.recorders import Repeater
 
 PRESETS = ("paper", "default")
-
-
-class Repeater:
-    """Records by keeping the work, as a graph keeps its kernels."""
-
-    def __init__(self) -> None:
-        self.recorded = 0
-
-    def __call__(self, work: Work) -> Work:
-        self.recorded += 1
-        return work
 
 
 def some_rows(count: int) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What can be tested of recorded steps without a GPU: a recorder that repeats the work stands in for CUDA graphs."""
+"""What can be tested of recorded tuning steps without a GPU."""
 
 from __future__ import annotations
 
@@ -9,30 +9,15 @@ import torch
 
 from auber.config import FirstTuning
 from auber.plan import PruningPlan
-from auber.recording import RecordingError, _MadeOnDevice, _reason
 from auber.surgery import remove_heads
 from auber.tuning import trainer, tune
 from auber.tuning.batches import RowCollator
 from auber.tuning.graphs import KeptSteps, RecordedSteps
 from tests.models import MODEL_TYPES, tiny_model
+from tests.recorders import Repeater, refuse
 from tests.small import cpu, small_rows, small_start
 
 SETTINGS = FirstTuning(epochs=3, learning_rate=1e-3, batch_size=16)
-
-
-class Repeater:
-    """Records by keeping the work, as a graph keeps its kernels."""
-
-    def __init__(self):
-        self.recorded = 0
-
-    def __call__(self, work):
-        self.recorded += 1
-        return work
-
-
-def refuse(work):
-    raise RecordingError("called a synchronizing CUDA operation, at model.py:7")
 
 
 def loss_of(model, inputs):
@@ -87,16 +72,6 @@ def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type, compute_lo
             parameter.data -= 0.1 * gradient  # a recording reads the weights as they are
     assert recorder.recorded == 2, "one recording a shape"
     assert all(loss == expected for loss, expected in losses), "a loss outlives the next step"
-
-
-def test_a_shape_that_comes_once_is_not_recorded():
-    model, _ = small_start()
-    recorder = Repeater()
-    steps = RecordedSteps(model, loss_of, 1.0, recorder)
-    collate = RowCollator(small_rows(40), 32)
-    for rows in (4, 8, 16):
-        steps(collate(range(rows)))
-    assert recorder.recorded == 0
 
 
 def test_frozen_parameters_get_no_gradient():
@@ -192,21 +167,6 @@ def test_what_cannot_be_recorded_is_said_and_tuned_ordinarily(monkeypatch, caplo
     assert all(isinstance(part, str) for record in caplog.records for part in record.args or ())
 
 
-def test_the_reason_is_the_first_error_and_its_place():
-    def fail():
-        raise ValueError("the first\nmore")
-
-    try:
-        try:
-            fail()
-        except ValueError:
-            raise RuntimeError("capture_end failed")  # noqa: B904 - as leaving a graph's context does
-    except RuntimeError as error:
-        text, _, place = _reason(error).partition(", at ")
-    assert text == "the first"
-    assert place.startswith(__file__)
-
-
 def test_an_error_of_the_model_is_not_taken_for_one_of_recording():
     model, _ = small_start()
 
@@ -216,13 +176,3 @@ def test_an_error_of_the_model_is_not_taken_for_one_of_recording():
     steps = RecordedSteps(model, broken, 1.0, Repeater())
     with pytest.raises(ValueError, match="a mistake in the model"):
         steps(RowCollator(small_rows(8))(range(8)))
-
-
-def test_what_a_model_makes_on_the_host_is_made_on_the_device():
-    with _MadeOnDevice(torch.device("meta")):
-        assert torch.arange(3).device.type == "meta"
-        assert torch.arange(3, device="cpu").tolist() == [0, 1, 2]
-        zero = torch.tensor(0.0, dtype=torch.bfloat16, device="cpu")
-        assert (zero.item(), zero.dtype, zero.shape) == (0.0, torch.bfloat16, ())
-        assert [torch.tensor(value).dtype for value in (True, 1, 1.5)] == [torch.bool, torch.int64, torch.float32]
-        assert torch.tensor([1, 2]).tolist() == [1, 2]

@@ -18,16 +18,18 @@ _LETTER = 6.2  # the width of one, on average
 # The parts of a run's time, in the order they are spent in, as a result names them.
 PARTS = {
     "first": "first tuning",
+    "choosing": "choosing heads",
     "scouts": "scouts",
     "rewards": "rewards",
     "agent": "agent",
     "layer_tuning": "tuning after layers",
     "last": "last tuning",
     "evaluation": "evaluation",
-    "other": "choosing and other",
+    "other": "other",
 }
 _PART_COLOURS = {
     "first": charts.COLOURS[4],
+    "choosing": "#7d5ba6",
     "scouts": "#2f8f8f",
     "rewards": charts.COLOURS[0],
     "agent": charts.COLOURS[1],

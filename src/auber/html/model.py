@@ -18,7 +18,7 @@ from auber.report.record import Fields, RunRecord, read_result
 from auber.report.results_file import read_results
 from auber.runs import RESULT, read_json
 from auber.runs import read_result as require_result
-from auber.stages import BUDGET, is_layer_stage, layer_of, tuning_stage
+from auber.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 
 MOST_HEADS = 10_000  # of a model; a damaged result must not become a page of gigabytes
 
@@ -140,7 +140,7 @@ def read_run(folder: Path | None, label: str, record: RunRecord) -> RunView:
     budget = _budget(stages[BUDGET]) if BUDGET in stages else None
     found = [_stage(path, plan, record, budget) for name, path in stages.items() if is_layer_stage(name)]
     found.sort(key=lambda stage: stage.layer, reverse=record.config.get("search.order") == "reverse")
-    ranking = _ranking(stages["plan"]) if "plan" in stages else None
+    ranking = _ranking(stages[PLAN]) if PLAN in stages else None
     return RunView(label, record, plan, tuple(found), ranking, budget is not None)
 
 

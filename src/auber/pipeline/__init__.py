@@ -41,7 +41,7 @@ from auber.progress import Progress
 from auber.runs import Run
 from auber.scoring import CrossedScorer, Workers, make_scorer, open_workers
 from auber.splits import Splits, make_splits
-from auber.stages import BUDGET, PRIOR, REWIND, layer_of, layer_stage, tuning_stage
+from auber.stages import BUDGET, PLAN, PRIOR, REWIND, layer_of, layer_stage, tuning_stage
 from auber.surgery import remove_heads, remove_remaining
 from auber.tasks.encoding import EncodedRows, encode_split
 from auber.tuning import require_finite_weights
@@ -154,12 +154,12 @@ class Pipeline:
         method = self.job.method
         choices, last = int(method.removes_heads), ["last"] * method.tunes
         self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
-        self._announce(["first", "plan", *last])
+        self._announce(["first", PLAN, *last])
         self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
-        self._stage("plan", self._choose_plan, shown=choices)
+        self._stage(PLAN, self._choose_plan, shown=choices)
         tuned = self._layers_to_tune(layers)
         self.progress.skip(len(layers) - len(tuned) if method.tunes else 0)
-        self._announce(["first", "plan", *map(layer_stage, tuned), *last])
+        self._announce(["first", PLAN, *map(layer_stage, tuned), *last])
         with self._tunings.in_a_row():
             for layer in tuned:
                 self._stage(layer_stage(layer), partial(self._tune_only, layer))
@@ -392,7 +392,7 @@ class Pipeline:
             return list(self.job.tuned_layers)
         if not self.job.method.removes_heads:
             return layers
-        removed = PruningPlan.from_json(self._info("plan")["removed"])
+        removed = PruningPlan.from_json(self._info(PLAN)["removed"])
         return [layer for layer in layers if layer in removed]
 
     def _info(self, stage: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from auber import provenance
 from auber.encoders.base import Encoder
 from auber.evaluation import Scores
 from auber.pipeline.job import Job
-from auber.stages import REWIND, tuned_layer_of
+from auber.stages import PLAN, PRIOR, REWIND, tuned_layer_of
 
 Stages = Mapping[str, Mapping[str, Any]]  # the record of each finished stage by its name, in the order they were done
 
@@ -44,7 +44,10 @@ def result_numbers(train: Scores, dev: Scores, num_removed: int) -> dict[str, fl
 
 
 def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
-    """What the run took. Of a plan carried out on the origin the first tuning is that of the pruned model; scouts count apart."""
+    """What the run took. Of a plan carried out on the origin the first tuning is that of the pruned model; scouts count apart.
+
+    Choosing is what a method took that names all heads at once, be it the run's own or the one that the search begins from.
+    """
     searches = [info["search"] for info in stages.values() if "search" in info]
     tunings = {name: info["tuning"] for name, info in stages.items() if "tuning" in info}
     scouts = [info["scouting"] for info in stages.values() if "scouting" in info]
@@ -52,11 +55,14 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         scouts += [tunings.pop("first")] if "first" in tunings else []
         tunings["first"] = tunings.pop(REWIND)
     after_layers = [tuning for name, tuning in tunings.items() if tuned_layer_of(name) is not None]
+    choices = [stages[name] for name in (PLAN, PRIOR) if name in stages]
+    gate_steps = sum(choice.get("gate_steps", 0) for choice in choices)
     rewards = sum(search["reward_seconds"] for search in searches)
     seconds = {
         "first": tunings.get("first", {}).get("seconds", 0.0),
         "rewards": round(rewards, 3),
         "agent": round(sum(search["seconds"] for search in searches) - rewards, 3),
+        **({"choosing": round(sum(choice["seconds"] for choice in choices), 3)} if choices else {}),
         **({"scouts": round(sum(tuning["seconds"] for tuning in scouts), 3)} if scouts else {}),
         "layer_tuning": round(sum(tuning["seconds"] for tuning in after_layers), 3),
         "last": tunings.get("last", {}).get("seconds", 0.0),
@@ -69,6 +75,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         "rewards_computed": sum(search["rewards_computed"] for search in searches),
         "tuning_steps": sum(tuning["steps"] for tuning in tunings.values()),
         **({"scout_steps": sum(tuning["steps"] for tuning in scouts)} if scouts else {}),
+        **({"gate_steps": gate_steps} if gate_steps else {}),
         **({"peak_gpu_bytes": max(peaks)} if peaks else {}),
         "seconds": seconds,
     }

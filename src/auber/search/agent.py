@@ -25,7 +25,7 @@ from torch import Tensor
 from auber import seeds
 from auber.config import Agent
 from auber.errors import ConfigError
-from auber.recording import CudaRecorder
+from auber.recording import recorder_for
 from auber.search.game import BoolArray, FloatArray, Mask, PruningGame, Step
 from auber.search.learner import Learner
 from auber.search.replay import ReplayMemory
@@ -80,10 +80,9 @@ class DQNAgent:
                 f"found {config.replay_size}: no update would ever be made"
             )
         device = torch.device(device)
-        recorder = CudaRecorder(device) if device.type == "cuda" else None
         self.config = config
         with _one_thread():
-            self.learner = Learner(num_heads, config, seeds.derive(seed, "agent", layer), device, recorder)
+            self.learner = Learner(num_heads, config, seeds.derive(seed, "agent", layer), device, recorder_for(device))
         self.memory = ReplayMemory(config.replay_size, num_heads)
         self.actions_taken = 0
         self.episodes_played = 0

@@ -20,6 +20,9 @@ from auber.tasks.encoding import EncodedRows, pad_batch
 # 11 % with 8 batches a pool and 4 % with 32, where the batches of an epoch resemble those of the last more and more.
 POOL_BATCHES = 8
 
+# Widths of batches are rounded up to this where steps are recorded: four recordings for rows of up to 128 tokens.
+RECORDED_WIDTH = 32
+
 
 class LengthGroups(Sampler[int]):
     """Row numbers in an order by seed and epoch in which each `batch_size` of them have like lengths.

@@ -19,18 +19,17 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils import clip_grad_norm_
 
-from auber.recording import Recorder, Work
+from auber.recording import Batch, Recorder, ShapeRecordings
 
-ComputeLoss = Callable[[Callable[..., Any], dict[str, Tensor]], Tensor]  # of (model, inputs)
+ComputeLoss = Callable[[Callable[..., Any], Batch], Tensor]  # of (model, inputs)
 
 
 class RecordedSteps:
     """Computes loss and clipped gradients of batches, from the second batch of a shape on by replay.
 
-    The first batch of each shape runs as it is: that warms up what a library sets up on first use, and whatever fails there
-    is no matter of recording. `recorder` turns work into something that repeats it. `autocast_dtype` is the type in which
-    the model's own autocast computes linear layers, None without one. All recordings write to the same gradients, so a new
-    shape costs no memory for gradients of its own.
+    `recorder` turns work into something that repeats it. `autocast_dtype` is the type in which the model's own autocast
+    computes linear layers, None without one. All recordings write to the same gradients, so a new shape costs no memory for
+    gradients of its own.
     """
 
     def __init__(
@@ -41,7 +40,8 @@ class RecordedSteps:
         recorder: Recorder,
         autocast_dtype: torch.dtype | None = None,
     ) -> None:
-        self._model, self._compute_loss, self._max_norm, self._recorder = model, compute_loss, max_norm, recorder
+        self._model, self._compute_loss, self._max_norm = model, compute_loss, max_norm
+        self._take_step = ShapeRecordings(self._step, recorder)
         trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         cast = [name for name in _linear_parameters(model) if name in trained] if autocast_dtype else []
         self._sources: list[Tensor] = [trained.pop(name) for name in cast]
@@ -54,8 +54,6 @@ class RecordedSteps:
         self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._loss = torch.zeros((), device=self._parameters[0].device)
         self._norm = torch.zeros_like(self._loss)
-        self._seen: set[torch.Size] = set()
-        self._recordings: dict[torch.Size, tuple[dict[str, Tensor], Work]] = {}
         self._made_for = compute_loss, max_norm, autocast_dtype, _places(model)
 
     def serve(
@@ -69,27 +67,14 @@ class RecordedSteps:
         """The norm of the last gradients before they were clipped, on the device."""
         return self._norm
 
-    def __call__(self, inputs: dict[str, Tensor]) -> Tensor:
+    def __call__(self, inputs: Batch) -> Tensor:
         """The loss of a batch, on the device; the parameters have their gradients. `RecordingError` if it cannot be."""
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = gradient
-        shape = inputs["input_ids"].shape  # (rows, width)
-        if shape in self._recordings:
-            buffers, replay = self._recordings[shape]
-            for name, buffer in buffers.items():
-                buffer.copy_(inputs[name])
-            replay()
-        elif shape in self._seen:
-            buffers = {name: tensor.clone() for name, tensor in inputs.items()}
-            replay = self._recorder(lambda: self._step(buffers))
-            self._recordings[shape] = buffers, replay
-            replay()
-        else:
-            self._seen.add(shape)
-            self._step(inputs)
+        self._take_step(inputs)
         return self._loss.clone()  # the next step overwrites it
 
-    def _step(self, inputs: dict[str, Tensor]) -> None:
+    def _step(self, inputs: Batch) -> None:
         _copy_all(list(self._copies.values()), self._sources)
         loss = self._compute_loss(self._call_model, inputs)
         gradients = torch.autograd.grad(loss, self._leaves, materialize_grads=True)

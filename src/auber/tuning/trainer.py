@@ -24,9 +24,9 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from auber.devices import Hardware, num_processes
 from auber.outputs import OUTPUTS
-from auber.recording import CudaRecorder, Recorder, RecordingError
+from auber.recording import Recorder, RecordingError, recorder_for
 from auber.tasks.encoding import EncodedRows, part_batch
-from auber.tuning.batches import LengthGroups, RowCollator
+from auber.tuning.batches import RECORDED_WIDTH, LengthGroups, RowCollator
 from auber.tuning.finite import TuningError
 from auber.tuning.graphs import ComputeLoss, KeptSteps, RecordedSteps
 from auber.tuning.parts import cut_batch
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainerControl
 
 logger = logging.getLogger(__name__)
-
-# Widths of batches are rounded up to this where steps are recorded: four recordings for rows of up to 128 tokens.
-RECORDED_WIDTH = 32
 
 
 class TuningSettings(Protocol):
@@ -276,7 +273,7 @@ def _wrapping_taken_back(model: PreTrainedModel) -> Iterator[None]:
 
 def _recorder(hardware: Hardware) -> Recorder | None:
     """What records the steps: CUDA graphs on one GPU. Processes that exchange gradients take ordinary steps."""
-    return CudaRecorder(hardware.device) if hardware.device.type == "cuda" and num_processes() == 1 else None
+    return recorder_for(hardware.device) if num_processes() == 1 else None
 
 
 def _training_arguments(settings: TuningSettings, seed: int, hardware: Hardware, scratch: str) -> TrainingArguments:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.config import load_toml
-from auber.stages import is_layer_stage, layer_of, layer_stage
+from auber.stages import PLAN, is_layer_stage, layer_of, layer_stage
 from auber.watch import shapes
 from auber.watch.files import Tail, read_object
 from auber.watch.process import ProcessView, look_at_process
@@ -226,7 +226,7 @@ class RunWatcher:
         for layer in range(self._num_layers):
             name = layer_stage(layer)
             info = self._stages.get(name, {})
-            decided = result is not None or "plan" in self._stages or name in self._stages
+            decided = result is not None or PLAN in self._stages or name in self._stages
             state = "decided" if decided else "searching" if name == present else "open"
             views.append(LayerView(layer, state, tuple(plan.get(str(layer), ())), _gain(info)))
         return tuple(views)
