@@ -16,5 +16,7 @@ def test_a_seed_depends_on_all_three():
 
 
 def test_the_derivation_is_fixed():
-    assert derive(0, "agent", 0) == derive(0, "agent", 0)
-    assert generator(3, "split").random(4).tolist() == generator(3, "split").random(4).tolist()
+    """Another one would give other results for every seed that was ever reported."""
+    assert derive(0, "agent", 0) == 330816607163945591
+    assert derive(7, "split") == 2301575527068925106
+    assert generator(3, "split").integers(0, 1000, 4).tolist() == [61, 957, 722, 943]

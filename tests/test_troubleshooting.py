@@ -125,8 +125,17 @@ def test_the_noise_of_rte():
 
 def test_the_settings_it_names_exist():
     known = auber.make_config().flat()
-    named = set(re.findall(r"`(?:--set )?((?:first|layer|last|reward)\.\w+|max_length)", PAGE))
-    assert named >= {"first.batch_size", "layer.batch_size", "last.batch_size", "max_length", "reward.max_rows"}
+    named = set(
+        re.findall(r"`(?:--set )?((?:first|layer|last|reward|search|agent)\.\w+|max_length)", " ".join(PAGE.split()))
+    )
+    assert named >= {
+        "first.batch_size",
+        "layer.batch_size",
+        "last.batch_size",
+        "max_length",
+        "reward.max_rows",
+        "search.prior_share",
+    }
     assert named <= set(known)
 
 

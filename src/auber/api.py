@@ -174,10 +174,15 @@ def evaluate(
     split: str = "dev",
     config: Config | str = "default",
 ) -> Scores:
-    """The scores of a fine-tuned model (folder, finished run or live model) on a task's `dev` or `train` rows."""
+    """The scores of a fine-tuned model (folder, finished run or live model) on a task's `dev` or `train` rows.
+
+    Rows are cut as those of the run were, unless `config` is a whole configuration.
+    """
     data = load_task(task) if isinstance(task, str) else task
     if split not in ("dev", "train"):
         raise ConfigError(unknown_name("split", split, ("dev", "train")))
+    if isinstance(config, str) and isinstance(model, (str, Path)):
+        config = make_config(config, task=data.name, otherwise=runs.read_row_settings(model))
     settings = _settings(config, data.name)
     hardware = resolve_hardware(settings)
     if isinstance(model, (str, Path)):

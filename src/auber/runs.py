@@ -85,6 +85,12 @@ def read_result(folder: str | Path) -> dict[str, Any]:
     return result
 
 
+def read_row_settings(folder: str | Path) -> dict[str, Any]:
+    """The settings of a finished run that say how its rows are read; none of a folder that is no run's."""
+    settings = read_result(folder).get("config", {}) if is_run(folder) else {}
+    return {key: settings[key] for key in ("max_length",) if key in settings}
+
+
 def read_record(folder: str | Path) -> dict[str, Any]:
     """What a run is, as its `run.json` has it."""
     path = Path(folder) / "run.json"

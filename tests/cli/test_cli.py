@@ -142,12 +142,36 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     assert code == 0
     scores = json.loads(out)
     assert (scores["score"], scores["rows"]) == (result["dev"]["score"], 8)
+    code, out, _ = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--split", "train")
+    assert (code, out.split()[:3]) == (0, ["train", "accuracy", f"{100 * result['train']['score']:.2f},"])
+    code, _, err = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--split", "test")
+    assert (code, err) == (2, "auber: Unknown split 'test'. Known: dev, train\n")
     code, out, err = run_auber(
         "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "pruned", *SMALL, "--resume"
     )
     assert code == 0
     assert "is complete: nothing to do" in err
     assert f"model: {tmp_path / 'pruned' / 'model'}" in out
+
+
+def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
+    """Four tokens leave out the verb, so that the score shows where rows were cut."""
+    start = tmp_path / "start"
+    cut = [word.replace("max_length=24", "max_length=4") for word in map(str, SMALL)]
+    code, _, err = run_auber("finetune", "--model", files / "model", *own_rows(files), "--out", start, *cut, "--quiet")
+    assert code == 0, err
+
+    def loss(*options, place=start):
+        code, out, err = run_auber("evaluate", place, *own_rows(files), "--json", *options)
+        assert code == 0, err
+        return json.loads(out)["loss"]
+
+    found = json.loads((start / "result.json").read_text())["dev"]["loss"]
+    assert loss() == loss("--set", "max_length=4") == pytest.approx(found)
+    assert loss("--set", "max_length=128") != pytest.approx(found)
+    assert loss(place=start / "model") == loss("--set", "max_length=128"), "a model's folder says nothing of rows"
+    (tmp_path / "whole.toml").write_text("max_length = 128\n")
+    assert loss("--config", tmp_path / "whole.toml") == loss("--set", "max_length=128")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.docs, pytest.mark.filterwarnings("ignore:'pin_memory' 
 WITH_CODE = [page for page in pages() if blocks_of(page)]
 
 _EPISODES = 60  # of 150; the first update is made after 128 actions, which small layers have taken by then
+_FOLDS = 2  # of 5: fewer scouts
 
 _READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # what auber.cluster sets for Ray
 
@@ -48,8 +49,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _shorter_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, preset in PRESETS.items():
         assert "agent.episodes" not in preset.settings
-        shorter = replace(preset, settings={**preset.settings, "agent.episodes": _EPISODES})
-        monkeypatch.setitem(PRESETS, name, shorter)
+        by_protocol = {
+            protocol: {**settings, "reward.folds": _FOLDS} for protocol, settings in preset.per_protocol.items()
+        }
+        settings = {**preset.settings, "agent.episodes": _EPISODES}
+        monkeypatch.setitem(PRESETS, name, replace(preset, settings=settings, per_protocol=by_protocol))
 
 
 @pytest.mark.timeout(600)

@@ -106,6 +106,7 @@ def test_links_and_anchors_of_the_built_site_lead_somewhere(site: dict[Path, Pag
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             target = target / "index.html" if target.is_dir() else target
+            assert target.is_relative_to(ROOT / "site"), f"{path.name}: {link} leaves the site"
             assert target.exists(), f"{path.name}: {link}"
             if parts.fragment and target.suffix == ".html":
                 assert unquote(parts.fragment) in site[target].anchors, f"{path.name}: {link}"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -65,6 +66,18 @@ def test_a_layer_may_come_once(run):
     message = r"^layer 0 of BertForSequenceClassification, .*, seen, seed 0 comes twice; name each run and each file"
     with pytest.raises(RunError, match=message):
         read_tables([run, run])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "plain"), [("reward.measure", "smooth", "metric"), ("search.prior", "voita", "none")]
+)
+def test_only_plain_games_are_replayed(run, tmp_path, key, value, plain):
+    shutil.copytree(run, tmp_path / "run")
+    result = read_json(run / "result.json")
+    write_json(tmp_path / "run" / "result.json", {**result, "config": {**result["config"], key: value}})
+    message = f"run: regret is measured on runs with {key} = {plain}, found '{value}'; record one with '--preset paper'"
+    with pytest.raises(RunError, match=message):
+        read_tables([tmp_path / "run"])
 
 
 def test_a_folder_that_is_no_run(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from auber.errors import RunError
 from auber.regret.files import compact_json
-from auber.report.page import render_page
+from auber.report.page import render_page, write_page
 from auber.report.regrets import regret_figure, regret_table
 from auber.report.results_file import read_results_file, save_results
 from auber.report.speeds import read_speed, speed_tables
@@ -61,11 +61,26 @@ def test_regret_on_the_page(regret, tmp_path):
     assert "![" not in text, "no drawing lies beside the file"
 
 
-def test_the_drawing_is_linked_from_where_the_page_lies(regret, tmp_path):
-    regret.with_suffix(".svg").write_text(regret_figure(read_results_file(regret)))
-    words = "![Regret in points against the number of rewards]"
-    assert f"{words}(kept/regret.svg)" in render_page([regret], folder=tmp_path)
-    assert f"{words}(../kept/regret.svg)" in render_page([regret], folder=tmp_path / "docs")
+def test_the_drawing_lies_beside_the_page(regret, tmp_path):
+    drawing = regret_figure(read_results_file(regret))
+    regret.with_suffix(".svg").write_text(drawing)
+    page = tmp_path / "docs" / "results.md"
+    page.parent.mkdir()
+    write_page(page, [regret])
+    assert "![Regret in points against the number of rewards](regret.svg)" in page.read_text()
+    assert (page.parent / "regret.svg").read_text() == drawing
+
+
+def test_two_drawings_of_one_name_are_refused(regret, tmp_path):
+    files = [regret, tmp_path / "other" / "regret.json"]
+    files[1].parent.mkdir()
+    files[1].write_text(regret.read_text())
+    for file in files:
+        file.with_suffix(".svg").write_text("<svg/>")
+    words = r"other/regret.svg: another drawing of this name, .*kept/regret.svg, goes beside the page; rename one and its file"
+    with pytest.raises(RunError, match=words):
+        write_page(tmp_path / "results.md", files)
+    assert not (tmp_path / "results.md").exists()
 
 
 def test_speed_on_the_page(speed):

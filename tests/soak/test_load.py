@@ -25,7 +25,6 @@ def test_a_study_on_ray_with_workers_killed_tells_each_run_once(tmp_path, monkey
 
 
 def test_a_ledger_opens_quickly(tmp_path):
-    # A fifth of the scores in half the time: a machine that does other things as well must not fail it.
     assert load.open_ledger(tmp_path, 20_000, LEDGER / 2).details["seconds_to_open"] < LEDGER / 2
 
 

@@ -187,7 +187,14 @@ def test_the_studies_that_come_along(path):
 def test_the_quick_study_has_every_method():
     quick = read_study(STUDIES / "quick.toml")
     assert set(quick.methods) == set(METHODS)
-    assert len(quick.seeds) == 2
+    assert (quick.preset, quick.protocols, len(quick.seeds)) == ("default", ("seen",), 2)
+
+
+def test_the_study_of_the_default_preset_has_every_competitor():
+    study = read_study(STUDIES / "default.toml")
+    assert (study.preset, study.protocols, study.seeds) == ("default", ("crossfit",), (0, 1, 2, 3, 4))
+    assert set(study.tasks) == {"mrpc", "cola", "rte", "wnli"}
+    assert set(study.methods) == {"auber", "random", "confidence", "michel", "voita", "original+tuning"}
 
 
 def test_the_paper_s_tables():

@@ -33,16 +33,17 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Score a fine-tuned model, pruned or not, on a task's rows.
+    """Score a fine-tuned model, pruned or not, on a task's rows, cut to the length that a run's were.
 
     Example: auber evaluate runs/mrpc --task mrpc --json
 
     Your own rows: auber evaluate runs/own --train a.csv --dev test.csv --text q1,q2 --label y   (--train names the classes)
     """
     from auber import api
+    from auber.runs import read_row_settings
 
     options.require_model(folder)
-    settings = options.build_config(preset, task, config, assignments, seed=seed)
+    settings = options.build_config(preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder))
     if task is None and train is None and dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}; add {_ROWS}")
     with screen.listening(quiet=quiet):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -130,16 +131,22 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
 
 
 def build_config(
-    preset: str, task: str | None, file: Path | None, assignments: list[str] | None, **short: int | str | None
+    preset: str,
+    task: str | None,
+    file: Path | None,
+    assignments: list[str] | None,
+    *,
+    otherwise: Mapping[str, object] | None = None,
+    **short: int | str | None,
 ) -> Config:
-    """The configuration the options describe."""
+    """The configuration the options describe; `otherwise` holds where they say nothing."""
     settings: dict[str, object] = {key: value for key, value in short.items() if value is not None}
     for assignment in assignments or []:
         key, value = parse_assignment(assignment)
         if key in settings:
             raise ConfigError(f"--set {key} and --{key} name the same setting; give it once")
         settings[key] = value
-    return make_config(preset, task=task, file=file, settings=settings)
+    return make_config(preset, task=task, file=file, settings=settings, otherwise=otherwise)
 
 
 def read_task(

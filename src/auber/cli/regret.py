@@ -61,7 +61,7 @@ def command(
     (100 times the metric): of the best mask seen after so many different rewards, of the agent's final roll-out, and of the
     plan the search ends with.
 
-    Record:  auber prune --model DIR --task rte --method exhaustive --set search.layers=2,6,10 --out runs/all-rte
+    Record:  auber prune --model DIR --task rte --preset paper --method exhaustive --set search.layers=2,6,10 --out runs/all-rte
 
     Example: auber regret runs/all-rte --out results/regret/regret.json
     """

@@ -61,15 +61,19 @@ def make_config(
     task: str | None = None,
     file: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
+    otherwise: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The configuration of a preset, for a task, changed by a TOML file and then by single settings."""
+    """The configuration of a preset, for a task, changed by a TOML file and then by single settings.
+
+    `otherwise` holds where none of these says anything.
+    """
     if preset not in PRESETS:
         raise ConfigError(unknown_name("preset", preset, PRESETS))
     chosen = PRESETS[preset]
     given: dict[str, Any] = {**({} if file is None else read_toml(file)), **(settings or {})}
     base = {**chosen.settings, **chosen.per_task.get(task or "", {})}
     protocol = given.get("protocol", base.get("protocol", Config.protocol))
-    values = {**base, **chosen.per_protocol.get(str(protocol), {}), **given}
+    values = {**(otherwise or {}), **base, **chosen.per_protocol.get(str(protocol), {}), **given}
     return build(Config, values, "settings" if file is None else str(file))
 
 

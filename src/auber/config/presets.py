@@ -33,11 +33,10 @@ PRESETS: dict[str, Preset] = {
         {"rte": {**_RTE_FIRST, "reward.fraction": 1.0}, "wnli": {"reward.fraction": 1.0}},
     ),
     "default": Preset(
-        "rows are scored by scouts that never saw them, by a smooth measure and with caution; a search by these scores corrects the plan of "
-        "voita's gates for a third of the heads; the tunings after it go at five times the paper's rate; and its agent learns more from each reward "
-        "than the paper's: "
-        "a smaller network that sees the state at unit scale, Adam, 8 updates an episode, target copied every 2, exploration that narrows sooner but "
-        "never below a tenth, and the best mask seen as the plan",
+        "Rows are scored by scouts that never saw them, by a smooth measure and with caution. A search by these scores corrects the plan of "
+        "voita's gates for a third of the heads. The tunings after it go at five times the paper's rate. The agent learns more from each reward "
+        "than the paper's: a smaller network that sees the state at unit scale, Adam, 8 updates an episode, target copied every 2, exploration "
+        "that narrows sooner but never below a tenth, and the best mask seen as the plan.",
         {
             "protocol": "crossfit",
             "agent.hidden_size": 128,

@@ -57,7 +57,7 @@ class LastTuning:
     learning_rate: float = setting(2e-6, "peak rate, decayed linearly to 0", low=0)
     batch_size: int = setting(32, "rows a step", low=1)
     watch_fraction: float = setting(
-        0.1, "share of train set apart for early stopping (protocol seen)", low=0.01, high=0.5
+        0.1, "share of train set apart for early stopping (protocols seen and crossfit)", low=0.01, high=0.5
     )
     evaluations_per_epoch: int = setting(8, "looks at the watched rows in an epoch", low=1)
     patience: int = setting(20, "evaluations without a better one before it stops", low=1)
@@ -72,7 +72,7 @@ class Reward:
 
     fraction: float = setting(
         2 / 3,
-        "share of train that is the reward set, the rest is mini-train; 1: both are all of train (protocol seen)",
+        "share of train that is the reward set, the rest is mini-train; 1: both are all of train (under heldout only what mini-train is not)",
         low=0.01,
         high=1,
     )
@@ -87,8 +87,8 @@ class Reward:
     )
     caution: float = setting(
         0.0,
-        "standard errors that a removed head has to gain, of what the removal of one head gains over the rows, so that gains stand out of "
-        "their noise; with a search.prior, that a change of it has to gain (measure smooth)",
+        "standard errors that a removed head has to gain (of the mean change of a row's score when one head goes), so that gains stand "
+        "out of their noise; with a search.prior, that each change of it has to gain (measure smooth)",
         low=0,
         high=10,
     )

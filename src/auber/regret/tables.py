@@ -106,6 +106,7 @@ def _read_run(folder: Path) -> RunTables:
             f"{folder}: only a run of method exhaustive has scored every mask, found method {method:.40}; "
             "make one with 'auber prune --method exhaustive'"
         )
+    _require_plain_games(folder, _take(result, "config", dict, where))
     layers = []
     for path in sorted((folder / "stages").glob("*.json")):
         if not is_layer_stage(path.stem):
@@ -120,6 +121,16 @@ def _read_run(folder: Path) -> RunTables:
             raise RunError(f"{path}: its name must be layer-NUMBER.json; remove what is no layer's record")
         layers.append(_read_layer({**search, "layer": layer}, str(path)))
     return replace(_read_origin(result, where), layers=tuple(layers))
+
+
+def _require_plain_games(folder: Path, config: Mapping[str, Any]) -> None:
+    """What is replayed are games that begin with all heads and are paid by the metric."""
+    for key, plain in (("reward.measure", "metric"), ("search.prior", "none")):
+        found = config.get(key, plain)
+        if found != plain:
+            raise RunError(
+                f"{folder}: regret is measured on runs with {key} = {plain}, found {found!r:.40}; record one with '--preset paper'"
+            )
 
 
 def _read_file(path: Path) -> list[RunTables]:

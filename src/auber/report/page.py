@@ -7,9 +7,8 @@ begins with a heading of the second level; it is left out where there is no such
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from auber.errors import RunError, unknown_name
@@ -57,19 +56,19 @@ No results are kept yet, so there is no answer here to whether pruning heads reg
 
 
 def write_page(page: str | Path, files: Sequence[str | Path]) -> None:
-    """Write the page."""
-    text = render_page(files, folder=Path(page).parent)
+    """Write the page, and copies of the drawings that lie beside the files beside it: a site is made of its folder alone."""
+    text = render_page(files)
     try:
+        for drawing in _drawings(files):
+            write_text(Path(page).parent / drawing.name, drawing.read_text(encoding="utf-8"))
         write_text(Path(page), text)
     except OSError as error:
         raise RunError(f"{page}: cannot be written ({error}); choose another --page") from error
 
 
-def render_page(
-    files: Sequence[str | Path], sections: Sequence[PageSection] = SECTIONS, *, folder: str | Path = "."
-) -> str:
-    """The page as Markdown; it is to lie in `folder`, which its links to drawings begin from."""
-    found = sorted((_seen_from(folder, read_results_file(path)) for path in files), key=lambda file: file.name)
+def render_page(files: Sequence[str | Path], sections: Sequence[PageSection] = SECTIONS) -> str:
+    """The page as Markdown; its links lead to drawings beside it."""
+    found = sorted(map(read_results_file, files), key=lambda file: file.name)
     known = {section.kind for section in sections}
     for file in found:
         if file.kind not in known:
@@ -84,8 +83,14 @@ def render_page(
     return "\n".join(parts if found else [_INTRODUCTION, _EMPTY])
 
 
-def _seen_from(folder: str | Path, file: ResultsFile) -> ResultsFile:
-    """The file with its drawing's place as seen from a folder."""
-    if file.figure is None:
-        return file
-    return replace(file, figure=Path(os.path.relpath(file.figure, folder)))
+def _drawings(files: Sequence[str | Path]) -> Iterable[Path]:
+    """The drawings of the files, each under a name of its own."""
+    found: dict[str, Path] = {}
+    for file in map(read_results_file, files):
+        if file.figure is None:
+            continue
+        if found.setdefault(file.figure.name, file.figure) != file.figure:
+            raise RunError(
+                f"{file.figure}: another drawing of this name, {found[file.figure.name]}, goes beside the page; rename one and its file"
+            )
+    return found.values()

@@ -53,4 +53,4 @@ def _speed(file: ResultsFile) -> Iterable[str]:
 
 def _figure(file: ResultsFile, words: str) -> Iterable[str]:
     if file.figure is not None:
-        yield f"![{words}]({quote(file.figure.as_posix())})\n"
+        yield f"![{words}]({quote(file.figure.name)})\n"

@@ -40,7 +40,7 @@ def make_task(
     `kind` is sequence, tokens or spans; without it, the kind that `metric` scores, sequence where neither is given. `text`
     and `label` name the columns: text (or two for pairs) and label; tokens and tags; question, context and answers.
     `labels` fixes the names of classes or tags and their order, that of a trained model; without it they are those of train.
-    `metric` is accuracy, entity_f1 or span_f1 unless given; pearson and spearman make it a regression.
+    `metric` is accuracy, entity_f1 or span_f1 unless given; pearson, spearman and r_squared make it a regression.
     """
     from auber.metrics import get_metric  # it brings torch, which listing the tasks does without
 
