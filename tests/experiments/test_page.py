@@ -101,6 +101,17 @@ def test_what_the_text_says_of_sizes_and_of_mending():
         ("corrected-unwound, 48", "is not shown to be ahead of the gates: {} points ({}, {}) at 48"),
     ):
         assert words.format(*words_of(name, GATES)) in text
+    for heads in (72, 96):
+        mine, other = (words_of(f"{name}-mended, {heads}", CONTROL)[0] for name in ("redundant", "voita"))
+        assert (
+            f"{mine} beside {other} against the control at {heads}" in text
+            or f"{mine} beside {other} at {heads}" in text
+        )
+    row = selectors(contests(FASTER))["corrected-unwound, 48"]
+    against = [rounded(row[column], row["pairs"])[:2] for column in (CONTROL, GATES)]
+    assert (
+        "two pairs are known: {} ({}) against the control, {} ({}) against the gates".format(*sum(against, ())) in text
+    )
     changed = sorted(
         found["changed"] for result in results for name, found in result.items() if name == "corrected-mended 72 search"
     )
