@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
 from auber.errors import ConfigError, RunError, TaskError, unknown_name
 from auber.evaluation import Scores, evaluate_rows
+from auber.fields import Fields
 from auber.methods import get_method
 from auber.methods.base import Method
 from auber.metrics import get_metric
@@ -29,7 +30,7 @@ from auber.pipeline.budget import most_to_remove
 from auber.plan import PruningPlan
 from auber.progress import Progress, Silent
 from auber.scoring import check_caution
-from auber.starts import NO_TOKENIZER, Start, check_kind, find_origin, load_start
+from auber.starts import NO_TOKENIZER, Start, check_kind, find_origin, load_start, warn_of_seen_rows
 from auber.tasks import load_task, make_task
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import encode_split
@@ -113,16 +114,18 @@ def prune(
         hardware=hardware,
         method=chosen,
         num_removed=_number_to_remove(chosen, heads, matched, encoder_of(start.model)),
-        tuned_layers=tuple(matched["tuned_layers"]) if matched else None,
+        tuned_layers=matched.tuned_layers if matched else None,
         first_tuning=_needs_first_tuning(start, settings),
         has_trained_classifier=start.tuned,
-        expected_start=matched["start"] if matched else None,
+        expected_start=matched.start if matched else None,
     )
+    _check_start_of_control(start, job)
     job.layers(encoder_of(start.model).num_layers)  # a layer that the model lacks is said before anything is made
     _check_plans_of_all_layers(job, encoder_of(start.model))
     if chosen.choose_layer is not None:
         check_caution(get_metric(job.reward_metric), settings.reward.caution)
     start = replace(start, origin=find_origin(origin, start, job, progress or Silent()))
+    warn_of_seen_rows(start, settings, progress or Silent())
     return _carry_out("prune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
 
 
@@ -304,27 +307,59 @@ def _needs_first_tuning(start: Start, config: Config) -> bool:
     return config.first.when == "always"
 
 
-def _matched(heads_from: str | Path | None, task: TaskData, config: Config) -> dict[str, Any] | None:
-    """The result of the run to match, checked to be comparable."""
+def _check_start_of_control(start: Start, job: Job) -> None:
+    """Under heldout a control is tuned on more rows than a start that is to be pruned, so it must not begin with one."""
+    if job.config.protocol == "heldout" and not job.method.removes_heads and start.result is not None:
+        raise ConfigError(
+            f"{start.source}: is tuned without the rows held out, and method '{job.method.name}' has them from the start; give --model "
+            "what it was tuned from"
+        )
+
+
+@dataclass(frozen=True)
+class _Matched:
+    """What a run takes over from the one it is matched with."""
+
+    num_removed: int
+    tuned_layers: tuple[int, ...]
+    start: str  # the digest of the weights it began with
+
+
+def _matched(heads_from: str | Path | None, task: TaskData, config: Config) -> _Matched | None:
+    """The run to match, checked to be comparable."""
     if heads_from is None:
         return None
-    result = runs.read_result(heads_from)
-    if result["data"] != task.content_hash:
-        raise RunError(
-            f"{heads_from}: has other rows (task {result['task']}) than this run (task {task.name}); "
-            "a run can be matched only with the same"
+    result = Fields(str(Path(heads_from) / runs.RESULT), runs.read_result(heads_from))
+    if result.get("data", str) != task.content_hash:
+        name = result.get("task", str)
+        other = (
+            f"other rows (task {name}) than this run (task {task.name})"
+            if name != task.name
+            else "other rows of its task"
         )
-    found, wanted = (result["protocol"], result["seed"]), (config.protocol, config.seed)
+        raise RunError(f"{heads_from}: has {other}; a run can be matched only with the same")
+    found, wanted = (result.get("protocol", str), result.get("seed", int)), (config.protocol, config.seed)
     if found != wanted:
         raise RunError(
             f"{heads_from}: has (protocol, seed) {found}, this run {wanted}; a run can be matched only with the same"
         )
-    return result
+    _check_same_tunings(heads_from, result.get("config", dict), config)
+    return _Matched(result.get("heads.removed", int), result.items("tuned_layers", int), result.get("start", str))
 
 
-def _number_to_remove(
-    method: Method, heads: int | None, matched: dict[str, Any] | None, encoder: Encoder
-) -> int | None:
+def _check_same_tunings(heads_from: str | Path, theirs: Mapping[str, Any], config: Config) -> None:
+    """Raise `RunError` unless a run was tuned as this one will be, after its layers and at the end."""
+    ours = config.flat()
+    for key in ours:
+        tunes = key.startswith(("layer.", "last.")) or key in ("reward.fraction", "max_length")
+        if tunes and theirs.get(key, ours[key]) != ours[key]:
+            raise RunError(
+                f"{heads_from}: has {key} = {theirs[key]!r}, this run {ours[key]!r}; a run is compared only with the same tuning: give "
+                f"--set {key}={theirs[key]}"
+            )
+
+
+def _number_to_remove(method: Method, heads: int | None, matched: _Matched | None, encoder: Encoder) -> int | None:
     if method.decides_number or not method.removes_heads:
         if heads is not None:
             raise ConfigError(
@@ -336,7 +371,7 @@ def _number_to_remove(
         raise ConfigError("--heads and --heads-from exclude each other; give one")
     number = heads
     if matched is not None:
-        number = matched["heads"]["removed"] - encoder.removed.num_removed
+        number = matched.num_removed - encoder.removed.num_removed
     if number is None:
         raise ConfigError(
             f"method '{method.name}' must be told how many heads to remove; give --heads P or --heads-from RUN"

@@ -1,7 +1,8 @@
 """The scores a run has computed: an append-only file, one JSON line a score.
 
-A score is found again only under the same key (weights, rows, precision, scorer), layer and mask. A line that was torn by
-a kill is cut off when the ledger is opened next; any other damage is an error that names the line.
+A score is found again only under the same key (weights, rows, precision, scorer), layer and mask. Scores that were computed
+together are written together or not at all, for the last bits of a score may hang on what else was in its pass. A line that was
+torn by a kill is cut off when the ledger is opened next; any other damage is an error that names the line.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from typing import TextIO
 
 from auber.errors import RunError
 
@@ -22,26 +24,12 @@ class Ledger:
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         self._path, self._writable = path, writable
         self._scores: dict[tuple[str, int, tuple[int, ...]], float] = {}
-        self._file: TextIO | None = None
+        self._file: FileIO | None = None
         if os.path.lexists(path):  # also where it is a link to nothing, which must not pass for an empty ledger
             self._read(cut_torn_line=writable)
 
     def __len__(self) -> int:
         return len(self._scores)
-
-    def find(self, key: str, layer: int, removed: tuple[int, ...]) -> float | None:
-        """The score, if it is known."""
-        return self._scores.get((key, layer, removed))
-
-    def add(self, key: str, layer: int, removed: tuple[int, ...], score: float) -> None:
-        """Remember a score, on disk first."""
-        if self._writable:
-            if self._file is None:
-                self._file = self._path.open("a", encoding="utf-8")
-            entry = {"key": key, "layer": layer, "removed": list(removed), "score": score}
-            self._file.write(json.dumps(entry) + "\n")
-            self._file.flush()
-        self._scores[key, layer, removed] = score
 
     def complete(
         self,
@@ -54,8 +42,7 @@ class Ledger:
         ordered = [tuple(sorted(mask)) for mask in masks]
         missing = [mask for mask in dict.fromkeys(ordered) if (key, layer, mask) not in self._scores]
         if missing:
-            for mask, score in zip(missing, compute(missing), strict=True):
-                self.add(key, layer, mask, score)
+            self._add(key, layer, dict(zip(missing, compute(missing), strict=True)))
         return [self._scores[key, layer, mask] for mask in ordered]
 
     def close(self) -> None:
@@ -63,6 +50,29 @@ class Ledger:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _add(self, key: str, layer: int, scores: dict[tuple[int, ...], float]) -> None:
+        """Remember scores, on disk first."""
+        if self._writable:
+            entries = (
+                {"key": key, "layer": layer, "removed": list(mask), "score": score} for mask, score in scores.items()
+            )
+            self._write("".join(json.dumps(entry) + "\n" for entry in entries).encode())
+        self._scores |= {(key, layer, mask): score for mask, score in scores.items()}
+
+    def _write(self, data: bytes) -> None:
+        """Append all of it, or nothing."""
+        if self._file is None:
+            self._file = self._path.open("ab", buffering=0)
+        size = os.fstat(self._file.fileno()).st_size
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            with suppress(OSError):
+                os.truncate(self._file.fileno(), size)
+            raise
 
     def _read(self, *, cut_torn_line: bool) -> None:
         try:

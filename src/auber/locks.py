@@ -112,12 +112,18 @@ class FolderLock:
             descriptor = os.open(self._path, flags, 0o666)
             try:
                 is_guarded = self._lock(descriptor)
-                if self._path.exists() and os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                if self._stands_under_its_name(descriptor):
                     return descriptor, is_guarded
             except BaseException:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
+
+    def _stands_under_its_name(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._path.stat())
+        except FileNotFoundError:
+            return False
 
     def _lock(self, descriptor: int) -> bool:
         """Lock the file; False where the file system cannot. Raise `HeldError` where another process has it."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from auber import seeds
 from auber.config import Config
-from auber.errors import RunError, TaskError
+from auber.errors import TaskError
 
 Indices = tuple[int, ...]
 Array = NDArray[np.int64]
@@ -78,27 +78,6 @@ class Splits:
             "layers": [{"mini_train": list(item.mini_train), "reward": list(item.reward)} for item in self.layers],
             **({"folds": [list(fold) for fold in self.folds]} if self.folds else {}),
         }
-
-    @classmethod
-    def from_json(cls, data: Any, where: str = "splits") -> Splits:
-        """The splits `to_json` wrote; anything else raises `RunError` naming `where`."""
-        crossed = isinstance(data, dict) and data.get("protocol") == "crossfit"
-        fields = _require_keys(data, {"protocol", "layers", *_LISTS, *(["folds"] if crossed else [])}, where)
-        if fields["protocol"] not in _SPLITS:
-            raise RunError(f"{where}: the protocol must be one of {', '.join(_SPLITS)}, found {fields['protocol']!r}")
-        if not isinstance(fields["layers"], list):
-            raise RunError(f"{where}: layers must be a list, found {type(fields['layers']).__name__}")
-        layers = []
-        for layer, item in enumerate(fields["layers"]):
-            place = f"{where}: layer {layer}"
-            item = _require_keys(item, {"mini_train", "reward"}, place)
-            layers.append(LayerSplit(*(_require_indices(item[name], place) for name in ("mini_train", "reward"))))
-        lists = {name: _require_indices(fields[name], f"{where}: {name}") for name in _LISTS}
-        folds = fields.get("folds", [])
-        if not isinstance(folds, list):
-            raise RunError(f"{where}: folds must be a list, found {type(folds).__name__}")
-        dealt = tuple(_require_indices(fold, f"{where}: folds") for fold in folds)
-        return cls(protocol=fields["protocol"], layers=tuple(layers), folds=dealt, **lists)
 
 
 def make_splits(labels: Sequence[Any], config: Config, num_layers: int, without_classes: bool) -> Splits:
@@ -240,16 +219,3 @@ def _require_rows(name: str, drawn: Array, rows: Array, remedy: str) -> None:
         raise TaskError(
             f"{name}: at least one row is needed, it would have none of {len(rows)}; {remedy} or give more rows"
         )
-
-
-def _require_keys(data: Any, keys: set[str], where: str) -> dict[str, Any]:
-    if not isinstance(data, dict) or data.keys() != keys:
-        found = sorted(map(str, data)) if isinstance(data, dict) else type(data).__name__
-        raise RunError(f"{where}: an object with {', '.join(sorted(keys))} is needed, found {found}")
-    return data
-
-
-def _require_indices(data: Any, where: str) -> Indices:
-    if not isinstance(data, list) or not all(type(row) is int and row >= 0 for row in data):
-        raise RunError(f"{where}: a list of row numbers from 0 is needed, found {data!s:.40}")
-    return tuple(data)

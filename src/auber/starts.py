@@ -23,6 +23,9 @@ from auber.tasks.base import TaskData
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+_MAY_HAVE_SEEN = (
+    "careful: scouts are made of {}, whose classifier is trained; what it has seen of these rows is not unseen to them"
+)
 NO_TOKENIZER = "a live model needs its tokenizer beside it; give tokenizer=AutoTokenizer.from_pretrained(...)"
 
 
@@ -59,6 +62,8 @@ def load_start(
         _check_same_data(source, result, task, config)
         place = str(Path(source) / "model")
         runs.check_digest(Path(place), result)
+    elif (of_run := _run_with_model(source)) is not None and of_run["data"] == task.content_hash:
+        _check_held_out(source, of_run, config)
     loaded = checkpoint.load_start(
         place,
         num_labels=task.num_labels,
@@ -98,18 +103,33 @@ def find_origin(
     if job.first_tuning:
         if origin is not None:
             raise ConfigError("an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out")
+        _require_unseen(start.source, "give --model what it started from")
+        if start.tuned and start.source is not None:
+            progress.say(_MAY_HAVE_SEEN.format(start.source))
         return copy.deepcopy(start.model)
     if origin is None:
         return _remembered_origin(start, job, progress)
-    if isinstance(origin, (str, Path)) and runs.is_run(origin):
-        raise RunError(f"{origin}: is a run, whose model has seen rows; give --origin the model that it started from")
-    found = load_start(origin, start.tokenizer, job.task, job.config).model
+    named = str(origin) if isinstance(origin, (str, Path)) else None
+    _require_unseen(named, "give --origin the model that it started from")
+    loaded = load_start(origin, start.tokenizer, job.task, job.config)
+    if loaded.tuned and named is not None:
+        progress.say(_MAY_HAVE_SEEN.format(named))
+    found = loaded.model
     if not _same_build(found, start.model):
         raise ConfigError(
             f"{origin if isinstance(origin, (str, Path)) else type(origin).__name__}: the origin must be built like the model "
             f"{start.name}, and have the same heads; give what the model was fine-tuned from"
         )
     return found
+
+
+def warn_of_seen_rows(start: Start, config: Config, progress: Progress) -> None:
+    """Say where nobody can know whether a model was tuned on the rows that the protocol holds out of its tuning."""
+    if config.protocol == "heldout" and start.tuned and start.result is None:
+        progress.say(
+            f"careful: {start.name} is fine-tuned; rewards are of held-out rows only if it was not tuned on them, as an 'auber finetune' run "
+            "with --protocol heldout is not"
+        )
 
 
 def check_kind(model: PreTrainedModel, task: TaskData) -> None:
@@ -120,6 +140,18 @@ def check_kind(model: PreTrainedModel, task: TaskData) -> None:
             f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, found {type(model).__name__}; "
             "give a model of that kind"
         )
+
+
+def _run_with_model(folder: str | Path) -> dict[str, Any] | None:
+    """The result of the run whose model lies in a folder, if it is one's."""
+    place = Path(folder)
+    return runs.read_result(place.parent) if place.name == "model" and runs.is_run(place.parent) else None
+
+
+def _require_unseen(folder: str | None, remedy: str) -> None:
+    """Raise `RunError` for a run, or its model: it has seen rows, and scouts must not."""
+    if folder is not None and (runs.is_run(folder) or _run_with_model(folder) is not None):
+        raise RunError(f"{folder}: is of a run, whose model has seen rows that scouts must not; {remedy}")
 
 
 def _remembered_origin(start: Start, job: Job, progress: Progress) -> PreTrainedModel:
@@ -172,6 +204,10 @@ def _check_same_data(source: str, result: dict[str, Any], task: TaskData, config
             f"{source}: was made with other rows (task {result['task']}) than this run has (task {task.name}); "
             "start from a run made with the same, or from the pretrained model"
         )
+    _check_held_out(source, result, config)
+
+
+def _check_held_out(source: str, result: dict[str, Any], config: Config) -> None:
     if "heldout" not in (result["protocol"], config.protocol):
         return  # then all rows tune a start
     for key, wanted in {"protocol": config.protocol, "seed": config.seed, "kind": "finetune"}.items():

@@ -37,7 +37,7 @@ def ledger(tmp_path):
 
 def test_what_is_known_is_not_computed_and_all_of_it_is_counted(ledger):
     scorer = Scorer()
-    ledger.add("key", 3, (1,), 0.75)
+    ledger.complete("key", 3, [(1,)], lambda masks: [0.75])
     metered = MeteredScorer(scorer, get_metric("r_squared"), ledger)
     of_both = get_metric("r_squared").finish_all(scorer.statistics([(0, 2)]))
     assert metered.score_many([(1,), (0, 2)]) == [0.75, *of_both]

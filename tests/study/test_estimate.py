@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from auber.config import make_config
 from auber.errors import ConfigError, ModelError
+from auber.methods import METHODS
+from auber.search.toy import ToyLayer
 from auber.splits import make_splits
 from auber.study import StudyFolder
-from auber.study.estimate import Bounds, Clock, Estimate, count_bounds, read_clock
+from auber.study.estimate import Bounds, Clock, Estimate, _rewards_of_a_layer, count_bounds, read_clock
 from auber.study.plan import Block, StudyRun
 from auber.tasks import load_task
+from tests.methods.works import CountingToy
 from tests.study.tiny import tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
@@ -48,7 +54,7 @@ def test_bounds_of_the_embedded_default():
     # 600 rows, batches of 32: 19 steps a pass; mini-train 200 rows: 7; nine tenths for the last tuning: 17.
     assert count_bounds(study, [(BLOCK, runs["start"])]) == Bounds(0, 38)
     assert count_bounds(study, [(BLOCK, runs["original"])]) == Bounds(0, 0)
-    for name, rewards in (("auber", 71), ("greedy", 36), ("exhaustive", 255)):
+    for name, rewards in (("auber", 78), ("greedy", 36), ("exhaustive", 255)):
         assert count_bounds(study, [(BLOCK, runs[name])]) == Bounds(4 * rewards, 4 * 7 + 17)
 
 
@@ -58,7 +64,7 @@ def test_bounds_count_scouts_and_the_first_tuning_of_what_is_pruned():
     block = Block("agreement", "crossfit", 0)
     runs = {run.name: run for run in study.runs(block)}
     found = count_bounds(study, [(block, runs["auber"])])
-    assert found.rewards == 4 * 71
+    assert found.rewards == 4 * 78
     config = study.config(block, runs["auber"])
     splits = make_splits(load_task("agreement").train.labels, config, 4, False)
     scouts = 0
@@ -67,13 +73,38 @@ def test_bounds_count_scouts_and_the_first_tuning_of_what_is_pruned():
         scouts += 2 * -(-len(own.first) // 32) + sum(-(-count // 32) for count in rows) + -(-len(own.last_train) // 32)
     assert found.tuning_steps == scouts + 38 + 4 * 7 + 17
     assert count_bounds(study, [(block, runs["original+tuning"])]) == Bounds(0, 4 * 7 + 17)
+    kept = {
+        **settings,
+        "search.rewind": False,
+        "search.prior": "voita",
+        "reward.measure": "smooth",
+        "reward.caution": 1.0,
+    }
+    study = tiny_study(methods=["auber"], settings=kept, protocols=["crossfit"])
+    bounds = count_bounds(study, [(block, study.runs(block)[1])])
+    assert bounds.tuning_steps == found.tuning_steps - 38, "the start itself is pruned"
+    assert bounds.rewards == 4 * (11 * 8 + 1 + 9), (
+        "a game may change every head; caution scores each alone and the whole"
+    )
+
+
+def test_no_search_takes_more_rewards_than_its_bound():
+    config = make_config(
+        "default", settings={"agent.learning_starts": 4, "agent.batch_size": 4, "agent.hidden_size": 8}
+    )
+    for episodes, given in itertools.product((0, 1, 3), ((), (0, 2))):
+        settings = {"agent.episodes": episodes, "search.prior": "voita" if given else "none", "reward.caution": 0.0}
+        for name in ("auber", "greedy"):
+            toy = CountingToy(ToyLayer(5, seed=1))
+            choice = METHODS[name].choose_layer(toy.work(config.replace(settings), given=given))
+            assert choice.rewards_computed <= _rewards_of_a_layer(name, config.replace(settings), 5)
 
 
 def test_bounds_count_the_layers_that_are_searched():
     settings = {"agent.episodes": 10, "layer.epochs": 1, "last.epochs": 1, "search.layers": "1,3"}
     study = tiny_study(methods=["auber", "random", "original+tuning"], settings=settings)
     runs = {run.name: run for run in study.runs(BLOCK)}
-    assert count_bounds(study, [(BLOCK, runs["auber"])]) == Bounds(2 * 71, 2 * 7 + 17)
+    assert count_bounds(study, [(BLOCK, runs["auber"])]) == Bounds(2 * 78, 2 * 7 + 17)
     for name in ("random-0", "original+tuning"):  # they are matched with it
         assert count_bounds(study, [(BLOCK, runs[name])]) == Bounds(0, 2 * 7 + 17)
 

@@ -121,15 +121,37 @@ def test_the_lock_of_a_node_that_was_lost_is_not_waited_for(tmp_path):
         assert (path / ".lock").exists() is is_kept, "a process of this machine is seen to be gone, or not"
 
 
+def test_a_smaller_study_leaves_the_start_to_the_runs_of_the_larger_one(tmp_path):
+    folder = StudyFolder(tmp_path)
+    folder.open(tiny_study(methods=["auber", "original"]))
+    folder.open(tiny_study(methods=["auber"]))
+    for name in ("start", "auber"):
+        make_run(folder, name, complete=True)
+    folder.drop_weights(BLOCK)
+    assert [folder.has_weights(BLOCK, name) for name in ("start", "auber")] == [True, False]
+
+
+def test_settings_of_a_task_stay_when_other_tasks_join(tmp_path):
+    """Both presets agree where no task is named, and on the task that is new, but not on the older one's."""
+    plain = {"search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2}
+    folder = StudyFolder(tmp_path)
+    folder.open(tiny_study(tasks=["wnli"], model="bert-base-cased", preset="reference", settings={}))
+    other = tiny_study(tasks=["mrpc"], model="bert-base-cased", preset="paper", settings=plain)
+    message = r"holds another study: reward.fraction for task wnli was 1.0 and is now 0.25; use the same settings"
+    with pytest.raises(RunError, match=message):
+        folder.open(other)
+
+
 def test_weights_go_when_results_are_there(tmp_path):
-    folder, study = StudyFolder(tmp_path), tiny_study(methods=["auber", "original"])
+    folder = StudyFolder(tmp_path)
+    folder.open(tiny_study(methods=["auber", "original"]))
     make_run(folder, "start", complete=True)
     make_run(folder, "auber", complete=True)
     make_run(folder, "original", complete=False)
-    folder.drop_weights(study, BLOCK)
+    folder.drop_weights(BLOCK)
     assert [folder.has_weights(BLOCK, name) for name in ("start", "auber", "original")] == [True, False, True]
     (folder.run_path(BLOCK, "original") / "result.json").write_text("{}")
-    folder.drop_weights(study, BLOCK)
+    folder.drop_weights(BLOCK)
     assert not any(folder.has_weights(BLOCK, name) for name in ("start", "auber", "original"))
 
 
@@ -242,6 +264,7 @@ def test_a_result_that_is_being_made_again_is_none(tmp_path, monkeypatch):
 
 def test_a_kill_in_the_middle_of_deleting_leaves_no_half_of_anything(tmp_path, monkeypatch):
     folder, study = StudyFolder(tmp_path), tiny_study(methods=["original"])
+    folder.open(study)
     start, delete = study.runs(BLOCK)[0], shutil.rmtree
 
     def killed(path, **options):
@@ -255,7 +278,7 @@ def test_a_kill_in_the_middle_of_deleting_leaves_no_half_of_anything(tmp_path, m
         folder.prepare(BLOCK, start)
     assert folder.state(BLOCK, "start") is State.MISSING
     with pytest.raises(KeyboardInterrupt):
-        folder.drop_weights(study, BLOCK)
+        folder.drop_weights(BLOCK)
     assert folder.state(BLOCK, "original") is State.COMPLETE
     assert not folder.has_weights(BLOCK, "original"), "half of a model is none"
     assert not any((path / "run.json").exists() for path in folder.block_path(BLOCK).glob(".*"))

@@ -125,7 +125,10 @@ class Search:
         choices=("none", "voita"),
     )
     prior_share: float = setting(
-        1 / 3, "share of all heads that the prior removes, where search.heads does not say how many", low=0.01, high=0.9
+        1 / 3,
+        "share of all heads that the prior removes, where search.heads does not say how many; what it names outside of search.layers stays",
+        low=0.01,
+        high=0.9,
     )
     heads: int = setting(
         0,

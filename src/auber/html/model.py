@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import RunError
+from auber.fields import Fields
 from auber.plan import PruningPlan
 from auber.report.folders import Source, read_folder
-from auber.report.record import Fields, RunRecord, read_result
+from auber.report.record import RunRecord, read_result
 from auber.report.results_file import read_results
 from auber.runs import RESULT, read_json
 from auber.runs import read_result as require_result

@@ -238,7 +238,9 @@ class Pipeline:
             logger.warning("%s", reason)
         self._stage("first", lambda: self._first_tuning(rows))
         expected, found = self.job.expected_start, self._info("first")["digest"]
-        if self.job.method.removes_heads and expected not in (None, found):
+        # Under heldout a control is tuned on more rows from the start.
+        begins_alike = self.job.method.removes_heads or self.job.config.protocol != "heldout"
+        if begins_alike and expected not in (None, found):
             raise RunError(
                 "the run to match started from other fine-tuned weights than this one; "
                 "give both the same --model, seed and settings, or start both from one 'auber finetune' run"

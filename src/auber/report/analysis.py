@@ -237,7 +237,7 @@ def _learned_row(cells: Cells) -> PooledRow | None:
         for task, of_task in cells.items()
         if (differences := dev_differences(of_task, SUBJECT, CONTROL))
     }
-    learned = [task for task in pairs if cells[task][CONTROL].mean(lambda run: run.dev - run.constant_score) > 0]
+    learned = [task for task in pairs if cells[task][CONTROL].mean(lambda run: run.above_constant) > 0]
     if len(learned) in (0, len(pairs)):
         return None
     comparisons = compare({CONTROL: [difference for task in learned for difference in pairs[task]]})

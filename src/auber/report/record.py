@@ -7,16 +7,14 @@ type or not finite is an error that names its file, because a table that silentl
 from __future__ import annotations
 
 import dataclasses
-import math
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from auber.config import LARGEST_NUMBER
 from auber.errors import RunError
+from auber.fields import Fields
 from auber.report.coverage import Key
 from auber.runs import read_json
 
@@ -89,9 +87,11 @@ class RunRecord:
         return self.times["total"]
 
     @property
-    def constant_score(self) -> float:
-        """What always giving the most frequent answer scores: its share as accuracy, else 0, as every correlation is defined."""
-        return self.majority if self.metric == "accuracy" and self.majority is not None else 0.0
+    def above_constant(self) -> float:
+        """What dev has above one answer for all rows: as accuracy, above the most frequent one; of a model that gives one, nothing."""
+        if self.one_class:
+            return 0.0
+        return self.dev - (self.majority if self.metric == "accuracy" and self.majority is not None else 0.0)
 
     @property
     def equals_majority(self) -> bool:
@@ -237,58 +237,3 @@ def _plain_value(option: str, value: str, stand_ins: Mapping[str, str]) -> str:
         return stand_ins[option]
     is_elsewhere = option == "--out" or value.startswith(("/", "~", ".."))
     return Path(value).name if is_elsewhere else value
-
-
-class Fields:
-    """Typed access to JSON by dotted key; whatever is missing or of another type is named with its place."""
-
-    def __init__(self, where: str, data: Any) -> None:
-        self.where, self._data = where, data
-
-    def get(self, key: str, kind: type, *, optional: bool = False) -> Any:
-        """The value at a key, of this type; with `optional` also None."""
-        value: Any = self._data
-        for name in key.split("."):
-            if not isinstance(value, dict) or name not in value:
-                raise RunError(f"{self.where}: lacks '{key}'; it is damaged or of another version, make the run again")
-            value = value[name]
-        return None if optional and value is None else self._checked(key, value, kind)
-
-    def find(self, key: str, kind: type) -> Any:
-        """The value at a key, of this type; None where there is none."""
-        value: Any = self._data
-        for name in key.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
-        return None if value is None else self._checked(key, value, kind)
-
-    def items(self, key: str, kind: type) -> tuple[Any, ...]:
-        """The entries of a list at a key, all of this type; empty where there is no list."""
-        return tuple(self._checked(key, entry, kind) for entry in self.find(key, list) or ())
-
-    def numbers(self, key: str) -> dict[str, float]:
-        """The numbers by name at a key, a total among them."""
-        found = {name: self._checked(f"{key}.{name}", value, float) for name, value in self.get(key, dict).items()}
-        self.get(f"{key}.total", float)
-        return found
-
-    def texts(self, key: str) -> dict[str, str]:
-        """The texts by name at a key."""
-        return {name: self._checked(f"{key}.{name}", value, str) for name, value in self.get(key, dict).items()}
-
-    def _checked(self, key: str, value: Any, kind: type) -> Any:
-        if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
-            value = float(value)
-        good = type(value) is kind
-        if isinstance(value, float):
-            good = good and math.isfinite(value)
-        elif type(value) is int:
-            good = good and abs(value) <= LARGEST_NUMBER  # counts are divided, and become floats in tables
-        elif isinstance(value, str):
-            good = good and value.isprintable()  # names end up in tables, on terminals and in headings
-        if not good:
-            wanted = {float: "a finite number", int: "a whole number", str: "printable text", bool: "true or false"}
-            raise RunError(
-                f"{self.where}: '{key}' must be {wanted.get(kind, f'a {kind.__name__}')}, found {value!r:.40}; "
-                "it is damaged, make the run again"
-            )
-        return value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from auber.errors import RunError
+from auber.fields import Fields
 from auber.report.columns import Column, Table, TableSection
-from auber.report.record import Fields
 from auber.report.results_file import ResultsFile
 from auber.speed.ratio import Ratio
 from auber.speed.record import Amount, Pair, RunSpeed, Speed, Times

@@ -54,7 +54,6 @@ class LayerOutcome:
     best: Mask  # the mask scored that is worth most; among equals the one that departs least from what is given, then the first scored
     best_score: float
     given_score: float  # of what it began with; in the paper, and where no plan is given, the unpruned layer's
-    episodes: int
     actions: int  # chosen by the agent, forced stops and the roll-out not counted
     rewards_asked: int  # requests for a metric, known ones included
     rewards_computed: int  # different masks scored, the unpruned layer included
@@ -86,7 +85,6 @@ class DQNAgent:
         self.memory = ReplayMemory(config.replay_size, num_heads)
         self.actions_taken = 0
         self.episodes_played = 0
-        self.updates_made = 0
         self._exploration = seeds.generator(seed, "exploration", layer)
         self._sampling = seeds.generator(seed, "replay", layer)
 
@@ -130,7 +128,6 @@ class DQNAgent:
         return float(torch.stack(losses).mean()) if losses else None
 
     def _update(self) -> Tensor:
-        self.updates_made += 1
         return self.learner.update(self.memory.sample(self.config.batch_size, self._sampling))
 
 
@@ -179,7 +176,6 @@ def play_layer(
         best=best,
         best_score=game.scores[best],
         given_score=given_score,
-        episodes=config.episodes,
         actions=agent.actions_taken,
         rewards_asked=game.rewards_asked,
         rewards_computed=game.rewards_computed,

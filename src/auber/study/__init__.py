@@ -85,7 +85,7 @@ def run_study(
         with suppress(HeldError), folder.claim(block):
             folder.forget_failures(block, selection.runs(study, block))
             if not study.keep_weights:
-                folder.drop_weights(study, block)
+                folder.drop_weights(block)
     works = [
         Work(
             _absolute(study),

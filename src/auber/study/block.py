@@ -96,7 +96,7 @@ def carry_out(work: Work, listener: Listener) -> str | None:
                 _free_memory()
             listener.settled(outcome_of(folder, work.block, run.name))
             if not work.study.keep_weights:
-                folder.drop_weights(work.study, work.block)
+                folder.drop_weights(work.block)
     return None
 
 

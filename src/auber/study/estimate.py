@@ -93,7 +93,7 @@ def count_bounds(study: Study, open_runs: Sequence[tuple[Block, StudyRun]]) -> B
         config = study.config(block, run)
         if block not in splits:
             task = load_task(block.task, data=study.data, seed=block.seed)
-            splits[block] = make_splits(task.train.labels, config, num_layers, task.is_regression)
+            splits[block] = make_splits(task.train.labels, config, num_layers, not task.has_classes)
         total.update(_bounds(run, config, splits[block], num_heads, config.search.layers_of(num_layers)))
     return Bounds(total["rewards"], total["tuning_steps"])
 
@@ -109,10 +109,13 @@ def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int, layer
         method = METHODS[run.method]
         if method.choose_layer is not None:
             rewards = len(layers) * _rewards_of_a_layer(run.method, config, num_heads)
-        if method.makes_scouts(config.protocol):  # all their tunings, and the first tuning of the pruned model
+        if method.makes_scouts(
+            config.protocol
+        ):  # all their tunings, and where it rewinds the first tuning of the pruned model
             for own in map(splits.without_fold, range(len(splits.folds))):
                 steps += _steps(len(own.first), config.first) + _later_steps(own, config, layers)
-            steps += _steps(len(splits.first), config.first)
+            if config.search.rewind:
+                steps += _steps(len(splits.first), config.first)
         if method.tunes:
             steps += _later_steps(splits, config, layers)
     return {"rewards": rewards, "tuning_steps": steps}
@@ -128,10 +131,14 @@ def _rewards_of_a_layer(method: str, config: Config, num_heads: int) -> int:
     """Different masks a layer-wise method can ask for; one head always stays."""
     masks = (1 << num_heads) - 1
     if METHODS[method].choose_layer is played_by_the_agent:
-        # Each episode removes one head after the other; the unpruned score is asked for once.
-        return min(masks, config.agent.episodes * (num_heads - 1) + 1)
+        # Each game, and the roll-out, changes one head after the other; what they begin from is asked for once, and so is each
+        # head alone where caution wants to know the noise.
+        changes = num_heads if config.search.prior != "none" else num_heads - 1
+        alone = num_heads + 1 if config.reward.caution else 0
+        return min(masks, (config.agent.episodes + 1) * changes + 1 + alone)
     if method == "greedy":
-        return min(masks, num_heads * (num_heads + 1) // 2)
+        alone = num_heads + 1 if config.reward.caution or config.search.prior != "none" else 0
+        return min(masks, num_heads * (num_heads + 1) // 2 + alone)
     return masks
 
 

@@ -249,10 +249,11 @@ class StudyFolder:
 
     # --- weights and claims -----------------------------------------------------------------------------------------
 
-    def drop_weights(self, study: Study, block: Block) -> None:
-        """Delete the models of finished runs; the start's only when nothing can need it any more."""
-        complete = [run for run in study.runs(block) if self.state(block, run) is State.COMPLETE]
-        is_over = len(complete) == len(study.runs(block))
+    def drop_weights(self, block: Block) -> None:
+        """Delete the models of finished runs; the start's only when no run that was ever asked for needs it any more."""
+        asked = read_study(self.path / RECORD).runs(block)
+        complete = [run for run in asked if self.state(block, run) is State.COMPLETE]
+        is_over = len(complete) == len(asked)
         for run in complete:
             if run.name != START or is_over:
                 with suppress(OSError):  # what is left is room that is not made, and no error of the study
@@ -322,13 +323,13 @@ def _visible(folder: Path) -> list[str]:
 
 
 def study_differences(was: Study, now: Study) -> list[str]:
-    """What keeps two studies out of one folder: another model, or other settings for all or for tasks both have."""
+    """What keeps two studies out of one folder: another model, or other settings for all or for tasks the older one has."""
     found: dict[str, str] = {}
     if was.model_name != now.model_name:
         found["model"] = f"model was {was.model_name!r} and is now {now.model_name!r}"
-    tasks = (None, *(task for task in was.tasks if task in now.tasks))
-    for task, protocol in product(tasks, _both(was.protocols, now.protocols)):
-        before, after = _settings(was, task, protocol), _settings(now, task, protocol)
+    both = joined_studies(was, now)
+    for task, protocol in product((None, *was.tasks), both.protocols):
+        before, after = _settings(was, task, protocol), _settings(both, task, protocol)
         for key in before:
             if before[key] != after[key]:
                 place = f" for task {task}" if task else ""

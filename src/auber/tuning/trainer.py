@@ -276,6 +276,16 @@ def _recorder(hardware: Hardware) -> Recorder | None:
     return recorder_for(hardware.device) if num_processes() == 1 else None
 
 
+def _share_of_batch(batch_size: int) -> int:
+    """The rows of a batch that each process of a group takes."""
+    if batch_size % num_processes():
+        raise TuningError(
+            f"a batch of {batch_size} rows cannot be shared evenly by {num_processes()} processes; give first.batch_size, layer.batch_size "
+            "and last.batch_size that can, or start another number of processes"
+        )
+    return batch_size // num_processes()
+
+
 def _training_arguments(settings: TuningSettings, seed: int, hardware: Hardware, scratch: str) -> TrainingArguments:
     cuda = hardware.device.type == "cuda"
     arguments = TrainingArguments(
@@ -283,12 +293,12 @@ def _training_arguments(settings: TuningSettings, seed: int, hardware: Hardware,
         num_train_epochs=settings.epochs,
         learning_rate=settings.learning_rate,
         # A process group shares the batch, so that a step sees as many rows whatever its size.
-        per_device_train_batch_size=max(1, settings.batch_size // num_processes()),
+        per_device_train_batch_size=_share_of_batch(settings.batch_size),
         lr_scheduler_type="linear",
         weight_decay=0.0,
         max_grad_norm=1.0,
         optim="adamw_torch_fused" if cuda else "adamw_torch",
-        bf16=cuda and hardware.precision == "bfloat16",
+        bf16=hardware.precision == "bfloat16",
         use_cpu=hardware.device.type == "cpu",
         seed=seed % 2**32,
         data_seed=seed % 2**32,
