@@ -6,10 +6,12 @@ import pytest
 import torch
 
 import auber
+from auber.encoders import encoder_of
 from auber.errors import ConfigError, RunError, TaskError
 from auber.evaluation import predict
 from auber.progress import Silent
 from auber.tasks.encoding import encode_rows
+from tests.models import tiny_model
 from tests.small import small_config, small_start, small_task
 
 
@@ -232,9 +234,103 @@ def test_a_start_of_other_rows_is_refused_in_words(start):
         auber.prune(start, task=small_task(40), config=small_config())
 
 
+@pytest.mark.parametrize("key", ["layer.epochs", "last.learning_rate", "reward.fraction", "max_length"])
+@pytest.mark.parametrize("method", ["random", "original+tuning"])
+def test_a_run_with_other_tunings_cannot_be_matched(pruned, start, tmp_path, key, method):
+    value = {"layer.epochs": 3, "last.learning_rate": 1e-4, "reward.fraction": 0.5, "max_length": 20}[key]
+    was = small_config().flat()[key]
+    message = rf"auber: has {key} = {was}, this run {value}; a run is compared only with the same tuning: give --set {key}={was}$"
+    config = small_config().replace({key: value})
+    with pytest.raises(RunError, match=message):
+        auber.prune(start, task=small_task(), method=method, heads_from=pruned[0], config=config)
+
+
+@pytest.mark.parametrize("method", ["random", "original+tuning"])
+def test_a_run_from_other_weights_cannot_be_matched(pruned, tmp_path, method):
+    model, tokenizer = small_start()
+    with pytest.raises(RunError, match="the run to match started from other fine-tuned weights than this one"):
+        auber.prune(
+            model, tokenizer, task=small_task(), method=method, heads_from=pruned[0],
+            config=small_config(first__when="always", seed=0, first__epochs=1),
+        )  # fmt: skip
+
+
+def test_a_damaged_run_cannot_be_matched(start, tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "result.json").write_text('{"format": 1}')
+    with pytest.raises(
+        RunError, match="result.json: lacks 'data'; it is damaged or of another version, make the run again"
+    ):
+        auber.prune(start, task=small_task(), method="random", heads_from=tmp_path, config=small_config())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"config": {"seed": 1}},
+            r"^config: a preset's name or a Config is needed, found dict; single settings go into auber",
+        ),
+        ({"heads": "3"}, "^--heads must be a whole number, found '3'$"),
+        ({"heads": True}, "^--heads must be a whole number, found True$"),
+        ({"task": 3}, "^task: a name or a TaskData is needed, found int; auber.make_task makes one of rows$"),
+        (
+            {"model": None},
+            "^model: a folder, a hub name, a finished run or a live transformers model is needed, found NoneType$",
+        ),
+        ({"resume": True}, "^resume: goes on with the run in a folder, found none; give out='runs/mine'$"),
+    ],
+)
+def test_a_value_of_another_type_is_a_mistake_in_one_line(start, arguments, message):
+    arguments = {"model": start, "task": small_task(), "config": small_config(), "method": "random", **arguments}
+    with pytest.raises(auber.AuberError, match=message):
+        auber.prune(arguments.pop("model"), **arguments)
+
+
+def long_rows():
+    """One row of each split is longer than a tiny model has positions."""
+    rows = [{"text": f"the key is {word}", "label": word} for word in ("good", "bad") * 10]
+    return [*rows, {"text": "the key " * 100, "label": "good"}]
+
+
+def test_rows_must_fit_the_positions_of_the_model():
+    model, tokenizer = small_start()
+    most = encoder_of(model).most_tokens
+    task = auber.make_task(long_rows()[:-1], long_rows())
+    message = rf"^task own: a dev row has 202 tokens and BertForSequenceClassification positions for {most}; set max_length={most}$"
+    config = small_config(max_length=512)
+    for call in (
+        lambda: auber.prune(model, tokenizer, task=task, method="random", heads=1, config=config),
+        lambda: auber.finetune(model, tokenizer, task=task, config=config),
+        lambda: auber.evaluate(model, tokenizer, task=task, config=config),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            call()
+    auber.evaluate(model, tokenizer, task=task, config=small_config(max_length=most))
+    auber.evaluate(model, tokenizer, task=task, config=config, split="train")  # no row of it is that long
+
+
+@pytest.mark.parametrize("model_type", ["modernbert", "deberta-v2"])
+def test_relative_positions_do_not_run_out(model_type):
+    assert encoder_of(tiny_model(model_type)).most_tokens is None
+
+
+def test_rows_that_are_cut_are_counted(tmp_path):
+    said = []
+
+    class Listener(Silent):
+        def say(self, text):
+            said.append(text)
+
+    model, tokenizer = small_start()
+    task = auber.make_task(long_rows(), long_rows()[:6])
+    auber.prune(model, tokenizer, task=task, method="random", heads=1, config=small_config(), progress=Listener())
+    assert said[0] == "1 of 21 train rows are cut to 24 tokens (max_length)"
+
+
 def test_a_run_of_other_rows_cannot_be_matched(pruned):
     model, tokenizer = small_start()
-    message = r"auber: has other rows \(task agreement\) than this run \(task agreement\); a run can be matched only with the same$"
+    message = r"auber: has other rows of its task; a run can be matched only with the same$"
     with pytest.raises(RunError, match=message):
         auber.prune(model, tokenizer, task=small_task(40), method="random", heads_from=pruned[0], config=small_config())
 

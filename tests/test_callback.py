@@ -228,6 +228,25 @@ def assert_refused(trainer, message):
         assert checkpoint.weights_digest(trainer.model) == before  # not a step was taken
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "random"}, "^method 'random' must be told how many heads to remove; give --heads P"),
+        (
+            {"method": "random", "heads": 100},
+            r"^--heads must be from 0 to 9 \(one head stays in each layer\), found 100",
+        ),
+        ({"heads": 99, "config": small_config(**CROSSFIT)}, "^search.heads must be from 0 to 9"),
+        ({"config": small_config(search__layers="9")}, "^search.layers must name layers of the model, which has 3"),
+    ],
+)
+def test_what_cannot_be_pruned_so_is_not_trained(tmp_path, options, message):
+    callback = auber.AuberCallback(
+        **{"task": small_task(), "config": small_config(), "out": tmp_path / "run", **options}
+    )
+    assert_refused(make_trainer(tmp_path, callback), message)
+
+
 def test_mistakes_show_before_the_training(tmp_path, callback, monkeypatch):
     assert_refused(
         make_trainer(tmp_path, callback, processing_class=None),

@@ -24,6 +24,18 @@ def test_a_plan_counts_and_answers():
     assert repr(plan) == "PruningPlan({0: [3], 2: [1, 5]})"
 
 
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ([1, 2], r"^a plan maps layers to heads, such as \{0: \[3, 5\]\}, found list$"),
+        ({0: 1}, "^layer 0: a list of heads is needed, found 1$"),
+    ],
+)
+def test_something_else_than_a_plan(plan, message):
+    with pytest.raises(PlanError, match=message):
+        PruningPlan(plan)
+
+
 def test_two_plans_together():
     assert PruningPlan({0: [1]}) | {0: [2], 1: [0]} == PruningPlan({0: [1, 2], 1: [0]})
 

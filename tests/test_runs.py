@@ -212,7 +212,7 @@ def test_weights_that_are_not_those_that_were_written(tmp_path):
 def test_a_disk_that_takes_nothing_more(tmp_path, monkeypatch):
     run = Run(tmp_path / "run", IDENTITY, small_config())
     run.finish_stage("first", {})
-    run.ledger.add("k", 0, (1,), 0.5)
+    run.ledger.add("k", 0, {(1,): 0.5})
     kept = "the finished stages (first) and 1 scores are kept: make room there or make the folder writable, then go on with --resume"
     with pytest.raises(RunError) as caught, run.writing():
         raise OSError(28, "No space left on device", "/there")

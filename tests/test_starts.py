@@ -110,3 +110,61 @@ def test_a_source_is_a_hub_name_or_lies_relative_to_the_run(places):
     for written, read in (("org/name@main", "org/name@main"), (None, None), (3, None)):
         (start / "run.json").write_text(json.dumps({**record, "source": written}))
         assert read_source(start) == read
+
+
+SEEN = "is of a run, whose model has seen rows that scouts must not"
+
+
+def test_a_model_that_has_seen_rows_is_no_origin(places):
+    _, start = places
+    for origin in (start, start / "model"):
+        with pytest.raises(RunError, match=f"^{origin}: {SEEN}; give --origin the model that it started from$"):
+            prune(start, origin=origin)
+    again = CONFIG.replace({"first.when": "always"})
+    for model in (start, start / "model"):
+        with pytest.raises(RunError, match=f"^{model}: {SEEN}; give --model what it started from$"):
+            auber.prune(model, task=TASK, config=again, out=start.parent / "run")
+    assert not (start.parent / "run").exists()
+
+
+def test_a_trained_classifier_may_have_seen_rows(places):
+    """A folder does not say which: the caller is told."""
+    encoder, start = places
+    elsewhere = shutil.copytree(start / "model", start.parent / "elsewhere")
+    listener = Sayings()
+    prune(start, origin=elsewhere, progress=listener)
+    assert (
+        f"careful: scouts are made of {elsewhere}, whose classifier is trained; what it has seen of these rows is not unseen to them"
+        in listener.said
+    )
+    listener = Sayings()
+    auber.prune(start, task=TASK, config=CONFIG, out=start.parent / "plain", origin=encoder, progress=listener)
+    assert not [words for words in listener.said if words.startswith("careful: scouts")]
+
+
+def test_rows_that_tuned_a_start_are_not_held_out_of_it(places):
+    """Of a run, or its model, it is known; of any other model nobody knows, and that is said."""
+    _, start = places
+    held = CONFIG.replace({"protocol": "heldout", "search.prior": "none", "search.rewind": False})
+    message = "model: was made with protocol 'crossfit', this run has 'heldout'; start from a run made with the same"
+    with pytest.raises(RunError, match=message):
+        auber.prune(start / "model", task=TASK, config=held)
+    listener = Sayings()
+    auber.prune(*small_start(), task=TASK, method="random", heads=1, config=held, progress=listener)
+    assert [
+        words
+        for words in listener.said
+        if words.startswith("careful: BertForSequenceClassification is fine-tuned; rewards")
+    ]
+
+
+def test_a_control_is_not_begun_with_a_start_that_held_rows_out(places, tmp_path):
+    encoder, _ = places
+    held = CONFIG.replace({"protocol": "heldout", "search.prior": "none", "search.rewind": False})
+    start = tmp_path / "held"
+    auber.finetune(encoder, task=TASK, config=held, out=start)
+    message = f"^{start}: is tuned without the rows held out, and method 'original' has them from the start; give --model what it was tuned from$"
+    with pytest.raises(ConfigError, match=message):
+        auber.prune(start, task=TASK, method="original", config=held)
+    found = auber.prune(encoder, task=TASK, method="original", config=held)
+    assert found.result["start"] != json.loads((start / "result.json").read_text())["start"]

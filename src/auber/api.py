@@ -30,7 +30,7 @@ from auber.pipeline.budget import most_to_remove
 from auber.plan import PruningPlan
 from auber.progress import Progress, Silent
 from auber.scoring import check_caution
-from auber.starts import NO_TOKENIZER, Start, check_kind, find_origin, load_start, warn_of_seen_rows
+from auber.starts import NO_TOKENIZER, Start, check_kind, check_lengths, find_origin, load_start, warn_of_seen_rows
 from auber.tasks import load_task, make_task
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import encode_split
@@ -95,38 +95,29 @@ def prune(
     `track`: experiment trackers that get the same numbers, such as ["tensorboard"] (see docs/watch.md), with files in `out`.
     `command`: the command line to write into the result.
     """
-    trackers = _trackers(track, out)
+    trackers = _trackers(track, out, resume=resume)
     data = _task_data(task, train, dev, kind, text, label, metric)
-    chosen = get_method(method)
-    settings = _settings(config, data.name).replace(chosen.settings)
-    if heads is not None and chosen.makes_scouts(settings.protocol):  # it decides all layers before it tunes
-        if heads == 0:
-            raise ConfigError("--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide")
-        settings, heads = settings.replace({"search.heads": heads}), None
-    hardware = resolve_hardware(settings)
-    start = load_start(model, tokenizer, data, settings)
-    matched = _matched(heads_from, data, settings)
-    job = Job(
-        task=data,
-        model_name=start.name,
-        command=command,
-        config=settings,
-        hardware=hardware,
-        method=chosen,
-        num_removed=_number_to_remove(chosen, heads, matched, encoder_of(start.model)),
-        tuned_layers=matched.tuned_layers if matched else None,
-        first_tuning=_needs_first_tuning(start, settings),
-        has_trained_classifier=start.tuned,
-        expected_start=matched.start if matched else None,
-    )
-    _check_start_of_control(start, job)
-    job.layers(encoder_of(start.model).num_layers)  # a layer that the model lacks is said before anything is made
-    _check_plans_of_all_layers(job, encoder_of(start.model))
-    if chosen.choose_layer is not None:
-        check_caution(get_metric(job.reward_metric), settings.reward.caution)
+    ask = _ask(data, get_method(method), _settings(config, data.name), heads)
+    start = load_start(model, tokenizer, data, ask.settings)
+    matched = _matched(heads_from, data, ask.settings)
+    job = _make_job(ask, start, matched, command)
     start = replace(start, origin=find_origin(origin, start, job, progress or Silent()))
-    warn_of_seen_rows(start, settings, progress or Silent())
+    warn_of_seen_rows(start, job.config, progress or Silent())
     return _carry_out("prune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
+
+
+def check_pruning(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    task: TaskData,
+    method: str,
+    heads: int | None,
+    config: Config,
+) -> None:
+    """Raise what `prune` would say against pruning this live model, without computing anything."""
+    ask = _ask(task, get_method(method), config, heads)
+    _make_job(ask, Start(model, tokenizer, type(model).__name__, tuned=True), None, None)
 
 
 def finetune(
@@ -149,11 +140,12 @@ def finetune(
     command: str | None = None,
 ) -> Pruned:
     """The first tuning alone: the start that several prunings can share. Arguments as in `prune`."""
-    trackers = _trackers(track, out)
+    trackers = _trackers(track, out, resume=resume)
     data = _task_data(task, train, dev, kind, text, label, metric)
     settings = _settings(config, data.name).replace({"first.when": "always"})
     hardware = resolve_hardware(settings)
     start = load_start(model, tokenizer, data, settings)
+    check_lengths(start.model, start.tokenizer, data, settings.max_length, ("train", "dev"))
     job = Job(
         task=data,
         model_name=start.name,
@@ -195,6 +187,7 @@ def evaluate(
     elif tokenizer is None:
         raise ConfigError(NO_TOKENIZER)
     check_kind(model, data)
+    check_lengths(model, tokenizer, data, settings.max_length, (split,))
     if model.config.num_labels != data.num_labels:
         raise TaskError(
             f"task {data.name}: has {data.num_labels} labels, the model's classifier {model.config.num_labels}; "
@@ -203,8 +196,11 @@ def evaluate(
     return evaluate_rows(model, encode_split(tokenizer, data, split, settings.max_length), data.metric)
 
 
-def _trackers(track: Sequence[str], out: str | Path | None) -> tuple[str, ...]:
+def _trackers(track: Sequence[str], out: str | Path | None, *, resume: bool) -> tuple[str, ...]:
+    """The trackers by name; what needs a run's folder is refused without one."""
     trackers = check_trackers(track)
+    if resume and out is None:
+        raise ConfigError("resume: goes on with the run in a folder, found none; give out='runs/mine'")
     if trackers and out is None:
         raise ConfigError(
             f"tracker {trackers[0]}: its files go into the run's folder, found none; give out='runs/mine'"
@@ -297,8 +293,61 @@ def _task_data(
     return make_task(train, dev, kind=kind, text=text, label=label, metric=metric)
 
 
+@dataclass(frozen=True)
+class _Ask:
+    """What a caller wants pruned, and how."""
+
+    task: TaskData
+    method: Method
+    settings: Config  # with what the method changes of them
+    heads: int | None  # for a method that ranks; a search finds its number in the settings
+
+
+def _ask(task: TaskData, method: Method, settings: Config, heads: int | None) -> _Ask:
+    if heads is not None and type(heads) is not int:
+        raise ConfigError(f"--heads must be a whole number, found {heads!r:.40}")
+    settings = settings.replace(method.settings)
+    if heads is not None and method.makes_scouts(settings.protocol):  # it decides all layers before it tunes
+        if heads == 0:
+            raise ConfigError("--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide")
+        settings, heads = settings.replace({"search.heads": heads}), None
+    return _Ask(task, method, settings, heads)
+
+
+def _make_job(ask: _Ask, start: Start, matched: _Matched | None, command: str | None) -> Job:
+    """What is to be done, with all that can be said against it said."""
+    settings, encoder = ask.settings, encoder_of(start.model)
+    job = Job(
+        task=ask.task,
+        model_name=start.name,
+        command=command,
+        config=settings,
+        hardware=resolve_hardware(settings),
+        method=ask.method,
+        num_removed=_number_to_remove(ask.method, ask.heads, matched, encoder),
+        tuned_layers=matched.tuned_layers if matched else None,
+        first_tuning=_needs_first_tuning(start, settings),
+        has_trained_classifier=start.tuned,
+        expected_start=matched.start if matched else None,
+    )
+    _check_start_of_control(start, job)
+    job.layers(encoder.num_layers)  # a layer that the model lacks is said before anything is made
+    _check_plans_of_all_layers(job, encoder)
+    if ask.method.choose_layer is not None:
+        check_caution(get_metric(job.reward_metric), settings.reward.caution)
+    check_lengths(start.model, start.tokenizer, ask.task, settings.max_length, ("train", "dev"))
+    return job
+
+
 def _settings(config: Config | str, task: str) -> Config:
-    return config if isinstance(config, Config) else make_config(config, task=task)
+    if isinstance(config, Config):
+        return config
+    if not isinstance(config, str):
+        raise ConfigError(
+            f"config: a preset's name or a Config is needed, found {type(config).__name__}; single settings go into "
+            "auber.make_config(settings={...})"
+        )
+    return make_config(config, task=task)
 
 
 def _needs_first_tuning(start: Start, config: Config) -> bool:

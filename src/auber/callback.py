@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from auber import checkpoint, runs
-from auber.api import Pruned, prune
+from auber.api import Pruned, check_pruning, prune
 from auber.config import Config, make_config
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, ModelError, RunError
@@ -95,6 +95,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
             )
         names = None if self.task.label_names is None else list(self.task.label_names)
         checkpoint.check_labels(f"the trainer's {type(model).__name__}", model.config, self.task.num_labels, names)
+        check_pruning(model, processing_class, task=self.task, method=self.method, heads=self.heads, config=self.config)
         if self.out is not None and runs.is_run(self.out):
             raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
         if get_method(self.method).makes_scouts(self.config.protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -42,7 +42,7 @@ class Ledger:
         ordered = [tuple(sorted(mask)) for mask in masks]
         missing = [mask for mask in dict.fromkeys(ordered) if (key, layer, mask) not in self._scores]
         if missing:
-            self._add(key, layer, dict(zip(missing, compute(missing), strict=True)))
+            self.add(key, layer, dict(zip(missing, compute(missing), strict=True)))
         return [self._scores[key, layer, mask] for mask in ordered]
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class Ledger:
             self._file.close()
             self._file = None
 
-    def _add(self, key: str, layer: int, scores: dict[tuple[int, ...], float]) -> None:
+    def add(self, key: str, layer: int, scores: Mapping[tuple[int, ...], float]) -> None:
         """Remember scores, on disk first."""
         if self._writable:
             entries = (

@@ -23,8 +23,12 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
 
     def __init__(self, removed: Mapping[int, Iterable[int]] | None = None) -> None:
         checked: dict[int, tuple[int, ...]] = {}
+        if removed is not None and not isinstance(removed, Mapping):
+            raise PlanError(f"a plan maps layers to heads, such as {{0: [3, 5]}}, found {type(removed).__name__}")
         for layer, heads in (removed or {}).items():
             _require_index("layer", layer, where="plan")
+            if not isinstance(heads, Iterable):
+                raise PlanError(f"layer {layer}: a list of heads is needed, found {heads!r:.40}")
             heads = list(heads)
             for head in heads:
                 _require_index("head", head, where=f"layer {layer}")

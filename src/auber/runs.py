@@ -66,7 +66,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError as error:
         raise RunError(f"{path}: no such file; is {path.parent} a run's folder?") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path}: cannot be read ({error})") from error
+        raise RunError(f"{path}: cannot be read ({error}); it is damaged: put it back, or delete it") from error
 
 
 def is_run(folder: str | Path) -> bool:

@@ -7,6 +7,7 @@ models the caller names it.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from auber.kinds import get_kind
 from auber.pipeline import Job
 from auber.progress import Progress
 from auber.tasks.base import TaskData
+from auber.tasks.encoding import encode_split
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -51,6 +53,10 @@ def load_start(
 ) -> Start:
     """What a caller names, checked to fit the task; a new classifier is drawn from the settings' seed or another."""
     if not isinstance(model, (str, Path)):
+        if not hasattr(model, "config"):
+            raise ConfigError(
+                f"model: a folder, a hub name, a finished run or a live transformers model is needed, found {type(model).__name__}"
+            )
         if tokenizer is None:
             raise ConfigError(NO_TOKENIZER)
         check_kind(model, task)
@@ -130,6 +136,22 @@ def warn_of_seen_rows(start: Start, config: Config, progress: Progress) -> None:
             f"careful: {start.name} is fine-tuned; rewards are of held-out rows only if it was not tuned on them, as an 'auber finetune' run "
             "with --protocol heldout is not"
         )
+
+
+def check_lengths(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData, max_length: int, splits: Sequence[str]
+) -> None:
+    """Raise `ConfigError` where a row has more tokens than a model has positions for."""
+    most = encoder_of(model).most_tokens
+    if most is None or max_length <= most:
+        return
+    for split in splits:
+        longest = max(encode_split(tokenizer, task, split, max_length).lengths)
+        if longest > most:
+            raise ConfigError(
+                f"task {task.name}: a {split} row has {longest} tokens and {type(model).__name__} positions for {most}; set "
+                f"max_length={most}"
+            )
 
 
 def check_kind(model: PreTrainedModel, task: TaskData) -> None:

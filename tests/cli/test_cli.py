@@ -154,6 +154,20 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     assert f"model: {tmp_path / 'pruned' / 'model'}" in out
 
 
+def test_columns_may_be_named_with_blanks_between(run_auber, files, tmp_path):
+    (tmp_path / "pairs.csv").write_text("a,b,good\none,two,yes\nthree,four,no\n")
+    rows = ["--train", tmp_path / "pairs.csv", "--dev", tmp_path / "pairs.csv", "--text", "a, c", "--label", "good"]
+    code, _, err = run_auber("evaluate", files / "model", *rows)
+    assert code == 2
+    assert "Unknown column 'c'" in err
+
+
+def test_an_unfinished_run_is_not_evaluated(run_auber, files, tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    code, _, err = run_auber("evaluate", tmp_path, *own_rows(files))
+    assert (code, err) == (2, f"auber: {tmp_path}: the run is not finished; continue it with --resume\n")
+
+
 def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
     """Four tokens leave out the verb, so that the score shows where rows were cut."""
     start = tmp_path / "start"
@@ -166,6 +180,8 @@ def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
         assert code == 0, err
         return json.loads(out)["loss"]
 
+    assert auber.load(start).config.num_labels == 2, "a run's folder is as good as its model's"
+    assert len(auber.load_tokenizer(start)) == len(auber.load_tokenizer(start / "model"))
     found = json.loads((start / "result.json").read_text())["dev"]["loss"]
     assert loss() == loss("--set", "max_length=4") == pytest.approx(found)
     assert loss("--set", "max_length=128") != pytest.approx(found)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -106,3 +109,12 @@ def test_the_hub_is_heard_once_and_not_at_all_if_quiet(monkeypatch):
         assert (hub.propagate, hub.level) == (False, logging.WARNING)
     with listening(quiet=True):
         assert hub.level == logging.ERROR
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_an_encoding_without_a_sign_costs_the_sign_alone(encoding):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "100"}
+    command = [sys.executable, "-m", "auber", "watch", "--help"]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"Follow a search" in done.stdout

@@ -124,7 +124,7 @@ def _read_study(folder: Path) -> None:
 
 def _read_ledger(folder: Path) -> None:
     ledger = Ledger(folder / "scores.jsonl")
-    ledger.add("another", 0, (), 0.25)
+    ledger.add("another", 0, {(): 0.25})
     ledger.close()
     assert len(Ledger(folder / "scores.jsonl")) == len(ledger)
 
@@ -215,7 +215,7 @@ _IDENTITY = {"kind": "prune", "model": "made-up", "heads": None}
 
 def _unfinished(folder: Path) -> None:
     run = runs.Run(folder / "run", _IDENTITY, small_config())
-    run.ledger.add("key", 0, (1,), 0.5)
+    run.ledger.add("key", 0, {(1,): 0.5})
     run.finish_stage("layer-0", {"removed": [1]})
     run.close()
 

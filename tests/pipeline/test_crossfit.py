@@ -18,11 +18,11 @@ from auber.pipeline.scouts import Scouts
 from auber.progress import Silent
 from auber.runs import Run
 from auber.seeds import derive
-from auber.splits import Splits
 from auber.surgery import remove_heads
 from auber.tasks.encoding import encode_split
 from auber.tuning import tune
 from tests.small import cpu, small_config, small_start, small_task
+from tests.splits import read_splits
 
 TASK = small_task()
 SETTINGS = {
@@ -91,7 +91,7 @@ def test_the_stages_of_a_run(run):
 def test_scouts_count_apart_from_the_tuning_of_what_came_out(run):
     cost = run[0].result["cost"]
     first = 2 * -(-60 // 32)  # epochs, batches
-    splits = Splits.from_json(auber.runs.read_json(run[1] / "splits.json"))
+    splits = read_splits(run[1])
     scouts = 0
     for fold in range(3):
         own = splits.without_fold(fold)
@@ -106,7 +106,7 @@ def test_scouts_count_apart_from_the_tuning_of_what_came_out(run):
 def test_the_plan_is_carried_out_on_the_model_before_any_tuning(run):
     outcome, folder = run
     model, tokenizer = small_start()
-    splits = Splits.from_json(auber.runs.read_json(folder / "splits.json"))
+    splits = read_splits(folder)
     rows = encode_split(tokenizer, TASK, "train", 24)
     config = small_config(**SETTINGS)
     remove_heads(model, outcome.plan)
@@ -133,7 +133,7 @@ def test_the_plan_is_carried_out_on_the_start_where_nothing_is_rewound(run, unwo
     assert outcome.plan == run[0].plan
     model, tokenizer = small_start()
     rows = encode_split(tokenizer, TASK, "train", 24)
-    splits = Splits.from_json(auber.runs.read_json(folder / "splits.json"))
+    splits = read_splits(folder)
     config = small_config(**SETTINGS)
 
     def do(indices, settings, purpose, layer=None, watch=None):
@@ -182,7 +182,7 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
         assert tuned.count(scout.mark) == 1 + 3 + 1, "first, after each layer, last"
         # by their words: a sentence that stands in train twice may be in two folds
         assert not all(tuple(ids) in seen[scout.mark] for ids in rows.input_ids)
-    splits = Splits.from_json(auber.runs.read_json(tmp_path / "run" / "splits.json"))
+    splits = read_splits(tmp_path / "run")
     assert sorted(row for fold in splits.folds for row in fold) == list(range(60))
 
 
@@ -261,7 +261,7 @@ def test_a_fine_tuned_model_needs_its_origin(tmp_path):
 
 
 def test_a_run_is_no_origin(run, tmp_path):
-    message = r"run: is a run, whose model has seen rows; give --origin the model that it started from$"
+    message = r"run: is of a run, whose model has seen rows that scouts must not; give --origin the model that it started from$"
     with pytest.raises(RunError, match=message):
         prune(tmp_path / "new", first__when="never", origin=run[1])
 

@@ -16,11 +16,11 @@ import torch
 from auber import api, checkpoint, runs
 from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.scoring import LayerScorer
-from auber.splits import Splits
 from auber.study import State, StudyFolder, run_study, select_runs
 from auber.study import block as block_work
 from auber.study.plan import Block
 from auber.tasks.agreement import make_agreement
+from tests.splits import read_splits
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
@@ -103,7 +103,7 @@ def test_under_heldout_the_controls_are_tuned_on_the_reward_rows_from_the_start(
     study, folder = tiny_study(model, protocols=["heldout"], methods=["original"]), StudyFolder(tmp_path / "study")
     run_study(study, folder, Notes())
     (block,) = study.blocks()
-    splits = Splits.from_json(runs.read_json(folder.run_path(block, "original") / "splits.json"))
+    splits = read_splits(folder.run_path(block, "original"))
     assert len(splits.original_first) > len(splits.first)
     steps = {
         name: runs.read_result(folder.run_path(block, name))["cost"]["tuning_steps"] for name in ("start", "original")

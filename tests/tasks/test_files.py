@@ -164,7 +164,10 @@ def test_a_bad_csv_is_refused_with_its_line(tmp_path: Path, train: str, dev: str
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"q1": "a", ', r"train\.jsonl, line 3: not a JSON value \(.*\); each line must be one JSON object$"),
+        (
+            '{"q1": "a", ',
+            r"train\.jsonl, line 3: not a JSON value \(Expecting .* at character \d+\); each line must be one JSON object$",
+        ),
         ("[" * 100_000, "line 3: not a JSON value"),
         ('{"q1": ' + "9" * 5000 + "}", "line 3: not a JSON value"),
         ('["a", "b"]', "line 3: each line must be a JSON object, found list"),
@@ -260,3 +263,40 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(TaskError, match="reading parquet needs the package 'pyarrow'; install it or use csv"):
         make_task(tmp_path / "a.parquet", tmp_path / "a.parquet", text=["q1"], label="y")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "rows.csv",
+            "text;label\none;a\n",
+            r"rows\.csv: columns must be separated by commas, found semicolons; write it again",
+        ),
+        (
+            "rows.csv",
+            "text\tlabel\none\ta\n",
+            r"rows\.csv: columns must be separated by commas, found tabs; write it again",
+        ),
+        (
+            "rows.tsv",
+            "text,label\none,a\n",
+            r"rows\.tsv: columns must be separated by tabs, found commas; write it again",
+        ),
+        (
+            "rows.json",
+            '[{"text": "one", "label": "a"}]',
+            r"rows\.json, read as SQuAD's questions: Unknown column 'text'",
+        ),
+        ("rows.txt", "one a\n", r"rows\.txt, read as words with tags: Unknown column 'text'"),
+    ],
+)
+def test_a_file_of_another_kind_than_its_name_says(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(TaskError, match=message):
+        make_task(tmp_path / name, tmp_path / name)
+
+
+def test_a_folder_is_no_file_of_rows(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=f"^{tmp_path}: is a folder; name a file of rows in it$"):
+        make_task(tmp_path, tmp_path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pandas
 import pytest
 from datasets import Dataset
 
@@ -15,6 +16,7 @@ def test_rows_in_memory_are_a_task():
     assert data.train.texts() == [("one", "eins"), ("two", "zwei")]
     assert data.train.labels == (1, 0)
     assert make_task(Dataset.from_list(ROWS), iter(ROWS[:1]), text=["text", "other"]) == data
+    assert make_task(pandas.DataFrame(ROWS), pandas.DataFrame(ROWS[:1]), text=["text", "other"]) == data
 
 
 def test_numbers_to_predict():
@@ -28,6 +30,8 @@ def test_numbers_to_predict():
     ("train", "message"),
     [
         ([], "train: has no rows; at least one is needed"),
+        (None, "train: a file, or rows that each map columns to values, are needed, found NoneType$"),
+        ({"text": ["one"], "label": ["a"]}, "needed, found dict; give a list of rows, not columns$"),
         ([("one", 1)], "train row 0: a row must map columns to values, found tuple"),
         ([{"text": "one"}], "train row 0: Unknown column 'label'. Known: text; name it with --label$"),
         (

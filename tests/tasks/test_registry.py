@@ -25,6 +25,7 @@ def test_a_folder_is_read_and_otherwise_the_hub_asked(tmp_path: Path, monkeypatc
     for split, sentence in (("train", "They"), ("dev", "We")):
         (tmp_path / "CoLA" / f"{split}.tsv").write_text(f"a\t1\t\t{sentence} sleep.\na\t0\t*\t{sentence} sleeps.")
     assert load_task("cola", data=tmp_path).dev.first == ("We sleep.", "We sleeps.")
+    assert load_task("cola", data=str(tmp_path)) == load_task("cola", data=tmp_path)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(TaskError, match="cola: reading the hub"):
         load_task("cola")

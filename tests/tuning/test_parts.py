@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -141,6 +142,16 @@ def test_a_group_of_processes_is_told_what_to_do(monkeypatch):
         r"processes; start more processes, free some memory, or lower max_length$"
     )
     with pytest.raises(TuningError, match=message):
+        tune(model, rows, replace(ONE_STEP, batch_size=10), seed=1, hardware=cpu())
+
+
+def test_a_batch_is_shared_evenly_by_a_group_of_processes(monkeypatch):
+    """Else a step would see fewer rows than without the group, and looks at watched rows would come at the wrong steps."""
+    model, rows = subject("classes", 22)
+    monkeypatch.setattr(trainer, "num_processes", lambda: 2)
+    with pytest.raises(
+        TuningError, match="^a batch of 11 rows cannot be shared evenly by 2 processes; give first.batch_size"
+    ):
         tune(model, rows, ONE_STEP, seed=1, hardware=cpu())
 
 

@@ -6,6 +6,7 @@ signal's code (`stops`); anything else is a bug and shows its traceback.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -78,6 +79,12 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # Threads that spin while they wait are several times slower as soon as another process wants a core.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (
+        sys.stdout,
+        sys.stderr,
+    ):  # an encoding that lacks a sign, such as that of a pipe on Windows, costs the sign alone
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except AuberError as error:

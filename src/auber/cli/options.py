@@ -183,7 +183,7 @@ def read_task(
         train,
         dev,
         kind=kind,
-        text=text.split(",") if text else None,
+        text=[name.strip() for name in text.split(",")] if text else None,
         label=label,
         labels=labels.split(",") if labels else None,
         metric=metric,

@@ -67,6 +67,8 @@ def make_config(
 
     `otherwise` holds where none of these says anything.
     """
+    if settings is not None and not isinstance(settings, Mapping):
+        raise ConfigError(f"settings: a mapping from key to value is needed, found {type(settings).__name__}")
     if preset not in PRESETS:
         raise ConfigError(unknown_name("preset", preset, PRESETS))
     chosen = PRESETS[preset]

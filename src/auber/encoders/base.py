@@ -137,6 +137,11 @@ class Encoder(ABC):
         skipped = 0 if table.padding_idx is None else table.padding_idx + 1
         return int(table.num_embeddings - skipped)
 
+    @property
+    def most_tokens(self) -> int | None:
+        """The tokens a row can have at most; None where there is no table of positions that could run out."""
+        return self.num_positions
+
     def present(self, layer: int) -> tuple[int, ...]:
         """The heads a layer still has, in order."""
         return self.removed.kept(layer, self.num_heads)

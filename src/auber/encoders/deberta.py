@@ -54,6 +54,11 @@ class DebertaV2(Encoder):
         """The tokens a row may have at most: what the model was made for, where there is no table to run out."""
         return int(self.model.config.max_position_embeddings)
 
+    @property
+    def most_tokens(self) -> int | None:
+        """None where positions are relative alone."""
+        return self.num_positions if self.model.config.position_biased_input else None
+
     def keep(self, layer: int, positions: Sequence[int]) -> None:
         """Slice a layer down to the heads at these positions."""
         super().keep(layer, positions)

@@ -46,6 +46,11 @@ class ModernBert(Encoder):
         """The tokens a row may have at most: what the model was made for, as there is no table of positions to run out."""
         return int(self.model.config.max_position_embeddings)
 
+    @property
+    def most_tokens(self) -> int | None:
+        """None: positions are relative."""
+        return None
+
     def embed(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """The first layer's input (batch, length, hidden)."""
         embedded: Tensor = self.base.embeddings(input_ids=input_ids)

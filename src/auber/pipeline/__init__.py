@@ -80,6 +80,7 @@ class Pipeline:
         if origin is not None:
             self._scouts = Scouts(run, origin, self.splits.folds, job.hardware.device, self._tune_scout)
         run.write("splits.json", self.splits.to_json())
+        self._say(notices.cut_rows(self._train, config.max_length))
 
     def finetune(self) -> None:
         """The first tuning alone."""

@@ -15,6 +15,13 @@ from auber.pipeline.job import Job
 from auber.tasks.encoding import EncodedRows
 
 
+def cut_rows(rows: EncodedRows, max_length: int) -> str | None:
+    """What to say of texts that are longer than rows may be."""
+    if not rows.num_cut:
+        return None
+    return f"{rows.num_cut} of {len(rows)} train rows are cut to {max_length} tokens (max_length)"
+
+
 def layers_that_stay(encoder: Encoder, layers: Sequence[int]) -> str | None:
     """Which of these layers can lose nothing, because they have one head."""
     kept = sorted(layer for layer in layers if len(encoder.present(layer)) < 2)

@@ -106,7 +106,7 @@ def _read_run(folder: Path) -> RunTables:
             f"{folder}: only a run of method exhaustive has scored every mask, found method {method:.40}; "
             "make one with 'auber prune --method exhaustive'"
         )
-    _require_plain_games(folder, _take(result, "config", dict, where))
+    _require_plain_games(folder, _take({"config": {}, **result}, "config", dict, where))
     layers = []
     for path in sorted((folder / "stages").glob("*.json")):
         if not is_layer_stage(path.stem):

@@ -28,11 +28,15 @@ class TaskEntry:
     load: Callable[[Path | None, int], TaskData]
 
 
-def load_task(name: str, *, data: Path | None = None, seed: int = 0) -> TaskData:
+def load_task(name: str, *, data: str | Path | None = None, seed: int = 0) -> TaskData:
     """The task of that name; `data` is the folder it is read from, `seed` matters to generated tasks only."""
+    if not isinstance(name, str):
+        raise TaskError(
+            f"task: a name or a TaskData is needed, found {type(name).__name__}; auber.make_task makes one of rows"
+        )
     if name not in TASKS:
         raise TaskError(unknown_name("task", name, TASKS))
-    return TASKS[name].load(data, seed)
+    return TASKS[name].load(None if data is None else Path(data), seed)
 
 
 def task_names() -> tuple[str, ...]:

@@ -45,7 +45,11 @@ class EncodedRows(Dataset[dict[str, Any]]):
         token_types: Sequence[Sequence[int]] | None,
         answers: Tensor | AnyAnswers,
         pad_token_id: int = 0,
+        num_cut: int = 0,
     ) -> None:
+        self.num_cut = (
+            num_cut  # texts that were longer; what that costs other kinds of rows is said where they are encoded
+        )
         self.input_ids = input_ids
         self.token_types = token_types
         self.answers = Labels(answers) if isinstance(answers, Tensor) else answers
@@ -127,7 +131,8 @@ def encode_rows(tokenizer: Any, rows: AnyRows, max_length: int, is_regression: b
         padding=False,
     )
     labels = torch.tensor(rows.labels, dtype=torch.float32 if is_regression else torch.int64)
-    return EncodedRows(encoded["input_ids"], encoded.get("token_type_ids"), labels, tokenizer.pad_token_id)
+    num_cut = sum(bool(row.overflowing) for row in encoded.encodings or ())  # a tokenizer in Python does not say
+    return EncodedRows(encoded["input_ids"], encoded.get("token_type_ids"), labels, tokenizer.pad_token_id, num_cut)
 
 
 def encode_words(tokenizer: Any, rows: WordRows, max_length: int, label_names: Sequence[str]) -> EncodedRows:

@@ -31,6 +31,8 @@ ReadSplit = Callable[[str], Iterator[Record]]  # the records of "train" or "dev"
 def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     """The records of a file, by the kind its name ends in; each has these columns."""
     suffix = path.suffix.lower()
+    if path.is_dir():
+        raise TaskError(f"{path}: is a folder; name a file of rows in it")
     if suffix not in _READERS:
         raise TaskError(f"{path}: the name must end in one of {', '.join(sorted(_READERS))}, found '{path.suffix}'")
     return _READERS[suffix](path, columns)
@@ -70,6 +72,7 @@ def _read_separated(path: Path, columns: Sequence[str], delimiter: str) -> Itera
                 continue
             if not header:
                 header = fields
+                _require_separator(path, header, delimiter)
                 require_columns(columns, header, str(path))
                 continue
             where = f"{path}, line {reader.line_num}"
@@ -83,6 +86,16 @@ def _read_separated(path: Path, columns: Sequence[str], delimiter: str) -> Itera
         ) from error
     finally:
         lines.close()  # who keeps the error keeps this frame, and would keep the file open
+
+
+def _require_separator(path: Path, header: list[str], delimiter: str) -> None:
+    """Raise `TaskError` where the first line is one column that another separator would make several."""
+    for name, other in (("commas", ","), ("tabs", "\t"), ("semicolons", ";")):
+        if len(header) == 1 and other != delimiter and other in header[0]:
+            wanted = "tabs" if delimiter == "\t" else "commas"
+            raise TaskError(
+                f"{path}: columns must be separated by {wanted}, found {name}; write it again, or use jsonl"
+            )
 
 
 def _read_csv(path: Path, columns: Sequence[str]) -> Iterator[Record]:
@@ -101,6 +114,9 @@ def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         where = f"{path}, line {line}"
         try:
             fields = json.loads(content)
+        except json.JSONDecodeError as error:
+            reason = f"{error.msg} at character {error.pos + 1}"
+            raise TaskError(f"{where}: not a JSON value ({reason}); each line must be one JSON object") from error
         except (ValueError, RecursionError) as error:
             raise TaskError(f"{where}: not a JSON value ({error}); each line must be one JSON object") from error
         if not isinstance(fields, dict):
@@ -132,7 +148,7 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    require_columns(columns, ["tokens", "tags"], str(path))
+    require_columns(columns, ["tokens", "tags"], f"{path}, read as words with tags")
     words: list[str] = []
     tags: list[str] = []
     first = 1
@@ -154,7 +170,7 @@ def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def _read_squad(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    require_columns(columns, ["question", "context", "answers"], str(path))
+    require_columns(columns, ["question", "context", "answers"], f"{path}, read as SQuAD's questions")
     try:
         content = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:

@@ -106,6 +106,15 @@ def _records(source: Source, split: str, kind: Kind, text: Sequence[str], label:
 
 
 def _records_in_memory(rows: Iterable[Any], split: str, columns: Sequence[str]) -> Iterator[Record]:
+    if hasattr(rows, "to_dict") and hasattr(
+        rows, "columns"
+    ):  # a table of pandas, which iterates over its columns' names
+        rows = rows.to_dict("records")
+    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
+        raise TaskError(
+            f"{split}: a file, or rows that each map columns to values, are needed, found {type(rows).__name__}"
+            + ("; give a list of rows, not columns" if isinstance(rows, Mapping) else "")
+        )
     for number, row in enumerate(rows):
         place = f"{split} row {number}"
         if not isinstance(row, Mapping):
