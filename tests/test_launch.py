@@ -19,21 +19,24 @@ import auber
 from auber.checkpoint import weights_digest
 from tests import small
 model, tokenizer = small.small_start()
-config = small.small_config(first__when="always", agent__episodes=3)
+settings = {"reward__folds": 2, "reward__measure": "smooth", "search__prior": "voita", "voita__epochs": 1, "voita__trials": 2}
+crossed = sys.argv[2] == "crossfit"
+config = small.small_config(first__when="always", agent__episodes=3, protocol=sys.argv[2], **(settings if crossed else {}))
 pruned = auber.prune(model, tokenizer, task=small.small_task(), config=config, out=sys.argv[1])
 print("digest", weights_digest(pruned.model))
 """
 
 
 @pytest.mark.slow
-def test_torchrun(tmp_path):
+@pytest.mark.parametrize("protocol", ["seen", "crossfit"])
+def test_torchrun(tmp_path, protocol):
     root = Path(__file__).parents[1]
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone", str(script)]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, str(tmp_path / "run")],
+        [*command, str(tmp_path / "run"), protocol],
         cwd=root,
         env=environment,
         capture_output=True,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -27,6 +28,15 @@ def tuned(settings, seed=1, watch=None, model=None, rows=40, **options):
     model = copy.deepcopy(model) if model is not None else small_start()[0]
     report = tune(model, small_rows(rows), settings, seed=seed, hardware=cpu(), watch=watch, **options)
     return model, report
+
+
+def test_half_precision_is_tuned_in_on_a_cpu_too():
+    seen, (model, _) = set(), small_start()
+    model.classifier.register_forward_hook(lambda module, arguments, output: seen.add(output.dtype))
+    half = replace(cpu(), precision="bfloat16")
+    tune(model, small_rows(40), FirstTuning(epochs=1, batch_size=16), seed=1, hardware=half)
+    assert torch.bfloat16 in seen
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
 def test_tuning_lowers_the_loss_and_counts_its_steps():

@@ -142,6 +142,13 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     assert code == 0
     scores = json.loads(out)
     assert (scores["score"], scores["rows"]) == (result["dev"]["score"], 8)
+    alone = ["--dev", files / "dev.csv", "--text", "sentence", "--label", "good"]
+    code, out, err = run_auber("evaluate", tmp_path / "pruned", *alone, "--json")
+    assert (code, json.loads(out)) == (0, scores), f"the model knows its classes: {err}"
+    code, _, err = run_auber("evaluate", tmp_path / "pruned", *alone, "--split", "train")
+    assert (code, err) == (
+        2, "auber: --split train: those rows are needed, found --dev alone; add --train FILE, or leave it out\n"
+    )  # fmt: skip
     code, out, _ = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--split", "train")
     assert (code, out.split()[:3]) == (0, ["train", "accuracy", f"{100 * result['train']['score']:.2f},"])
     code, _, err = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--split", "test")
@@ -152,6 +159,19 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     assert code == 0
     assert "is complete: nothing to do" in err
     assert f"model: {tmp_path / 'pruned' / 'model'}" in out
+
+
+def test_a_model_without_names_for_its_classes_needs_the_train_rows(run_auber, files, tmp_path):
+    model, tokenizer = small_start()
+    auber.save(model, tokenizer, tmp_path / "model")
+    rows = ["--dev", files / "dev.csv", "--text", "sentence", "--label", "good"]
+    code, _, err = run_auber("evaluate", tmp_path / "model", *rows)
+    assert (code, err) == (
+        2,
+        f"auber: {tmp_path / 'model'}: the model has no names for its classes; add --train FILE, which has them, or --labels\n",
+    )
+    code, out, _ = run_auber("evaluate", tmp_path / "model", *rows, "--labels", "no,yes", "--json")
+    assert (code, json.loads(out)["rows"]) == (0, 8)
 
 
 def test_columns_may_be_named_with_blanks_between(run_auber, files, tmp_path):

@@ -280,6 +280,7 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "dev.csv": functools.partial(_table, columns=("question", "answer", "label")),
     "a.csv": functools.partial(_table, columns=("q1", "q2", "y")),
     "b.csv": functools.partial(_table, columns=("q1", "q2", "y")),
+    "test.csv": functools.partial(_table, columns=("q1", "q2", "y")),
     "my-tagger": _tagger,
     "train.conll": functools.partial(_tagged, rows=60),
     "dev.conll": functools.partial(_tagged, rows=20),

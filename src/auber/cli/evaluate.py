@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,7 +39,7 @@ def command(
 
     Example: auber evaluate runs/mrpc --task mrpc --json
 
-    Your own rows: auber evaluate runs/own --train a.csv --dev test.csv --text q1,q2 --label y   (--train names the classes)
+    Your own rows: auber evaluate runs/own --dev test.csv --text q1,q2 --label y   (the classes are the model's, or those of --train)
     """
     from auber import api
     from auber.runs import read_row_settings
@@ -46,13 +48,41 @@ def command(
     settings = options.build_config(preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder))
     if task is None and train is None and dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}; add {_ROWS}")
+    names: str | Sequence[str] | None = labels
+    if (
+        dev is not None and train is None and task is None
+    ):  # rows of one file are enough where the model knows the classes
+        if split != "dev":
+            raise TaskError(
+                f"--split {split}: those rows are needed, found --dev alone; add --train FILE, or leave it out"
+            )
+        train, names = dev, labels or _classes_of(folder)
     with screen.listening(quiet=quiet):
-        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels)
+        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=names)
         scores = api.evaluate(folder, task=rows, split=split, config=settings)
     if json:
         screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()})
     else:
         print(f"{split} {rows.metric} {100 * scores.score:.2f}, loss {scores.loss:.4f}, {scores.rows} rows")
+
+
+def _classes_of(folder: str) -> tuple[str, ...] | None:
+    """The classes or tags of a model in its order; None where it answers by numbers or places."""
+    from auber.kinds import kind_of_class
+    from auber.runs import is_run
+    from auber.sources import read_config
+
+    place = str(Path(folder) / "model") if is_run(folder) else folder
+    config, _ = read_config(place)
+    kind = kind_of_class((config.architectures or [""])[0])
+    if config.num_labels == 1 or (kind is not None and kind.name == "spans"):
+        return None
+    names = tuple(str(config.id2label[index]) for index in range(config.num_labels))
+    if all(name == f"LABEL_{index}" for index, name in enumerate(names)):
+        raise TaskError(
+            f"{folder}: the model has no names for its classes; add --train FILE, which has them, or --labels"
+        )
+    return names
 
 
 def _tuned_on(folder: str) -> str:

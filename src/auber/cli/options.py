@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -160,7 +160,7 @@ def read_task(
     seed: int = 0,
     *,
     kind: str | None = None,
-    labels: str | None = None,
+    labels: str | Sequence[str] | None = None,
 ) -> TaskData:
     """The task the options describe."""
     from auber.tasks import load_task, make_task
@@ -185,7 +185,7 @@ def read_task(
         kind=kind,
         text=[name.strip() for name in text.split(",")] if text else None,
         label=label,
-        labels=labels.split(",") if labels else None,
+        labels=labels.split(",") if isinstance(labels, str) else labels,
         metric=metric,
     )
 
