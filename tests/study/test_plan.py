@@ -121,6 +121,10 @@ def test_a_mistake_is_named(changes, message):
 def test_all_mistakes_are_named_at_once():
     with pytest.raises(ConfigError, match="^study: Unknown key 'x'.*; model is missing; .*; Unknown task 'y'"):
         make_study({"x": 1, "tasks": ["y"]})
+    with pytest.raises(
+        ConfigError, match="^study: model is missing; tasks is missing; methods is missing; seeds is missing$"
+    ):
+        make_study({})
 
 
 def test_a_file_that_is_no_toml(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # Seconds with nobody at work before it counts as left: between two blocks of a study, or two runs of a folder, there is nobody.
 _SURE_AFTER = 5.0
+_FILE_WIDTH = 200  # of what is printed into a pipe or a file
 
 
 def command(
@@ -132,7 +134,10 @@ def _sheet(console: Console, *, bounded: bool) -> Sheet:
     from auber.watch.drawing import ASCII, UNICODE, Sheet
 
     marks = UNICODE if console.encoding.startswith("utf") else ASCII
-    return Sheet(console.width, console.height - 1 if bounded else None, marks)
+    is_file = not console.is_terminal and "COLUMNS" not in os.environ  # nothing of a line needs to be cut there
+    return Sheet(
+        max(console.width, _FILE_WIDTH) if is_file else console.width, console.height - 1 if bounded else None, marks
+    )
 
 
 def _print(console: Console, lines: list[Text]) -> None:

@@ -223,9 +223,11 @@ def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
     own_protocol = make_config(preset if preset in PRESETS else "default").protocol
     values: dict[str, Any] = {
         "model": _text(tables["model"], "model", problems) if "model" in tables else "",
-        "tasks": _names(list(tasks) if isinstance(tasks, dict) else tasks, "task", TASKS, problems),
-        "methods": _names(tables.get("methods", []), "method", METHODS, problems),
-        "seeds": _seeds(tables.get("seeds", []), problems),
+        "tasks": _names(list(tasks) if isinstance(tasks, dict) else tasks, "task", TASKS, problems)
+        if "tasks" in tables
+        else (),
+        "methods": _names(tables["methods"], "method", METHODS, problems) if "methods" in tables else (),
+        "seeds": _seeds(tables["seeds"], problems) if "seeds" in tables else (),
         "protocols": _names(tables.get("protocols", [own_protocol]), "protocol", PROTOCOLS, problems),
         "preset": preset,
         "draws": tables.get("draws", 1),
