@@ -166,5 +166,7 @@ def test_a_control_is_not_begun_with_a_start_that_held_rows_out(places, tmp_path
     message = f"^{start}: is tuned without the rows held out, and method 'original' has them from the start; give --model what it was tuned from$"
     with pytest.raises(ConfigError, match=message):
         auber.prune(start, task=TASK, method="original", config=held)
+    with pytest.raises(ConfigError, match="model: is tuned without the rows held out"):
+        auber.prune(start / "model", task=TASK, method="original", config=held)
     found = auber.prune(encoder, task=TASK, method="original", config=held)
     assert found.result["start"] != json.loads((start / "result.json").read_text())["start"]

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from auber import checkpoint, runs
-from auber.api import Pruned, check_pruning, prune
+from auber.api import Pruned, prune
+from auber.asks import check_pruning
 from auber.config import Config, make_config
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, ModelError, RunError

@@ -68,7 +68,7 @@ def load_start(
         _check_same_data(source, result, task, config)
         place = str(Path(source) / "model")
         runs.check_digest(Path(place), result)
-    elif (of_run := _run_with_model(source)) is not None and of_run["data"] == task.content_hash:
+    elif (of_run := run_of(source)) is not None and of_run["data"] == task.content_hash:
         _check_held_out(source, of_run, config)
     loaded = checkpoint.load_start(
         place,
@@ -129,6 +129,15 @@ def find_origin(
     return found
 
 
+def run_of(folder: str | Path) -> dict[str, Any] | None:
+    """The result of the run that a folder is, or whose model lies in it; None of any other."""
+    place = Path(folder)
+    for run in (place, *([place.parent] if place.name == "model" else [])):
+        if runs.is_run(run):
+            return runs.read_result(run)
+    return None
+
+
 def warn_of_seen_rows(start: Start, config: Config, progress: Progress) -> None:
     """Say where nobody can know whether a model was tuned on the rows that the protocol holds out of its tuning."""
     if config.protocol == "heldout" and start.tuned and start.result is None:
@@ -164,15 +173,9 @@ def check_kind(model: PreTrainedModel, task: TaskData) -> None:
         )
 
 
-def _run_with_model(folder: str | Path) -> dict[str, Any] | None:
-    """The result of the run whose model lies in a folder, if it is one's."""
-    place = Path(folder)
-    return runs.read_result(place.parent) if place.name == "model" and runs.is_run(place.parent) else None
-
-
 def _require_unseen(folder: str | None, remedy: str) -> None:
     """Raise `RunError` for a run, or its model: it has seen rows, and scouts must not."""
-    if folder is not None and (runs.is_run(folder) or _run_with_model(folder) is not None):
+    if folder is not None and run_of(folder) is not None:
         raise RunError(f"{folder}: is of a run, whose model has seen rows that scouts must not; {remedy}")
 
 
