@@ -29,7 +29,7 @@ PARTS = {
 }
 _PART_COLOURS = {
     "first": charts.COLOURS[4],
-    "choosing": "#7d5ba6",
+    "choosing": "#d1638f",
     "scouts": "#2f8f8f",
     "rewards": charts.COLOURS[0],
     "agent": charts.COLOURS[1],
