@@ -37,5 +37,6 @@ def test_it_goes_on_where_it_was_cut(tmp_path, monkeypatch, capsys):
     quick = {**demo.SETTINGS, "first.epochs": 1, "agent.episodes": 1, "layer.epochs": 0, "last.epochs": 0}
     monkeypatch.setattr(demo, "SETTINGS", quick)
     for arguments in ([], ["--resume"]):
-        app(["demo", "--out", str(tmp_path / "demo"), "--json", *arguments], standalone_mode=False)
+        app(["demo", "--out", str(tmp_path / "demo"), "--seed", "3", "--json", *arguments], standalone_mode=False)
     assert capsys.readouterr().err.count("is complete: nothing to do") == 4
+    assert {read_result(tmp_path / "demo" / name)["seed"] for name in ("start", *demo.METHODS)} == {3}

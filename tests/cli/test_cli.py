@@ -125,9 +125,11 @@ def test_settings_are_whole_in_80_columns(capsys, monkeypatch):
 
 def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     code, out, _ = run_auber(
-        "finetune", "--model", files / "model", *own_rows(files), "--out", tmp_path / "start", *SMALL, "--quiet"
-    )
+        "finetune", "--model", files / "model", *own_rows(files), "--out", tmp_path / "start", *SMALL, "--quiet",
+        "--track", "tensorboard",
+    )  # fmt: skip
     assert code == 0
+    assert any((tmp_path / "start" / "track").rglob("events.out.*"))
     assert "dev accuracy" in out
     code, out, err = run_auber(
         "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "pruned", *SMALL, "--json"
@@ -151,6 +153,13 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     )  # fmt: skip
     code, out, _ = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--split", "train")
     assert (code, out.split()[:3]) == (0, ["train", "accuracy", f"{100 * result['train']['score']:.2f},"])
+    code, out, err = run_auber(
+        "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "random", *SMALL, "--method", "random",
+        "--heads-from", tmp_path / "pruned", "--json", "--track", "tensorboard",
+    )  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["heads"]["removed"] == result["heads"]["removed"]
+    assert any((tmp_path / "random" / "track").rglob("events.out.*"))
     code, _, err = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--split", "test")
     assert (code, err) == (2, "auber: Unknown split 'test'. Known: dev, train\n")
     code, out, err = run_auber(

@@ -14,6 +14,7 @@ from typing import Any
 from auber.config.declarations import build
 from auber.config.presets import PRESETS, Preset
 from auber.config.sections import (
+    PROTOCOLS,
     Agent,
     Config,
     FirstTuning,
@@ -32,6 +33,7 @@ from auber.errors import ConfigError, unknown_name
 __all__ = [
     "LARGEST_NUMBER",
     "PRESETS",
+    "PROTOCOLS",
     "Agent",
     "Config",
     "FirstTuning",

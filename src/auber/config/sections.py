@@ -14,6 +14,7 @@ from auber.config.toml import format_toml
 from auber.config.values import Form, SettingInfo, Value
 from auber.errors import ConfigError
 
+PROTOCOLS = ("seen", "heldout", "crossfit")  # who has seen the rows that reward
 ALL_LAYERS = "all"
 
 
@@ -214,7 +215,7 @@ class Config:
         "seen",
         "who has seen the rows that reward: the model itself (seen), nobody, as they are held out of train (heldout), or others than "
         "those that score them (crossfit)",
-        choices=("seen", "heldout", "crossfit"),
+        choices=PROTOCOLS,
     )
     max_length: int = setting(128, "tokens a row is cut to", low=4)
     device: str = setting("auto", "auto: a GPU if there is one", choices=("auto", "cpu", "cuda", "mps"))

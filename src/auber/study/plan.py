@@ -31,6 +31,7 @@ from typing import Any
 from auber.config import (
     LARGEST_NUMBER,
     PRESETS,
+    PROTOCOLS,
     Config,
     Value,
     flatten_tables,
@@ -47,7 +48,6 @@ from auber.tasks import TASKS
 EMBEDDED = "agreement"  # the model made on the spot, and the one task it can read
 START = "start"
 MATCHED = "auber"  # the run whose number of heads and tunings the others take over
-PROTOCOLS = ("seen", "heldout", "crossfit")
 MOST_DRAWS = 1000  # each is a run of every block
 
 _KEYS = (
