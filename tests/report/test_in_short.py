@@ -6,8 +6,11 @@ import json
 
 import pytest
 
+from auber.report.analysis import analyse
+from auber.report.answer import answers
+from auber.report.collect import pool
 from auber.report.in_short import render_in_short
-from auber.report.results_file import read_results_file, save_results
+from auber.report.results_file import read_results_file, runs_of, save_results
 from tests.report.made import make_speed
 from tests.report.results import write_plan, write_study
 
@@ -58,6 +61,18 @@ def test_missing_runs_are_said(tmp_path):
     write_plan(tmp_path / "half", ["mrpc"], ["auber", CONTROL], [0, 1, 2, 3])
     file = results(tmp_path, "half", {"mrpc": {"auber": list(SAME), CONTROL: list(LEVEL)}})
     assert "Runs are still missing in 1 of them, so this is not the last word." in render_in_short([file])
+
+
+def test_whose_settings_the_runs_have_is_said_of_a_study(tmp_path):
+    write_plan(tmp_path / "whole", ["mrpc"], ["auber", CONTROL], [0, 1, 2])
+    file = results(tmp_path, "whole", {"mrpc": {"auber": list(SAME), CONTROL: list(LEVEL)}})
+    preset = file.content["study"]["preset"]
+    assert (
+        f"each a model under a protocol with the settings of preset {preset}, beside the same model"
+        in render_in_short([file])
+    )
+    (answer,) = answers(analyse(pool([runs_of(file)])))
+    assert answer.points[-1] == f"The settings are those of preset {preset}, with what the study changes of them."
 
 
 def test_a_task_that_nobody_learns_is_set_aside(tmp_path):

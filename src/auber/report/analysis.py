@@ -108,6 +108,7 @@ class Section:
 
     model: str
     protocol: str
+    presets: tuple[str, ...]  # those that the studies take their settings from
     methods: tuple[MethodRow, ...]
     ablations: tuple[MethodRow, ...]
     pooled: tuple[PooledRow, ...]
@@ -144,13 +145,20 @@ def analyse(collection: Collection) -> Report:
     grouped = group(collection.runs, lambda run: (run.model, run.protocol))
     places = sorted({*grouped, *((model, protocol) for model, protocol, *_ in collection.wanted)})
     sections = tuple(
-        _section(*place, grouped.get(place, []), [key for key in collection.wanted if key[:2] == place])
+        _section(
+            *place,
+            tuple(preset for *other, preset in collection.presets if tuple(other) == place),
+            grouped.get(place, []),
+            [key for key in collection.wanted if key[:2] == place],
+        )
         for place in places
     )
     return Report(_task_rows(collection.runs), sections, len(collection.runs), collection.starts, collection.left_out)
 
 
-def _section(model: str, protocol: str, runs: Sequence[RunRecord], wanted: Sequence[Key]) -> Section:
+def _section(
+    model: str, protocol: str, presets: tuple[str, ...], runs: Sequence[RunRecord], wanted: Sequence[Key]
+) -> Section:
     cells = make_cells(runs)
     names = {run.method for run in runs}
     found = {run.key for run in runs}
@@ -161,6 +169,7 @@ def _section(model: str, protocol: str, runs: Sequence[RunRecord], wanted: Seque
     return Section(
         model,
         protocol,
+        presets,
         methods=tuple(_method_rows(cells, methods, CONTROL)),
         ablations=tuple(_method_rows(cells, [SUBJECT, *ablations], SUBJECT)) if ablations else (),
         pooled=(*_pooled_rows(cells, rivals), *_pooled_rows(cells, ablations)),

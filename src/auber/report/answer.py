@@ -114,6 +114,8 @@ def _points(section: Section, row: PooledRow | None, gap: GapRow | None) -> Iter
     yield from _price(section)
     if section.coverage is not None and section.coverage.missing:
         yield f"Missing: {'; '.join(section.coverage.missing)}."
+    if section.presets:
+        yield f"The settings are those of preset {' or '.join(section.presets)}, with what the study changes of them."
 
 
 def _detectable(comparison: Comparison) -> str:

@@ -25,6 +25,7 @@ class Collection:
     starts: int
     left_out: tuple[LeftOut, ...]
     wanted: tuple[Key, ...]  # the runs the studies ask for; runs outside a study are asked for by nobody
+    presets: tuple[tuple[str, str, str], ...] = ()  # (model, protocol, the preset that a study takes its settings from)
 
 
 def collect(*places: str | Path) -> Collection:
@@ -52,7 +53,15 @@ def pool(sources: Sequence[Source]) -> Collection:
         if run.method is not None
     }
     left_out = [run for source in sources for run in source.left_out]
-    return Collection(tuple(runs), len(records) - len(runs), tuple(left_out), tuple(sorted(wanted)))
+    presets = {
+        (study.model, protocol, study.preset)
+        for source in sources
+        for study in source.studies.values()
+        for protocol in study.protocols
+    }
+    return Collection(
+        tuple(runs), len(records) - len(runs), tuple(left_out), tuple(sorted(wanted)), tuple(sorted(presets))
+    )
 
 
 def _with_place(source: Source) -> Source:

@@ -40,12 +40,18 @@ def _from_runs(report: Report) -> Iterable[str]:
     better, worse = ([section for section in sections if _direction(section) == sign] for sign in (1, -1))
     yield f"**{_headline(len(better), len(worse), len(sections))}**\n"
     yield (
-        f"- Asked in {count(len(sections), 'setting')}, each a model under a protocol, beside the same model with the same tuning and all its "
-        f"heads: a better dev score is shown in {_named(better)}, a worse one in {_named(worse)}.{_incomplete(sections)}"
+        f"- Asked in {count(len(sections), 'setting')}, each a model under a protocol{_presets(sections)}, beside the same model with the same "
+        f"tuning and all its heads: a better dev score is shown in {_named(better)}, a worse one in {_named(worse)}.{_incomplete(sections)}"
     )
     yield from _on_what_is_learned(sections)
     yield from _gaps(sections)
     yield from _prices(sections)
+
+
+def _presets(sections: Sequence[Section]) -> str:
+    """Whose settings the runs have, as far as studies say."""
+    found = sorted({preset for section in sections for preset in section.presets})
+    return f" with the settings of preset {' or '.join(found)}" if found else ""
 
 
 def _judged(section: Section) -> PooledRow | None:
