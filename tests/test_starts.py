@@ -12,7 +12,7 @@ from auber.errors import ConfigError, RunError
 from auber.progress import Progress
 from auber.runs import read_source
 from tests.pipeline.test_crossfit import SETTINGS, TASK
-from tests.small import small_config, small_start
+from tests.small import small_config, small_start, small_task
 
 CONFIG = small_config(**SETTINGS)
 
@@ -140,6 +140,23 @@ def test_a_trained_classifier_may_have_seen_rows(places):
     listener = Sayings()
     auber.prune(start, task=TASK, config=CONFIG, out=start.parent / "plain", origin=encoder, progress=listener)
     assert not [words for words in listener.said if words.startswith("careful: scouts")]
+
+
+def test_a_model_of_other_rows_may_be_tuned_on(places):
+    """As from a large task to a small one; that its classifier is trained is said."""
+    encoder, start = places
+    other = small_task(40)
+    auber.finetune(encoder, task=other, config=CONFIG, out=start.parent / "other")
+    listener = Sayings()
+    found = auber.prune(
+        start.parent / "other" / "model",
+        task=TASK,
+        config=CONFIG.replace({"first.when": "always"}),
+        out=start.parent / "run",
+        progress=listener,
+    )
+    assert found.result["cost"]["scout_steps"] > 0
+    assert [words for words in listener.said if words.startswith("careful: scouts are made of ")]
 
 
 def test_rows_that_tuned_a_start_are_not_held_out_of_it(places):

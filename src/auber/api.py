@@ -90,7 +90,8 @@ def prune(
     `track`: experiment trackers that get the same numbers, such as ["tensorboard"] (see docs/watch.md), with files in `out`.
     `command`: the command line to write into the result.
     """
-    trackers = _trackers(track, out, resume=resume)
+    _require_folder(out, resume=resume)
+    trackers = _trackers(track, out)
     data = _task_data(task, train, dev, kind, text, label, metric)
     ask = make_ask(data, get_method(method), _settings(config, data.name), heads)
     start = load_start(model, tokenizer, data, ask.settings)
@@ -121,7 +122,8 @@ def finetune(
     command: str | None = None,
 ) -> Pruned:
     """The first tuning alone: the start that several prunings can share. Arguments as in `prune`."""
-    trackers = _trackers(track, out, resume=resume)
+    _require_folder(out, resume=resume)
+    trackers = _trackers(track, out)
     data = _task_data(task, train, dev, kind, text, label, metric)
     settings = _settings(config, data.name).replace({"first.when": "always"})
     hardware = resolve_hardware(settings)
@@ -177,11 +179,13 @@ def evaluate(
     return evaluate_rows(model, encode_split(tokenizer, data, split, settings.max_length), data.metric)
 
 
-def _trackers(track: Sequence[str], out: str | Path | None, *, resume: bool) -> tuple[str, ...]:
-    """The trackers by name; what needs a run's folder is refused without one."""
-    trackers = check_trackers(track)
+def _require_folder(out: str | Path | None, *, resume: bool) -> None:
     if resume and out is None:
         raise ConfigError("resume: goes on with the run in a folder, found none; give out='runs/mine'")
+
+
+def _trackers(track: Sequence[str], out: str | Path | None) -> tuple[str, ...]:
+    trackers = check_trackers(track)
     if trackers and out is None:
         raise ConfigError(
             f"tracker {trackers[0]}: its files go into the run's folder, found none; give out='runs/mine'"

@@ -109,14 +109,14 @@ def find_origin(
     if job.first_tuning:
         if origin is not None:
             raise ConfigError("an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out")
-        _require_unseen(start.source, "give --model what it started from")
+        _require_unseen(start.source, job.task, "give --model what it started from")
         if start.tuned and start.source is not None:
             progress.say(_MAY_HAVE_SEEN.format(start.source))
         return copy.deepcopy(start.model)
     if origin is None:
         return _remembered_origin(start, job, progress)
     named = str(origin) if isinstance(origin, (str, Path)) else None
-    _require_unseen(named, "give --origin the model that it started from")
+    _require_unseen(named, job.task, "give --origin the model that it started from")
     loaded = load_start(origin, start.tokenizer, job.task, job.config)
     if loaded.tuned and named is not None:
         progress.say(_MAY_HAVE_SEEN.format(named))
@@ -173,9 +173,10 @@ def check_kind(model: PreTrainedModel, task: TaskData) -> None:
         )
 
 
-def _require_unseen(folder: str | None, remedy: str) -> None:
-    """Raise `RunError` for a run, or its model: it has seen rows, and scouts must not."""
-    if folder is not None and run_of(folder) is not None:
+def _require_unseen(folder: str | None, task: TaskData, remedy: str) -> None:
+    """Raise `RunError` for a run of the same rows, or its model: it has seen them, and scouts must not."""
+    run = None if folder is None else run_of(folder)
+    if run is not None and run["data"] == task.content_hash:
         raise RunError(f"{folder}: is of a run, whose model has seen rows that scouts must not; {remedy}")
 
 
