@@ -164,9 +164,8 @@ def evaluate(
     settings = _settings(config, data.name)
     hardware = resolve_hardware(settings)
     if isinstance(model, (str, Path)):
-        folder = Path(model) / "model" if runs.is_run(model) else Path(model)
-        tokenizer = tokenizer or checkpoint.load_tokenizer(folder)
-        model = checkpoint.load(folder, device=hardware.device)
+        tokenizer = tokenizer or checkpoint.load_tokenizer(model)
+        model = checkpoint.load(model, device=hardware.device)
     elif tokenizer is None:
         raise ConfigError(NO_TOKENIZER)
     check_kind(model, data)

@@ -77,7 +77,7 @@ def load(
     folder: str | Path, *, device: str | torch.device | None = None, attn_implementation: str | None = None
 ) -> PreTrainedModel:
     """The model of a folder, or of a finished run, in eval mode, as the transformers class its config names."""
-    folder = _model_folder(Path(folder))
+    folder = model_folder(Path(folder))
     config, plan = read_folder_config(folder)
     check_weights(folder, config)
     if plan:
@@ -91,7 +91,7 @@ def load(
     return model.eval()
 
 
-def _model_folder(folder: Path) -> Path:
+def model_folder(folder: Path) -> Path:
     """Where the model lies: a run's is in a folder of its own."""
     inner = folder / "model"
     return inner if not (folder / "config.json").exists() and (inner / "config.json").is_file() else folder
@@ -101,7 +101,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder, a finished run or a hub name (`name@revision` for a certain one)."""
     from transformers import AutoTokenizer
 
-    name, revision = HubName.of(str(_model_folder(Path(source)) if Path(source).is_dir() else source))
+    name, revision = HubName.of(str(model_folder(Path(source)) if Path(source).is_dir() else source))
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
     except Exception as error:  # whatever damaged files make transformers raise

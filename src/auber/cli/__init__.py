@@ -79,10 +79,8 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # Threads that spin while they wait are several times slower as soon as another process wants a core.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    for stream in (
-        sys.stdout,
-        sys.stderr,
-    ):  # an encoding that lacks a sign, such as that of a pipe on Windows, costs the sign alone
+    # An encoding that lacks a sign, such as that of a pipe on Windows, costs the sign alone.
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:

@@ -49,9 +49,8 @@ def command(
     if task is None and train is None and dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}; add {_ROWS}")
     names: str | Sequence[str] | None = labels
-    if (
-        dev is not None and train is None and task is None
-    ):  # rows of one file are enough where the model knows the classes
+    if dev is not None and train is None and task is None:
+        # Rows of one file are enough where the model knows the classes.
         if split != "dev":
             raise TaskError(
                 f"--split {split}: those rows are needed, found --dev alone; add --train FILE, or leave it out"
@@ -68,12 +67,11 @@ def command(
 
 def _classes_of(folder: str) -> tuple[str, ...] | None:
     """The classes or tags of a model in its order; None where it answers by numbers or places."""
+    from auber.checkpoint import model_folder
     from auber.kinds import kind_of_class
-    from auber.runs import is_run
     from auber.sources import read_config
 
-    place = str(Path(folder) / "model") if is_run(folder) else folder
-    config, _ = read_config(place)
+    config, _ = read_config(str(model_folder(Path(folder))))
     kind = kind_of_class((config.architectures or [""])[0])
     if config.num_labels == 1 or (kind is not None and kind.name == "spans"):
         return None

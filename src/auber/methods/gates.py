@@ -170,9 +170,8 @@ class GateTraining:
         """Leave the gradient of a batch and add its rows' losses to the sum."""
         inputs, targets = part_batch({name: tensor for name, tensor in batch.items() if name != _UNIFORM})
         drawn = self._law.draw(self._location, batch[_UNIFORM])
-        gates = torch.split_with_sizes(
-            drawn, list(map(len, self.heads.values())), dim=1
-        )  # (rows, present_heads) a layer
+        sizes = list(map(len, self.heads.values()))
+        gates = torch.split_with_sizes(drawn, sizes, dim=1)  # (rows, present_heads) a layer
         half = self._hardware.precision == "bfloat16"
         with (
             gated_heads(self._model, dict(zip(self.heads, gates, strict=True))),

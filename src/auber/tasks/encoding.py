@@ -47,9 +47,8 @@ class EncodedRows(Dataset[dict[str, Any]]):
         pad_token_id: int = 0,
         num_cut: int = 0,
     ) -> None:
-        self.num_cut = (
-            num_cut  # texts that were longer; what that costs other kinds of rows is said where they are encoded
-        )
+        # Texts that were longer; what that costs other kinds of rows is said where they are encoded.
+        self.num_cut = num_cut
         self.input_ids = input_ids
         self.token_types = token_types
         self.answers = Labels(answers) if isinstance(answers, Tensor) else answers

@@ -106,9 +106,8 @@ def _records(source: Source, split: str, kind: Kind, text: Sequence[str], label:
 
 
 def _records_in_memory(rows: Iterable[Any], split: str, columns: Sequence[str]) -> Iterator[Record]:
-    if hasattr(rows, "to_dict") and hasattr(
-        rows, "columns"
-    ):  # a table of pandas, which iterates over its columns' names
+    # A table of pandas iterates over the names of its columns.
+    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
         rows = rows.to_dict("records")
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
         raise TaskError(
