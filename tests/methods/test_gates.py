@@ -152,7 +152,8 @@ def test_closed_training_goes_on_without_its_recordings():
 @pytest.mark.gpu
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-3), ("bfloat16", 0.1)])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_replayed_gates_are_the_ordinary_ones_on_a_gpu(caplog, model_type, precision, tolerance):
+def test_replayed_gates_are_the_ordinary_ones_on_a_gpu(monkeypatch, caplog, model_type, precision, tolerance):
+    monkeypatch.setattr(gates, "RECORDED_WIDTH", 1)  # the same padding: in half precision another one rounds otherwise
     device = torch.device("cuda")
     work = some_work(model_type, hardware=Hardware(device, precision, 1))
     recordings = []
@@ -163,12 +164,14 @@ def test_replayed_gates_are_the_ordinary_ones_on_a_gpu(caplog, model_type, preci
             return recordings[-1]
 
     replayed, ordinary = GateTraining(work, Counting(device)), GateTraining(work)
+    counts = []
     for penalty in (0.001, 0.1):
         mine, other = replayed.train(penalty, unheard), ordinary.train(penalty, unheard)
+        counts.append(len(recordings))
         assert mine.locations == pytest.approx(other.locations, abs=tolerance)
         assert mine.loss == pytest.approx(other.loss, rel=0.02, abs=0.02)
     if model_type == "deberta-v2":  # transformers has parts of it in TorchScript, which copies from the host
         assert "cannot be recorded as a CUDA graph" in caplog.text
     else:
-        assert len(recordings) == 2, caplog.text
+        assert counts[0] == counts[1] > 0, caplog.text
     replayed.close()
