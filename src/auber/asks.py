@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from auber import runs
 from auber.config import Config
-from auber.devices import resolve_hardware
+from auber.devices import num_processes, resolve_hardware
 from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
 from auber.errors import ConfigError, RunError
@@ -70,6 +70,7 @@ def make_job(ask: Ask, start: Start, matched: Matched | None, command: str | Non
     _check_plans_of_all_layers(job, encoder)
     if ask.method.choose_layer is not None:
         check_caution(get_metric(job.reward_metric), settings.reward.caution)
+        _check_one_clock(settings.reward.latency)
     check_lengths(start.model, start.tokenizer, ask.task, settings.max_length, ("train", "dev"))
     return job
 
@@ -172,6 +173,15 @@ def _number_to_remove(method: Method, heads: int | None, matched: Matched | None
     if not 0 <= number <= most:
         raise ConfigError(f"--heads must be from 0 to {most} (one head stays in each layer), found {number}")
     return number
+
+
+def _check_one_clock(latency: float) -> None:
+    """Raise `ConfigError` where every process of a group would be paid by its own clock, and decide by it."""
+    if latency and num_processes() > 1:
+        raise ConfigError(
+            f"reward.latency must be 0 in a group of {num_processes()} processes, each of which measures another time, found "
+            f"{latency:g}; start one process, or give reward.head"
+        )
 
 
 def _check_plans_of_all_layers(job: Job, encoder: Encoder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 _LAYER, _TUNING = "layer-", "tuning-"
 _MOST_DIGITS = 6  # of a name that a person may have made
 PLAN = "plan"  # the heads of a method that names all of them at once
+TIMING = "timing"  # how much of the model's time goes with a head
 PRIOR = "prior"  # the plan that the searches begin from
 BUDGET = "budget"  # the plan of a given size, out of all masks that were scored
 REWIND = "rewind"  # the plan carried out on the model before any tuning, and that tuned as a start

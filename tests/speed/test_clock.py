@@ -44,3 +44,10 @@ def test_a_gpu_is_timed_until_it_is_done():
     # 1.1e12 operations: no GPU does them in the time that handing them over takes
     assert min(long) > 5e-3
     assert min(short) < 1e-3
+
+
+def test_a_device_that_is_handed_its_work_is_waited_for(monkeypatch):
+    done = []
+    monkeypatch.setattr(torch.mps, "synchronize", lambda: done.append("wait") or time.sleep(0.002))
+    assert make_timer(torch.device("mps"))(lambda: done.append("call")) >= 0.002
+    assert done == ["wait", "call", "wait"]

@@ -99,6 +99,13 @@ class Reward:
     head: float = setting(
         0.0, "reward of each removed head beside the metric's change: points you would give for a smaller model", low=0
     )
+    latency: float = setting(
+        0.0,
+        "points you would give for one percent of the model's time: each removed head pays for what it saves, measured on this machine "
+        "before the search; 0: nothing is measured",
+        low=0,
+    )
+    latency_rows: int = setting(1, "rows of a call, of max_length tokens each, when that time is measured", low=1)
     shards: int = setting(
         1, "parts the reward set is dealt into, to be scored side by side (protocols seen and heldout)", low=1
     )

@@ -37,14 +37,15 @@ class LayerWork:
     progress: Progress
     given: Mask = ()  # the heads that the plan it begins from removes
     change_cost: float = 0.0  # points that each head has to gain by which a mask departs from that plan
+    time_pay: float = 0.0  # points for the time that each removed head saves
 
     def score(self, removed: Mask) -> float:
         """The metric on the reward set with these heads removed."""
         return self.score_many([removed])[0]
 
     def pay(self, head: int) -> float:
-        """The points that a change of a head pays beside the metric's: what the settings give for a removed one, less the cost."""
-        reward = self.config.reward.head
+        """The points that a change of a head pays beside the metric's: what is given for a removed one, less the cost."""
+        reward = self.config.reward.head + self.time_pay
         return (-reward if head in self.given else reward) - self.change_cost
 
     def worth(self, removed: Mask, score: float) -> float:

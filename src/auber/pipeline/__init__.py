@@ -40,8 +40,9 @@ from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
 from auber.scoring import CrossedScorer, Workers, make_scorer, open_workers
+from auber.speed.saving import LIMITS, measure_saving
 from auber.splits import Splits, make_splits
-from auber.stages import BUDGET, PLAN, PRIOR, REWIND, layer_of, layer_stage, tuning_stage
+from auber.stages import BUDGET, PLAN, PRIOR, REWIND, TIMING, layer_of, layer_stage, tuning_stage
 from auber.surgery import remove_heads, remove_remaining
 from auber.tasks.encoding import EncodedRows, encode_split
 from auber.tuning import require_finite_weights
@@ -102,27 +103,32 @@ class Pipeline:
 
     def _prune_by_layers(self, layers: list[int]) -> None:
         """Decide one layer after the other, with tuning between."""
-        self.progress.plan(1 + 2 * len(layers) + 1 + 1)
-        self._announce(["first", *map(layer_stage, layers), "last"])
+        timing = self._timing_stages()
+        self.progress.plan(1 + len(timing) + 2 * len(layers) + 1 + 1)
+        self._announce(["first", *timing, *map(layer_stage, layers), "last"])
         with open_workers(self.job.config, self.job.hardware) as workers:
             self._first_stage(self.splits.first)
+            self._time_heads(timing)
             for layer in layers:
                 self._stage(layer_stage(layer), partial(self._search_layer, layer, workers), shown=2)
         self._last_stage()
 
     def _prune_by_scouts(self, scouts: Scouts, layers: list[int]) -> None:
         """Decide all layers on the scouts, carry the plan out on the origin or the start, and tune it."""
-        search = self.job.config.search
+        search, timing = self.job.config.search, self._timing_stages()
         prior, budget, rewind = (
             [PRIOR] * (search.prior != "none"),
             [BUDGET] * (search.heads > 0),
             [REWIND] * search.rewind,
         )
-        decided = ["first", *prior, *scouts.stages, *map(layer_stage, layers), *budget, *rewind]
+        decided = ["first", *timing, *prior, *scouts.stages, *map(layer_stage, layers), *budget, *rewind]
         after = len(layers) + 1  # tunings of every model
-        self.progress.plan(1 + len(prior) + len(scouts.stages) * (1 + after) + len(layers) + len(rewind) + after + 1)
+        self.progress.plan(
+            1 + len(timing) + len(prior) + len(scouts.stages) * (1 + after) + len(layers) + len(rewind) + after + 1
+        )
         self._announce([*decided, *map(tuning_stage, layers), "last"])
         self._first_stage(self.splits.first)
+        self._time_heads(timing)
         if prior:
             self._stage(PRIOR, partial(self._choose_prior, layers), keeps=False)
         self._say(f"{len(scouts.stages)} scouts: each is tuned on all rows but those that it scores afterwards")
@@ -277,11 +283,35 @@ class Pipeline:
         rows = self.splits.layers[layer].reward
         self._decisions.warn_of_blindness(layer, self._train.select(rows))
         scorer = self._scorer(layer, rows, workers)
-        info = self._decisions.search(encoder, scorer, len(rows), self._prior().removed(layer))
+        info = self._decisions.search(encoder, scorer, len(rows), self._prior().removed(layer), self._time_pay())
         self.progress.record(layer, layer_numbers(info))
         if info["removed"]:
             remove_heads(self.model, PruningPlan({layer: info["removed"]}))
         return info
+
+    def _timing_stages(self) -> list[str]:
+        return [TIMING] * (self.job.config.reward.latency > 0)
+
+    def _time_heads(self, timing: list[str]) -> None:
+        """Measure what a head saves, if that is to be paid for: once, so that a run that was cut goes on by the same number."""
+        for name in timing:
+            self._stage(name, self._measure_saving, keeps=False)
+
+    def _measure_saving(self) -> dict[str, Any]:
+        config, hardware = self.job.config, self.job.hardware
+        length = min(config.max_length, encoder_of(self.model).num_positions)
+        self.progress.begin("timing heads", LIMITS.repeats)
+        saving = measure_saving(self.model, hardware, config.reward.latency_rows, length, self.progress.step)
+        self.progress.end()
+        if saving is None:
+            return {"timing": None}
+        self.progress.say(saving.words(hardware.name))
+        return {"timing": saving.to_json()}
+
+    def _time_pay(self) -> float:
+        """The points for the time that a removed head saves."""
+        timing = self._info(TIMING)["timing"] if TIMING in self._done else None
+        return self.job.config.reward.latency * timing["percent_a_head"] if timing else 0.0
 
     def _choose_prior(self, layers: list[int]) -> dict[str, Any]:
         """The plan that the searches of these layers begin from; nothing is removed yet."""

@@ -12,7 +12,7 @@ from auber import provenance
 from auber.encoders.base import Encoder
 from auber.evaluation import Scores
 from auber.pipeline.job import Job
-from auber.stages import PLAN, PRIOR, REWIND, tuned_layer_of
+from auber.stages import PLAN, PRIOR, REWIND, TIMING, tuned_layer_of
 
 Stages = Mapping[str, Mapping[str, Any]]  # the record of each finished stage by its name, in the order they were done
 
@@ -60,6 +60,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
     rewards = sum(search["reward_seconds"] for search in searches)
     seconds = {
         "first": tunings.get("first", {}).get("seconds", 0.0),
+        **({"timing": stages[TIMING]["seconds"]} if TIMING in stages else {}),
         "rewards": round(rewards, 3),
         "agent": round(sum(search["seconds"] for search in searches) - rewards, 3),
         **({"choosing": round(sum(choice["seconds"] for choice in choices), 3)} if choices else {}),

@@ -49,9 +49,12 @@ class Decisions:
                 f"{hardware.name} ({reason}); free some of it, or lower max_length"
             ) from error
 
-    def search(self, encoder: Encoder, scorer: Scorer, num_rows: int, given: Mask) -> dict[str, Any]:
+    def search(
+        self, encoder: Encoder, scorer: Scorer, num_rows: int, given: Mask, time_pay: float = 0.0
+    ) -> dict[str, Any]:
         """The record of a layer's search, on the scorer's rewards for so many rows; `given` is what it begins from.
 
+        `time_pay` is what the time that a removed head saves is worth, in points.
         Where the number of heads is given, the layer alone decides nothing: noted is what each number would gain.
         """
         config, choose, layer = self._job.config, self._job.method.choose_layer, scorer.layer
@@ -59,7 +62,9 @@ class Decisions:
         metered = MeteredScorer(scorer, get_metric(self._job.reward_metric), self._ledger)
         started = time.perf_counter()
         cost = self._change_cost(metered)
-        work = LayerWork(layer, encoder, scorer.present, metered.score_many, config, self._progress, given, cost)
+        work = LayerWork(
+            layer, encoder, scorer.present, metered.score_many, config, self._progress, given, cost, time_pay
+        )
         choice = choose(work)
         info: dict[str, Any] = {
             "removed": [] if config.search.heads else list(choice.removed),
@@ -72,6 +77,7 @@ class Decisions:
                 "reward_rows": num_rows,
                 **({"given": list(given)} if given else {}),
                 **({"change_cost": cost} if cost else {}),
+                **({"time_pay": time_pay} if time_pay else {}),
                 **choice.details,
             },
         }

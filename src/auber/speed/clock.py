@@ -18,8 +18,8 @@ _WARM_UP_ROUNDS = 3
 
 
 def make_timer(device: torch.device) -> Timer:
-    """The clock of a device: a GPU's own, since the host only hands it its work."""
-    return _cuda_seconds if device.type == "cuda" else _host_seconds
+    """The clock of a device: a GPU's own where it has one, since the host only hands it its work."""
+    return {"cuda": _cuda_seconds, "mps": _mps_seconds}.get(device.type, _host_seconds)
 
 
 def side_by_side(
@@ -44,6 +44,14 @@ def side_by_side(
 def _host_seconds(call: Call) -> float:
     started = time.perf_counter()
     call()
+    return time.perf_counter() - started
+
+
+def _mps_seconds(call: Call) -> float:
+    torch.mps.synchronize()
+    started = time.perf_counter()
+    call()
+    torch.mps.synchronize()
     return time.perf_counter() - started
 
 

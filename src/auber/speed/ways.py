@@ -53,10 +53,10 @@ def choose_ways(request: Request) -> tuple[list[Way], list[str]]:
     cpu = resolve_hardware(make_config(settings={"device": "cpu", "threads": request.threads}))
     ways, left_out = [], []
     if request.device in ("auto", "cpu"):
-        ways.append(Way("torch", cpu, _open_torch))
+        ways.append(Way("torch", cpu, open_torch))
     if request.device == "cuda" or (request.device == "auto" and torch.cuda.is_available()):
         gpu = resolve_hardware(make_config(settings={"device": "cuda"}))
-        ways += [Way("torch", gpu, _open_torch), Way("torch CUDA graph", gpu, _open_recorded)]
+        ways += [Way("torch", gpu, open_torch), Way("torch CUDA graph", gpu, _open_recorded)]
     elif request.device == "auto":
         left_out.append("torch on a GPU: there is none here")
     if request.onnx:
@@ -87,7 +87,8 @@ def _open_onnx(models: Models, hardware: Hardware) -> Iterator[Calls]:
 
 
 @contextmanager
-def _open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
+def open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
+    """Calls of both models in plain torch."""
     on_cpu = hardware.device.type == "cpu"  # where the models are already, in float32
     placed = [
         model if on_cpu else copy.deepcopy(model).to(device=hardware.device, dtype=hardware.dtype) for model in models
@@ -104,7 +105,7 @@ def _open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
 @contextmanager
 def _open_recorded(models: Models, hardware: Hardware) -> Iterator[Calls]:
     recorder = CudaRecorder(hardware.device)
-    with _open_torch(models, hardware) as plain:
+    with open_torch(models, hardware) as plain:
         yield lambda rows, length: [_recorded_call(call, recorder) for call in plain(rows, length)]
 
 
