@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from auber.config import make_config
-from auber.devices import is_main_process, num_processes, resolve_hardware
+from auber.devices import resolve_hardware
 from auber.errors import ConfigError
 
 
@@ -25,12 +25,3 @@ def test_a_device_that_is_not_here(monkeypatch, device, module):
     monkeypatch.setattr(module, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=f"device must be one that is here, found '{device}' but torch sees n"):
         resolve_hardware(make_config("paper", settings={"device": device}))
-
-
-def test_only_the_first_process_of_a_group_writes(monkeypatch):
-    assert is_main_process()
-    assert num_processes() == 1
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert not is_main_process()
-    assert num_processes() == 2

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from auber import runs
 from auber.config import Config
-from auber.devices import num_processes, resolve_hardware
+from auber.devices import resolve_hardware
 from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
 from auber.errors import ConfigError, RunError
 from auber.fields import Fields
+from auber.group import num_processes
 from auber.methods import get_method
 from auber.methods.base import Method
 from auber.metrics import get_metric

@@ -1,4 +1,4 @@
-"""Where a run computes: device, precision, CPU threads and processes.
+"""Where a run computes: device, precision and CPU threads.
 
 Numbers of threads change the last bits of a CPU result, so a run resolves them once, records them and checks them when it
 goes on.
@@ -73,21 +73,3 @@ def _resolve_device(name: str) -> torch.device:
             "device must be one that is here, found 'mps' but torch sees none; use device=auto or device=cpu"
         )
     return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
-
-
-def num_processes() -> int:
-    """Processes of a `torchrun` or `accelerate launch` group; 1 without one."""
-    return int(os.environ.get("WORLD_SIZE", 1))
-
-
-def is_main_process() -> bool:
-    """Whether this process is the one that writes."""
-    return int(os.environ.get("RANK", 0)) == 0
-
-
-def wait_for_all() -> None:
-    """Return when every process of the group has come here."""
-    if num_processes() > 1:
-        from accelerate import PartialState
-
-        PartialState().wait_for_everyone()

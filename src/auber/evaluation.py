@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from auber.batching import length_batches
-from auber.devices import num_processes
 from auber.errors import ModelError
+from auber.group import num_processes
 from auber.kinds import get_kind
 from auber.metrics import get_metric, predicts_one_number
 from auber.outputs import OUTPUTS

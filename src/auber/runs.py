@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 from auber import checkpoint
 from auber.config import Config, make_config
-from auber.devices import is_main_process, wait_for_all
 from auber.disk import is_refusal
 from auber.errors import CheckpointError, RunError
 from auber.files import cut_torn_line, digest_file, write_json, write_text
+from auber.group import is_main_process, wait_for_all
 from auber.ledger import Ledger
 from auber.locks import LOCK, FolderLock
 from auber.plan import PruningPlan

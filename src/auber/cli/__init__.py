@@ -32,6 +32,7 @@ from auber.cli import (
 )
 from auber.disk import is_refusal
 from auber.errors import AuberError
+from auber.group import is_main_process
 
 app = typer.Typer(
     cls=stops.Commands,
@@ -83,6 +84,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if not is_main_process():  # what it has to print, the first of the group prints too
+        sys.stdout = io.StringIO()
     try:
         app()
     except AuberError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from rich.console import Console
 
+from auber.group import is_main_process
 from auber.progress import Progress, Silent
 
 if TYPE_CHECKING:
@@ -24,8 +25,12 @@ _BETWEEN = 2  # blanks between two columns of a table
 
 @contextmanager
 def listening(*, quiet: bool) -> Iterator[Progress]:
-    """A listener that fits the terminal: bars on a screen, a line a stage in a log file, nothing if quiet."""
+    """A listener that fits the terminal: bars on a screen, a line a stage in a log file, nothing if quiet.
+
+    Of a group of processes the first one speaks; what it says holds for all.
+    """
     console = Console(stderr=True)
+    quiet = quiet or not is_main_process()
     logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s")
     _silence_libraries(quiet=quiet)
     if quiet:

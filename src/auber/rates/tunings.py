@@ -20,11 +20,12 @@ from torch import Tensor
 
 from auber import checkpoint, provenance, runs
 from auber.config import Config, make_config
-from auber.devices import Hardware, num_processes, resolve_hardware
+from auber.devices import Hardware, resolve_hardware
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.evaluation import evaluate_rows
 from auber.files import write_json
+from auber.group import num_processes
 from auber.metrics import get_metric
 from auber.progress import Progress, Silent
 from auber.rates.choice import to_json

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from auber.config import Config
-from auber.devices import Hardware, num_processes
+from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.errors import ConfigError
+from auber.group import num_processes
 from auber.metrics import get_metric
 from auber.scoring.scorer import LayerScorer, score_key
 from auber.tasks.encoding import EncodedRows

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from auber.config import Value
-from auber.devices import is_main_process
+from auber.group import is_main_process
 from auber.progress import Progress, Several
 from auber.runs import Run
 from auber.tracking.folder import FolderListener

@@ -22,7 +22,8 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from auber.devices import Hardware, num_processes
+from auber.devices import Hardware
+from auber.group import num_processes
 from auber.outputs import OUTPUTS
 from auber.recording import Recorder, RecordingError, recorder_for
 from auber.tasks.encoding import EncodedRows, part_batch
