@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.errors import ModelError
 from auber.plan import PruningPlan
@@ -81,3 +82,14 @@ def test_rows_that_do_not_fit_are_said(monkeypatch):
     message = r"^timing: 9 rows of 8 tokens do not fit into the memory of cpu \(CUDA out of memory\.\); lower reward\.latency_rows$"
     with pytest.raises(ModelError, match=message):
         measure_saving(tiny_model(), cpu(), 9, 8, lambda done: None)
+
+
+@pytest.mark.gpu
+def test_a_gpu_times_its_own_work():
+    model = tiny_model(
+        hidden_size=1024, num_attention_heads=16, intermediate_size=4, num_hidden_layers=2, max_position_embeddings=128
+    ).to("cuda")
+    found = measure_saving(model, Hardware(torch.device("cuda"), "bfloat16", 1), 256, 128, lambda done: None)
+    assert found.heads == 16
+    assert found.ratio.low > 1
+    assert 0.5 < found.percent < 100 / 32
