@@ -9,7 +9,7 @@ from auber import pipeline
 from auber.errors import ConfigError
 from auber.speed.ratio import Ratio
 from auber.speed.saving import Saving
-from tests.pipeline.test_crossfit import cut_and_resumed, prune
+from tests.pipeline.test_crossfit import cut_and_resumed, prune, searches
 
 PAID = {"reward__head": 0.0, "reward__latency": 0.5, "reward__latency_rows": 3}
 SEEN = {"protocol": "seen", "reward__measure": "metric"}
@@ -28,13 +28,6 @@ class Clock:
     def __call__(self, model, hardware, rows, length, on_round):
         self.asked.append((rows, length))
         return self.found
-
-
-def searches(folder):
-    stages = [auber.runs.read_json(path) for path in sorted((folder / "stages").glob("layer-*.json"))]
-    return [
-        {key: search[key] for key in search if "seconds" not in key} for stage in stages if (search := stage["search"])
-    ]
 
 
 @pytest.mark.parametrize("protocol", [{}, SEEN], ids=["crossfit", "seen"])
