@@ -108,7 +108,8 @@ class Pipeline:
         self._announce(["first", *timing, *map(layer_stage, layers), "last"])
         with open_workers(self.job.config, self.job.hardware) as workers:
             self._first_stage(self.splits.first)
-            self._time_heads(timing)
+            if timing:
+                self._stage(TIMING, self._time_heads, keeps=False)
             for layer in layers:
                 self._stage(layer_stage(layer), partial(self._search_layer, layer, workers), shown=2)
         self._last_stage()
@@ -128,7 +129,8 @@ class Pipeline:
         )
         self._announce([*decided, *map(tuning_stage, layers), "last"])
         self._first_stage(self.splits.first)
-        self._time_heads(timing)
+        if timing:
+            self._stage(TIMING, self._time_heads, keeps=False)
         if prior:
             self._stage(PRIOR, partial(self._choose_prior, layers), keeps=False)
         self._say(f"{len(scouts.stages)} scouts: each is tuned on all rows but those that it scores afterwards")
@@ -290,14 +292,11 @@ class Pipeline:
         return info
 
     def _timing_stages(self) -> list[str]:
+        """The stage that times heads, where their time is paid for."""
         return [TIMING] * (self.job.config.reward.latency > 0)
 
-    def _time_heads(self, timing: list[str]) -> None:
-        """Measure what a head saves, if that is to be paid for: once, so that a run that was cut goes on by the same number."""
-        for name in timing:
-            self._stage(name, self._measure_saving, keeps=False)
-
-    def _measure_saving(self) -> dict[str, Any]:
+    def _time_heads(self) -> dict[str, Any]:
+        """Measure what a head saves: once, so that a run that was cut goes on by the same number."""
         config, hardware = self.job.config, self.job.hardware
         length = min(config.max_length, encoder_of(self.model).num_positions)
         self.progress.begin("timing heads", LIMITS.repeats)
