@@ -53,7 +53,7 @@ def test_the_time_of_a_head_is_its_share_of_what_all_of_them_save():
     found = Saving(40, 1, 128, Ratio(1.25, 1.2, 1.3))
     assert found.percent == pytest.approx(0.5)  # a fifth of the time in forty parts
     assert found.words("cpu") == (
-        "a removed head saves 0.50 % of the model's time (1 row of 128 tokens on cpu, 40 heads less: 1.25 times as fast, 95 % interval "
+        "a removed head saves 0.50 % of the model's time; 1 row of 128 tokens on cpu, 40 heads less: 1.25 times as fast (95 % interval "
         "1.20 to 1.30)"
     )
     assert found.to_json() == {
@@ -70,7 +70,7 @@ def test_nobody_is_paid_by_noise(ratio):
     found = Saving(40, 32, 128, ratio)
     assert found.percent == 0
     assert found.words("cuda").startswith(
-        "a removed head saves no time that can be measured, so none is paid for (32 rows"
+        "a removed head saves no time that can be measured, so none is paid for; 32 rows"
     )
 
 

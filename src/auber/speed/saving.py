@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +18,7 @@ from auber.encoders import encoder_of
 from auber.errors import ModelError
 from auber.plan import PruningPlan
 from auber.speed.clock import make_timer, side_by_side
-from auber.speed.ratio import Ratio, ratio_of
+from auber.speed.ratio import Ratio, ratio_of, verdict
 from auber.speed.request import Limits
 from auber.speed.ways import open_torch
 from auber.surgery import remove_heads
@@ -47,25 +47,17 @@ class Saving:
 
     def words(self, device: str) -> str:
         """The finding for a person."""
-        ratio = self.ratio
-        with_what = (
-            f"{self.rows} row{'s' if self.rows > 1 else ''} of {self.length} tokens on {device}, {self.heads} heads less: "
-            f"{ratio.median:.2f} times as fast, 95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
+        saved = (
+            f"{self.percent:.2f} % of the model's time"
+            if self.percent
+            else "no time that can be measured, so none is paid for"
         )
-        if not self.percent:
-            return f"a removed head saves no time that can be measured, so none is paid for ({with_what})"
-        return f"a removed head saves {self.percent:.2f} % of the model's time ({with_what})"
+        rows = f"{self.rows} row{'s' if self.rows > 1 else ''} of {self.length} tokens on {device}"
+        return f"a removed head saves {saved}; {rows}, {self.heads} heads less: {verdict(self.ratio)}"
 
     def to_json(self) -> dict[str, Any]:
         """For a run's record."""
-        ratio = {"median": self.ratio.median, "low": self.ratio.low, "high": self.ratio.high}
-        return {
-            "percent_a_head": self.percent,
-            "heads": self.heads,
-            "rows": self.rows,
-            "length": self.length,
-            "ratio": ratio,
-        }
+        return {"percent_a_head": self.percent, **asdict(self)}
 
 
 def measure_saving(
@@ -84,8 +76,9 @@ def measure_saving(
         with open_torch((whole, half), hardware) as calls:
             seconds = side_by_side(calls(rows, length), make_timer(hardware.device), LIMITS, on_round)
     except torch.OutOfMemoryError as error:
+        reason = str(error).partition("\n")[0]
         raise ModelError(
-            f"timing: {rows} rows of {length} tokens do not fit into the memory of {hardware.name} "
-            f"({str(error).partition(chr(10))[0]}); lower reward.latency_rows"
+            f"timing: {rows} rows of {length} tokens do not fit into the memory of {hardware.name} ({reason}); lower "
+            "reward.latency_rows"
         ) from error
     return Saving(halves.num_removed, rows, length, ratio_of(*seconds))
