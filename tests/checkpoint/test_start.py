@@ -161,6 +161,15 @@ def test_an_unreachable_hub():
         checkpoint.load_start("nobody/nothing", num_labels=2)
 
 
+@pytest.mark.parametrize("path", ["./nothing", "/nowhere/nothing", "runs/mine/model", "~/nothing", "nothing/"])
+def test_a_folder_that_is_not_there(path):
+    message = (
+        f"^{path}: there is no such folder; give the one a model was saved in, or a name on the hub \\(NAME or OWNER/NAME\\)$"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        checkpoint.load_start(path, num_labels=2)
+
+
 def test_a_start_computes_with_masks_what_its_saved_pruned_form_computes(pretrained, tmp_path):
     model = checkpoint.load_start(pretrained, num_labels=2).model
     batch = random_batch(model)

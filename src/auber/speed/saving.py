@@ -1,8 +1,8 @@
 """How much of a model's time goes with a head here: what a search is paid by that is told to care for time.
 
-The model is timed beside itself without half of its heads, as `auber speed` times them in torch, and time is taken to fall evenly
-with the heads that go, whatever the layer. Where the pairs show no saving, as on a GPU that waits for its host, a head saves nothing: a search must
-not be paid by noise.
+The model is timed beside itself without half of its heads, as `auber speed` times them in torch, and time is taken to fall
+evenly with the heads that go, whatever the layer. Where the pairs show no saving, as on a GPU that waits for its host, a head
+saves nothing: a search must not be paid by noise.
 """
 
 from __future__ import annotations
