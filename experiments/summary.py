@@ -138,6 +138,27 @@ def selectors_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]
     return columns, sorted(rows, key=_by_size)
 
 
+def asked_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
+    """A search that asks scouts against the same one that asks the tuned model of rows it was tuned on, where one run has both."""
+    columns = ["models", "plan", "pairs", "ahead in", "develop metric, scouts against seen"]
+    rows = []
+    results = [{**result, "runs": _sized(result)} for result in results]
+    models = list(dict.fromkeys(result["model"] for result in results))
+    for some in ([[model] for model in models] + [models]) if len(models) > 1 else [models]:
+        for plan, own_size in (("of the given size", False), ("of its own size", True)):
+            differences = []
+            for result in (result for result in results if result["model"] in some):
+                for name, run in result["runs"].items():
+                    selector, _, size = name.partition(", ")
+                    other = result["runs"].get(f"seen, {size}")
+                    if selector == "search" and (size == "own size") == own_size and other is not None:
+                        differences.append(_develop(0, run) - _develop(0, other))
+            if differences:
+                ahead = sum(difference > 0 for difference in differences)
+                rows.append([" and ".join(some), plan, str(len(differences)), str(ahead), interval(differences)])
+    return columns, rows
+
+
 def tuning_of(result: dict[str, Any]) -> str:
     """What a result's command has changed of the tunings."""
     words = result["command"].split()

@@ -1,4 +1,4 @@
-"""Learn which attention heads a fine-tuned encoder is better off without, remove them, and hand back a smaller model.
+"""Learn which attention heads a fine-tuned encoder can do without, remove them, and hand back a smaller model.
 
 The public names are loaded when they are first used: importing `auber` alone is instant.
 """

@@ -163,9 +163,7 @@ def test_an_unreachable_hub():
 
 @pytest.mark.parametrize("path", ["./nothing", "/nowhere/nothing", "runs/mine/model", "~/nothing", "nothing/"])
 def test_a_folder_that_is_not_there(path):
-    message = (
-        f"^{path}: there is no such folder; give the one a model was saved in, or a name on the hub \\(NAME or OWNER/NAME\\)$"
-    )
+    message = f"^{path}: there is no such folder; give the one a model was saved in, or a name on the hub \\(NAME or OWNER/NAME\\)$"
     with pytest.raises(CheckpointError, match=message):
         checkpoint.load_start(path, num_labels=2)
 

@@ -40,6 +40,26 @@ def test_selectors_of_several_numbers_stand_beside_the_gates_of_theirs():
     }  # fmt: skip
 
 
+def test_searches_by_scouts_stand_beside_the_same_of_seen_rows_where_one_run_has_both():
+    def result(model, given, own):
+        runs = {"original+tuning": run(60.0), "search": run(59.0 + given), "seen": run(59.0)}
+        runs |= {"search, own size": run(58.0 + own), "seen, own size": run(58.0)}
+        return {"model": model, "runs": runs, "task": "rte", "seed": 0, "command": "selectors --heads 48"}
+
+    alone = result("small", 9.0, 9.0)
+    del alone["runs"]["seen"], alone["runs"]["seen, own size"]
+    _, rows = summary.asked_table([result("small", 1.0, -1.0), alone, result("large", 3.0, 1.0)])
+    assert [row[:4] for row in rows] == [
+        ["small", "of the given size", "1", "1"],
+        ["small", "of its own size", "1", "0"],
+        ["large", "of the given size", "1", "1"],
+        ["large", "of its own size", "1", "1"],
+        ["small and large", "of the given size", "2", "2"],
+        ["small and large", "of its own size", "2", "1"],
+    ]
+    assert [row[4].partition(" ")[0] for row in rows] == ["+1.00", "-1.00", "+3.00", "+1.00", "+2.00", "+0.00"]
+
+
 def whole_run(develop, train=90.0, heads=10):
     return {"develop": [develop], "train": [train], "num_removed": heads, "cost": {"rewards_computed": 100}}
 

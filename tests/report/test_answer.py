@@ -96,6 +96,17 @@ def test_a_smaller_gap_with_a_better_score_needs_no_warning(tmp_path):
     assert "So many pairs find" not in text
 
 
+def test_a_first_tuning_of_its_own_is_in_no_price(tmp_path):
+    for seed in range(3):
+        for method, seconds in (("auber", {"first": 0.0, "total": 30.0}), (CONTROL, {"first": 15.0, "total": 25.0})):
+            result = make_result("rte", method, seed, 0.6, **{"cost.seconds": seconds})
+            write_run(tmp_path, f"{method}-{seed}", result)
+    assert (
+        "What it costs: a run of auber took 30 s, one of original+tuning 10 s, mean over the tasks; the first tuning is "
+        "counted in none of them." in answer(tmp_path)
+    )
+
+
 def test_every_other_method_is_sorted_by_what_is_shown(tmp_path):
     scores = {
         "auber": [63.0, 63.4, 63.2],

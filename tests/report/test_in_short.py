@@ -35,13 +35,13 @@ BETTER, WORSE, SAME = (83.0, 84.1, 84.9), (77.0, 78.1, 78.9), (79.0, 82.0, 82.0)
 @pytest.mark.parametrize(
     ("scores", "headline"),
     [
-        ([BETTER], "Yes: a better dev score is shown wherever it was asked."),
-        ([BETTER, SAME], "It depends: a better dev score is shown in some settings and not in others."),
+        ([BETTER], "Yes: a better dev score of auber is shown wherever it was asked."),
+        ([BETTER, SAME], "It depends: a better dev score of auber is shown in some settings and not in others."),
         (
             [SAME, WORSE],
-            "No: a better dev score is shown nowhere, a worse one in some settings. What you get is a smaller model.",
+            "No: a better dev score of auber is shown nowhere, a worse one in some settings. What you get is a smaller model.",
         ),
-        ([SAME, SAME], "Not for a better dev score, which is shown nowhere. What you get is a smaller model."),
+        ([SAME, SAME], "Not for a better dev score of auber, which is shown nowhere. What you get is a smaller model."),
     ],
 )
 def test_the_headline_follows_from_what_is_shown(tmp_path, scores, headline):
@@ -68,7 +68,7 @@ def test_whose_settings_the_runs_have_is_said_of_a_study(tmp_path):
     file = results(tmp_path, "whole", {"mrpc": {"auber": list(SAME), CONTROL: list(LEVEL)}})
     preset = file.content["study"]["preset"]
     assert (
-        f"each a model under a protocol with the settings of preset {preset}, beside the same model"
+        f"each a model under a protocol with the settings of preset {preset} and what its study changes of them, beside the same model"
         in render_in_short([file])
     )
     (answer,) = answers(analyse(pool([runs_of(file)])))
@@ -95,6 +95,15 @@ def test_where_all_is_learned_nothing_is_set_aside(tmp_path):
     assert "\n- The differences in points: one, seen, on mrpc: +0.0 (-2.5 to +2.5).\n" in text
 
 
+def test_a_control_with_more_rows_is_said_to_be_one(tmp_path):
+    together = "price of pruning and of holding rows back, together."
+    assert together not in render_in_short([mrpc(tmp_path, "one", SAME)])
+    file = mrpc(tmp_path, "two", WORSE, protocol="heldout")
+    assert render_in_short([file]).count(together) == 1
+    (answer,) = answers(analyse(pool([runs_of(file)])))
+    assert [point for point in answer.points if together in point] == [answer.points[1]]
+
+
 def test_too_few_pairs_are_no_answer(tmp_path):
     file = results(tmp_path, "few", {"mrpc": {"auber": [80.0, 81.0], CONTROL: [80.0, 80.5]}})
     assert "**No answer yet**: no 3 pairs of auber and original+tuning" in render_in_short([file])
@@ -106,5 +115,5 @@ def test_what_the_smaller_model_buys(tmp_path):
     text = render_in_short([mrpc(tmp_path, "one", SAME), read_results_file(path)])
     assert text.endswith(
         "- The plans that were measured take 8 % of the parameters away. How many times as fast the model is, at batches of "
-        "1 and 32: 0.80 to 2.00 in torch on cpu.\n"
+        "1 and 32: torch on cpu, 2.00 in 1, slower (0.80) in 1 of 2.\n"
     )

@@ -64,7 +64,7 @@ def test_the_page_shows_what_the_files_hold(files):
         "## Table 1: the tasks",
         "## How to read the tables",
         "## Where the numbers come from",
-        "## How to repeat it with bert-base-cased",
+        "## How to repeat it",
     ]
     assert text.count("Shown is a difference of") == 1
     assert text == render_page(files[::-1])

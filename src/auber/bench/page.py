@@ -21,13 +21,14 @@ NOTES = "performance-notes.md"
 _INTRODUCTION = """\
 # Performance
 
-Nearly all time of a search goes into rewards: the metric on the reward set with some heads of one layer masked. This page
+Most time of a run of the preset `paper` goes into rewards (the metric on the reward set with some heads of one layer masked), then
+into tuning; `default` tunes scouts as well, and no whole run of it is timed here. This page
 shows what a reward, a tuning step and a whole run cost, each beside the plain way, measured side by side in one process.
 It is made from the result files by `auber bench --page docs/performance.md results/bench/*.json`; a test compares.
 
 - **Plain float32** is transformers' own forward pass over all rows: padded to 128, batches of 32, default attention, the
   heads masked by a hook. **Plain and sorted** is the same in the scorer's precision, rows sorted by length, padded to the
-  longest of a batch. Their batches lie on the device beforehand, and neither depends on the searched layer.
+  longest of a batch, batches of 256 on a GPU. Their batches lie on the device beforehand, and neither depends on the searched layer.
 - **The floor** is the arithmetic a reward cannot do without (the searched layer from its output projection on, the layers
   above it, of the last layer what the first token needs, the classifier), at the rate the device multiplies large matrices,
   measured in the same run. Norms, activations and softmax are not in it, so it cannot be reached.

@@ -190,6 +190,8 @@ def tuning_table(tuning: TuningRecord) -> Table:
                 ("auber.tuning", tuning.tune, tuning.ratio),
             )
         ],
+        "Each as it comes. Trainer: float32, rows in random order. auber.tuning: the precision of the run, rows of like length together, on "
+        "a GPU steps recorded as graphs where that can be done.",
     )
 
 

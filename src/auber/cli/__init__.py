@@ -37,7 +37,7 @@ from auber.group import is_main_process
 app = typer.Typer(
     cls=stops.Commands,
     name="auber",
-    help="Learn which attention heads a fine-tuned encoder is better off without, and remove them.",
+    help="Learn which attention heads a fine-tuned encoder can do without, and remove them.",
     epilog="Start with 'auber demo': the whole job on a small generated task, in under three minutes, nothing to download.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -46,7 +46,7 @@ app = typer.Typer(
 )
 # The first sentences of their docstrings are cut in a terminal of 80 columns; these fit.
 app.command("demo", short_help="The whole job on a small generated task, in three minutes.")(demo.command)
-app.command("prune", short_help="Find heads a model is better off without, and remove them.")(prune.command)
+app.command("prune", short_help="Find heads a model can do without, and remove them.")(prune.command)
 app.command("finetune", short_help="Fine-tune an encoder: a start that several prunings share.")(finetune.command)
 app.command("evaluate", short_help="Score a fine-tuned model, pruned or not, on a task's rows.")(evaluate.command)
 app.command("export", short_help="Write a pruned model for ONNX, plain transformers or the hub.")(export.command)

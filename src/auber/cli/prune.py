@@ -70,7 +70,7 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find the heads a model is better off without, remove them, and fine-tune what is left.
+    """Find the heads a model can do without, remove them, and fine-tune what is left.
 
     A pretrained model is fine-tuned on the task first; a fine-tuned one is taken as it is. The pruned model is in
     OUT/model: load it with auber.load("OUT/model"). A run that was stopped goes on with --resume.

@@ -53,6 +53,12 @@ class Cost:
     rewards_computed: float
     tuning_steps: float
     seconds: float
+    first_seconds: float  # of them, into a first tuning of its own
+
+    @property
+    def own_seconds(self) -> float:
+        """What came after the first tuning, which most runs share and some have to make for themselves."""
+        return self.seconds - self.first_seconds
 
 
 @dataclass(frozen=True)
@@ -220,6 +226,7 @@ def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterab
                     cell.mean(lambda run: run.rewards_computed),
                     cell.mean(lambda run: run.tuning_steps),
                     cell.mean(lambda run: run.seconds),
+                    cell.mean(lambda run: run.times.get("first", 0.0)),
                 ),
             )
 

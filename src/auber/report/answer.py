@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from auber.report.analysis import GapRow, MethodRow, PooledRow, Report, Section
+from auber.report.caveats import OTHER_START
 from auber.report.markdown import escape
 from auber.report.roles import CONTROL, SUBJECT
 from auber.report.tables import gap_verdict
@@ -22,8 +23,8 @@ _PAIRS = "(task, seed) pairs"
 _INTRODUCTION = f"""\
 ## The answer by model and protocol
 
-What counts is `{SUBJECT}` against `{CONTROL}`: the same fine-tuned model with all the same tuning and no head removed. Without
-that control a gain may be the tuning's. Differences are in points, over all pairs of a task and a seed; "shown" and "not shown"
+What counts is `{SUBJECT}` against `{CONTROL}`: the same fine-tuned model with all the same tuning and no head removed (but for
+protocols of which it is said otherwise). Without that control a gain may be the tuning's. Differences are in points, over all pairs of a task and a seed; "shown" and "not shown"
 follow the rule under [how to read the tables](#how-to-read-the-tables), and the sentences are made from the numbers by rules.
 """
 
@@ -95,6 +96,8 @@ def _headline(row: PooledRow | None, gap: GapRow | None, where: str) -> str:
 def _points(section: Section, row: PooledRow | None, gap: GapRow | None) -> Iterable[str]:
     if row is not None:
         yield f"Dev score of {SUBJECT} against {CONTROL}: {verdict(row.comparison, counted=_PAIRS)}.{_detectable(row.comparison)}"
+        if section.protocol in OTHER_START:
+            yield OTHER_START[section.protocol]
     if section.learned is not None:
         yield (
             f"Only on tasks where {CONTROL} has learned something, so that it beats always giving the most frequent answer "
@@ -177,11 +180,13 @@ def _collapsed(section: Section) -> Iterable[str]:
 
 
 def _price(section: Section) -> Iterable[str]:
-    seconds = {name: [row.cost.seconds for row in section.methods if row.method == name] for name in (SUBJECT, CONTROL)}
+    seconds = {
+        name: [row.cost.own_seconds for row in section.methods if row.method == name] for name in (SUBJECT, CONTROL)
+    }
     if seconds[SUBJECT] and seconds[CONTROL]:
         yield (
             f"What it costs: a run of {SUBJECT} took {fmean(seconds[SUBJECT]):.0f} s, one of {CONTROL} "
-            f"{fmean(seconds[CONTROL]):.0f} s, mean over the tasks; a first tuning that runs share is counted in none of them."
+            f"{fmean(seconds[CONTROL]):.0f} s, mean over the tasks; the first tuning is counted in none of them."
         )
 
 

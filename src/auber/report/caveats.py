@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
 
 from auber.config import Config
 from auber.report.cells import Cell, Cells
@@ -19,6 +20,12 @@ _FREE_SETTINGS = {"seed", "random.draw", "device", "precision", "threads"}
 # says so in first.when and in nothing else.
 _SHARED_SETTINGS = ("first.", "layer.", "last.", "reward.", "max_length")
 
+# Protocols under which the controls begin with other weights than the searches, and what that makes of a difference to them.
+OTHER_START = {
+    "heldout": "Under heldout the controls' first tuning also had the rows that pay the rewards, so a difference to them is the "
+    "price of pruning and of holding rows back, together."
+}
+
 
 def find_collapse(cell: Cell) -> Iterable[str]:
     """In how many runs the score is that of a constant answer."""
@@ -32,7 +39,10 @@ def find_collapse(cell: Cell) -> Iterable[str]:
 
 
 def find_flags(cell: Cell, subject: Cell | None, seeds: set[int]) -> Iterable[str]:
-    """Which runs are missing or had other conditions."""
+    """Which runs are missing or had other conditions, and what the score is worth."""
+    majority = [run.majority for run in cell.every if run.majority is not None]
+    if majority and cell.mean(lambda run: run.above_constant) < 0:
+        yield f"below the majority class ({100 * fmean(majority):.2f})"
     missing = sorted(seeds - set(cell.runs))
     if missing:
         yield f"no run of seed {', '.join(map(str, missing))}"
@@ -66,6 +76,8 @@ def find_notes(cells: Cells, protocol: str) -> Iterable[str]:
         )
     if own_rows:
         yield f"The rows of {', '.join(own_rows)} differ from seed to seed."
+    if protocol in OTHER_START and any(name in of_task for of_task in cells.values() for name in CONTROLS):
+        yield OTHER_START[protocol]
     for task, of_task in cells.items():
         yield from _several_starts(task, of_task, protocol)
         for method, cell in of_task.items():
@@ -83,8 +95,7 @@ def find_notes(cells: Cells, protocol: str) -> Iterable[str]:
 
 def _several_starts(task: str, of_task: Mapping[str, Cell], protocol: str) -> Iterable[str]:
     """Where runs of one seed did not begin with the same fine-tuned weights, their difference is not the method's alone."""
-    # Under heldout a control has a first tuning of its own.
-    counted = [cell for cell in of_task.values() if protocol != "heldout" or cell.method not in CONTROLS]
+    counted = [cell for cell in of_task.values() if protocol not in OTHER_START or cell.method not in CONTROLS]
     starts: dict[int, set[str]] = defaultdict(set)
     for cell in counted:
         for run in cell.every:

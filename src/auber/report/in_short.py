@@ -12,6 +12,7 @@ from statistics import fmean
 
 from auber.report.analysis import PooledRow, Report, Section, analyse
 from auber.report.answer import control_row, direction, gap_row
+from auber.report.caveats import OTHER_START
 from auber.report.collect import pool
 from auber.report.markdown import escape
 from auber.report.results_file import KIND, ResultsFile, runs_of
@@ -19,6 +20,7 @@ from auber.report.roles import CONTROL, SUBJECT
 from auber.report.speeds import KIND as SPEED
 from auber.report.speeds import read_speed
 from auber.report.words import count
+from auber.speed.ratio import Ratio
 from auber.speed.record import RunSpeed
 from auber.stats import FEWEST_PAIRS
 
@@ -43,15 +45,20 @@ def _from_runs(report: Report) -> Iterable[str]:
         f"- Asked in {count(len(sections), 'setting')}, each a model under a protocol{_presets(sections)}, beside the same model with the same "
         f"tuning and all its heads: a better dev score is shown in {_named(better)}, a worse one in {_named(worse)}.{_incomplete(sections)}"
     )
+    yield from (f"- {OTHER_START[protocol]}" for protocol in _protocols(sections) if protocol in OTHER_START)
     yield from _on_what_is_learned(sections)
     yield from _gaps(sections)
     yield from _prices(sections)
 
 
+def _protocols(sections: Sequence[Section]) -> list[str]:
+    return sorted({section.protocol for section in sections})
+
+
 def _presets(sections: Sequence[Section]) -> str:
     """Whose settings the runs have, as far as studies say."""
     found = sorted({preset for section in sections for preset in section.presets})
-    return f" with the settings of preset {' or '.join(found)}" if found else ""
+    return f" with the settings of preset {' or '.join(found)} and what its study changes of them" if found else ""
 
 
 def _judged(section: Section) -> PooledRow | None:
@@ -67,12 +74,12 @@ def _direction(section: Section) -> int:
 
 def _headline(better: int, worse: int, settings: int) -> str:
     if better == settings:
-        return "Yes: a better dev score is shown wherever it was asked."
+        return f"Yes: a better dev score of {SUBJECT} is shown wherever it was asked."
     if better:
-        return "It depends: a better dev score is shown in some settings and not in others."
+        return f"It depends: a better dev score of {SUBJECT} is shown in some settings and not in others."
     if worse:
-        return "No: a better dev score is shown nowhere, a worse one in some settings. What you get is a smaller model."
-    return "Not for a better dev score, which is shown nowhere. What you get is a smaller model."
+        return f"No: a better dev score of {SUBJECT} is shown nowhere, a worse one in some settings. What you get is a smaller model."
+    return f"Not for a better dev score of {SUBJECT}, which is shown nowhere. What you get is a smaller model."
 
 
 def _incomplete(sections: Sequence[Section]) -> str:
@@ -108,7 +115,9 @@ def _gaps(sections: Sequence[Section]) -> Iterable[str]:
 def _prices(sections: Sequence[Section]) -> Iterable[str]:
     factors = []
     for section in sections:
-        seconds = [[row.cost.seconds for row in section.methods if row.method == name] for name in (SUBJECT, CONTROL)]
+        seconds = [
+            [row.cost.own_seconds for row in section.methods if row.method == name] for name in (SUBJECT, CONTROL)
+        ]
         if all(map(len, seconds)) and fmean(seconds[1]) > 0:
             factors.append(fmean(seconds[0]) / fmean(seconds[1]))
     if factors:
@@ -119,15 +128,28 @@ def _from_speeds(runs: Sequence[RunSpeed]) -> Iterable[str]:
     if not runs:
         return
     shares = [100 * (1 - run.parameters.pruned / run.parameters.unpruned) for run in runs]
-    by_device: dict[str, list[float]] = {}
+    by_device: dict[str, list[Ratio]] = {}
     for pair in (pair for run in runs for pair in run.pairs):
-        by_device.setdefault(f"{pair.runtime} on {pair.device}", []).append(pair.ratio.median)
-    words = "; ".join(f"{_span(ratios, '.2f')} in {way}" for way, ratios in by_device.items())
+        by_device.setdefault(f"{pair.runtime} on {pair.device}", []).append(pair.ratio)
+    words = "; ".join(f"{way}, {_of_measurements(ratios)}" for way, ratios in by_device.items())
     batches = " and ".join(map(str, sorted({pair.batch for run in runs for pair in run.pairs})))
     yield (
         f"- The plans that were measured take {_span(shares, '.0f')} % of the parameters away. How many times as fast the model "
         f"is, at batches of {batches}: {words}."
     )
+
+
+def _of_measurements(ratios: Sequence[Ratio]) -> str:
+    """How many measurements show what."""
+    faster = [ratio.median for ratio in ratios if ratio.low > 1]
+    slower = [ratio.median for ratio in ratios if ratio.high < 1]
+    level = len(ratios) - len(faster) - len(slower)
+    parts = [
+        *([f"{_span(faster, '.2f')} in {len(faster)}"] if faster else []),
+        *([f"no faster in {level}"] if level else []),
+        *([f"slower ({_span(slower, '.2f')}) in {len(slower)}"] if slower else []),
+    ]
+    return f"{', '.join(parts)} of {len(ratios)}"
 
 
 def _named(sections: Sequence[Section]) -> str:

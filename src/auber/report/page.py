@@ -44,7 +44,7 @@ _INTRODUCTION = """\
 # Results
 
 What was measured with this package, and what it shows. The page is made from the files below `results/` (studies, regret, speed)
-by `auber report FILE.json... --page docs/results.md`; a test compares. Nothing on it is written by hand.
+by `auber report FILE.json... --page docs/results.md`; a test compares. Nothing on it is written by hand but the notes.
 """
 
 _EMPTY = """\

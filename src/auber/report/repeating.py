@@ -1,4 +1,4 @@
-"""The page's part on repeating a study with the paper's model: the command, and what it should take.
+"""The page's part on repeating a study, with the paper's model where it fits: the command, and what it should take.
 
 A study of a model of another size is repeated with its own: what suits the one need not suit the other.
 
@@ -37,10 +37,11 @@ GPUS = {
 _LAYERS, _HEADS = 12, 12  # of the paper's model
 
 _INTRODUCTION = f"""\
-## How to repeat it with {published.MODEL}
+## How to repeat it
 
-Where the hub can be reached, one command does it: the same study file, the model's name in place of the one above. It fetches the
-model and GLUE, can be stopped and started again, and `auber report` of its folder makes the same tables.
+Where the hub can be reached, one command does it: the same study file, with {published.MODEL} where the recorded model has its size,
+else with the study's own. It fetches the model and GLUE, can be stopped and started again, and `auber report` of its folder makes
+the same tables. Where a note above says that runs shared a device, their seconds are longer than alone, and the estimate is as well.
 """
 
 

@@ -166,7 +166,9 @@ def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
         )
         if values:
             sections.append(TableSection(section.model, section.protocol, values, label=_label(section.coverage)))
-    legend = "Means a run. A fine-tuned start that several runs share is not counted in any of them."
+    legend = (
+        "Means a run. A first tuning of its own is counted in a run, a fine-tuned start that several share in none."
+    )
     return Table("costs", "What a run took", columns, tuple(sections), (legend, *notes))
 
 
