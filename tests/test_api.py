@@ -6,10 +6,12 @@ import pytest
 import torch
 
 import auber
+from auber import checkpoint
 from auber.encoders import encoder_of
-from auber.errors import ConfigError, RunError, TaskError
+from auber.errors import CheckpointError, ConfigError, RunError, TaskError
 from auber.evaluation import predict
 from auber.progress import Silent
+from auber.tasks.agreement_model import build_tokenizer
 from auber.tasks.encoding import encode_rows
 from tests.models import tiny_model
 from tests.small import small_config, small_start, small_task
@@ -199,6 +201,11 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
         ({"task": None, "train": [{}]}, ConfigError, "train rows need dev rows beside them, found train alone"),
         ({"task": "mprc"}, TaskError, "Unknown task 'mprc'. Did you mean 'mrpc'?"),
         ({"method": "random", "heads_from": "nowhere"}, RunError, "nowhere: not a run's folder"),
+        (
+            {"config": small_config(agent__replay_size=4)},
+            ConfigError,
+            r"agent.replay_size must be at least agent.learning_starts \(8\), found 4: no update would ever be made",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_computed(start, tmp_path, arguments, error, message):
@@ -207,9 +214,44 @@ def test_what_cannot_be_done_is_said_before_anything_is_computed(start, tmp_path
     assert not (tmp_path / "x").exists()
 
 
+def test_more_heads_than_can_be_searched_through_are_said_before_the_first_tuning(tmp_path):
+    model, tokenizer = small_start(hidden_size=34, num_attention_heads=17)
+    message = (
+        r"^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
+    )
+    with pytest.raises(ConfigError, match=message):
+        auber.prune(model, tokenizer, task=small_task(), method="exhaustive", config=small_config(), out=tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_more_shards_than_rows_are_said_before_the_first_tuning(tmp_path):
+    model, tokenizer = small_start()
+    config = small_config(reward__shards=99, first__when="always")
+    with pytest.raises(
+        ConfigError, match=r"^reward.shards must be at most the number of reward rows \(40\), found 99; "
+    ):
+        auber.prune(model, tokenizer, task=small_task(), config=config, out=tmp_path / "x")
+    assert [*(tmp_path / "x" / "stages").iterdir()] == []
+
+
+def test_a_search_does_not_take_its_number_from_another_run(start, pruned):
+    message = "^--heads-from is for methods that are told how many heads go, and 'auber' is none; leave it out, or set protocol="
+    with pytest.raises(ConfigError, match=message):
+        auber.prune(start, task=small_task(), heads_from=pruned[0], config=small_config())
+
+
 def test_heads_and_heads_from_exclude_each_other(start, pruned):
     with pytest.raises(ConfigError, match="--heads and --heads-from exclude each other; give one"):
         auber.prune(start, task=small_task(), method="random", heads=1, heads_from=pruned[0], config=small_config())
+
+
+def test_a_group_of_processes_needs_a_folder_it_can_share(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(
+        ConfigError, match="^out: a group of 2 processes shares the run's folder, found none; give out='runs/mine'$"
+    ):
+        auber.prune(*small_start(), task=small_task(), config=small_config())
 
 
 def test_a_live_model_needs_its_tokenizer():
@@ -356,7 +398,60 @@ def test_a_matched_run_must_share_the_start(pruned, tmp_path):
 
 def test_evaluating_on_a_task_of_other_labels(pruned):
     model, tokenizer = small_start(num_labels=3)
-    with pytest.raises(
-        TaskError, match="has 2 labels, the model's classifier 3; evaluate a model that was tuned for this"
-    ):
+    message = (
+        r"^the live BertForSequenceClassification: its trained classifier has 3 labels, the task has 2; choose the task"
+    )
+    with pytest.raises(CheckpointError, match=message):
         auber.evaluate(model, tokenizer, task=small_task(), config=small_config())
+
+
+def test_labels_in_another_order_are_not_scored_upside_down(tmp_path):
+    model, tokenizer = small_start()
+    names = small_task().label_names
+    model.config.id2label = dict(enumerate(reversed(names)))
+    checkpoint.save(model, tokenizer, tmp_path / "model")
+    order = rf": its classifier orders the labels {names[1]}, {names[0]}, the task {names[0]}, {names[1]}; give the task that order$"
+    with pytest.raises(CheckpointError, match=f"^{tmp_path / 'model'}{order}"):
+        auber.evaluate(tmp_path / "model", task=small_task(), config=small_config())
+    with pytest.raises(CheckpointError, match=f"^the live BertForSequenceClassification{order}"):
+        auber.evaluate(model, tokenizer, task=small_task(), config=small_config())
+
+
+LIVE = "^the live BertForSequenceClassification: its "
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"num_labels": 3},
+            f"{LIVE}trained classifier has 3 labels, the task has 2; choose the task it was trained on",
+        ),
+        (
+            {"vocab_size": 20},
+            f"{LIVE}tokenizer has 59 tokens, its model 20; use the tokenizer the model was trained with",
+        ),
+    ],
+)
+def test_a_live_model_must_fit_the_task_as_a_folder_must(changes, message):
+    model, tokenizer = tiny_model("bert", **{"vocab_size": 59, "pad_token_id": 0, **changes}), build_tokenizer()
+    for call in (auber.prune, auber.finetune, auber.evaluate):
+        with pytest.raises(CheckpointError, match=message):
+            call(model, tokenizer, task=small_task(), config=small_config())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_live_model_is_tuned_in_float32_as_its_folder_is(dtype, tmp_path):
+    model, tokenizer = small_start()
+    model.to(dtype)
+    checkpoint.save(model, tokenizer, tmp_path / "model")
+    config = small_config(first__when="always", first__epochs=1)
+    live, stored = (
+        auber.finetune(*given, task=small_task(), config=config, out=tmp_path / out)
+        for given, out in (((model, tokenizer), "live"), ((tmp_path / "model",), "stored"))
+    )
+    assert model.dtype == dtype
+    assert live.model.dtype == torch.float32
+    assert live.result["dev"] == stored.result["dev"]
+    assert checkpoint.weights_digest(live.model) == checkpoint.weights_digest(stored.model)
+    assert live.model.config.id2label == dict(enumerate(small_task().label_names))

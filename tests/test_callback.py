@@ -144,8 +144,8 @@ def test_a_model_of_another_kind_is_noticed(kind, tmp_path):
     callback = auber.AuberCallback(task=small_kind_task(kind), config=small_config())
     assert_refused(
         make_trainer(tmp_path, callback),
-        rf"^AuberCallback: task own is of kind {kind} and needs a model \.\.\.{KINDS[kind].ending}, found BertForSequence"
-        rf"Classification; load the model as {KINDS[kind].auto_class}$",
+        rf"^task own: is of kind {kind} and needs a model \.\.\.{KINDS[kind].ending}, found BertForSequenceClassification; "
+        rf"give a model of that kind \({KINDS[kind].auto_class}\)$",
     )
 
 
@@ -237,6 +237,14 @@ def assert_refused(trainer, message):
             r"^--heads must be from 0 to 9 \(one head stays in each layer\), found 100",
         ),
         ({"heads": 99, "config": small_config(**CROSSFIT)}, "^search.heads must be from 0 to 9"),
+        (
+            {"config": small_config(**CROSSFIT, reward__shards=2)},
+            "^reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found 2",
+        ),
+        (
+            {"config": small_config(**CROSSFIT, first__when="always")},
+            "^an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out$",
+        ),
         ({"config": small_config(search__layers="9")}, "^search.layers must name layers of the model, which has 3"),
     ],
 )
@@ -258,14 +266,18 @@ def test_mistakes_show_before_the_training(tmp_path, callback, monkeypatch):
     )
     assert_refused(
         make_trainer(tmp_path, callback, tiny_model(bare=True)),
-        r"^AuberCallback: task agreement is of kind sequence and needs a model \.\.\.ForSequenceClassification, found BertModel; "
-        "load the model as AutoModelForSequenceClassification$",
+        r"^BertModel has no classifier; load the model as \.\.\.ForSequenceClassification or ",
     )
     assert_refused(
         make_trainer(tmp_path, callback, tiny_model(kind="tokens")),
-        r"^AuberCallback: task agreement is of kind sequence and needs a model .*, found BertForTokenClassification; load",
+        r"^task agreement: is of kind sequence and needs a model .*, found BertForTokenClassification; give a model of that kind",
     )
     (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("")
+    assert_refused(
+        make_trainer(tmp_path, callback),
+        re.escape(f"{tmp_path / 'run'}: must be a new or an empty folder; choose another"),
+    )
     (tmp_path / "run" / "run.json").write_text("{}")
     assert_refused(
         make_trainer(tmp_path, callback),

@@ -19,13 +19,14 @@ from auber.asks import make_ask, make_job, read_matched
 from auber.config import Config, make_config
 from auber.devices import resolve_hardware
 from auber.encoders import encoder_of
-from auber.errors import ConfigError, TaskError, unknown_name
+from auber.errors import ConfigError, unknown_name
 from auber.evaluation import Scores, evaluate_rows
+from auber.group import num_processes
 from auber.methods import get_method
 from auber.pipeline import Job, Pipeline
 from auber.plan import PruningPlan
 from auber.progress import Progress, Silent
-from auber.starts import NO_TOKENIZER, Start, check_kind, check_lengths, find_origin, load_start, warn_of_seen_rows
+from auber.starts import NO_TOKENIZER, Start, check_fit, check_lengths, find_origin, load_start, warn_of_seen_rows
 from auber.tasks import load_task, make_task
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import encode_split
@@ -163,24 +164,24 @@ def evaluate(
         config = make_config(config, task=data.name, otherwise=runs.read_row_settings(model))
     settings = _settings(config, data.name)
     hardware = resolve_hardware(settings)
+    name = str(model) if isinstance(model, (str, Path)) else f"the live {type(model).__name__}"
     if isinstance(model, (str, Path)):
         tokenizer = tokenizer or checkpoint.load_tokenizer(model)
         model = checkpoint.load(model, device=hardware.device)
     elif tokenizer is None:
         raise ConfigError(NO_TOKENIZER)
-    check_kind(model, data)
+    check_fit(model, tokenizer, data, name)
     check_lengths(model, tokenizer, data, settings.max_length, (split,))
-    if model.config.num_labels != data.num_labels:
-        raise TaskError(
-            f"task {data.name}: has {data.num_labels} labels, the model's classifier {model.config.num_labels}; "
-            "evaluate a model that was tuned for this task"
-        )
     return evaluate_rows(model, encode_split(tokenizer, data, split, settings.max_length), data.metric)
 
 
 def _require_folder(out: str | Path | None, *, resume: bool) -> None:
     if resume and out is None:
         raise ConfigError("resume: goes on with the run in a folder, found none; give out='runs/mine'")
+    if out is None and num_processes() > 1:
+        raise ConfigError(
+            f"out: a group of {num_processes()} processes shares the run's folder, found none; give out='runs/mine'"
+        )
 
 
 def _trackers(track: Sequence[str], out: str | Path | None) -> tuple[str, ...]:

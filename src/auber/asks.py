@@ -21,7 +21,7 @@ from auber.metrics import get_metric
 from auber.pipeline import Job
 from auber.pipeline.budget import most_to_remove
 from auber.scoring import check_caution
-from auber.starts import Start, check_lengths, run_of
+from auber.starts import Start, check_lengths, check_origin, run_of
 from auber.tasks.base import TaskData
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def make_job(ask: Ask, start: Start, matched: Matched | None, command: str | Non
     job.layers(encoder.num_layers)  # a layer that the model lacks is said before anything is made
     _check_plans_of_all_layers(job, encoder)
     if ask.method.choose_layer is not None:
+        ask.method.check(settings, {layer: len(encoder.present(layer)) for layer in job.layers(encoder.num_layers)})
         check_caution(get_metric(job.reward_metric), settings.reward.caution)
         _check_one_clock(settings.reward.latency)
     check_lengths(start.model, start.tokenizer, ask.task, settings.max_length, ("train", "dev"))
@@ -87,7 +88,8 @@ def check_pruning(
 ) -> None:
     """Raise what `prune` would say against pruning this live model, without computing anything."""
     ask = make_ask(task, get_method(method), config, heads)
-    make_job(ask, Start(model, tokenizer, type(model).__name__, tuned=True), None, None)
+    job = make_job(ask, Start(model, tokenizer, type(model).__name__, tuned=True), None, None)
+    check_origin(job, is_given=job.method.makes_scouts(config.protocol))  # scouts of a model that is trained need one
 
 
 def _needs_first_tuning(start: Start, config: Config) -> bool:
@@ -154,6 +156,11 @@ def _check_same_tunings(heads_from: str | Path, theirs: Mapping[str, Any], confi
 
 
 def _number_to_remove(method: Method, heads: int | None, matched: Matched | None, encoder: Encoder) -> int | None:
+    if method.decides_number and matched is not None:
+        raise ConfigError(
+            f"--heads-from is for methods that are told how many heads go, and '{method.name}' is none; leave it out, or set "
+            "protocol=crossfit and give --heads"
+        )
     if method.decides_number or not method.removes_heads:
         if heads is not None:
             raise ConfigError(

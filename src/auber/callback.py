@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from auber import checkpoint, runs
+from auber import runs
 from auber.api import Pruned, prune
 from auber.asks import check_pruning
 from auber.config import Config, make_config
-from auber.encoders import encoder_of
-from auber.errors import ConfigError, ModelError, RunError
-from auber.kinds import get_kind, kind_of_class
+from auber.errors import ConfigError, RunError
 from auber.methods import get_method
 from auber.progress import Progress
 from auber.remote import adopt
+from auber.starts import check_fit
 from auber.surgery import remove_remaining
 from auber.tasks import load_task
 from auber.tasks.base import TaskData
@@ -87,18 +86,12 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
                 f"AuberCallback: the trainer must run in one process, found {args.world_size}; "
                 "save the model and prune it with auber.prune"
             )
-        encoder_of(model)
-        wanted = get_kind(self.task.kind)
-        if kind_of_class(type(model).__name__) is not wanted:
-            raise ModelError(
-                f"AuberCallback: task {self.task.name} is of kind {wanted.name} and needs a model ...{wanted.ending}, "
-                f"found {type(model).__name__}; load the model as {wanted.auto_class}"
-            )
-        names = None if self.task.label_names is None else list(self.task.label_names)
-        checkpoint.check_labels(f"the trainer's {type(model).__name__}", model.config, self.task.num_labels, names)
+        check_fit(model, processing_class, self.task, f"the trainer's {type(model).__name__}")
         check_pruning(model, processing_class, task=self.task, method=self.method, heads=self.heads, config=self.config)
-        if self.out is not None and runs.is_run(self.out):
-            raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
+        if self.out is not None:
+            if runs.is_run(self.out):
+                raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
+            runs.require_unused(Path(self.out))
         if get_method(self.method).makes_scouts(self.config.protocol):
             if state.global_step:
                 raise ConfigError(

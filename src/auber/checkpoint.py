@@ -138,11 +138,7 @@ def load_start(
     if trained:
         check_labels(str(source), config, num_labels, names)
     tokenizer = load_tokenizer(source)
-    if len(tokenizer) > config.vocab_size:
-        raise CheckpointError(
-            f"{source}: its tokenizer has {len(tokenizer)} tokens, its model {config.vocab_size}; "
-            "use the tokenizer the model was trained with"
-        )
+    check_vocabulary(str(source), config, tokenizer)
     if not plan:
         check_weights(source, config)
         config = _with_labels(config, num_labels, names)
@@ -151,14 +147,19 @@ def load_start(
         model = load(source, attn_implementation=attn_implementation).float()
     else:
         raise CheckpointError(f"{source}: is a pruned encoder without a classifier; start from one with a classifier")
+    name_answers(model, names, is_regression=is_regression, kind=kind)
+    if device is not None:
+        model.to(device)
+    return Start(model.eval(), tokenizer, trained)
+
+
+def name_answers(model: PreTrainedModel, names: Sequence[str] | None, *, is_regression: bool, kind: str) -> None:
+    """Write into a classifier's config what its outputs mean, so that its folder says so."""
     if kind == "sequence":
         model.config.problem_type = "regression" if is_regression else "single_label_classification"
     if names is not None:
         model.config.id2label = dict(enumerate(names))
         model.config.label2id = {name: index for index, name in enumerate(names)}
-    if device is not None:
-        model.to(device)
-    return Start(model.eval(), tokenizer, trained)
 
 
 def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: Kind) -> bool:
@@ -352,12 +353,21 @@ def check_labels(source: str, config: PreTrainedConfig, num_labels: int, names: 
     if config.num_labels != num_labels:
         raise CheckpointError(
             f"{source}: its trained classifier has {config.num_labels} labels, the task has {num_labels}; "
-            "choose the task it was trained on, or start from the encoder without a classifier"
+            "choose the task it was trained on, or, to train one, the encoder without a classifier"
         )
     found = [str(config.id2label.get(index)) for index in range(num_labels)]
     if names is not None and found != names and sorted(found) == sorted(names):
         raise CheckpointError(
             f"{source}: its classifier orders the labels {', '.join(found)}, the task {', '.join(names)}; give the task that order"
+        )
+
+
+def check_vocabulary(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise `CheckpointError` where a tokenizer has tokens that a model knows nothing of; `source` names the model."""
+    if len(tokenizer) > config.vocab_size:
+        raise CheckpointError(
+            f"{source}: its tokenizer has {len(tokenizer)} tokens, its model {config.vocab_size}; "
+            "use the tokenizer the model was trained with"
         )
 
 

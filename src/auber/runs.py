@@ -277,8 +277,7 @@ class Run:
         return (self.folder / RESULT).is_file()
 
     def _create(self, identity: dict[str, Any], config: Config) -> None:
-        if self.folder.exists() and not (self.folder.is_dir() and _is_unused(self.folder)):
-            raise RunError(f"{self.folder}: must be a new or an empty folder; choose another --out")
+        require_unused(self.folder)
         wait_for_all()
         if is_main_process():
             try:
@@ -414,6 +413,12 @@ class Run:
             f"put a copy of it back, or delete every file of {self.folder / 'stages'} but first.json and first/: the run goes on "
             "from there, and scores that are known are not computed again"
         )
+
+
+def require_unused(folder: Path) -> None:
+    """Raise `RunError` unless a run can begin in a folder."""
+    if folder.exists() and not (folder.is_dir() and _is_unused(folder)):
+        raise RunError(f"{folder}: must be a new or an empty folder; choose another --out")
 
 
 def _is_unused(folder: Path) -> bool:

@@ -59,8 +59,7 @@ def load_start(
             )
         if tokenizer is None:
             raise ConfigError(NO_TOKENIZER)
-        check_kind(model, task)
-        return Start(copy.deepcopy(model), tokenizer, type(model).__name__, tuned=True)
+        return _take_live(model, tokenizer, task)
     result = None
     place = source = str(model)
     if runs.is_run(source):
@@ -86,17 +85,32 @@ def load_start(
     return Start(loaded.model, tokenizer or loaded.tokenizer, name, loaded.has_trained_classifier, source, result)
 
 
-def find_origin(
-    origin: str | Path | PreTrainedModel | None, start: Start, job: Job, progress: Progress
-) -> PreTrainedModel | None:
-    """The model that no row has tuned yet, where a run makes scouts of it: the start itself, or what it came from."""
+def check_fit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData, name: str) -> None:
+    """Raise unless a live classifier is one for the task, with its labels in its order and a word for each of its tokens."""
+    check_kind(model, task)
+    names = None if task.label_names is None else list(task.label_names)
+    checkpoint.check_labels(name, model.config, task.num_labels, names)
+    checkpoint.check_vocabulary(name, model.config, tokenizer)
+
+
+def _take_live(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData) -> Start:
+    """A copy of a live model as a folder of it would be read: in float32, in which tunings add up, and with the task's labels."""
+    name = type(model).__name__
+    check_fit(model, tokenizer, task, f"the live {name}")
+    taken = copy.deepcopy(model).float()
+    checkpoint.name_answers(taken, task.label_names, is_regression=task.is_regression, kind=task.kind)
+    return Start(taken, tokenizer, name, tuned=True)
+
+
+def check_origin(job: Job, *, is_given: bool) -> None:
+    """Raise `ConfigError` where the settings do not go with scouts, or with an origin that is given to make them of."""
     if not job.method.makes_scouts(job.config.protocol):
-        if origin is not None:
+        if is_given:
             raise ConfigError(
                 f"an origin is for scouts, which method {job.method.name} under protocol {job.config.protocol} has none of; "
                 "leave it out, or choose a layer-wise method and protocol crossfit"
             )
-        return None
+        return
     if job.config.first.epochs == 0:
         raise ConfigError(
             "first.epochs must be at least 1 under protocol crossfit, whose scouts it tunes, found 0; raise it"
@@ -106,9 +120,18 @@ def find_origin(
             f"reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found {job.config.reward.shards}; "
             "leave it, or choose --protocol seen"
         )
+    if job.first_tuning and is_given:
+        raise ConfigError("an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out")
+
+
+def find_origin(
+    origin: str | Path | PreTrainedModel | None, start: Start, job: Job, progress: Progress
+) -> PreTrainedModel | None:
+    """The model that no row has tuned yet, where a run makes scouts of it: the start itself, or what it came from."""
+    check_origin(job, is_given=origin is not None)
+    if not job.method.makes_scouts(job.config.protocol):
+        return None
     if job.first_tuning:
-        if origin is not None:
-            raise ConfigError("an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out")
         _require_unseen(start.source, job.task, "give --model what it started from")
         if start.tuned and start.source is not None:
             progress.say(_MAY_HAVE_SEEN.format(start.source))
@@ -169,7 +192,7 @@ def check_kind(model: PreTrainedModel, task: TaskData) -> None:
     if found != wanted:
         raise TaskError(
             f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, found {type(model).__name__}; "
-            "give a model of that kind"
+            f"give a model of that kind ({wanted.auto_class})"
         )
 
 

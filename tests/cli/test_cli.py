@@ -170,6 +170,34 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     assert f"model: {tmp_path / 'pruned' / 'model'}" in out
 
 
+def test_the_rows_of_one_file_are_scored_as_they_are(run_auber, files, tmp_path):
+    """Nothing is learned from them, so that one class is enough and there is no train that they could stand in."""
+    model, tokenizer = small_start()
+    model.config.id2label = {0: "yes", 1: "no"}
+    auber.save(model, tokenizer, tmp_path / "model")
+    lines = (files / "dev.csv").read_text().splitlines()
+    (tmp_path / "yes.csv").write_text("\n".join([lines[0], *(line for line in lines if line.endswith("yes"))]) + "\n")
+    columns = ["--text", "sentence", "--label", "good", "--json"]
+    code, out, err = run_auber("evaluate", tmp_path / "model", "--dev", tmp_path / "yes.csv", *columns)
+    assert (code, err) == (0, "")
+    some = json.loads(out)
+    code, out, err = run_auber("evaluate", tmp_path / "model", "--dev", files / "dev.csv", *columns)
+    assert (code, err) == (0, "")
+    every = json.loads(out)
+    assert 0 < some["rows"] < every["rows"]
+    with_train = ["--train", files / "train.csv", "--dev", files / "dev.csv", *columns]
+    code, out, err = run_auber("evaluate", tmp_path / "model", *with_train)
+    assert code == 0, err
+    assert json.loads(out)["score"] == every["score"], "train counts its classes no, yes; the model's order holds"
+    code, out, _ = run_auber("evaluate", tmp_path / "model", *with_train, "--labels", "yes, no")
+    assert (code, json.loads(out)["score"]) == (0, every["score"])
+    code, _, err = run_auber("evaluate", tmp_path / "model", *with_train, "--labels", "no,yes")
+    assert (code, err) == (
+        2,
+        f"auber: {tmp_path / 'model'}: its classifier orders the labels yes, no, the task no, yes; give the task that order\n",
+    )
+
+
 def test_a_model_without_names_for_its_classes_needs_the_train_rows(run_auber, files, tmp_path):
     model, tokenizer = small_start()
     auber.save(model, tokenizer, tmp_path / "model")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from auber.errors import ConfigError
-from auber.methods import auber
+from auber.methods import auber, get_method
 from auber.methods.exhaustive import all_masks, choose_layer
 from auber.progress import Silent
 from auber.search.toy import ToyLayer
@@ -72,7 +72,7 @@ def test_too_many_heads():
         r"^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
     )
     with pytest.raises(ConfigError, match=message):
-        choose_layer(CountingToy(ToyLayer(17)).work())
+        get_method("exhaustive").check(small_config(), {2: 16, 0: 17})
 
 
 def test_progress_counts_the_masks():

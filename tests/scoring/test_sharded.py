@@ -108,7 +108,7 @@ def test_shards_on_one_device_share_its_memory(monkeypatch):
 
 
 def test_one_piece_needs_no_workers():
-    with open_workers(small_config(), cpu()) as workers:
+    with open_workers(small_config(), cpu(), 9) as workers:
         assert workers is None
         scorer = make_scorer(tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers)
     assert type(scorer) is LayerScorer
@@ -120,7 +120,7 @@ def test_one_piece_needs_no_workers():
 )
 def test_each_shard_has_a_gpu_of_its_own(monkeypatch, device, found, places):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
-    with open_workers(small_config(reward__shards=3), Hardware(torch.device(device), "float32", 1)) as workers:
+    with open_workers(small_config(reward__shards=3), Hardware(torch.device(device), "float32", 1), 9) as workers:
         assert [str(place.device) for place in workers._places] == places
 
 
@@ -142,7 +142,7 @@ def test_each_shard_has_a_gpu_of_its_own(monkeypatch, device, found, places):
 def test_more_shards_than_devices(monkeypatch, device, message):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     hardware = Hardware(torch.device(device), "float32", 1)
-    with pytest.raises(ConfigError) as caught, open_workers(small_config(reward__shards=2), hardware):
+    with pytest.raises(ConfigError) as caught, open_workers(small_config(reward__shards=2), hardware, 9):
         pass
     assert str(caught.value) == message
 
@@ -155,7 +155,7 @@ def test_more_shards_than_rows():
 
 def test_a_process_group_has_no_shards(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError) as caught, open_workers(small_config(reward__shards=2), cpu()):
+    with pytest.raises(ConfigError) as caught, open_workers(small_config(reward__shards=2), cpu(), 9):
         pass
     assert str(caught.value) == (
         "reward.shards must be 1 in a group of 2 processes, found 2; start one process, it drives all shards"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -43,21 +43,34 @@ def command(
     """
     from auber import api
     from auber.runs import read_row_settings
+    from auber.tasks import make_scored_rows
 
     options.require_model(folder)
     settings = options.build_config(preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder))
     if task is None and train is None and dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}; add {_ROWS}")
-    names: str | Sequence[str] | None = labels
-    if dev is not None and train is None and task is None:
-        # Rows of one file are enough where the model knows the classes.
-        if split != "dev":
-            raise TaskError(
-                f"--split {split}: those rows are needed, found --dev alone; add --train FILE, or leave it out"
-            )
-        train, names = dev, labels or _classes_of(folder)
     with screen.listening(quiet=quiet):
-        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=names)
+        read = partial(options.read_task, task, data, train, dev, text, label, metric, settings.seed, kind=kind)
+        if dev is not None and train is None and task is None:
+            if split != "dev":
+                raise TaskError(
+                    f"--split {split}: those rows are needed, found --dev alone; add --train FILE, or leave it out"
+                )
+            rows = make_scored_rows(
+                dev,
+                kind=kind,
+                text=options.split_names(text),
+                label=label,
+                labels=options.split_names(labels) or _named_classes_of(folder),
+                metric=metric,
+            )
+        elif task is None and labels is None:
+            rows = read()
+            classes = _classes_of(folder) or ()
+            if rows.label_names != classes and sorted(rows.label_names or ()) == sorted(classes):
+                rows = read(labels=classes)  # the rows have them in another order
+        else:
+            rows = read(labels=labels)
         scores = api.evaluate(folder, task=rows, split=split, config=settings)
     if json:
         screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()})
@@ -75,8 +88,13 @@ def _classes_of(folder: str) -> tuple[str, ...] | None:
     kind = kind_of_class((config.architectures or [""])[0])
     if config.num_labels == 1 or (kind is not None and kind.name == "spans"):
         return None
-    names = tuple(str(config.id2label[index]) for index in range(config.num_labels))
-    if all(name == f"LABEL_{index}" for index, name in enumerate(names)):
+    return tuple(str(config.id2label[index]) for index in range(config.num_labels))
+
+
+def _named_classes_of(folder: str) -> tuple[str, ...] | None:
+    """The same, where they are names: rows of one file alone could not say which class is which."""
+    names = _classes_of(folder)
+    if names is not None and all(name == f"LABEL_{index}" for index, name in enumerate(names)):
         raise TaskError(
             f"{folder}: the model has no names for its classes; add --train FILE, which has them, or --labels"
         )

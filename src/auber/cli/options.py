@@ -183,11 +183,18 @@ def read_task(
         train,
         dev,
         kind=kind,
-        text=[name.strip() for name in text.split(",")] if text else None,
+        text=split_names(text),
         label=label,
-        labels=labels.split(",") if isinstance(labels, str) else labels,
+        labels=split_names(labels),
         metric=metric,
     )
+
+
+def split_names(names: str | Sequence[str] | None) -> list[str] | None:
+    """Names with commas between as a list; None where there are none."""
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
+    return list(names) if names else None
 
 
 def require_model(place: str | Path) -> None:

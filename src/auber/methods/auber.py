@@ -5,8 +5,11 @@ The agent is imported where it plays, so that the table of methods can be read w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from auber.config import Config
 from auber.methods.base import LayerChoice, LayerWork, Method
 from auber.stages import layer_stage
 
@@ -71,12 +74,19 @@ def choose_layer(work: LayerWork) -> LayerChoice:
     )
 
 
+def _check(config: Config, heads: Mapping[int, int]) -> None:
+    """Raise `ConfigError` where the agent could not learn."""
+    from auber.search.agent import check_memory
+
+    check_memory(config.agent)
+
+
+_as_auber = partial(Method, choose_layer=choose_layer, check=_check)
+
 METHODS = (
-    Method("auber", "a deep Q-network learns which heads to remove, layer by layer", choose_layer),
-    Method("auber-query", "auber whose state is the query matrix", choose_layer, settings={"search.matrix": "query"}),
-    Method("auber-key", "auber whose state is the key matrix", choose_layer, settings={"search.matrix": "key"}),
-    Method("auber-l2", "auber whose state is an L2 norm", choose_layer, settings={"search.norm": "l2"}),
-    Method(
-        "auber-reverse", "auber from the last layer to the first", choose_layer, settings={"search.order": "reverse"}
-    ),
+    _as_auber("auber", "a deep Q-network learns which heads to remove, layer by layer"),
+    _as_auber("auber-query", "auber whose state is the query matrix", settings={"search.matrix": "query"}),
+    _as_auber("auber-key", "auber whose state is the key matrix", settings={"search.matrix": "key"}),
+    _as_auber("auber-l2", "auber whose state is an L2 norm", settings={"search.norm": "l2"}),
+    _as_auber("auber-reverse", "auber from the last layer to the first", settings={"search.order": "reverse"}),
 )

@@ -84,6 +84,10 @@ class RankingChoice:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _says_nothing(config: Config, heads: Mapping[int, int]) -> None:
+    """Of a method that takes all settings and all sizes."""
+
+
 @dataclass(frozen=True)
 class Method:
     """One entry of the table: exactly one of the two functions is given."""
@@ -95,6 +99,8 @@ class Method:
     settings: Mapping[str, Value] = field(default_factory=dict)  # what an ablation changes
     removes_heads: bool = True
     tunes: bool = True
+    # Of a layer-wise method: raises a `ConfigError` for settings, or numbers of heads by layer, that it cannot do with.
+    check: Callable[[Config, Mapping[int, int]], None] = _says_nothing
 
     @property
     def decides_number(self) -> bool:

@@ -8,9 +8,10 @@ search can be played afterwards without a model (`auber.regret`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from auber.config import Config
 from auber.errors import ConfigError
 from auber.methods.base import LayerChoice, LayerWork, Mask, Method
 
@@ -23,13 +24,18 @@ def all_masks(heads: Sequence[int]) -> list[Mask]:
     return [mask for size in range(len(heads)) for mask in combinations(heads, size)]
 
 
+def _check(config: Config, heads: Mapping[int, int]) -> None:
+    """Raise `ConfigError` where a layer has more masks than anyone would wait for."""
+    for layer, number in heads.items():
+        if number > MOST_HEADS:
+            raise ConfigError(
+                f"layer {layer}: method 'exhaustive' scores every mask and takes layers of at most {MOST_HEADS} heads, "
+                f"found {number} heads; use greedy or auber"
+            )
+
+
 def choose_layer(work: LayerWork) -> LayerChoice:
     """Score all masks that leave a head, and remove the heads of the best."""
-    if len(work.heads) > MOST_HEADS:
-        raise ConfigError(
-            f"layer {work.layer}: method 'exhaustive' scores every mask and takes layers of at most {MOST_HEADS} heads, "
-            f"found {len(work.heads)} heads; use greedy or auber"
-        )
     masks = all_masks(work.heads)
     scores: list[float] = []
     work.progress.begin(f"layer {work.layer}: searching", len(masks))
@@ -69,4 +75,4 @@ def _states(work: LayerWork) -> dict[str, dict[str, list[float]]]:
     return states
 
 
-METHODS = (Method("exhaustive", "every mask of a layer is scored and the best taken", choose_layer),)
+METHODS = (Method("exhaustive", "every mask of a layer is scored and the best taken", choose_layer, check=_check),)

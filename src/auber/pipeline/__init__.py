@@ -106,7 +106,8 @@ class Pipeline:
         timing = self._timing_stages()
         self.progress.plan(1 + len(timing) + 2 * len(layers) + 1 + 1)
         self._announce(["first", *timing, *map(layer_stage, layers), "last"])
-        with open_workers(self.job.config, self.job.hardware) as workers:
+        fewest = min(len(self.splits.layers[layer].reward) for layer in layers)
+        with open_workers(self.job.config, self.job.hardware, fewest) as workers:
             self._first_stage(self.splits.first)
             if timing:
                 self._stage(TIMING, self._time_heads, keeps=False)

@@ -146,8 +146,8 @@ def make_scorer(
 
 
 @contextmanager
-def open_workers(config: Config, hardware: Hardware) -> Iterator[Workers | None]:
-    """The workers that `reward.shards` and `reward.spread` ask for; None where the reward set stays in one piece."""
+def open_workers(config: Config, hardware: Hardware, num_rows: int) -> Iterator[Workers | None]:
+    """The workers that `reward.shards` and `reward.spread` ask for reward sets of so many rows; None where they stay in one piece."""
     if config.reward.shards == 1:
         yield None
         return
@@ -156,6 +156,7 @@ def open_workers(config: Config, hardware: Hardware) -> Iterator[Workers | None]
             f"reward.shards must be 1 in a group of {num_processes()} processes, found {config.reward.shards}; "
             "start one process, it drives all shards"
         )
+    _check_shards(config.reward.shards, num_rows)
     workers: Workers
     if config.reward.spread == "ray":
         from auber.scoring.ray_shards import RayWorkers
@@ -169,12 +170,16 @@ def open_workers(config: Config, hardware: Hardware) -> Iterator[Workers | None]
         workers.close()
 
 
+def _check_shards(num_shards: int, num_rows: int) -> None:
+    if num_shards > num_rows:
+        raise ConfigError(
+            f"reward.shards must be at most the number of reward rows ({num_rows}), found {num_shards}; lower it"
+        )
+
+
 def deal_rows(lengths: Sequence[int], num_shards: int) -> list[list[int]]:
     """Row indices by shard, the tokens about even: the longest row that is left goes to the shard with the fewest tokens."""
-    if num_shards > len(lengths):
-        raise ConfigError(
-            f"reward.shards must be at most the number of reward rows ({len(lengths)}), found {num_shards}; lower it"
-        )
+    _check_shards(num_shards, len(lengths))
     parts: list[list[int]] = [[] for _ in range(num_shards)]
     tokens = [0] * num_shards
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):

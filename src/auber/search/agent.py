@@ -67,17 +67,22 @@ def epsilon(config: Agent, actions_taken: int) -> float:
     return config.epsilon_end + gap * math.exp(-actions_taken / config.epsilon_decay)
 
 
+def check_memory(config: Agent) -> None:
+    """Raise `ConfigError` where so little is remembered that nothing would ever be learned."""
+    if config.replay_size < config.learning_starts:
+        raise ConfigError(
+            f"agent.replay_size must be at least agent.learning_starts ({config.learning_starts}), "
+            f"found {config.replay_size}: no update would ever be made"
+        )
+
+
 class DQNAgent:
     """Networks, replay memory and exploration of one layer's player."""
 
     def __init__(
         self, num_heads: int, config: Agent, *, seed: int, layer: int, device: torch.device | str = "cpu"
     ) -> None:
-        if config.replay_size < config.learning_starts:
-            raise ConfigError(
-                f"agent.replay_size must be at least agent.learning_starts ({config.learning_starts}), "
-                f"found {config.replay_size}: no update would ever be made"
-            )
+        check_memory(config)
         device = torch.device(device)
         self.config = config
         with _one_thread():

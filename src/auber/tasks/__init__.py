@@ -13,9 +13,19 @@ from pathlib import Path
 
 from auber.errors import TaskError, unknown_name
 from auber.tasks.base import Rows, TaskData, check_task
-from auber.tasks.own import make_task
+from auber.tasks.own import make_scored_rows, make_task
 
-__all__ = ["TASKS", "Rows", "TaskData", "TaskEntry", "check_task", "load_task", "make_task", "task_names"]
+__all__ = [
+    "TASKS",
+    "Rows",
+    "TaskData",
+    "TaskEntry",
+    "check_task",
+    "load_task",
+    "make_scored_rows",
+    "make_task",
+    "task_names",
+]
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,17 @@ class TaskData:
 
 def check_task(data: TaskData) -> TaskData:
     """The same data, or a `TaskError` that says why it cannot be used; rows in both splits are counted in a warning."""
+    check_rows(data)
+    _check_classes(data)
+    known = set(data.train.texts())
+    repeated = sum(texts in known for texts in data.dev.texts())
+    if repeated:
+        logger.warning("%s: %d of %d dev rows also stand in train", data.name, repeated, len(data.dev))
+    return data
+
+
+def check_rows(data: TaskData) -> TaskData:
+    """What must hold of rows that are only scored: of a class there may be none, and nothing is learned from train."""
     for split, rows in (("train", data.train), ("dev", data.dev)):
         where = f"{data.name}: {split}"
         if rows.kind != data.kind:
@@ -83,11 +94,6 @@ def check_task(data: TaskData) -> TaskData:
             raise TaskError(f"{where} has no rows; at least one is needed")
         rows.check(where, data.label_names)
     _check_metric(data)
-    _check_classes(data)
-    known = set(data.train.texts())
-    repeated = sum(texts in known for texts in data.dev.texts())
-    if repeated:
-        logger.warning("%s: %d of %d dev rows also stand in train", data.name, repeated, len(data.dev))
     return data
 
 

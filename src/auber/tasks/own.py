@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from auber.errors import TaskError
 from auber.kinds import KINDS, Kind, get_kind
-from auber.tasks.base import Rows, TaskData, check_task, check_text
+from auber.tasks.base import Rows, TaskData, check_rows, check_task, check_text
 from auber.tasks.files import ColumnError, ReadSplit, Record, read_records, require_columns, shorten
 from auber.tasks.own_questions import build_questions
 from auber.tasks.own_words import build_words
@@ -42,6 +42,34 @@ def make_task(
     `labels` fixes the names of classes or tags and their order, that of a trained model; without it they are those of train.
     `metric` is accuracy, entity_f1 or span_f1 unless given; pearson, spearman and r_squared make it a regression.
     """
+    return check_task(_read_task(train, dev, kind, text, label, labels, metric, name))
+
+
+def make_scored_rows(
+    rows: Source,
+    *,
+    kind: str | None = None,
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
+    labels: Sequence[str] | None = None,
+    metric: str | None = None,
+    name: str = "own",
+) -> TaskData:
+    """Rows that a trained model is to be scored on, as a task whose both splits they are; arguments as in `make_task`."""
+    return check_rows(_read_task(rows, rows, kind, text, label, labels, metric, name))
+
+
+def _read_task(
+    train: Source,
+    dev: Source,
+    kind: str | None,
+    text: str | Sequence[str] | None,
+    label: str | None,
+    labels: Sequence[str] | None,
+    metric: str | None,
+    name: str,
+) -> TaskData:
+    """Both splits as they are, of the kind that is named or that the metric scores."""
     from auber.metrics import get_metric  # it brings torch, which listing the tasks does without
 
     chosen = get_kind(kind or (get_metric(metric).kind if metric else "sequence"))
@@ -69,7 +97,7 @@ def make_task(
     if measured.is_regression:
         build = _build_targets
     train_rows, dev_rows, label_names = build(read, columns, answer, labels)
-    return check_task(TaskData(name, train_rows, dev_rows, label_names, measured.name))
+    return TaskData(name, train_rows, dev_rows, label_names, measured.name)
 
 
 def _advise(kind: Kind, header: Sequence[str], option: str) -> str:
