@@ -195,7 +195,8 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
             ConfigError,
             r"--heads must be from 0 to 9 \(one head stays in each layer\), found 10",
         ),
-        ({"method": "random", "heads": -1}, ConfigError, "--heads must be from 0 to 9"),
+        ({"method": "random", "heads": -1}, ConfigError, "--heads must be 0 or more, found -1"),
+        ({"method": "original", "heads": 5}, ConfigError, "method 'original' removes no heads; leave out --heads"),
         ({"train": [], "dev": []}, ConfigError, "give either a task or train and dev rows, found both"),
         ({"task": None}, ConfigError, "give either a task or train and dev rows, found neither"),
         ({"task": None, "train": [{}]}, ConfigError, "train rows need dev rows beside them, found train alone"),
@@ -324,7 +325,14 @@ def test_a_damaged_run_cannot_be_matched(start, tmp_path):
     ],
 )
 def test_a_value_of_another_type_is_a_mistake_in_one_line(start, arguments, message):
-    arguments = {"model": start, "task": small_task(), "config": small_config(), "method": "random", **arguments}
+    arguments = {
+        "model": start,
+        "task": small_task(),
+        "config": small_config(),
+        "method": "random",
+        "heads": 1,
+        **arguments,
+    }
     with pytest.raises(auber.AuberError, match=message):
         auber.prune(arguments.pop("model"), **arguments)
 

@@ -94,7 +94,7 @@ def prune(
     _require_folder(out, resume=resume)
     trackers = _trackers(track, out)
     data = _task_data(task, train, dev, kind, text, label, metric)
-    ask = make_ask(data, get_method(method), _settings(config, data.name), heads)
+    ask = make_ask(data, get_method(method), _settings(config, data.name), heads, heads_from)
     start = load_start(model, tokenizer, data, ask.settings)
     matched = read_matched(heads_from, data, ask.settings)
     job = make_job(ask, start, matched, command)
@@ -176,12 +176,15 @@ def evaluate(
 
 
 def _require_folder(out: str | Path | None, *, resume: bool) -> None:
+    """Say first what is wrong with the folder: a model takes seconds to read."""
     if resume and out is None:
         raise ConfigError("resume: goes on with the run in a folder, found none; give out='runs/mine'")
     if out is None and num_processes() > 1:
         raise ConfigError(
             f"out: a group of {num_processes()} processes shares the run's folder, found none; give out='runs/mine'"
         )
+    if out is not None and num_processes() == 1:  # in a group another process may have made it by now
+        runs.require_place(Path(out), resume=resume)
 
 
 def _trackers(track: Sequence[str], out: str | Path | None) -> tuple[str, ...]:

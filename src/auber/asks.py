@@ -38,15 +38,20 @@ class Ask:
     heads: int | None  # for a method that ranks; a search finds its number in the settings
 
 
-def make_ask(task: TaskData, method: Method, settings: Config, heads: int | None) -> Ask:
-    """What a caller wants, with the number of heads where it belongs."""
+def make_ask(
+    task: TaskData, method: Method, settings: Config, heads: int | None, heads_from: str | Path | None = None
+) -> Ask:
+    """What a caller wants, with the number of heads where it belongs; `heads_from` names the run that may give it."""
     if heads is not None and type(heads) is not int:
         raise ConfigError(f"--heads must be a whole number, found {heads!r:.40}")
+    if heads is not None and heads < 0:
+        raise ConfigError(f"--heads must be 0 or more, found {heads}")
     settings = settings.replace(method.settings)
     if heads is not None and method.makes_scouts(settings.protocol):  # it decides all layers before it tunes
         if heads == 0:
             raise ConfigError("--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide")
         settings, heads = settings.replace({"search.heads": heads}), None
+    _check_number(method, heads, heads_from)
     return Ask(task, method, settings, heads)
 
 
@@ -155,8 +160,9 @@ def _check_same_tunings(heads_from: str | Path, theirs: Mapping[str, Any], confi
             )
 
 
-def _number_to_remove(method: Method, heads: int | None, matched: Matched | None, encoder: Encoder) -> int | None:
-    if method.decides_number and matched is not None:
+def _check_number(method: Method, heads: int | None, heads_from: str | Path | None) -> None:
+    """Raise `ConfigError` unless a method that has to be told how many heads go is told so once, and no other is."""
+    if method.decides_number and heads_from is not None:
         raise ConfigError(
             f"--heads-from is for methods that are told how many heads go, and '{method.name}' is none; leave it out, or set "
             "protocol=crossfit and give --heads"
@@ -164,19 +170,23 @@ def _number_to_remove(method: Method, heads: int | None, matched: Matched | None
     if method.decides_number or not method.removes_heads:
         if heads is not None:
             raise ConfigError(
-                f"method '{method.name}' decides itself how many heads go; leave out --heads"
-                + (", or set protocol=crossfit" if method.decides_number else "")
+                f"method '{method.name}' decides itself how many heads go; leave out --heads, or set protocol=crossfit"
+                if method.decides_number
+                else f"method '{method.name}' removes no heads; leave out --heads"
             )
-        return None
-    if heads is not None and matched is not None:
+    elif heads is not None and heads_from is not None:
         raise ConfigError("--heads and --heads-from exclude each other; give one")
-    number = heads
-    if matched is not None:
-        number = matched.num_removed - encoder.removed.num_removed
-    if number is None:
+    elif heads is None and heads_from is None:
         raise ConfigError(
             f"method '{method.name}' must be told how many heads to remove; give --heads P or --heads-from RUN"
         )
+
+
+def _number_to_remove(method: Method, heads: int | None, matched: Matched | None, encoder: Encoder) -> int | None:
+    if method.decides_number or not method.removes_heads:
+        return None
+    number = heads if matched is None else matched.num_removed - encoder.removed.num_removed
+    assert number is not None, "a method that ranks has been told its number"
     most = most_to_remove(encoder, range(encoder.num_layers))
     if not 0 <= number <= most:
         raise ConfigError(f"--heads must be from 0 to {most} (one head stays in each layer), found {number}")

@@ -91,7 +91,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         if self.out is not None:
             if runs.is_run(self.out):
                 raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
-            runs.require_unused(Path(self.out))
+            runs.require_place(Path(self.out), resume=False)
         if get_method(self.method).makes_scouts(self.config.protocol):
             if state.global_step:
                 raise ConfigError(

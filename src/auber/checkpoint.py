@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +28,7 @@ from torch import Tensor
 from auber import seeds
 from auber.encoders import REMOVED_HEADS, encoder_of
 from auber.errors import AuberError, CheckpointError, ModelError
+from auber.hub import reading_hub
 from auber.kinds import KINDS, Kind, get_kind, kind_of_class
 from auber.plan import PruningPlan
 from auber.remote import MODELING_FILE, auto_map
@@ -103,7 +104,8 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
 
     name, revision = HubName.of(str(model_folder(Path(source)) if Path(source).is_dir() else source))
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+        with nullcontext() if Path(name).is_dir() else reading_hub():
+            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
     except Exception as error:  # whatever damaged files make transformers raise
         raise CheckpointError(
             f"{source}: its tokenizer cannot be loaded ({one_line(error)}); save one into the folder"
@@ -305,7 +307,7 @@ def _load_plain(
     """An unpruned model through transformers, which knows the older names of tensors; and the tensors it lacks."""
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     name, revision = HubName.of(source)
-    with _no_load_report(), _refusing(source):
+    with _no_load_report(), _refusing(source), nullcontext() if Path(name).is_dir() else reading_hub():
         model, report = cls.from_pretrained(
             name,
             revision=revision,

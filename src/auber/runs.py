@@ -55,7 +55,11 @@ DIGEST = "model_sha256"  # of the weights, in the record of a stage and in the r
 # What a write that was cut leaves beside its place, by `write_text` and by `checkpoint.save`.
 _SCRATCH = re.compile(r"\.((run|splits|plan|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}")
 # Known by digests, which would tell a person nothing.
-_DIGESTED = {"data": "its rows were others", "weights": "its model had other weights"}
+_DIGESTED = {
+    "data": "its rows were others",
+    "weights": "its model had other weights",
+    "origin": "its scouts were made of another model",
+}
 _SAME_VERSIONS = ("auber", "torch", "transformers")  # another of these may give other numbers
 
 
@@ -66,7 +70,15 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError as error:
         raise RunError(f"{path}: no such file; is {path.parent} a run's folder?") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path}: cannot be read ({error}); it is damaged: put it back, or delete it") from error
+        raise RunError(f"{path}: cannot be read ({error}); it is damaged: {_advise(path)}") from error
+
+
+def _advise(path: Path) -> str:
+    """What to do about a damaged file: of a stage another can be made, what a run is and what came of it cannot."""
+    if path.name not in ("run.json", RESULT):
+        return "put it back, or delete it"
+    model = path.parent / "model"
+    return "put a copy of it back" + (f"; the model in {model} can be used without it" if model.is_dir() else "")
 
 
 def is_run(folder: str | Path) -> bool:
@@ -277,7 +289,7 @@ class Run:
         return (self.folder / RESULT).is_file()
 
     def _create(self, identity: dict[str, Any], config: Config) -> None:
-        require_unused(self.folder)
+        require_place(self.folder, resume=True)
         wait_for_all()
         if is_main_process():
             try:
@@ -322,9 +334,7 @@ class Run:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def _check_resumable(self, identity: dict[str, Any], config: Config, resume: bool) -> None:
-        if not resume:
-            state = "a finished" if self.result else "an unfinished"
-            raise RunError(f"{self.folder}: holds {state} run; add --resume to go on with it, or choose another --out")
+        require_place(self.folder, resume=resume)
         recorded = {**read_record(self.folder), **make_config("paper", file=self.folder / "config.toml").flat()}
         for kept in (
             "versions",
@@ -335,10 +345,13 @@ class Run:
         asked = {**identity, **config.flat()}
         changed = sorted(key for key in recorded.keys() | asked.keys() if recorded.get(key) != asked.get(key))
         if changed:
-            words = ", ".join(
-                _DIGESTED.get(key) or f"{key} was {recorded.get(key)!r} and is now {asked.get(key)!r}"
+            said = [
+                f"{key} was {recorded.get(key)!r} and is now {asked.get(key)!r}"
                 for key in changed
-            )
+                if key not in _DIGESTED
+            ]
+            # other weights, rows or scouts mostly follow from another seed or method
+            words = ", ".join(said or [_DIGESTED[key] for key in changed])
             raise RunError(f"{self.folder}: is another run: {words}; use the same settings or another --out")
 
     # --- versions ---------------------------------------------------------------------------------------------------
@@ -407,7 +420,7 @@ class Run:
         )
 
     def _remedy(self, stage: str) -> str:
-        if stage == "first":
+        if stage == "first" or not (self.folder / "stages" / "first").is_dir():
             return "put a copy of it back, or start anew with another --out"
         return (
             f"put a copy of it back, or delete every file of {self.folder / 'stages'} but first.json and first/: the run goes on "
@@ -415,9 +428,13 @@ class Run:
         )
 
 
-def require_unused(folder: Path) -> None:
-    """Raise `RunError` unless a run can begin in a folder."""
-    if folder.exists() and not (folder.is_dir() and _is_unused(folder)):
+def require_place(folder: Path, *, resume: bool) -> None:
+    """Raise `RunError` unless a run can begin in a folder, or go on in it."""
+    if is_run(folder):
+        if not resume:
+            state = "a finished" if (folder / RESULT).is_file() else "an unfinished"
+            raise RunError(f"{folder}: holds {state} run; add --resume to go on with it, or choose another --out")
+    elif folder.exists() and not (folder.is_dir() and _is_unused(folder)):
         raise RunError(f"{folder}: must be a new or an empty folder; choose another --out")
 
 

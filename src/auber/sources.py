@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from auber.encoders import REMOVED_HEADS, family_of
 from auber.errors import CheckpointError, ModelError, PlanError
+from auber.hub import reading_hub
 from auber.plan import PruningPlan
 
 if TYPE_CHECKING:
@@ -168,7 +169,8 @@ def _fetch(hub: HubName, source: str) -> dict[str, Any]:
             f"{source}: there is no such folder; give the one a model was saved in, or a name on the hub (NAME or OWNER/NAME)"
         ) from error
     try:
-        data, _ = PreTrainedConfig.get_config_dict(hub.name, revision=hub.revision)
+        with reading_hub():
+            data, _ = PreTrainedConfig.get_config_dict(hub.name, revision=hub.revision)
     except Exception as error:  # no network, no such name, no such revision
         raise CheckpointError(
             f"'{source}' is no folder and cannot be read from the hub ({one_line(error)}); give a local folder or check the name"
@@ -183,13 +185,14 @@ def _check_hub_files(hub: HubName, source: str) -> None:
     found = {}
     for file in (SHARDS, _ADAPTER):
         try:
-            found[file] = cached_file(
-                hub.name,
-                file,
-                revision=hub.revision,
-                _raise_exceptions_for_missing_entries=False,
-                _raise_exceptions_for_connection_errors=False,
-            )
+            with reading_hub():
+                found[file] = cached_file(
+                    hub.name,
+                    file,
+                    revision=hub.revision,
+                    _raise_exceptions_for_missing_entries=False,
+                    _raise_exceptions_for_connection_errors=False,
+                )
         except Exception as error:  # the hub's, its transport's and the file system's have no common base
             raise CheckpointError(f"'{source}': cannot be read from the hub ({one_line(error)})") from error
     if found[_ADAPTER] is not None:

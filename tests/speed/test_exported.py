@@ -14,4 +14,4 @@ def test_only_a_graph_can_be_timed(tmp_path):
     save_pruned(tmp_path / "mine")
     exported = export_model(tmp_path / "mine", "dense")
     with pytest.raises(ConfigError, match="mine-dense: only an ONNX graph can be timed, found an export to dense$"):
-        time_exported(exported, length=8, limits=Limits(), progress=Silent())
+        time_exported(exported, limits=Limits(), progress=Silent())

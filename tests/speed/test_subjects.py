@@ -8,7 +8,7 @@ import torch
 from auber.encoders import REMOVED_HEADS, encoder_of
 from auber.errors import AuberError
 from auber.kinds import KINDS
-from auber.speed.subjects import check_length, read_subjects
+from auber.speed.subjects import choose_length, read_subjects
 from tests.export.models import UNEVEN, save_pruned
 from tests.models import tiny_config
 from tests.speed.runs import make_result, make_run
@@ -118,9 +118,9 @@ def test_heads_that_transformers_4_recorded(tmp_path):
 def test_a_row_longer_than_the_positions(tmp_path, origin):
     (subject,) = read_subjects((str(make_run(tmp_path / "mine")),), None)
     unpruned, _ = subject.build()
-    check_length(unpruned, subject, 28)
+    assert [choose_length(unpruned, subject, asked) for asked in (28, None)] == [28, 28]
     with pytest.raises(AuberError, match="^--length must be at most 28, the positions of rte auber seed 3, found 29$"):
-        check_length(unpruned, subject, 29)
+        choose_length(unpruned, subject, 29)
 
 
 @pytest.mark.parametrize(

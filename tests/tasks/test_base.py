@@ -55,7 +55,9 @@ def test_rows_in_both_splits_are_counted(caplog: pytest.LogCaptureFixture) -> No
     dev = Rows(("a b", "a b", "e f"), ("x", "other", "z"), (1, 0, 1))
     with caplog.at_level(logging.WARNING):
         check_task(replace(DATA, dev=dev))
-    assert [record.getMessage() for record in caplog.records] == ["toy: 2 of 3 dev rows also stand in train"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "careful: 2 of 3 dev rows also stand in train: a score on them says little of new rows"
+    ]
 
 
 EMPTY = Rows((), (), ())

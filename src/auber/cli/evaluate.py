@@ -48,11 +48,11 @@ def command(
     options.require_model(folder)
     settings = options.build_config(preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder))
     if task is None and train is None and dev is None:
-        raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}; add {_ROWS}")
+        raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}")
     with screen.listening(quiet=quiet):
         read = partial(options.read_task, task, data, train, dev, text, label, metric, settings.seed, kind=kind)
         if dev is not None and train is None and task is None:
-            if split != "dev":
+            if split == "train":
                 raise TaskError(
                     f"--split {split}: those rows are needed, found --dev alone; add --train FILE, or leave it out"
                 )
@@ -102,7 +102,11 @@ def _named_classes_of(folder: str) -> tuple[str, ...] | None:
 
 
 def _tuned_on(folder: str) -> str:
-    """What a finished run was tuned on, as far as that is known."""
+    """What a finished run was tuned on, as far as that is known, and what names the rows."""
     from auber.runs import is_run, read_result
+    from auber.tasks import TASKS
 
-    return f" (the run is of task '{read_result(folder)['task']}')" if is_run(folder) else ""
+    if not is_run(folder):
+        return f"; add {_ROWS}"
+    task = read_result(folder)["task"]
+    return f" (the run is of task '{task}'); add {f'--task {task}' if task in TASKS else _ROWS}"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from auber.export.base import Exported
     from auber.speed.record import Pair
 
-_LENGTH = 128  # tokens of the row that is timed
-
 _Run = Annotated[Path, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False)]
 _To = Annotated[
     str,
@@ -77,7 +75,7 @@ def command(
             from auber.speed.exported import time_exported
             from auber.speed.request import Limits
 
-            pair = time_exported(exported, length=_LENGTH, limits=Limits(), progress=progress)
+            pair = time_exported(exported, limits=Limits(), progress=progress)
         pushed = None if push is None else hub.push(exported, push)
     if json:
         screen.print_json({**_to_json(exported, pair), "pushed": pushed})

@@ -175,6 +175,9 @@ def read_task(
         return load_task(task, data=data, seed=seed)
     if data is not None and (train or dev):
         raise TaskError("--data goes with --task; your own rows are the files of --train and --dev")
+    if (train is None) != (dev is None):
+        found, lacking = ("train", "dev") if dev is None else ("dev", "train")
+        raise TaskError(f"--train and --dev go together, found --{found} alone; add --{lacking} FILE")
     if train is None or dev is None:
         raise TaskError(
             "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"

@@ -39,7 +39,14 @@ _Only = Annotated[
     ),
 ]
 _Batch = Annotated[str, typer.Option("--batch", help="Batch sizes with commas between.")]
-_Length = Annotated[int, typer.Option("--length", help="Tokens of a row.")]
+_Length = Annotated[
+    int | None,
+    typer.Option(
+        "--length",
+        help="Tokens of a row. [default: 128, or as many as the model has positions for]",
+        show_default=False,
+    ),
+]
 _Device = Annotated[
     str, typer.Option("--device", help="Where torch runs: cpu, cuda, or auto (the CPU, and a GPU if there is one).")
 ]
@@ -60,7 +67,7 @@ def command(
     model: _Model = None,
     only: _Only = None,
     batch: _Batch = "1,32",
-    length: _Length = 128,
+    length: _Length = None,
     device: _Device = "auto",
     onnx: _Onnx = None,
     threads: _Threads = 0,

@@ -71,6 +71,10 @@ def make_config(
     """
     if settings is not None and not isinstance(settings, Mapping):
         raise ConfigError(f"settings: a mapping from key to value is needed, found {type(settings).__name__}")
+    if not isinstance(preset, str):
+        raise ConfigError(
+            f"preset: a name is needed, found {type(preset).__name__}; single settings go into make_config(settings={{...}})"
+        )
     if preset not in PRESETS:
         raise ConfigError(unknown_name("preset", preset, PRESETS))
     chosen = PRESETS[preset]

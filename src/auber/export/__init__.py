@@ -49,9 +49,11 @@ def export_model(
     """
     if to not in TARGETS:
         raise ConfigError(unknown_name("export target", to, TARGETS))
+    from auber.export.base import require_free
     from auber.export.source import open_source
 
     place = _beside(Path(run), to) if out is None else Path(out)
+    require_free(place)
     exported: Exported = importlib.import_module(TARGETS[to].module).export(
         open_source(run), place, progress or Silent()
     )

@@ -41,7 +41,7 @@ def write_checked(
 
     It lies in a private folder beside its place until then, so that whatever fails leaves nothing.
     """
-    _require_free(place)
+    require_free(place)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent) as scratch:
@@ -67,6 +67,7 @@ def write_checked(
     return Exported(to, place, source, files, CHECKED_ROWS, difference)
 
 
-def _require_free(place: Path) -> None:
+def require_free(place: Path) -> None:
+    """Raise `CheckpointError` unless something can be written there."""
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise CheckpointError(f"{place}: must be a new or an empty folder; choose another --out")

@@ -19,15 +19,15 @@ from auber.export.zeros import put_back
 from auber.progress import Progress
 from auber.speed.clock import make_timer, side_by_side
 from auber.speed.record import Pair
-from auber.speed.request import Limits
+from auber.speed.request import USUAL_LENGTH, Limits
 
 
-def time_exported(exported: Exported, *, length: int, limits: Limits, progress: Progress) -> Pair:
-    """The latency of one row of `length` tokens, or of as many as the model has positions for."""
+def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> Pair:
+    """The latency of one row of the usual length, or of as many tokens as the model has positions for."""
     if exported.graph is None:
         raise ConfigError(f"{exported.place}: only an ONNX graph can be timed, found an export to {exported.to}")
     source, threads = exported.source, torch.get_num_threads()
-    length = min(length, source.encoder.num_positions)
+    length = min(USUAL_LENGTH, source.encoder.num_positions)
     batch = random_rows(source.encoder, source.inputs, rows=1, length=length)
     with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
         progress.begin("writing unpruned graph", 0)

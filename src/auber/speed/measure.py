@@ -14,7 +14,7 @@ from auber.speed.arithmetic import count_multiply_adds, count_parameters
 from auber.speed.clock import make_timer, side_by_side
 from auber.speed.record import Amount, Pair, RunSpeed, Speed
 from auber.speed.request import Request
-from auber.speed.subjects import Subject, check_length, read_subjects
+from auber.speed.subjects import Subject, choose_length, read_subjects
 from auber.speed.ways import Way, choose_ways
 
 
@@ -32,7 +32,7 @@ def _measure_run(
     subject: Subject, ways: list[Way], request: Request, progress: Progress, left_out: list[str]
 ) -> RunSpeed:
     models = unpruned, pruned = subject.build()
-    check_length(unpruned, subject, request.length)
+    length = choose_length(unpruned, subject, request.length)
     encoder = encoder_of(pruned)
     pairs = []
     for way in ways:
@@ -43,13 +43,13 @@ def _measure_run(
                     f"{subject.name}: {way.runtime}, {way.hardware.name}, batch {batch}", request.limits.repeats
                 )
                 try:
-                    both = calls(batch, request.length)
+                    both = calls(batch, length)
                 except RecordingError as error:
                     left_out.append(f"{subject.name}: {way.runtime}, batch {batch}: it cannot be recorded: {error}")
                     progress.end()
                     continue
                 seconds = side_by_side(both, timer, request.limits, progress.step)
-                pairs.append(Pair.of(way.words, batch, request.length, *seconds))
+                pairs.append(Pair.of(way.words, batch, length, *seconds))
                 progress.step(request.limits.repeats, pairs[-1].verdict)
                 progress.end()
     return RunSpeed(
@@ -59,9 +59,7 @@ def _measure_run(
         heads=encoder.num_layers * encoder.num_heads,
         plan=subject.plan.to_json(),
         parameters=Amount(count_parameters(unpruned), count_parameters(pruned)),
-        multiply_adds=Amount(
-            count_multiply_adds(unpruned, request.length), count_multiply_adds(pruned, request.length)
-        ),
+        multiply_adds=Amount(count_multiply_adds(unpruned, length), count_multiply_adds(pruned, length)),
         pairs=tuple(pairs),
     )
 

@@ -8,6 +8,7 @@ from auber.errors import ConfigError, unknown_name
 from auber.speed.ratio import FEWEST_ROUNDS
 
 DEVICES = ("auto", "cpu", "cuda")
+USUAL_LENGTH = 128  # tokens of a row
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Request:
     model: str | None = None  # the architecture of runs whose model is gone
     only: tuple[str, ...] = ()  # of a results file, such as method=auber,seed=1
     batches: tuple[int, ...] = (1, 32)
-    length: int = 128
+    length: int | None = None  # None: the usual, or as many as the model has positions for
     device: str = "auto"  # auto: CPU, and a GPU where there is one
     onnx: bool | None = None  # None: where it is installed, unless the device is a GPU alone
     threads: int = 0  # 0: as many as torch finds
@@ -43,7 +44,7 @@ class Request:
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
             raise ConfigError(unknown_name("device", self.device, DEVICES))
-        if self.length < 1:
+        if self.length is not None and self.length < 1:
             raise ConfigError(f"--length must be at least 1, found {self.length}")
         if self.threads < 0:
             raise ConfigError(f"--threads must be 0 (as many as torch finds) or more, found {self.threads}")

@@ -25,6 +25,7 @@ from auber.only import parse_only
 from auber.plan import PruningPlan
 from auber.sources import read_config
 from auber.speed.kept import KEYS, is_results_file, kept_results
+from auber.speed.request import USUAL_LENGTH
 from auber.surgery import remove_heads
 
 if TYPE_CHECKING:
@@ -68,11 +69,14 @@ def read_subjects(names: tuple[str, ...], model: str | None, only: tuple[str, ..
     return _told_apart([subject for subject, _ in found], [source.place.resolve() for source in sources])
 
 
-def check_length(unpruned: PreTrainedModel, subject: Subject, length: int) -> None:
-    """Raise `ConfigError` where the model has no position for every token."""
+def choose_length(unpruned: PreTrainedModel, subject: Subject, asked: int | None) -> int:
+    """The tokens of a row: those asked for, else the usual number; `ConfigError` where the model has no positions for so many."""
     longest = encoder_of(unpruned).num_positions
-    if length > longest:
-        raise ConfigError(f"--length must be at most {longest}, the positions of {subject.name}, found {length}")
+    if asked is None:
+        return min(USUAL_LENGTH, longest)
+    if asked > longest:
+        raise ConfigError(f"--length must be at most {longest}, the positions of {subject.name}, found {asked}")
+    return asked
 
 
 @dataclass(frozen=True)

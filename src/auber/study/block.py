@@ -177,7 +177,8 @@ def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> s
         # On Ray two runs of a block may make it at once: the first stays, for the other may be reading it already.
         with tempfile.TemporaryDirectory(prefix=f".{EMBEDDED}.", dir=path.parent) as scratch:
             made = Path(scratch) / EMBEDDED
-            checkpoint.save(build_model(task.num_labels, block.seed), build_tokenizer(), made)
+            # without its classifier, which has learned nothing: one that is there would be taken for a trained one
+            checkpoint.save(build_model(task.num_labels, block.seed).base_model, build_tokenizer(), made)
             try:
                 made.rename(path)
             except OSError:

@@ -80,7 +80,11 @@ def check_task(data: TaskData) -> TaskData:
     known = set(data.train.texts())
     repeated = sum(texts in known for texts in data.dev.texts())
     if repeated:
-        logger.warning("%s: %d of %d dev rows also stand in train", data.name, repeated, len(data.dev))
+        logger.warning(
+            "careful: %d of %d dev rows also stand in train: a score on them says little of new rows",
+            repeated,
+            len(data.dev),
+        )
     return data
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import TaskError, unknown_name
+from auber.hub import reading_hub
 from auber.tasks.base import Rows, TaskData, check_task, check_text
 from auber.tasks.reading import read_text
 
@@ -90,7 +91,8 @@ def load_glue_from_hub(name: str) -> TaskData:
         ) from error
     try:
         # Its rows are checked, and their hash is part of every result: another revision cannot pass for this one.
-        dataset = load_dataset(HUB_DATASET, name)  # nosec B615 # as said above
+        with reading_hub():
+            dataset = load_dataset(HUB_DATASET, name)  # nosec B615 # as said above
     except Exception as error:  # the errors of datasets, the hub client and its transport have no common base
         reason = (str(error).splitlines() or [""])[0]
         raise TaskError(
