@@ -40,7 +40,8 @@ class RunFolder:
         self.event("stage", NOW - 50, stage=stage, **info)
 
     def progress(self, stage: str | None, done: int = 0, total: int = 0, **process: Any) -> None:
-        here = {"id": os.getpid(), "started": psutil.Process().create_time(), "host": platform.node(), "command": None}
+        here = {"id": os.getpid(), "started": psutil.Process().create_time(), "host": platform.node()}
+        here |= {"command": None, "folder": str(Path.cwd())}
         place = {"name": stage, "began": NOW - 20, "done": done, "total": total, "note": "best 0.9"}
         self.write(
             "progress.json",

@@ -139,6 +139,44 @@ def test_how_to_go_on_depends_on_who_began(folder, command, words):
     assert watch(folder).look().resume == words.format(folder=folder.path)
 
 
+@pytest.mark.parametrize("command", ["auber prune --out runs/mine", "auber prune --out runs/mine --resume"])
+def test_a_command_goes_on_from_the_folder_it_was_typed_in(folder, tmp_path, command, monkeypatch):
+    (tmp_path / "my work").mkdir()
+    folder.search_layer_1()
+    folder.progress("layer 1: searching", 3, 12, started=1.0, command=command, folder=str(tmp_path / "my work"))
+    words = "auber prune --out runs/mine --resume"
+    assert watch(folder).look().resume == f"cd '{tmp_path}/my work' && {words}"
+    monkeypatch.chdir(tmp_path / "my work")
+    assert watch(folder).look().resume == words
+    folder.progress("layer 1: searching", 3, 12, started=1.0, command=command, folder=None)
+    assert watch(folder).look().resume == words, "an earlier version did not say where"
+
+
+def test_the_command_that_goes_on_is_the_one_that_was_typed(tmp_path):
+    """With its folders, while the run is unfinished; what is kept of it in the result has none."""
+    from auber.progress import Silent
+
+    class Stopper(Silent):
+        def begin(self, stage, total):
+            if stage == "layer 1: searching":
+                raise KeyboardInterrupt
+
+    out = tmp_path / "runs" / "mine"
+    command = f"auber prune --model {tmp_path}/enc --out {out}"
+
+    def prune(**changes):
+        model, tokenizer = small_start()
+        return auber.prune(
+            model, tokenizer, task=small_task(), config=small_config(), out=out, command=command, **changes
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        prune(progress=Stopper())
+    assert RunWatcher(out).look().resume == f"{command} --resume"
+    assert prune(resume=True).result["command"] == "auber prune --model enc --out mine"
+    assert not [path for path in out.rglob("*.json*") if str(tmp_path) in path.read_text()]
+
+
 def test_an_error_stops_a_run_even_in_a_session_that_lives_on(folder):
     folder.search_layer_1()
     folder.event("stopped", error="ValueError: no luck")

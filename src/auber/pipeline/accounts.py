@@ -98,7 +98,7 @@ def describe_result(
     return {
         "format": 1,
         "kind": kind,
-        "command": job.command,
+        "command": None if job.command is None else provenance.without_folders(job.command),
         "model": job.model_name,
         "method": job.method.name,
         "task": task.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -261,12 +262,15 @@ class RunWatcher:
         return TuningView(loss[1], loss[2], None if pace is None else pace[2])
 
     def _how_to_resume(self, written: dict[str, Any] | None) -> str:
-        command = (written or {}).get("process", {}).get("command")
+        process = (written or {}).get("process", {})
+        command, folder = process.get("command"), process.get("folder")
         if command is None:
             return f"the same call with out={str(self.folder)!r}, resume=True"
-        if command.startswith("auber study") or "--resume" in command.split():
+        if command.startswith("auber study"):  # who computes its runs may be in another folder than who asked for them
             return str(command)
-        return f"{command} --resume"
+        words = command if "--resume" in command.split() else f"{command} --resume"
+        # Relative paths mean the same only where they were typed.
+        return words if folder is None or _is_here(folder) else f"cd {shlex.quote(folder)} && {words}"
 
 
 class _LayerScores:
@@ -298,6 +302,14 @@ def _gain(info: dict[str, Any]) -> float | None:
     is_rollout = sorted(_given(search.get("rollout"), search["best"])) == sorted(info.get("removed") or ())
     score = _given(search.get("rollout_score"), search["best_score"]) if is_rollout else search["best_score"]
     return float(score - search["unpruned_score"])
+
+
+def _is_here(folder: str) -> bool:
+    """Whether a folder is the one that relative paths begin in here."""
+    try:
+        return Path(folder).samefile(Path())
+    except OSError:  # it is not there, or on another machine
+        return False
 
 
 def _given(found: Any, otherwise: Any) -> Any:

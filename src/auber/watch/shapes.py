@@ -86,6 +86,7 @@ PROGRESS: Shape = {
     "process.host": optional(is_text),
     "process.started": optional(is_moment),
     "process.command": optional(is_text),
+    "process.folder": optional(is_text),
     "stages.planned": is_count,
     "stages.finished": is_count,
     "stage": optional(is_object),
