@@ -97,6 +97,11 @@ def test_nothing_there_yet(tmp_path):
     assert drawn(view, Sheet(400, 24)) == [f"waiting for a run in {tmp_path}"]
 
 
+def test_a_layer_that_is_searched_and_not_decided_counts_no_heads(folder):
+    view = RunView(**{**vars(view_of(folder)), "layers": (LayerView(0, "searched", (), None),)})
+    assert "✓  0 ▒▒▒▒" in drawn(view, Sheet(80, 24))
+
+
 def test_a_tuning_shows_its_loss(folder):
     folder.event("numbers", step=8, values={"layer-01/tuning/loss": 0.25, "layer-01/tuning/steps_per_second": 4.0})
     folder.progress("layer 1: tuning", 8, 16)

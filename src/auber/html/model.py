@@ -19,6 +19,7 @@ from auber.report.record import RunRecord, read_result
 from auber.report.results_file import read_results
 from auber.runs import RESULT, read_json
 from auber.runs import read_result as require_result
+from auber.searches import read_scores
 from auber.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 
 MOST_HEADS = 10_000  # of a model; a damaged result must not become a page of gigabytes
@@ -185,20 +186,13 @@ def _search(read: Fields, layer: int, removed: tuple[int, ...], plan: PruningPla
         head for head in range(record.heads) if head in removed or head not in plan.removed(layer)
     ]
     values = read.items("search.q_values", float)
-    masks = {
-        read.items(f"search.{name}", int): read.find(f"search.{name}_score", float)
-        for name in ("best", "rollout")
-        if read.find(f"search.{name}_score", float) is not None
-    }
-    for entry in read.items("sizes", dict):
-        size = Fields(f"{read.where}: sizes", entry)
-        masks[size.items("removed", int)] = size.get("score", float)
+    scores = read_scores(read)
     return Search(
         seconds=read.get("search.seconds", float),
         rewards_asked=read.get("search.rewards_asked", int),
         rewards_computed=read.get("search.rewards_computed", int),
-        unpruned=read.find("search.unpruned_score", float),
-        chosen=masks.get(removed),
+        unpruned=scores.unpruned,
+        chosen=scores.of(removed),
         best=read.find("search.best_score", float),
         best_mask=read.items("search.best", int),
         curve=tuple(_point(read, entry) for entry in read.items("search.curve", list)),

@@ -144,10 +144,11 @@ def _layers(view: RunView, sheet: Sheet, room: int | None) -> list[Text]:
 
 
 def _layer(layer: LayerView, num_heads: int, marks: Marks) -> Text:
-    mark = {"decided": marks.done, "searching": marks.present, "open": marks.open}[layer.state]
+    mark = {"decided": marks.done, "searched": marks.done, "searching": marks.present, "open": marks.open}[layer.state]
     text = Text(f"{mark} {layer.layer:>2} ", "dim" if layer.state == "open" else "")
     stays, style = {
         "decided": (marks.kept, "green"),
+        "searched": (marks.searching, "yellow"),
         "searching": (marks.searching, "yellow"),
         "open": (marks.open, "dim"),
     }[layer.state]

@@ -45,7 +45,7 @@ class LayerView:
     """The heads of a layer."""
 
     layer: int
-    state: str  # decided, searching or open
+    state: str  # decided, searched (what goes is known when all layers are), searching or open
     removed: tuple[int, ...]
     gain: float | None  # what the chosen heads' removal gained on the reward set, where the layer was searched
 

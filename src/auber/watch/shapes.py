@@ -58,6 +58,13 @@ def is_plan(found: Any) -> bool:
     return isinstance(found, dict) and all(map(is_heads, found.values()))
 
 
+def is_sizes(found: Any) -> bool:
+    """The best mask of every size, and its score."""
+    return isinstance(found, list) and all(
+        isinstance(each, dict) and is_heads(each.get("removed")) and is_number(each.get("score")) for each in found
+    )
+
+
 def is_names(found: Any) -> bool:
     """Names of stages, which stand in the order of the stages."""
     return isinstance(found, list) and len(found) <= MOST_HEADS and all(map(is_text, found))
@@ -96,6 +103,8 @@ FINISHED_STAGE: Shape = {
     "seconds": optional(is_number),
     "removed": optional(either(is_heads, is_plan)),
     "search": optional(is_object),
+    "sizes": optional(is_sizes),
+    "plan": optional(is_plan),
 }
 SEARCH: Shape = {  # of a stage whose method knows the unpruned score
     "unpruned_score": is_number,
