@@ -6,7 +6,14 @@ from auber.errors import RunError
 from auber.fields import Fields
 from auber.searches import read_scores
 
-SEARCH = {"unpruned_score": 0.5, "best": [3, 1], "best_score": 0.75, "rollout": [2], "rollout_score": 0.625}
+SEARCH = {
+    "given_score": 0.5,
+    "unpruned_score": 0.5,
+    "best": [3, 1],
+    "best_score": 0.75,
+    "rollout": [2],
+    "rollout_score": 0.625,
+}
 
 
 def read(**stage):
@@ -23,6 +30,21 @@ def test_what_a_record_tells():
 def test_of_a_given_number_of_heads_each_size_has_its_score():
     scores = read(search=SEARCH, sizes=[{"removed": [], "score": 0.5}, {"removed": [0], "score": 0.375, "gain": -1.0}])
     assert (scores.gain([0]), scores.gain([]), scores.gain([1, 3])) == (-0.125, 0.0, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("search", "given", "unpruned"),
+    [
+        ({"given": [1], "given_score": 0.5, "unpruned_score": 0.625}, 0.5, 0.625),
+        ({"given": [1], "given_score": 0.5}, 0.5, None),
+        ({"unpruned_score": 0.5}, 0.5, 0.5),
+        ({"given": [1], "unpruned_score": 0.5}, 0.5, None),
+    ],
+    ids=["both", "nobody asked", "an earlier version", "an earlier version, from a plan"],
+)
+def test_what_a_search_began_from_is_not_always_the_unpruned_layer(search, given, unpruned):
+    scores = read(search={**search, "best": [2], "best_score": 0.75})
+    assert (scores.given, scores.unpruned, scores.gain([2])) == (given, unpruned, 0.75 - given)
 
 
 def test_a_search_that_tells_no_scores():

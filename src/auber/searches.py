@@ -1,5 +1,8 @@
 """What the record of a searched layer tells of scores: what the search began from, and the masks it has them of.
 
+A search begins from the unpruned layer, or from the heads that a plan leaves (`given`, see `search.prior`). Earlier versions have the
+score of either as `unpruned_score`; now that is the unpruned layer's alone, and missing where nobody asked for it.
+
 Pages and watchers ask the same of a record, of which `Fields` names what is damaged. Scores are the metric on the reward set.
 """
 
@@ -17,7 +20,8 @@ Mask = tuple[int, ...]  # the removed heads of a layer, in order
 class SearchScores:
     """The scores of one layer's search, as far as its record has them."""
 
-    unpruned: float | None
+    given: float | None  # of what the search began from
+    unpruned: float | None  # of the layer with all its heads
     masks: Mapping[
         Mask, float
     ]  # the best one, the one that the policy chose, and of a given budget the best of every size
@@ -29,7 +33,7 @@ class SearchScores:
     def gain(self, removed: Iterable[int]) -> float | None:
         """What a mask scored beyond what the search began from; None where either is not recorded."""
         score = self.of(removed)
-        return None if score is None or self.unpruned is None else score - self.unpruned
+        return None if score is None or self.given is None else score - self.given
 
 
 def read_scores(stage: Fields) -> SearchScores:
@@ -42,4 +46,7 @@ def read_scores(stage: Fields) -> SearchScores:
     for entry in stage.items("sizes", dict):
         size = Fields(f"{stage.where}: sizes", entry)
         masks[tuple(sorted(size.items("removed", int)))] = size.get("score", float)
-    return SearchScores(stage.find("search.unpruned_score", float), masks)
+    given, unpruned = (stage.find(f"search.{name}_score", float) for name in ("given", "unpruned"))
+    if given is None:  # of an earlier version
+        given, unpruned = unpruned, None if stage.items("search.given", int) else unpruned
+    return SearchScores(given, unpruned, masks)

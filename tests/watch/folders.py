@@ -61,7 +61,8 @@ class RunFolder:
         """A search in the middle of its second layer."""
         self.start()
         self.finish("first", seconds=12.0)
-        search = {"unpruned_score": 0.5, "best_score": 0.625, "best": [1, 3], "rollout": [2], "rollout_score": 0.55}
+        search = {"best_score": 0.625, "best": [1, 3], "rollout": [2], "rollout_score": 0.55}
+        search |= {"given_score": 0.5, "unpruned_score": 0.5}
         self.finish("layer-00", removed=[1, 3], search=search, seconds=30.0)
         self.write("plan.json", {"0": [1, 3]})
         for removed, score in (([], 0.75), ([0], 0.5), ([1], 0.875)):

@@ -62,7 +62,7 @@ def test_a_search_in_the_middle(folder):
     assert view.layers[0].gain == 0.125, "of the heads that went, not of the roll-out"
     search = view.search
     assert (search.curve, search.curve_is) == ((1.0, -2.0, 3.0), "return")
-    assert (search.unpruned_score, search.best_score) == (0.75, 0.875)
+    assert (search.given, search.given_score, search.unpruned_score, search.best_score) == ((), 0.75, 0.75, 0.875)
     assert (search.rewards_asked, search.rewards_computed) == (12, 4)
     assert search.rewards_per_second == pytest.approx(4 / 10)
     assert view.process.alive is True
@@ -88,6 +88,30 @@ def test_other_searches_show_their_scores(tmp_path):
     assert (search.curve, search.curve_is) == ((0.5, 0.75), "score")
     assert (search.rewards_asked, search.rewards_computed, search.unpruned_score) == (None, 2, 0.5)
     assert search.rewards_per_second == pytest.approx(2 / 20)
+
+
+def test_a_search_that_begins_from_a_plan_gains_over_that(folder):
+    folder.start(("first", "prior", "layer-00", "layer-01", "layer-02", "last"))
+    folder.finish("first", seconds=1.0)
+    folder.finish("prior", plan={"0": [3], "1": [0, 2]}, seconds=1.0)
+    search = {"given": [3], "given_score": 0.5, "unpruned_score": 0.75, "best_score": 0.625, "best": [1, 3]}
+    folder.finish("layer-00", removed=[1, 3], search=search, seconds=1.0)
+    folder.progress("layer 1: searching", 1, 3)
+    folder.score(1, [0, 2], 0.5)
+    folder.score(1, [0], 0.625)
+    watcher = watch(folder)
+    view = watcher.look()
+    assert view.layers[0].gain == 0.125, "not what is lost to the unpruned layer"
+    assert (view.search.given, view.search.given_score, view.search.unpruned_score) == ((0, 2), 0.5, None)
+    folder.score(1, [], 0.75)
+    assert watcher.look().search.unpruned_score == 0.75
+
+
+def test_a_layer_of_an_earlier_version_is_read_too(folder):
+    folder.search_layer_1()
+    search = {"given": [3], "unpruned_score": 0.5, "best_score": 0.625, "best": [1, 3]}
+    folder.finish("layer-00", removed=[1, 3], search=search, seconds=30.0)
+    assert watch(folder).look().layers[0].gain == 0.125
 
 
 def test_a_ranking_method_has_its_heads_before_its_tunings(tmp_path):
@@ -295,7 +319,7 @@ def test_a_real_run_with_scouts_shows_all_its_tunings(tmp_path):
     assert set(seen) <= {"first", "scout-0", "scout-1", "scout-2", "rewind", *tunings, "last"}
     assert {"first", "scout-0", "rewind", "last"} <= set(seen)
     (page,) = read_runs([tmp_path / "run"])
-    gains = {layer: search.chosen - search.unpruned for layer, search in page.searched}
+    gains = {layer: search.chosen - search.begun for layer, search in page.searched}
     assert {layer.layer: layer.gain for layer in watcher.look().layers} == pytest.approx(gains)
 
 

@@ -37,6 +37,11 @@ def test_a_search_on_a_small_terminal(folder):
     assert lines[-1].endswith(" layer-00 done in 30 s, 2 heads removed")
 
 
+def test_a_search_that_begins_from_a_plan_says_so(folder):
+    folder.finish("prior", plan={"1": [0]}, seconds=1.0)
+    assert drawn(view_of(folder), Sheet(80, 24))[5].endswith("  best 0.8750, begun at 0.5000 (+37.50)")
+
+
 def test_every_mark_has_a_form_in_ascii(folder):
     text = "\n".join(drawn(view_of(folder), Sheet(80, 24, ASCII)))
     assert text.isascii()

@@ -35,7 +35,7 @@ class Search:
     seconds: float
     rewards_asked: int
     rewards_computed: int
-    unpruned: float | None
+    begun: float | None  # of what it began from: the unpruned layer, or what a plan leaves of it
     chosen: float | None  # of the heads that were removed; None where the record does not say
     best: float | None  # of the best mask seen
     best_mask: tuple[int, ...]
@@ -87,6 +87,11 @@ class RunView:
     def searched(self) -> tuple[tuple[int, Search], ...]:
         """The layers that a method searched, in order."""
         return tuple((stage.layer, stage.search) for stage in self.stages if stage.search is not None)
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether its searches began from a plan that removes heads, and not from the unpruned layers."""
+        return any(search.given for _, search in self.searched)
 
     @property
     def removed_before(self) -> int:
@@ -191,7 +196,7 @@ def _search(read: Fields, layer: int, removed: tuple[int, ...], plan: PruningPla
         seconds=read.get("search.seconds", float),
         rewards_asked=read.get("search.rewards_asked", int),
         rewards_computed=read.get("search.rewards_computed", int),
-        unpruned=scores.unpruned,
+        begun=scores.given,
         chosen=scores.of(removed),
         best=read.find("search.best_score", float),
         best_mask=read.items("search.best", int),

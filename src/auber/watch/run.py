@@ -11,7 +11,7 @@ from typing import Any
 from auber.config import load_toml
 from auber.fields import Fields
 from auber.searches import SearchScores, read_scores
-from auber.stages import BUDGET, PLAN, is_layer_stage, is_tuning_series, layer_of, layer_stage
+from auber.stages import BUDGET, PLAN, PRIOR, is_layer_stage, is_tuning_series, layer_of, layer_stage
 from auber.watch import shapes
 from auber.watch.files import Tail, read_object
 from auber.watch.process import ProcessView, look_at_process
@@ -110,9 +110,8 @@ class RunWatcher:
         for path in (self.folder / "stages").glob("*.json"):
             if path.stem in self._stages or (info := shapes.read_shaped(path, shapes.FINISHED_STAGE)) is None:
                 continue
-            if "unpruned_score" in (info.get("search") or {}):
-                shapes.require_shape(path, info["search"], shapes.SEARCH, "search.")
             if info.get("search"):
+                shapes.require_shape(path, info["search"], shapes.SEARCH, "search.")
                 self._searches[path.stem] = read_scores(Fields(str(path), info))
             self._stages[path.stem] = info
 
@@ -172,8 +171,8 @@ class RunWatcher:
             if scores is None or scores.key != key:  # other weights: what was scored before is no part of this search
                 scores = self._scores[layer] = _LayerScores(key)
             scores.all.append(score)
-            if not entry.get("removed"):
-                scores.unpruned = score
+            if shapes.is_heads(entry.get("removed")):
+                scores.by_mask[tuple(entry["removed"])] = score
 
     # --- what it means ----------------------------------------------------------------------------------------------
 
@@ -262,6 +261,7 @@ class RunWatcher:
     def _search(self, layer: int, written: dict[str, Any] | None, stage: dict[str, Any] | None) -> SearchView:
         scores = self._scores.get(layer) or _LayerScores("")
         returns = self._returns.get(layer)
+        given = tuple(sorted((self._stages.get(PRIOR, {}).get("plan") or {}).get(str(layer), ())))
         asked = self._numbers.get(f"{layer_stage(layer)}/search/rewards_asked")
         computed = self._numbers.get(f"{layer_stage(layer)}/search/rewards_computed")
         rate = None
@@ -274,7 +274,9 @@ class RunWatcher:
             layer=layer,
             curve=tuple(returns or scores.all),
             curve_is="return" if returns else "score",
-            unpruned_score=scores.unpruned,
+            given=given,
+            given_score=scores.by_mask.get(given),
+            unpruned_score=scores.by_mask.get(()),
             best_score=max(scores.all, default=None),
             rewards_asked=None if asked is None else int(asked[2]),
             rewards_computed=len(scores.all) if computed is None else int(computed[2]),
@@ -309,7 +311,7 @@ class _LayerScores:
     def __init__(self, key: str) -> None:
         self.key = key
         self.all: list[float] = []
-        self.unpruned: float | None = None
+        self.by_mask: dict[tuple[int, ...], float] = {}
 
 
 def _state(result: dict[str, Any] | None, process: ProcessView | None, error: str | None) -> RunState:

@@ -106,10 +106,12 @@ FINISHED_STAGE: Shape = {
     "sizes": optional(is_sizes),
     "plan": optional(is_plan),
 }
-SEARCH: Shape = {  # of a stage whose method knows the unpruned score
-    "unpruned_score": is_number,
-    "best": is_heads,
-    "best_score": is_number,
+SEARCH: Shape = {  # of a stage; methods tell more or less
+    "given": optional(is_heads),
+    "given_score": optional(is_number),
+    "unpruned_score": optional(is_number),
+    "best": optional(is_heads),
+    "best_score": optional(is_number),
     "rollout": optional(is_heads),
     "rollout_score": optional(is_number),
 }
