@@ -28,7 +28,7 @@ def closed_port():
 @pytest.mark.parametrize("place", ["http://127.0.0.1:{}", "https://127.0.0.1:{}/mirror", "https://nowhere.invalid"])
 def test_a_hub_out_of_reach_is_not_waited_for(monkeypatch, place):
     monkeypatch.setattr(constants, "ENDPOINT", place.format(closed_port()))
-    with hub.reading_hub():
+    with hub.reading_hub("nobody/nothing"):
         assert constants.HF_HUB_OFFLINE
     assert not constants.HF_HUB_OFFLINE
 
@@ -46,14 +46,14 @@ def test_its_cache_is_what_is_left(monkeypatch):
 def test_a_hub_that_answers_is_asked(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
-        with hub.reading_hub():
+        with hub.reading_hub("nobody/nothing"):
             assert not constants.HF_HUB_OFFLINE
 
 
 def test_a_proxy_may_reach_it(monkeypatch):
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{closed_port()}")
-    with hub.reading_hub():
+    with hub.reading_hub("nobody/nothing"):
         assert not constants.HF_HUB_OFFLINE
 
 
@@ -63,7 +63,7 @@ def test_an_answer_holds_for_a_while(monkeypatch):
     monkeypatch.setattr(hub, "_answers_at", lambda endpoint: asked.append(endpoint) or len(asked) > 1)
     for moment, offline in ((0.0, True), (59.0, True), (61.0, False), (100.0, False)):
         now[0] = moment
-        with hub.reading_hub():
+        with hub.reading_hub("nobody/nothing"):
             assert constants.HF_HUB_OFFLINE is offline
     assert len(asked) == 2
 
@@ -71,6 +71,6 @@ def test_an_answer_holds_for_a_while(monkeypatch):
 def test_who_is_offline_by_choice_stays_so(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(hub, "_answers_at", lambda endpoint: pytest.fail("nobody is asked"))
-    with hub.reading_hub():
+    with hub.reading_hub("nobody/nothing"):
         assert constants.HF_HUB_OFFLINE
     assert constants.HF_HUB_OFFLINE

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from auber import provenance
 from tests.small import cpu
 
@@ -35,5 +37,18 @@ def test_the_command_has_no_folders_of_the_machine(monkeypatch):
         sys, "argv", ["/usr/bin/auber", "prune", "--model", "/home/me/bert base", "--out=/tmp/x/run", "--seed", "1"]
     )
     assert provenance.command_line() == "auber prune --model 'bert base' --out=run --seed 1"
+    assert provenance.typed_command() == "auber prune --model '/home/me/bert base' --out=/tmp/x/run --seed 1"
     monkeypatch.setattr(sys, "argv", ["/src/auber/__main__.py", "bench", "studies/quick.toml"])
     assert provenance.command_line() == "auber bench studies/quick.toml"
+
+
+@pytest.mark.parametrize(
+    ("command", "cut"),
+    [
+        ("auber prune --out ~/runs/a --data ../glue", "auber prune --out a --data glue"),
+        ("python prune.py > log", "python prune.py > log"),
+        ("it isn't a shell: /home/me/x", "it 'isn'\"'\"'t' a shell: x"),
+    ],
+)
+def test_a_command_is_changed_only_where_it_names_folders(command, cut):
+    assert provenance.without_folders(command) == cut

@@ -89,7 +89,7 @@ def prune(
     `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it. `resume`: go on with the run in it,
     which other versions of this package, torch or transformers may do only with `allow_upgrade`. `progress`: who listens;
     `track`: experiment trackers that get the same numbers, such as ["tensorboard"] (see docs/watch.md), with files in `out`.
-    `command`: the command line to write into the result.
+    `command`: the command line that asks for it; the result has it with paths cut to their last part.
     """
     _require_folder(out, resume=resume)
     trackers = _trackers(track, out)

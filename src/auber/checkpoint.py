@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,7 +104,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
 
     name, revision = HubName.of(str(model_folder(Path(source)) if Path(source).is_dir() else source))
     try:
-        with nullcontext() if Path(name).is_dir() else reading_hub():
+        with reading_hub(name):
             tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
     except Exception as error:  # whatever damaged files make transformers raise
         raise CheckpointError(
@@ -307,7 +307,7 @@ def _load_plain(
     """An unpruned model through transformers, which knows the older names of tensors; and the tensors it lacks."""
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     name, revision = HubName.of(source)
-    with _no_load_report(), _refusing(source), nullcontext() if Path(name).is_dir() else reading_hub():
+    with _no_load_report(), _refusing(source), reading_hub(name):
         model, report = cls.from_pretrained(
             name,
             revision=revision,

@@ -12,6 +12,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 _PATIENCE = 5.0  # seconds to connect in
@@ -20,11 +21,11 @@ _answers: dict[str, tuple[float, bool]] = {}
 
 
 @contextmanager
-def reading_hub() -> Iterator[None]:
-    """Within the context the hub's client does not wait for a hub that is out of reach."""
+def reading_hub(name: str) -> Iterator[None]:
+    """Within the context the hub's client does not wait for a hub that is out of reach; a folder needs no hub."""
     from huggingface_hub import constants
 
-    if constants.HF_HUB_OFFLINE or not _is_out_of_reach(constants.ENDPOINT):
+    if Path(name).is_dir() or constants.HF_HUB_OFFLINE or not _is_out_of_reach(constants.ENDPOINT):
         yield
         return
     constants.HF_HUB_OFFLINE = True

@@ -38,15 +38,30 @@ def describe(hardware: Hardware) -> dict[str, Any]:
     }
 
 
+def typed_command() -> str:
+    """The command that is running, word for word: typed again in the same folder it means the same."""
+    return shlex.join(["auber", *sys.argv[1:]])
+
+
 def command_line() -> str:
-    """The command that is running, as one would type it, paths cut to their last part."""
-    return shlex.join(["auber", *map(_without_folders, sys.argv[1:])])
+    """The command that is running, for a record that others will read."""
+    return without_folders(typed_command())
 
 
-def _without_folders(word: str) -> str:
+def without_folders(command: str) -> str:
+    """A command whose paths are cut to their last part, so that a record does not tell of the machine's folders."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # the words of a caller from Python, which no shell has to understand
+        words = command.split()
+    cut = [_cut_path(word) for word in words]
+    return command if cut == words else shlex.join(cut)
+
+
+def _cut_path(word: str) -> str:
     option, equals, value = word.partition("=")
     if equals and option.startswith("-"):
-        return f"{option}={_without_folders(value)}"
+        return f"{option}={_cut_path(value)}"
     return Path(word).name if word.startswith(("/", "~", "..")) else word
 
 

@@ -169,7 +169,7 @@ def _fetch(hub: HubName, source: str) -> dict[str, Any]:
             f"{source}: there is no such folder; give the one a model was saved in, or a name on the hub (NAME or OWNER/NAME)"
         ) from error
     try:
-        with reading_hub():
+        with reading_hub(hub.name):
             data, _ = PreTrainedConfig.get_config_dict(hub.name, revision=hub.revision)
     except Exception as error:  # no network, no such name, no such revision
         raise CheckpointError(
@@ -185,7 +185,7 @@ def _check_hub_files(hub: HubName, source: str) -> None:
     found = {}
     for file in (SHARDS, _ADAPTER):
         try:
-            with reading_hub():
+            with reading_hub(hub.name):
                 found[file] = cached_file(
                     hub.name,
                     file,

@@ -123,6 +123,20 @@ def test_settings_are_whole_in_80_columns(capsys, monkeypatch):
     assert "only under protocol crossfit: reward.measure, reward.caution, reward.folds" in text
 
 
+def test_who_watches_a_stopped_run_is_told_the_command_that_the_run_said(run_auber, files, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("auber.runs.Run.finish_stage", stop)
+    code, _, said = run_auber(
+        "finetune", "--model", files / "model", *own_rows(files), "--out", tmp_path / "run", *SMALL, "--quiet"
+    )
+    command = said.partition("go on with: ")[2].strip()
+    assert (code, f"--out {tmp_path / 'run'} " in command) == (130, True)
+    code, out, _ = run_auber("watch", tmp_path / "run", "--json")
+    assert (code, json.loads(out)["resume"]) == (1, command)
+
+
 def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     code, out, _ = run_auber(
         "finetune", "--model", files / "model", *own_rows(files), "--out", tmp_path / "start", *SMALL, "--quiet",

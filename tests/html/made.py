@@ -57,6 +57,7 @@ def make_stage(layer: int) -> dict[str, Any]:
             "rewards_computed": 12,
             "reward_rows": 100,
             "state": [numbers.random() for _ in range(HEADS)],
+            "given_score": 0.70,
             "unpruned_score": 0.70,
             "rollout": removed,
             "rollout_score": 0.71 if removed else 0.70,

@@ -80,6 +80,26 @@ def test_a_choice_below_the_unpruned_layer_is_told(tmp_path):
     assert "What was chosen scored below the unpruned layer on the reward set in layer 2." in verdict.points
 
 
+@pytest.mark.parametrize("is_earlier", [False, True], ids=["now", "an earlier version"])
+def test_a_choice_below_what_its_search_began_from_is_told_in_these_words(tmp_path, is_earlier):
+    folder = write_searched(tmp_path)
+    path = folder / "stages" / "layer-02.json"
+    stage = json.loads(path.read_text())
+    stage["search"] |= {"given": [0, 3], "given_score": 0.715, "unpruned_score": 0.5}
+    if is_earlier:
+        stage["search"]["unpruned_score"] = stage["search"].pop("given_score")
+    path.write_text(json.dumps(stage))
+    page = make_page([folder])
+    point = "What was chosen scored below what the search began from on the reward set in layer 2."
+    assert point in page.verdicts[0].points
+    course = page.sections[2].blocks
+    (layers,) = [block for block in course if isinstance(block, Grid)]
+    assert [heading.title for heading in layers.columns][3] == "begun from"
+    assert layers.rows[2][3] == "71.50"
+    assert layers.notes[0].startswith("Begun from, chosen, best seen: ")
+    assert "as points over what the search began from" in course[0].caption
+
+
 @pytest.mark.parametrize(
     ("costs", "given", "words"),
     [
@@ -89,7 +109,7 @@ def test_a_choice_below_the_unpruned_layer_is_told(tmp_path):
             [0.12345, 0.2, 0],
             {0: [1, 2], 1: [0]},
             (
-                "The searches began without 3 of the heads and changed 4; what is called unpruned here is what they began from.",
+                "The searches began without 3 of the heads and changed 4.",
                 "A changed head had to gain 0.123 to 0.2 points.",
             ),
         ),

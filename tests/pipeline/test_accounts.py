@@ -71,3 +71,6 @@ def test_a_searched_layer_tells_what_its_method_knows():
         "layers/seconds": 3.0,
         "layers/best_score": 0.5,
     }
+    begun = {**SEARCHED, "given_score": 0.25, "unpruned_score": 0.375}
+    numbers = layer_numbers({"removed": [1], "search": begun})
+    assert (numbers["layers/given_score"], numbers["layers/unpruned_score"]) == (0.25, 0.375)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import auber
 from auber.encoders import encoder_of
 from auber.errors import ConfigError
 from auber.html import make_page
+from auber.html.model import read_runs
 from auber.html.render import render_html
 from auber.pipeline.scouts import Scouts
 from auber.plan import PruningPlan
+from auber.watch.run import RunWatcher
 from tests.pipeline.test_crossfit import cut_and_resumed, prune, same_weights
 from tests.small import small_start
 
@@ -41,9 +45,33 @@ def test_every_search_begins_from_it_and_stays_where_it_does_not_gain(run):
         stage = stage_of(folder, f"layer-{layer:02}")
         search = stage["search"]
         assert search.get("given", []) == list(prior.removed(layer))
-        assert search["best_score"] >= search["unpruned_score"]
+        assert search["best_score"] >= search["given_score"]
         assert tuple(stage["removed"]) == outcome.plan.removed(layer)
         assert len(stage["removed"]) < 4, "one head stays"
+
+
+def scores_of(folder):
+    """The ledger: scores by layer and mask."""
+    entries = map(json.loads, (folder / "scores.jsonl").read_text().splitlines())
+    return {(entry["layer"], tuple(entry["removed"])): entry["score"] for entry in entries}
+
+
+@pytest.mark.parametrize("caution", [0.0, 1.0])
+@pytest.mark.parametrize("method", ["auber", "greedy", "exhaustive"])
+def test_what_is_called_unpruned_is_the_layer_with_all_heads_where_anybody_asked_for_it(method, caution, tmp_path):
+    prune(tmp_path / "run", method, reward__caution=caution, **GATES)
+    known = scores_of(tmp_path / "run")
+    for layer in range(3):
+        search = stage_of(tmp_path / "run", f"layer-{layer:02}")["search"]
+        assert search["given_score"] == known[layer, tuple(search.get("given", ()))]
+        assert search.get("unpruned_score") == known.get((layer, ()))
+        assert search["rewards_computed"] == len([mask for of, mask in known if of == layer]), "nothing more is asked"
+
+
+def test_who_watches_sees_the_same_gain_as_the_page(run):
+    (page,) = read_runs([run[1]])
+    gains = {layer: search.chosen - search.begun for layer, search in page.searched}
+    assert {layer.layer: layer.gain for layer in RunWatcher(run[1]).look().layers} == pytest.approx(gains)
 
 
 def test_with_much_caution_it_is_carried_out_as_it_is(tmp_path):
@@ -81,7 +109,7 @@ def test_other_searches_correct_it_too(method, tmp_path):
     outcome = prune(tmp_path / "run", method, **GATES)
     for layer in range(3):
         search = stage_of(tmp_path / "run", f"layer-{layer:02}")["search"]
-        assert search["best_score"] >= search["unpruned_score"]
+        assert search["best_score"] >= search["given_score"]
         assert tuple(search["best"]) == outcome.plan.removed(layer)
 
 
@@ -102,6 +130,8 @@ def test_a_run_that_was_cut_ends_like_an_unbroken_one(cut, run, monkeypatch, tmp
 def test_its_page_tells_what_it_began_from(run):
     text = render_html(make_page([run[1]]))
     assert "The searches began without 6 of the heads and changed " in text
+    assert "as points over what the search began from" in text
+    assert "unpruned" not in text
 
 
 def test_a_protocol_that_tunes_between_layers(tmp_path):

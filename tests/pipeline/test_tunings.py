@@ -86,9 +86,17 @@ def test_where_no_row_is_left_nothing_is_tuned_or_watched(heard):
     assert progress.skipped == 1
 
 
-def test_the_first_on_other_rows_by_another_name(heard):
-    made().first("model", (1, 2), said="first tuning of the pruned model")
-    assert heard[0][:3] == ("first tuning of the pruned model", "first/tuning", 2)
+def test_the_first_on_other_rows(heard):
+    made().first("model", (1, 2))
+    assert heard[0][:3] == ("first tuning", "first/tuning", 2)
+
+
+def test_the_first_again_has_a_name_of_its_own_and_is_the_same(heard):
+    own = made()
+    own.first("model")
+    own.rewound("pruned")
+    assert heard[1][:2] == ("first tuning of the pruned model", "rewind/tuning")
+    assert heard[1][2:] == heard[0][2:], "rows, settings and seed"
 
 
 class Keeping:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import psutil
 import pytest
@@ -41,6 +42,7 @@ def test_the_folder_says_who_is_at_work_and_where(run):
     assert written["process"]["id"] == os.getpid()
     assert written["process"]["started"] == psutil.Process().create_time()
     assert written["process"]["command"] == "auber prune --out run"
+    assert written["process"]["folder"] == str(Path.cwd())
     assert written["time"] == 1002
     assert written["stages"] == {"planned": 4, "finished": 0}
     assert written["stage"] == {"name": "layer 0: searching", "began": 1000, "done": 7, "total": 40, "note": "best 0.5"}
@@ -65,6 +67,14 @@ def test_numbers_are_events(run):
         listener.record(3, {"layer-00/search/return": 1.5})
     (event,) = events_of(run)
     assert (event["event"], event["step"], event["values"]) == ("numbers", 3, {"layer-00/search/return": 1.5})
+
+
+def test_words_that_nobody_could_type_again_are_left_out(run, tmp_path, monkeypatch):
+    (tmp_path / "a\nb").mkdir()
+    monkeypatch.chdir(tmp_path / "a\nb")
+    with FolderListener(run, "auber prune --out 'a\nb'"):
+        written = read_json(run.folder / "progress.json")
+    assert (written["process"]["command"], written["process"]["folder"]) == (None, None)
 
 
 def test_an_error_is_the_last_event_and_leaves_the_place(run):

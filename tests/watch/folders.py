@@ -40,7 +40,8 @@ class RunFolder:
         self.event("stage", NOW - 50, stage=stage, **info)
 
     def progress(self, stage: str | None, done: int = 0, total: int = 0, **process: Any) -> None:
-        here = {"id": os.getpid(), "started": psutil.Process().create_time(), "host": platform.node(), "command": None}
+        here = {"id": os.getpid(), "started": psutil.Process().create_time(), "host": platform.node()}
+        here |= {"command": None, "folder": str(Path.cwd())}
         place = {"name": stage, "began": NOW - 20, "done": done, "total": total, "note": "best 0.9"}
         self.write(
             "progress.json",
@@ -60,7 +61,8 @@ class RunFolder:
         """A search in the middle of its second layer."""
         self.start()
         self.finish("first", seconds=12.0)
-        search = {"unpruned_score": 0.5, "best_score": 0.625, "best": [1, 3], "rollout": [2], "rollout_score": 0.55}
+        search = {"best_score": 0.625, "best": [1, 3], "rollout": [2], "rollout_score": 0.55}
+        search |= {"given_score": 0.5, "unpruned_score": 0.5}
         self.finish("layer-00", removed=[1, 3], search=search, seconds=30.0)
         self.write("plan.json", {"0": [1, 3]})
         for removed, score in (([], 0.75), ([0], 0.5), ([1], 0.875)):

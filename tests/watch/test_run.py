@@ -62,7 +62,7 @@ def test_a_search_in_the_middle(folder):
     assert view.layers[0].gain == 0.125, "of the heads that went, not of the roll-out"
     search = view.search
     assert (search.curve, search.curve_is) == ((1.0, -2.0, 3.0), "return")
-    assert (search.unpruned_score, search.best_score) == (0.75, 0.875)
+    assert (search.given, search.given_score, search.unpruned_score, search.best_score) == ((), 0.75, 0.75, 0.875)
     assert (search.rewards_asked, search.rewards_computed) == (12, 4)
     assert search.rewards_per_second == pytest.approx(4 / 10)
     assert view.process.alive is True
@@ -90,6 +90,30 @@ def test_other_searches_show_their_scores(tmp_path):
     assert search.rewards_per_second == pytest.approx(2 / 20)
 
 
+def test_a_search_that_begins_from_a_plan_gains_over_that(folder):
+    folder.start(("first", "prior", "layer-00", "layer-01", "layer-02", "last"))
+    folder.finish("first", seconds=1.0)
+    folder.finish("prior", plan={"0": [3], "1": [0, 2]}, seconds=1.0)
+    search = {"given": [3], "given_score": 0.5, "unpruned_score": 0.75, "best_score": 0.625, "best": [1, 3]}
+    folder.finish("layer-00", removed=[1, 3], search=search, seconds=1.0)
+    folder.progress("layer 1: searching", 1, 3)
+    folder.score(1, [0, 2], 0.5)
+    folder.score(1, [0], 0.625)
+    watcher = watch(folder)
+    view = watcher.look()
+    assert view.layers[0].gain == 0.125, "not what is lost to the unpruned layer"
+    assert (view.search.given, view.search.given_score, view.search.unpruned_score) == ((0, 2), 0.5, None)
+    folder.score(1, [], 0.75)
+    assert watcher.look().search.unpruned_score == 0.75
+
+
+def test_a_layer_of_an_earlier_version_is_read_too(folder):
+    folder.search_layer_1()
+    search = {"given": [3], "unpruned_score": 0.5, "best_score": 0.625, "best": [1, 3]}
+    folder.finish("layer-00", removed=[1, 3], search=search, seconds=30.0)
+    assert watch(folder).look().layers[0].gain == 0.125
+
+
 def test_a_ranking_method_has_its_heads_before_its_tunings(tmp_path):
     folder = RunFolder(tmp_path / "run", method="random")
     folder.start(("first", "plan", "layer-02", "last"))
@@ -106,6 +130,64 @@ def test_a_ranking_method_has_its_heads_before_its_tunings(tmp_path):
     ]
     assert view.search is None
     assert (view.tuning.step, view.tuning.loss, view.tuning.steps_per_second) == (8, 0.25, 4.0)
+
+
+CROSSED = ("first", "scout-0", "layer-00", "layer-01", "layer-02", "budget", "rewind", "tuning-00", "last")
+
+
+def cross(folder, present):
+    """A run under protocol crossfit whose stages before the present one are done."""
+    folder.start(CROSSED)
+    for stage in CROSSED[: CROSSED.index(present)]:
+        folder.finish(stage, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("stage", "series"),
+    [
+        ("first", ["first"]),
+        ("scout-0", ["scout-0/first", "scout-0/layer-00", "scout-0/last"]),
+        ("rewind", ["rewind"]),
+        ("tuning-00", ["layer-00"]),
+        ("last", ["last"]),
+    ],
+)
+def test_every_tuning_of_scouts_and_after_them_shows_its_loss(folder, stage, series):
+    cross(folder, stage)
+    folder.event("numbers", NOW - 30, step=9, values={"first/tuning/loss": 0.5, "layer-00/search/loss": 2.0})
+    folder.progress("a tuning", 8, 16)
+    watcher = watch(folder)
+    assert watcher.look().tuning is None, "of the present one nothing was heard"
+    for step, name in enumerate(series, 1):
+        numbers = {f"{name}/tuning/loss": 0.25 / step, f"{name}/tuning/steps_per_second": 4.0}
+        folder.event("numbers", step=step, values=numbers)
+        tuning = watcher.look().tuning
+        assert (tuning.step, tuning.loss, tuning.steps_per_second) == (step, 0.25 / step, 4.0)
+    folder.event("numbers", step=7, values={f"{series[0]}/tuning/loss": 0.125})
+    assert watcher.look().tuning.step == 7, "a stage that was cut is done again from its first"
+
+
+def test_a_layer_of_a_given_number_of_heads_gains_what_its_share_scored(folder):
+    cross(folder, "layer-01")
+    sizes = [{"removed": [], "score": 0.5, "gain": 0.0}, {"removed": [2], "score": 0.375, "gain": -12.5}]
+    search = {"unpruned_score": 0.5, "best_score": 0.625, "best": [1, 3], "rollout": [1, 3], "rollout_score": 0.625}
+    folder.finish("layer-00", removed=[], search=search, sizes=sizes, seconds=1.0)
+    folder.progress("layer 1: searching", 1, 12)
+    watcher = watch(folder)
+    assert [(layer.state, layer.gain) for layer in watcher.look().layers] == [
+        ("searched", None),
+        ("searching", None),
+        ("open", None),
+    ]
+    folder.finish("layer-01", removed=[], search=search, sizes=sizes, seconds=1.0)
+    folder.finish("layer-02", removed=[], search=search, sizes=sizes, seconds=1.0)
+    folder.finish("budget", plan={"0": [2], "2": [1, 3]}, gain=0.0, seconds=0.0)
+    folder.write("plan.json", {"0": [2], "2": [1, 3]})
+    assert [(layer.state, layer.removed, layer.gain) for layer in watcher.look().layers] == [
+        ("decided", (2,), -0.125),
+        ("decided", (), 0.0),
+        ("decided", (1, 3), 0.125),
+    ]
 
 
 def test_a_layer_that_is_played_again_has_one_curve(folder):
@@ -137,6 +219,44 @@ def test_how_to_go_on_depends_on_who_began(folder, command, words):
     folder.search_layer_1()
     folder.progress("layer 1: searching", 3, 12, started=1.0, command=command)
     assert watch(folder).look().resume == words.format(folder=folder.path)
+
+
+@pytest.mark.parametrize("command", ["auber prune --out runs/mine", "auber prune --out runs/mine --resume"])
+def test_a_command_goes_on_from_the_folder_it_was_typed_in(folder, tmp_path, command, monkeypatch):
+    (tmp_path / "my work").mkdir()
+    folder.search_layer_1()
+    folder.progress("layer 1: searching", 3, 12, started=1.0, command=command, folder=str(tmp_path / "my work"))
+    words = "auber prune --out runs/mine --resume"
+    assert watch(folder).look().resume == f"cd '{tmp_path}/my work' && {words}"
+    monkeypatch.chdir(tmp_path / "my work")
+    assert watch(folder).look().resume == words
+    folder.progress("layer 1: searching", 3, 12, started=1.0, command=command, folder=None)
+    assert watch(folder).look().resume == words, "an earlier version did not say where"
+
+
+def test_the_command_that_goes_on_is_the_one_that_was_typed(tmp_path):
+    """With its folders, while the run is unfinished; what is kept of it in the result has none."""
+    from auber.progress import Silent
+
+    class Stopper(Silent):
+        def begin(self, stage, total):
+            if stage == "layer 1: searching":
+                raise KeyboardInterrupt
+
+    out = tmp_path / "runs" / "mine"
+    command = f"auber prune --model {tmp_path}/enc --out {out}"
+
+    def prune(**changes):
+        model, tokenizer = small_start()
+        return auber.prune(
+            model, tokenizer, task=small_task(), config=small_config(), out=out, command=command, **changes
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        prune(progress=Stopper())
+    assert RunWatcher(out).look().resume == f"{command} --resume"
+    assert prune(resume=True).result["command"] == "auber prune --model enc --out mine"
+    assert not [path for path in out.rglob("*.json*") if str(tmp_path) in path.read_text()]
 
 
 def test_an_error_stops_a_run_even_in_a_session_that_lives_on(folder):
@@ -177,6 +297,30 @@ def test_a_run_that_takes_anothers_place_is_seen_anew(folder, tmp_path):
     view = watcher.look()
     assert view.facts["method"] == "greedy"
     assert [stage.state for stage in view.stages][:2] == ["present", "open"]
+
+
+def test_a_real_run_with_scouts_shows_all_its_tunings(tmp_path):
+    """Also what each layer gained, which is what the page of the run says."""
+    from auber.html.model import read_runs
+    from auber.progress import Silent
+
+    watcher, seen = RunWatcher(tmp_path / "run"), {}
+
+    class Looker(Silent):
+        def step(self, done, note=""):
+            view = watcher.look()
+            if view.tuning is not None:
+                seen.setdefault(next(stage.name for stage in view.stages if stage.state == "present"), view.tuning)
+
+    model, tokenizer = small_start()
+    config = small_config(first__when="always", protocol="crossfit", search__heads=5, last__epochs=3)
+    outcome = auber.prune(model, tokenizer, task=small_task(), config=config, out=tmp_path / "run", progress=Looker())
+    tunings = [f"tuning-{layer:02}" for layer in outcome.plan]
+    assert set(seen) <= {"first", "scout-0", "scout-1", "scout-2", "rewind", *tunings, "last"}
+    assert {"first", "scout-0", "rewind", "last"} <= set(seen)
+    (page,) = read_runs([tmp_path / "run"])
+    gains = {layer: search.chosen - search.begun for layer, search in page.searched}
+    assert {layer.layer: layer.gain for layer in watcher.look().layers} == pytest.approx(gains)
 
 
 def test_a_real_run_at_every_step(tmp_path):

@@ -37,6 +37,11 @@ def test_a_search_on_a_small_terminal(folder):
     assert lines[-1].endswith(" layer-00 done in 30 s, 2 heads removed")
 
 
+def test_a_search_that_begins_from_a_plan_says_so(folder):
+    folder.finish("prior", plan={"1": [0]}, seconds=1.0)
+    assert drawn(view_of(folder), Sheet(80, 24))[5].endswith("  best 0.8750, begun at 0.5000 (+37.50)")
+
+
 def test_every_mark_has_a_form_in_ascii(folder):
     text = "\n".join(drawn(view_of(folder), Sheet(80, 24, ASCII)))
     assert text.isascii()
@@ -95,6 +100,11 @@ def test_a_complete_run(folder):
 def test_nothing_there_yet(tmp_path):
     view = RunView(str(tmp_path), RunState.WAITING, {})
     assert drawn(view, Sheet(400, 24)) == [f"waiting for a run in {tmp_path}"]
+
+
+def test_a_layer_that_is_searched_and_not_decided_counts_no_heads(folder):
+    view = RunView(**{**vars(view_of(folder)), "layers": (LayerView(0, "searched", (), None),)})
+    assert "✓  0 ▒▒▒▒" in drawn(view, Sheet(80, 24))
 
 
 def test_a_tuning_shows_its_loss(folder):

@@ -53,7 +53,7 @@ def command(
             allow_upgrade=allow_upgrade,
             progress=progress,
             track=trackers,
-            command=provenance.command_line(),
+            command=provenance.typed_command(),
         )
     if json:
         screen.print_json(tuned.result)

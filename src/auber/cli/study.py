@@ -89,7 +89,7 @@ def command(
         _show_plan(study, folder, selection, place.request.jobs, as_json=json)
         return
 
-    from auber.provenance import command_line
+    from auber.provenance import typed_command
     from auber.study import run_study
     from auber.study.estimate import read_clock
 
@@ -105,7 +105,7 @@ def command(
             place=place,
             track=track or (),
             allow_upgrade=allow_upgrade,
-            command=command_line(),
+            command=typed_command(),
         )
     _show_outcomes(folder, outcomes, as_json=json)
     if any(outcome.state != "complete" for outcome in outcomes):

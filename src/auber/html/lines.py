@@ -20,7 +20,7 @@ _WIDE, _HIGH = 290.0, 170.0
 
 @dataclass(frozen=True)
 class LayerCurve:
-    """One layer's search, as gains over the unpruned layer in points."""
+    """One layer's search, as gains over what it began from in points."""
 
     layer: int
     curve: Curve

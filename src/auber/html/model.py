@@ -19,6 +19,7 @@ from auber.report.record import RunRecord, read_result
 from auber.report.results_file import read_results
 from auber.runs import RESULT, read_json
 from auber.runs import read_result as require_result
+from auber.searches import read_scores
 from auber.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 
 MOST_HEADS = 10_000  # of a model; a damaged result must not become a page of gigabytes
@@ -34,7 +35,7 @@ class Search:
     seconds: float
     rewards_asked: int
     rewards_computed: int
-    unpruned: float | None
+    begun: float | None  # of what it began from: the unpruned layer, or what a plan leaves of it
     chosen: float | None  # of the heads that were removed; None where the record does not say
     best: float | None  # of the best mask seen
     best_mask: tuple[int, ...]
@@ -86,6 +87,11 @@ class RunView:
     def searched(self) -> tuple[tuple[int, Search], ...]:
         """The layers that a method searched, in order."""
         return tuple((stage.layer, stage.search) for stage in self.stages if stage.search is not None)
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether its searches began from a plan that removes heads, and not from the unpruned layers."""
+        return any(search.given for _, search in self.searched)
 
     @property
     def removed_before(self) -> int:
@@ -185,20 +191,13 @@ def _search(read: Fields, layer: int, removed: tuple[int, ...], plan: PruningPla
         head for head in range(record.heads) if head in removed or head not in plan.removed(layer)
     ]
     values = read.items("search.q_values", float)
-    masks = {
-        read.items(f"search.{name}", int): read.find(f"search.{name}_score", float)
-        for name in ("best", "rollout")
-        if read.find(f"search.{name}_score", float) is not None
-    }
-    for entry in read.items("sizes", dict):
-        size = Fields(f"{read.where}: sizes", entry)
-        masks[size.items("removed", int)] = size.get("score", float)
+    scores = read_scores(read)
     return Search(
         seconds=read.get("search.seconds", float),
         rewards_asked=read.get("search.rewards_asked", int),
         rewards_computed=read.get("search.rewards_computed", int),
-        unpruned=read.find("search.unpruned_score", float),
-        chosen=masks.get(removed),
+        begun=scores.given,
+        chosen=scores.of(removed),
         best=read.find("search.best_score", float),
         best_mask=read.items("search.best", int),
         curve=tuple(_point(read, entry) for entry in read.items("search.curve", list)),

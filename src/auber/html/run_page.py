@@ -84,7 +84,7 @@ def _points(run: RunView, *, alone: bool) -> Iterable[str]:
     below = [layer for layer, search in run.searched if _is_below(search)]
     if below:
         which = f"layer{'s' if len(below) > 1 else ''} {', '.join(map(str, below))}"
-        yield f"What was chosen scored below the unpruned layer on the reward set in {which}."
+        yield f"What was chosen scored below {begun_from([run])} on the reward set in {which}."
     missed = [100 * amount for _, search in run.searched if (amount := search.missed) is not None]
     if run.size_was_given:
         yield "How many heads go was given: of each layer its best mask of the size by which the layers share them out best."
@@ -145,7 +145,7 @@ def standard_error(record: RunRecord) -> float | None:
 
 
 def _is_below(search: Search) -> bool:
-    return search.chosen is not None and search.unpruned is not None and search.chosen < search.unpruned - 1e-12
+    return search.chosen is not None and search.begun is not None and search.chosen < search.begun - 1e-12
 
 
 def _scores_figure(runs: Sequence[RunView]) -> Figures | None:
@@ -261,12 +261,17 @@ def _head_words(run: RunView) -> Callable[[int, int], str]:
     return words
 
 
+def begun_from(runs: Iterable[RunView]) -> str:
+    """What the searches of some runs count their gains from, in words."""
+    return "what the search began from" if any(run.has_prior for run in runs) else "the unpruned layer"
+
+
 def layer_curves(run: RunView) -> list[lines.LayerCurve]:
-    """The searches of a run as gains over the unpruned layer, in points."""
+    """The searches of a run as gains over what they began from, in points."""
     found = []
     for layer, search in run.searched:
-        if search.curve and search.unpruned is not None:
-            base = search.unpruned
+        if search.curve and search.begun is not None:
+            base = search.begun
             curve = [(count, 100 * (score - base)) for count, score in search.curve]
             chosen = None if search.chosen is None else 100 * (search.chosen - base)
             found.append(lines.LayerCurve(layer, curve, search.rewards_computed, chosen))
@@ -275,7 +280,7 @@ def layer_curves(run: RunView) -> list[lines.LayerCurve]:
 
 def _search_figures(runs: Sequence[RunView]) -> Figures | None:
     caption = (
-        "Rewards: the best one found against the masks scored, as points over the unpruned layer on the reward set; masks asked for again "
+        f"Rewards: the best one found against the masks scored, as points over {begun_from(runs)} on the reward set; masks asked for again "
         "cost nothing and are not counted. The dot is what was chosen in the end. Layers in the order they were searched."
     )
     return figures(caption, [_search_figure(run, runs) for run in runs])
@@ -305,7 +310,7 @@ def _value_figures(runs: Sequence[RunView]) -> Figures | None:
                 Figure(slug("values", run.label), _titled(run, "The agent's values, points of reward", runs), svg)
             )
     first = "removing each head first, and of stopping at once, with all heads still there"
-    if any(search.given for run in runs for _, search in run.searched):
+    if any(run.has_prior for run in runs):
         first = "changing each head first (putting it back where the plan it began from removes it), and of stopping at once"
     caption = (
         f"The agent's values: what it expects, once trained, of {first}; the heads that went are crossed. After the first action it judges "
@@ -345,10 +350,11 @@ def _timeline(run: RunView, runs: Sequence[RunView]) -> Figure | None:
 def _stages_grid(run: RunView) -> Grid | None:
     if not run.searched:
         return None
+    begun = "begun from" if run.has_prior else "unpruned"
     titles = (
         "removed",
         "left",
-        "unpruned",
+        begun,
         "chosen",
         "best seen",
         "missed",
@@ -365,7 +371,7 @@ def _stages_grid(run: RunView) -> Grid | None:
                 str(stage.layer),
                 ", ".join(map(str, stage.removed)) or "none",
                 str(run.record.heads - len(run.plan.removed(stage.layer))),
-                _points_cell(search.unpruned if search else None),
+                _points_cell(search.begun if search else None),
                 _points_cell(search.chosen if search else None),
                 _points_cell(search.best if search else None),
                 _points_cell(search.missed if search else None),
@@ -379,7 +385,7 @@ def _stages_grid(run: RunView) -> Grid | None:
     smooth = run.record.config.get("reward.measure") == "smooth"
     what = "what smooth rewards measure" if smooth else "the metric"
     notes = (
-        f"Unpruned, chosen, best seen: {what} on the layer's reward set, in points. Missed: best seen minus chosen.",
+        f"{begun.capitalize()}, chosen, best seen: {what} on the layer's reward set, in points. Missed: best seen minus chosen.",
         *_search_notes(run),
     )
     return Grid(f"{run.label}: layer by layer", columns, tuple(rows), notes, folded=True)
@@ -390,10 +396,7 @@ def _search_notes(run: RunView) -> Iterator[str]:
     given = sum(len(search.given) for _, search in run.searched)
     if given:
         changed = sum(len({*stage.search.given} ^ {*stage.removed}) for stage in run.stages if stage.search)
-        yield (
-            f"The searches began without {given} of the heads and changed {changed or 'none'}; "
-            "what is called unpruned here is what they began from."
-        )
+        yield f"The searches began without {given} of the heads and changed {changed or 'none'}."
     costs = [search.change_cost for _, search in run.searched if search.change_cost]
     if costs:
         low, high = f"{min(costs):.3g}", f"{max(costs):.3g}"

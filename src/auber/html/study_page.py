@@ -24,7 +24,7 @@ from auber.html.page import (
     section,
     slug,
 )
-from auber.html.run_page import layer_curves, time_parts
+from auber.html.run_page import begun_from, layer_curves, time_parts
 from auber.report.analysis import MethodRow, Report, analyse
 from auber.report.analysis import Section as Evidence
 from auber.report.answer import answers
@@ -193,8 +193,9 @@ def _searches(by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures |
                 label = f"{task}, {method}: best gain in reward against the masks scored, {len(curves)} searches"
                 name = slug("search", task, method, place)
                 found.append(Figure(name, f"{task}, {method}", lines.draw_together(curves, label=label)))
+    begun = begun_from(run for runs in by_task.values() for run in runs)
     caption = (
-        "The best reward found against the different masks scored, in points over the unpruned layer on the reward set. The reward is not "
+        f"The best reward found against the different masks scored, in points over {begun} on the reward set. The reward is not "
         "the dev score: what gains here may lose there."
     )
     return figures(caption, found)

@@ -63,7 +63,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         rewards_computed=outcome.rewards_computed,
         details={
             "state": [float(value) for value in state],
-            "unpruned_score": outcome.given_score,
+            "given_score": outcome.given_score,
             "rollout": [work.heads[position] for position in outcome.rollout],
             "rollout_score": outcome.rollout_score,
             "best": [work.heads[position] for position in outcome.best],

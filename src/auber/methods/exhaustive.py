@@ -53,7 +53,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         rewards_asked=len(masks),
         rewards_computed=len(masks),
         details={
-            "unpruned_score": scores[masks.index(work.given)],
+            "given_score": scores[masks.index(work.given)],
             "best": list(masks[best]),
             "best_score": scores[best],
             "heads": list(work.heads),

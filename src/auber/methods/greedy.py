@@ -40,7 +40,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         rewards_asked=scored,
         rewards_computed=scored,  # no mask comes up twice
         details={
-            "unpruned_score": given_score,
+            "given_score": given_score,
             "best": list(removed),
             "best_score": score,
             "path": path,

@@ -365,7 +365,7 @@ class Pipeline:
         """Carry the plan out on the origin, and tune it as a start is tuned."""
         plan = encoder_of(self.model).removed
         self.model = scouts.fresh(plan)
-        tuning = self._tunings.first(self.model, said="first tuning of the pruned model")
+        tuning = self._tunings.rewound(self.model)
         return {"plan": plan.to_json(), "tuning": tuning.to_json()}
 
     def _tune_scout(self, scout: PreTrainedModel, fold: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def tuned_layers(stages: Stages) -> list[int]:
 def layer_numbers(info: Mapping[str, Any]) -> dict[str, float]:
     """What a listener is told of a searched layer."""
     search = info["search"]
-    names = ("rewards_asked", "rewards_computed", "seconds", "unpruned_score", "best_score")
+    names = ("rewards_asked", "rewards_computed", "seconds", "given_score", "unpruned_score", "best_score")
     return {
         "layers/removed": len(info["removed"]),
         **{f"layers/{name}": search[name] for name in names if name in search},
@@ -98,7 +98,7 @@ def describe_result(
     return {
         "format": 1,
         "kind": kind,
-        "command": job.command,
+        "command": None if job.command is None else provenance.without_folders(job.command),
         "model": job.model_name,
         "method": job.method.name,
         "task": task.name,

@@ -78,6 +78,8 @@ class Decisions:
                 **({"given": list(given)} if given else {}),
                 **({"change_cost": cost} if cost else {}),
                 **({"time_pay": time_pay} if time_pay else {}),
+                # Only where it was asked for: a search that begins from a prior need not see the layer with all its heads.
+                **({"unpruned_score": metered.known[()]} if () in metered.known else {}),
                 **choice.details,
             },
         }

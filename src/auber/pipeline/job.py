@@ -24,7 +24,7 @@ class Job:
     tuned_layers: tuple[int, ...] | None  # the layers tuned after, where another run prescribes them
     first_tuning: bool  # whether the start model still needs it
     expected_start: str | None = None  # the fine-tuned weights another run started from, where they must be the same
-    command: str | None = None  # the command line that asked for it
+    command: str | None = None  # the command line that asked for it, word for word
     has_trained_classifier: bool = True  # whether the start model came with one; else it was drawn at random
 
     @property

@@ -14,7 +14,7 @@ from auber.pipeline.job import Job
 from auber.progress import Progress
 from auber.seeds import derive
 from auber.splits import Indices, Splits
-from auber.stages import layer_stage, scout_stage
+from auber.stages import REWIND, layer_stage, tuning_series
 from auber.tasks.encoding import EncodedRows
 from auber.tuning import KeptSteps, TuningReport, tune
 
@@ -53,10 +53,15 @@ class Tunings:
             self._kept = None
             self._job.hardware.free_unused()
 
-    def first(self, model: PreTrainedModel, rows: Indices | None = None, said: str = "first tuning") -> TuningReport:
+    def first(self, model: PreTrainedModel, rows: Indices | None = None) -> TuningReport:
         """The first, on these rows or on those it has under the run's protocol."""
         rows = self._splits.first if rows is None else rows
-        return self._tune(model, rows, self._job.config.first, "first", said)
+        return self._tune(model, rows, self._job.config.first, "first", "first tuning")
+
+    def rewound(self, model: PreTrainedModel) -> TuningReport:
+        """The first again, of the pruned origin: the same in all but what a listener sees it as."""
+        said = "first tuning of the pruned model"
+        return self._tune(model, self._splits.first, self._job.config.first, "first", said, stage=REWIND)
 
     def after_layer(self, model: PreTrainedModel, layer: int) -> TuningReport:
         """The one after a layer was decided."""
@@ -78,15 +83,16 @@ class Tunings:
         said: str,
         layer: int | None = None,
         watch: tuple[EncodedRows, str] | None = None,
+        stage: str | None = None,
     ) -> TuningReport:
         if settings.epochs == 0 or not rows:
             self._progress.skip(1)
         if not rows:
             return TuningReport(0, 0.0)
-        name = f"{purpose if layer is None else layer_stage(layer)}/tuning"
+        if stage is None:
+            stage = purpose if layer is None else layer_stage(layer)
         if self._scout is not None:
             said = f"scout {self._scout + 1} of {len(self._all_splits.folds)}: {said}"
-            name = f"{scout_stage(self._scout)}/{name}"
         return tune(
             model,
             self._train.select(rows),
@@ -95,7 +101,7 @@ class Tunings:
             hardware=self._job.hardware,
             watch=watch,
             stage=said,
-            name=name,
+            name=tuning_series(stage, self._scout),
             progress=self._progress,
             kept=self._kept,
         )

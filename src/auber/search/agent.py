@@ -56,7 +56,7 @@ class LayerOutcome:
     given_score: float  # of what it began with; in the paper, and where no plan is given, the unpruned layer's
     actions: int  # chosen by the agent, forced stops and the roll-out not counted
     rewards_asked: int  # requests for a metric, known ones included
-    rewards_computed: int  # different masks scored, the unpruned layer included
+    rewards_computed: int  # different masks scored, the one it began with included
     q_values: tuple[float, ...]  # of the initial state at the end: one per head, then stopping
     curve: tuple[tuple[int, float], ...]  # (rewards computed, best score so far) at each improvement
 

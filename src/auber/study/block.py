@@ -34,7 +34,7 @@ class Work:
     folder: Path
     block: Block
     names: tuple[str, ...]  # the runs that are not complete
-    command: str | None  # the command line that asked for it
+    command: str | None  # the command line that asked for it, word for word
     track: tuple[str, ...] = ()  # experiment trackers; each run is one in them
     allow_upgrade: bool = False  # whether runs that were begun with other versions of the packages go on
     claimed: bool = False  # whoever hands it out keeps others out of the block

@@ -91,7 +91,7 @@ def load_glue_from_hub(name: str) -> TaskData:
         ) from error
     try:
         # Its rows are checked, and their hash is part of every result: another revision cannot pass for this one.
-        with reading_hub():
+        with reading_hub(HUB_DATASET):
             dataset = load_dataset(HUB_DATASET, name)  # nosec B615 # as said above
     except Exception as error:  # the errors of datasets, the hub client and its transport have no common base
         reason = (str(error).splitlines() or [""])[0]

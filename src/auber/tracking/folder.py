@@ -1,8 +1,9 @@
 """What a run's folder shows of it from outside while it goes on: `progress.json`, and numbers in `events.jsonl`.
 
-`progress.json` says which process is at work, in which stage, and how far it is. It is replaced whole when a stage begins
-and at most once a second within one; it is gone when the run is complete, and what a killed run leaves of it says where it
-was. Nothing ever reads it back into a run.
+`progress.json` says which process is at work, by which command, in which stage, and how far it is. It is replaced whole when a
+stage begins and at most once a second within one; it is gone when the run is complete, and what a killed run leaves of it says
+where it was, and how to go on: so the command stands there word for word, with the folder it was typed in. Nothing ever reads it
+back into a run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -34,7 +36,8 @@ class FolderListener:
             # tells it from a later process of the same number
             "started": psutil.Process().create_time(),
             "host": platform.node(),
-            "command": command,
+            "command": _printable(command),
+            "folder": _printable(_present_folder()),
         }
         self._planned, self._finished = 0, 0
         self._stage: dict[str, Any] | None = None
@@ -103,3 +106,16 @@ class FolderListener:
             if not self._has_warned:
                 logger.warning("%s: cannot be written (%s); 'auber watch' will not see where it is", PROGRESS, error)
             self._has_warned = True
+
+
+def _present_folder() -> str | None:
+    """Where relative paths begin; None where somebody has deleted it."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
+
+
+def _printable(words: str | None) -> str | None:
+    """Words that a terminal shows as they are; None for others, which nobody could type again."""
+    return words if words is not None and words.isprintable() else None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from auber.config import load_toml
-from auber.stages import PLAN, is_layer_stage, layer_of, layer_stage
+from auber.fields import Fields
+from auber.searches import SearchScores, read_scores
+from auber.stages import BUDGET, PLAN, PRIOR, is_layer_stage, is_tuning_series, layer_of, layer_stage
 from auber.watch import shapes
 from auber.watch.files import Tail, read_object
 from auber.watch.process import ProcessView, look_at_process
@@ -24,7 +27,7 @@ from auber.watch.run_view import (
 )
 
 _EVENTS_KEPT = 20
-_RETURN = "/search/return"  # what a series of numbers is called after its stage
+_RETURN, _LOSS = "/search/return", "/loss"  # what numbers are called after their stage, or their tuning
 
 
 class RunWatcher:
@@ -37,6 +40,7 @@ class RunWatcher:
         self._scores: dict[int, _LayerScores] = {}
         self._facts: dict[str, Any] = {}
         self._stages: dict[str, dict[str, Any]] = {}
+        self._searches: dict[str, SearchScores] = {}  # of the stages that searched
 
     def look(self) -> RunView:
         """What the folder shows now."""
@@ -68,7 +72,7 @@ class RunWatcher:
             num_heads=self._num_heads,
             layers=layers,
             search=None if searching is None else self._search(searching, written, stage),
-            tuning=None if stage is None or searching is not None else self._tuning(present),
+            tuning=None if stage is None or searching is not None else self._tuning(present, stage["began"]),
             process=process,
             running_seconds=None if self._began is None or result else max(0.0, self._now(state) - self._began),
             error=self._error if state is RunState.STOPPED else None,
@@ -106,8 +110,9 @@ class RunWatcher:
         for path in (self.folder / "stages").glob("*.json"):
             if path.stem in self._stages or (info := shapes.read_shaped(path, shapes.FINISHED_STAGE)) is None:
                 continue
-            if "unpruned_score" in (info.get("search") or {}):
+            if info.get("search"):
                 shapes.require_shape(path, info["search"], shapes.SEARCH, "search.")
+                self._searches[path.stem] = read_scores(Fields(str(path), info))
             self._stages[path.stem] = info
 
     def _forget_events(self) -> None:
@@ -120,13 +125,14 @@ class RunWatcher:
         self._last_event: float | None = None
         self._error: str | None = None
         self._returns: dict[int, list[float]] = {}
-        self._numbers: dict[str, tuple[float, int, float]] = {}  # name -> (time, step, value)
+        # name -> (time, step, value); the one heard last stands behind
+        self._numbers: dict[str, tuple[float, int, float]] = {}
 
     def _read_events(self) -> None:
         entries = self._event_lines.look()
         if self._event_lines.restarted:  # another run has taken the place
             self._forget_events()
-            self._facts, self._stages = {}, {}
+            self._facts, self._stages, self._searches = {}, {}, {}
         for entry in filter(shapes.is_event, entries):
             kind, moment = entry["event"], float(entry["time"])
             self._last_event = moment
@@ -146,6 +152,7 @@ class RunWatcher:
 
     def _hear(self, moment: float, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
+            self._numbers.pop(name, None)
             self._numbers[name] = (moment, step, value)
             layer = layer_of(name.removesuffix(_RETURN)) if name.endswith(_RETURN) else None
             if layer is not None:
@@ -163,8 +170,8 @@ class RunWatcher:
             if scores is None or scores.key != key:  # other weights: what was scored before is no part of this search
                 scores = self._scores[layer] = _LayerScores(key)
             scores.all.append(score)
-            if not entry.get("removed"):
-                scores.unpruned = score
+            if shapes.is_heads(entry.get("removed")):
+                scores.by_mask[tuple(entry["removed"])] = score
 
     # --- what it means ----------------------------------------------------------------------------------------------
 
@@ -225,15 +232,35 @@ class RunWatcher:
         views = []
         for layer in range(self._num_layers):
             name = layer_stage(layer)
-            info = self._stages.get(name, {})
-            decided = result is not None or PLAN in self._stages or name in self._stages
-            state = "decided" if decided else "searching" if name == present else "open"
-            views.append(LayerView(layer, state, tuple(plan.get(str(layer), ())), _gain(info)))
+            is_decided = result is not None or PLAN in self._stages or self._chosen(layer) is not None
+            if is_decided:
+                state = "decided"
+            elif name in self._stages:
+                state = "searched"
+            else:
+                state = "searching" if name == present else "open"
+            views.append(LayerView(layer, state, tuple(plan.get(str(layer), ())), self._gain(layer)))
         return tuple(views)
+
+    def _chosen(self, layer: int) -> list[int] | None:
+        """The heads that the stages chose to remove of a layer; None while they have not: of a given number, all layers share."""
+        info = self._stages.get(layer_stage(layer))
+        if info is None:
+            return None
+        if BUDGET in self._stages:
+            chosen: list[int] = (self._stages[BUDGET].get("plan") or {}).get(str(layer), [])
+            return chosen
+        return None if "sizes" in info else info.get("removed") or []
+
+    def _gain(self, layer: int) -> float | None:
+        """What the heads chosen of a searched layer scored beyond what its search began from."""
+        scores, chosen = self._searches.get(layer_stage(layer)), self._chosen(layer)
+        return None if scores is None or chosen is None else scores.gain(chosen)
 
     def _search(self, layer: int, written: dict[str, Any] | None, stage: dict[str, Any] | None) -> SearchView:
         scores = self._scores.get(layer) or _LayerScores("")
         returns = self._returns.get(layer)
+        given = tuple(sorted((self._stages.get(PRIOR, {}).get("plan") or {}).get(str(layer), ())))
         asked = self._numbers.get(f"{layer_stage(layer)}/search/rewards_asked")
         computed = self._numbers.get(f"{layer_stage(layer)}/search/rewards_computed")
         rate = None
@@ -246,27 +273,35 @@ class RunWatcher:
             layer=layer,
             curve=tuple(returns or scores.all),
             curve_is="return" if returns else "score",
-            unpruned_score=scores.unpruned,
+            given=given,
+            given_score=scores.by_mask.get(given),
+            unpruned_score=scores.by_mask.get(()),
             best_score=max(scores.all, default=None),
             rewards_asked=None if asked is None else int(asked[2]),
             rewards_computed=len(scores.all) if computed is None else int(computed[2]),
             rewards_per_second=rate,
         )
 
-    def _tuning(self, present: str | None) -> TuningView | None:
-        loss = self._numbers.get(f"{present}/tuning/loss")
-        if loss is None:
-            return None
-        pace = self._numbers.get(f"{present}/tuning/steps_per_second")
-        return TuningView(loss[1], loss[2], None if pace is None else pace[2])
+    def _tuning(self, present: str | None, began: float) -> TuningView | None:
+        """What was heard last since the present tuning began, of which a stage may have several."""
+        for name, (moment, step, loss) in reversed(self._numbers.items()):
+            series = name.removesuffix(_LOSS)
+            if present is None or moment < began or series == name or not is_tuning_series(series, present):
+                continue
+            pace = self._numbers.get(f"{series}/steps_per_second")
+            return TuningView(step, loss, None if pace is None or pace[0] < began else pace[2])
+        return None
 
     def _how_to_resume(self, written: dict[str, Any] | None) -> str:
-        command = (written or {}).get("process", {}).get("command")
+        process = (written or {}).get("process", {})
+        command, folder = process.get("command"), process.get("folder")
         if command is None:
             return f"the same call with out={str(self.folder)!r}, resume=True"
-        if command.startswith("auber study") or "--resume" in command.split():
+        if command.startswith("auber study"):  # who computes its runs may be in another folder than who asked for them
             return str(command)
-        return f"{command} --resume"
+        words = command if "--resume" in command.split() else f"{command} --resume"
+        # Relative paths mean the same only where they were typed.
+        return words if folder is None or _is_here(folder) else f"cd {shlex.quote(folder)} && {words}"
 
 
 class _LayerScores:
@@ -275,7 +310,7 @@ class _LayerScores:
     def __init__(self, key: str) -> None:
         self.key = key
         self.all: list[float] = []
-        self.unpruned: float | None = None
+        self.by_mask: dict[tuple[int, ...], float] = {}
 
 
 def _state(result: dict[str, Any] | None, process: ProcessView | None, error: str | None) -> RunState:
@@ -290,18 +325,12 @@ def _state(result: dict[str, Any] | None, process: ProcessView | None, error: st
     return RunState.RUNNING if process.alive else RunState.STOPPED
 
 
-def _gain(info: dict[str, Any]) -> float | None:
-    """What a searched layer's choice scored beyond the unpruned layer."""
-    search = info.get("search") or {}
-    if "unpruned_score" not in search:
-        return None
-    is_rollout = sorted(_given(search.get("rollout"), search["best"])) == sorted(info.get("removed") or ())
-    score = _given(search.get("rollout_score"), search["best_score"]) if is_rollout else search["best_score"]
-    return float(score - search["unpruned_score"])
-
-
-def _given(found: Any, otherwise: Any) -> Any:
-    return otherwise if found is None else found
+def _is_here(folder: str) -> bool:
+    """Whether a folder is the one that relative paths begin in here."""
+    try:
+        return Path(folder).samefile(Path())
+    except OSError:  # it is not there, or on another machine
+        return False
 
 
 def _printable(text: str) -> str:

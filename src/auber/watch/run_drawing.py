@@ -107,9 +107,9 @@ def _search(search: SearchView, sheet: Sheet) -> list[Text]:
         words += f", {search.rewards_per_second:.1f}/s"
     if search.best_score is not None:
         words += f"  best {search.best_score:.4f}"
-        if search.unpruned_score is not None:
-            gain = 100 * (search.best_score - search.unpruned_score)
-            words += f", unpruned {search.unpruned_score:.4f} ({gain:+.2f})"
+        if search.given_score is not None:
+            gain = 100 * (search.best_score - search.given_score)
+            words += f", {'begun at' if search.given else 'unpruned'} {search.given_score:.4f} ({gain:+.2f})"
     lines = [Text(words)]
     if search.curve:
         label = f"{search.curve_is} {search.curve[-1]:+.3g} " if search.curve_is == "return" else "score "
@@ -144,10 +144,11 @@ def _layers(view: RunView, sheet: Sheet, room: int | None) -> list[Text]:
 
 
 def _layer(layer: LayerView, num_heads: int, marks: Marks) -> Text:
-    mark = {"decided": marks.done, "searching": marks.present, "open": marks.open}[layer.state]
+    mark = {"decided": marks.done, "searched": marks.done, "searching": marks.present, "open": marks.open}[layer.state]
     text = Text(f"{mark} {layer.layer:>2} ", "dim" if layer.state == "open" else "")
     stays, style = {
         "decided": (marks.kept, "green"),
+        "searched": (marks.searching, "yellow"),
         "searching": (marks.searching, "yellow"),
         "open": (marks.open, "dim"),
     }[layer.state]

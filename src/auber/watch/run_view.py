@@ -45,9 +45,9 @@ class LayerView:
     """The heads of a layer."""
 
     layer: int
-    state: str  # decided, searching or open
+    state: str  # decided, searched (what goes is known when all layers are), searching or open
     removed: tuple[int, ...]
-    gain: float | None  # what the chosen heads' removal gained on the reward set, where the layer was searched
+    gain: float | None  # what the choice gained on the reward set over what the search began from, where there was one
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,9 @@ class SearchView:
     layer: int
     curve: tuple[float, ...]
     curve_is: str  # "return" of each episode, or "score" of each mask
-    unpruned_score: float | None
+    given: tuple[int, ...]  # the heads that the plan it began from removes
+    given_score: float | None  # of what it began from; without such a plan that is the unpruned layer
+    unpruned_score: float | None  # of the layer with all its heads, where that was asked for
     best_score: float | None
     rewards_asked: int | None
     rewards_computed: int

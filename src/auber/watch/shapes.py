@@ -58,6 +58,13 @@ def is_plan(found: Any) -> bool:
     return isinstance(found, dict) and all(map(is_heads, found.values()))
 
 
+def is_sizes(found: Any) -> bool:
+    """The best mask of every size, and its score."""
+    return isinstance(found, list) and all(
+        isinstance(each, dict) and is_heads(each.get("removed")) and is_number(each.get("score")) for each in found
+    )
+
+
 def is_names(found: Any) -> bool:
     """Names of stages, which stand in the order of the stages."""
     return isinstance(found, list) and len(found) <= MOST_HEADS and all(map(is_text, found))
@@ -86,6 +93,7 @@ PROGRESS: Shape = {
     "process.host": optional(is_text),
     "process.started": optional(is_moment),
     "process.command": optional(is_text),
+    "process.folder": optional(is_text),
     "stages.planned": is_count,
     "stages.finished": is_count,
     "stage": optional(is_object),
@@ -95,11 +103,15 @@ FINISHED_STAGE: Shape = {
     "seconds": optional(is_number),
     "removed": optional(either(is_heads, is_plan)),
     "search": optional(is_object),
+    "sizes": optional(is_sizes),
+    "plan": optional(is_plan),
 }
-SEARCH: Shape = {  # of a stage whose method knows the unpruned score
-    "unpruned_score": is_number,
-    "best": is_heads,
-    "best_score": is_number,
+SEARCH: Shape = {  # of a stage; methods tell more or less
+    "given": optional(is_heads),
+    "given_score": optional(is_number),
+    "unpruned_score": optional(is_number),
+    "best": optional(is_heads),
+    "best_score": optional(is_number),
     "rollout": optional(is_heads),
     "rollout_score": optional(is_number),
 }
