@@ -266,7 +266,7 @@ def test_mistakes_show_before_the_training(tmp_path, callback, monkeypatch):
     )
     assert_refused(
         make_trainer(tmp_path, callback, tiny_model(bare=True)),
-        r"^BertModel has no classifier; load the model as \.\.\.ForSequenceClassification or ",
+        r"^BertModel has no classifier; fine-tune it first, or load it as \.\.\.ForSequenceClassification or ",
     )
     assert_refused(
         make_trainer(tmp_path, callback, tiny_model(kind="tokens")),

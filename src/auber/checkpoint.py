@@ -38,6 +38,8 @@ from auber.surgery import remove_heads
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+logger = logging.getLogger(__name__)
+
 _OLD_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
@@ -362,6 +364,12 @@ def check_labels(source: str, config: PreTrainedConfig, num_labels: int, names: 
         raise CheckpointError(
             f"{source}: its classifier orders the labels {', '.join(found)}, the task {', '.join(names)}; give the task that order"
         )
+    unnamed = [f"LABEL_{index}" for index in range(num_labels)]
+    if names is not None and found not in (names, unnamed):
+        logger.warning(
+            "careful: %s: its classes are %s, the task's %s: they are taken for each other in this order",
+            source, ", ".join(found), ", ".join(names),
+        )  # fmt: skip
 
 
 def check_vocabulary(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -205,6 +205,11 @@ def test_the_rows_of_one_file_are_scored_as_they_are(run_auber, files, tmp_path)
     assert json.loads(out)["score"] == every["score"], "train counts its classes no, yes; the model's order holds"
     code, out, _ = run_auber("evaluate", tmp_path / "model", *with_train, "--labels", "yes, no")
     assert (code, json.loads(out)["score"]) == (0, every["score"])
+    code, _, err = run_auber(
+        "evaluate", tmp_path / "model", "--dev", files / "dev.csv", *columns, "--metric", "pearson"
+    )
+    assert code == 2
+    assert "line 2, column 'good': a regression target must be a finite number, found 'yes'; correct it\n" in err
     code, _, err = run_auber("evaluate", tmp_path / "model", *with_train, "--labels", "no,yes")
     assert (code, err) == (
         2,
@@ -341,7 +346,13 @@ def test_which_rows_a_run_is_scored_on_must_be_named(run_auber, tmp_path, files)
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "result.json").write_text('{"task": "rte"}')
     code, _, err = run_auber("evaluate", tmp_path)
-    assert err == f"auber: {tmp_path}: which rows to score it on must be named (the run is of task 'rte'); {rows}"
+    assert (
+        err
+        == f"auber: {tmp_path}: which rows to score it on must be named (the run is of task 'rte'); add --task rte\n"
+    )
+    (tmp_path / "result.json").write_text('{"task": "own"}')
+    code, _, err = run_auber("evaluate", tmp_path)
+    assert err == f"auber: {tmp_path}: which rows to score it on must be named (the run is of task 'own'); {rows}"
 
 
 def test_an_unfinished_option_is_named(run_auber):

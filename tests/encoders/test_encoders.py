@@ -51,7 +51,9 @@ def test_every_parameter_of_the_layers_is_in_parts(model_type):
 
 def test_a_bare_encoder_cannot_classify():
     encoder = encoder_of(tiny_model(bare=True))
-    with pytest.raises(ModelError, match=r"^BertModel has no classifier; load the model as \.\.\.ForSeq"):
+    with pytest.raises(
+        ModelError, match=r"^BertModel has no classifier; fine-tune it first, or load it as \.\.\.ForSeq"
+    ):
         encoder.classify(torch.zeros(1, HIDDEN))
 
 

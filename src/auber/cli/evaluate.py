@@ -42,6 +42,7 @@ def command(
     Your own rows: auber evaluate runs/own --dev test.csv --text q1,q2 --label y   (the classes are the model's, or those of --train)
     """
     from auber import api
+    from auber.metrics import get_metric
     from auber.runs import read_row_settings
     from auber.tasks import make_scored_rows
 
@@ -56,12 +57,13 @@ def command(
                 raise TaskError(
                     f"--split {split}: those rows are needed, found --dev alone; add --train FILE, or leave it out"
                 )
+            is_regression = metric is not None and get_metric(metric).is_regression
             rows = make_scored_rows(
                 dev,
                 kind=kind,
                 text=options.split_names(text),
                 label=label,
-                labels=options.split_names(labels) or _named_classes_of(folder),
+                labels=options.split_names(labels) or (None if is_regression else _named_classes_of(folder)),
                 metric=metric,
             )
         elif task is None and labels is None:

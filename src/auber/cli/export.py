@@ -66,6 +66,7 @@ def command(
         if to != "hub":
             raise ConfigError(f"--push goes with --to hub, found --to {to}")
         hub.check_name(push)
+    options.require_model(run)
     if threads:
         torch.set_num_threads(threads)
     with screen.listening(quiet=quiet) as progress:

@@ -53,8 +53,12 @@ def build(cls: type[Settings], values: Mapping[str, Any], where: str) -> Setting
     accepted: dict[str, Value] = {}
     for key, value in values.items():
         if key not in known:
+            section = [name for name in known if name.startswith(f"{key}.")]
             problems.append(
-                unknown_name("setting", show_name(key), known).split(" Known:")[0] + " 'auber settings' lists them all"
+                f"'{show_name(key)}' is a group of settings, not one; name one of it, such as {section[0]}"
+                if section
+                else unknown_name("setting", show_name(key), known).split(" Known:")[0]
+                + " 'auber settings' lists them all"
             )
             continue
         try:

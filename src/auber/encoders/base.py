@@ -189,7 +189,9 @@ class Encoder(ABC):
         kind = kind_of_class(type(self.model).__name__)
         if kind is None:
             endings = " or ".join(f"...{each.ending}" for each in KINDS.values())
-            raise ModelError(f"{type(self.model).__name__} has no classifier; load the model as {endings}")
+            raise ModelError(
+                f"{type(self.model).__name__} has no classifier; fine-tune it first, or load it as {endings}"
+            )
         return kind
 
     @property

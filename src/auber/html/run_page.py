@@ -138,10 +138,15 @@ def _doubt(record: RunRecord) -> str:
 
 
 def standard_error(record: RunRecord) -> float | None:
-    """Of an accuracy on so many rows, in points; None for other metrics."""
+    """Of an accuracy on so many rows, in points; None for other metrics.
+
+    Two right and two wrong answers are added (Agresti and Coull), without which rows that are all right would seem certain.
+    """
     if record.metric != "accuracy":
         return None
-    return 100 * math.sqrt(max(record.dev * (1 - record.dev), 0.0) / record.dev_rows)
+    rows = record.dev_rows + 4
+    share = (record.dev * record.dev_rows + 2) / rows
+    return 100 * math.sqrt(share * (1 - share) / rows)
 
 
 def _is_below(search: Search) -> bool:
