@@ -21,7 +21,6 @@ from torch import Tensor
 from auber import checkpoint, provenance, runs
 from auber.config import Config, make_config
 from auber.devices import Hardware, resolve_hardware
-from auber.encoders import encoder_of
 from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.evaluation import evaluate_rows
 from auber.files import write_json
@@ -33,6 +32,7 @@ from auber.rates.grid import Grid
 from auber.rates.record import Conditions, Record, TaskRecord, Trial, go_on, read_record
 from auber.seeds import derive
 from auber.splits import Indices, make_splits
+from auber.starts import check_lengths
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows, encode_rows
 from auber.tuning import DivergedError, tune
@@ -69,7 +69,7 @@ def try_rates(
     progress = progress or Silent()
     configs = _check(model, tasks, preset, settings or {})
     hardware = resolve_hardware(configs[0])
-    tokenizer, name, weights = _read_model(model, tasks[0])
+    tokenizer, name, weights = _read_model(model, tasks, configs)
     subjects = {
         task.name: _Subject(task, config, encode_rows(tokenizer, task.train, config.max_length, task.is_regression))
         for task, config in zip(tasks, configs, strict=True)
@@ -156,14 +156,15 @@ def _check(model: str | Path, tasks: Sequence[TaskData], preset: str, settings: 
     return configs
 
 
-def _read_model(model: str | Path, task: TaskData) -> tuple[Any, str, str]:
-    """The tokenizer, the name and the digest of an encoder that has no trained classifier."""
-    start = load_encoder(model, task, seed=0)
+def _read_model(model: str | Path, tasks: Sequence[TaskData], configs: Sequence[Config]) -> tuple[Any, str, str]:
+    """The tokenizer, the name and the digest of an encoder that has no trained classifier and a position for every token."""
+    start = load_encoder(model, tasks[0], seed=0)
     if start.has_trained_classifier:
         raise ModelError(
             f"{model}: has a trained classifier, which may have seen the rows to hold out; give the pretrained encoder"
         )
-    encoder_of(start.model)
+    for task, config in zip(tasks, configs, strict=True):
+        check_lengths(start.model, start.tokenizer, task, config.max_length, ("train",))
     name = Path(model).resolve().name if Path(model).exists() else str(model)
     return start.tokenizer, name, checkpoint.weights_digest(start.model.base_model)
 
