@@ -149,7 +149,9 @@ def _put_together(
 ) -> Subject:
     encoder = encoder_of(model)
     most = encoder.most_tokens
-    if most is not None and config.max_length > most:  # however short the rows are: the plain way pads them to max_length
+    if (
+        most is not None and config.max_length > most
+    ):  # however short the rows are: the plain way pads them to max_length
         raise ConfigError(
             f"max_length must be at most {most}, the positions {name} has, found {config.max_length}; "
             f"add --set max_length={most}"
