@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from auber import checkpoint, provenance, runs
-from auber.config import Config, make_config
+from auber.config import Config, make_config, require_read
 from auber.devices import Hardware, resolve_hardware
 from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.evaluation import evaluate_rows
@@ -144,10 +144,7 @@ def _check(model: str | Path, tasks: Sequence[TaskData], preset: str, settings: 
     if not names or len(set(names)) < len(names):
         raise ConfigError(f"rates are tried on different tasks, at least one, found {', '.join(names) or 'none'}")
     configs = [make_config(preset, task=name, settings=settings) for name in names]
-    for key in settings:
-        if key not in SETTINGS:
-            advice = {"seed": "give --seeds", "first.learning_rate": "give --rates"}.get(key, "leave it out")
-            raise ConfigError(f"settings: trying rates reads {', '.join(SETTINGS)}, found {key}; {advice}")
+    require_read(settings, SETTINGS, "trying rates", {"seed": "give --seeds", "first.learning_rate": "give --rates"})
     for name, config in zip(names, configs, strict=True):
         if config.first.epochs == 0:
             raise ConfigError(f"settings: first.epochs must be at least 1 to try rates on {name}, found 0")
