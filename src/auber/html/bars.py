@@ -20,7 +20,7 @@ _LETTER = 6.2  # the width of one, on average
 PARTS = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
 _PART_COLOURS = {
     "first": charts.COLOURS[4],
-    "timing": "#8c6d31",
+    "timing": "#4aa3df",
     "choosing": "#d1638f",
     "scouts": "#2f8f8f",
     "rewards": charts.COLOURS[0],

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from auber.charts import MOST_HEADS
 from auber.errors import RunError
 from auber.fields import Fields
 from auber.plan import PruningPlan
@@ -20,8 +21,6 @@ from auber.report.results_file import read_results
 from auber.runs import RESULT, read_json
 from auber.runs import read_result as require_result
 from auber.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
-
-MOST_HEADS = 10_000  # of a model; a damaged result must not become a page of gigabytes
 
 # What ranking methods call the numbers they rank heads by, in their record.
 _RANKINGS = ("importance", "confidence", "gates")
