@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import auber
 from auber.cli.listings import plain
-from auber.config import PRESETS, Config, Reward, Search, make_config, parse_assignment, settings
+from auber.config import PRESETS, Config, Reward, Search, make_config, parse_assignment, require_read, settings
 from auber.errors import ConfigError
 
 SOURCE = Path(auber.__file__).parent
@@ -135,6 +135,15 @@ def test_a_broken_file(tmp_path):
 def test_an_assignment_needs_both_sides(text):
     with pytest.raises(ConfigError, match="--set takes key=value such as agent.gamma=0.9, found"):
         parse_assignment(text)
+
+
+def test_a_work_that_reads_some_settings_refuses_others():
+    read, advice = ("agent.*", "reward.head"), {"seed": "give --seeds"}
+    require_read(["agent.gamma", "reward.head"], read, "it", advice)
+    with pytest.raises(ConfigError, match=r"^settings: it reads agent.\*, reward.head, found seed; give --seeds$"):
+        require_read(["agent.gamma", "seed"], read, "it", advice)
+    with pytest.raises(ConfigError, match="found reward.headroom; leave it out$"):
+        require_read(["reward.headroom"], read, "it", advice)
 
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text()))

@@ -14,7 +14,6 @@ from auber.metrics import (
     Metric,
     confusion,
     get_metric,
-    majority_share,
     predicts_one_class,
     predicts_one_number,
     smooth_metric,
@@ -318,9 +317,7 @@ def test_an_unknown_metric_names_its_neighbour() -> None:
         get_metric("acuracy")
 
 
-def test_majority_share_and_collapse() -> None:
-    assert majority_share(torch.tensor([0, 2, 2, 1])) == 0.5
-    assert majority_share(torch.tensor([], dtype=torch.int64)) == 0
+def test_one_class_for_all_rows() -> None:
     assert predicts_one_class(torch.tensor([[0.1, 0.9], [0.2, 0.3]]))
     assert not predicts_one_class(torch.tensor([[0.1, 0.9], [0.4, 0.3]]))
     assert not predicts_one_class(torch.tensor([[0.1, 0.9]]))  # one row tells nothing

@@ -15,6 +15,7 @@ from html import escape
 COLOURS = ("#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00")
 GREY, FAINT, INK, GROUND = "#777777", "#e4e4e4", "#222222", "#ffffff"
 DASHES, DOTS = "4 4", "1 3"
+MOST_HEADS = 10_000  # of a model that is shown; a damaged file must not become a page of gigabytes, or hours of drawing
 
 _LEGEND_SAMPLE, _LEGEND_INDENT = 24, 32
 

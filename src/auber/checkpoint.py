@@ -127,7 +127,6 @@ def load_start(
     kind: str = "sequence",
     seed: int = 0,
     device: str | torch.device | None = None,
-    attn_implementation: str | None = None,
 ) -> Start:
     """The float32 classifier a run starts from, out of a folder or hub name (`name@revision` for a certain one).
 
@@ -146,9 +145,9 @@ def load_start(
     if not plan:
         check_weights(source, config)
         config = _with_labels(config, num_labels, names)
-        model = _load_classifier(source, config, get_kind(kind), trained, seed, attn_implementation)
+        model = _load_classifier(source, config, get_kind(kind), trained, seed)
     elif trained:
-        model = load(source, attn_implementation=attn_implementation).float()
+        model = load(source).float()
     else:
         raise CheckpointError(f"{source}: is a pruned encoder without a classifier; start from one with a classifier")
     name_answers(model, names, is_regression=is_regression, kind=kind)
@@ -180,19 +179,14 @@ def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: Kind) 
 
 
 def _load_classifier(
-    source: str | Path,
-    config: PreTrainedConfig,
-    kind: Kind,
-    trained: bool,
-    seed: int,
-    attn_implementation: str | None,
+    source: str | Path, config: PreTrainedConfig, kind: Kind, trained: bool, seed: int
 ) -> PreTrainedModel:
     """An unpruned classifier in float32; what an untrained one lacks beside the encoder is drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):
         # the CPU's generator alone: torch.manual_seed would also seed every GPU, which fork_rng does not restore
         torch.default_generator.manual_seed(seeds.derive(seed, "classifier"))
         cls = kind.model_class(config)
-        model, missing = _load_plain(str(source), config, cls, attn_implementation, dtype=torch.float32)
+        model, missing = _load_plain(str(source), config, cls, None, dtype=torch.float32)
     lacking = missing if trained else [name for name in missing if _is_of_encoder(name, model)]
     if lacking:
         raise CheckpointError(f"{source}: the weights lack {_some(lacking)}; use a complete checkpoint")

@@ -125,13 +125,6 @@ def smooth_metric(name: str) -> str:
     return _SMOOTH[get_metric(name).compares]
 
 
-def majority_share(labels: Tensor) -> float:
-    """The share of the most frequent class: the accuracy of always answering it."""
-    if not len(labels):
-        return 0.0
-    return float(torch.unique(labels, return_counts=True)[1].max()) / len(labels)
-
-
 def predicts_one_class(logits: Tensor) -> bool:
     """Whether all of several rows of logits (rows, classes) get the same class, so that the score says nothing of the rows."""
     predictions = logits.argmax(-1)

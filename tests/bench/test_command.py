@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -52,11 +53,16 @@ def test_a_whole_run_with_scouts(run_auber):
         "--set",
         "last.epochs=1",
     ]
-    code, out, err = run_auber(*TINY, *quick, "--set", "reward.folds=2", "--json")
+    code, out, err = run_auber(*TINY, *quick, "--set", "reward.folds=2", "--set", "reward.latency=1", "--json")
     assert code == 0, err
     search = Bench.from_json(json.loads(out)).search
     assert (search.preset, search.protocol) == ("default", "crossfit")
     assert search.seconds.tuning > search.seconds.rewards > 0
+    seconds = asdict(search.seconds)
+    assert min(seconds["choosing"], seconds["timing"]) > 0, (
+        "the gates and the timing of heads are told apart from the rest"
+    )
+    assert sum(seconds[name] for name in seconds if name != "total") == pytest.approx(seconds["total"], rel=1e-3)
     assert "scout 2 of 2: last tuning" in err
 
 

@@ -48,6 +48,15 @@ def test_anything_else_is_refused(data, message):
         Bench.from_json(data, "here")
 
 
+def test_a_file_from_before_all_parts_of_the_time_were_told_apart():
+    data = make_bench().to_json()
+    for name in ("choosing", "timing"):
+        del data["search"]["seconds"][name]
+    bench = Bench.from_json(data)
+    assert (bench.search.seconds.choosing, bench.search.seconds.timing) == (None, None)
+    assert bench.to_json() == make_bench().to_json()
+
+
 def test_a_file_that_cannot_be_read(tmp_path):
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(

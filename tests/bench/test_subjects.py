@@ -68,8 +68,25 @@ def test_a_saved_model_takes_the_place_of_a_size(tmp_path):
         match="^max_length must be at most 128, the positions own has, found 256; add --set max_length=128$",
     ):
         make_subject(request, config.replace({"max_length": 256}), cpu())
-    with pytest.raises(CheckpointError, match="a model folder is needed|cannot be read from the hub"):
+    with pytest.raises(CheckpointError, match="none: there is no such folder; give the one"):
         make_subject(Request(model=str(tmp_path / "none")), config, cpu())
+
+
+def test_positions_that_no_token_can_have_are_not_counted(tmp_path):
+    """RoBERTa's table has one for the padding token and one before it; rows padded to all 28 would fall off its end."""
+    auber.save(tiny_model("roberta"), tiny_tokenizer(), tmp_path / "own")
+    request = Request(model=str(tmp_path / "own"), rows="cola", count=12)
+    assert make_subject(request, small_config(max_length=26), cpu()).encoder.most_tokens == 26
+    with pytest.raises(
+        ConfigError, match="^max_length must be at most 26, the positions own has, found 28; add --set max_length=26$"
+    ):
+        make_subject(request, small_config(max_length=28), cpu())
+
+
+def test_relative_positions_do_not_run_out(tmp_path):
+    auber.save(tiny_model("modernbert"), tiny_tokenizer(), tmp_path / "own")
+    request = Request(model=str(tmp_path / "own"), rows="cola", count=12)
+    assert make_subject(request, small_config(max_length=64), cpu()).config.max_length == 64
 
 
 def test_half_of_the_rows_get_each_answer_and_rounding_decides_none(subject):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from auber.bench.tables import all_tables, describe, device_of, title_of, ways_table
+from auber.bench.tables import all_tables, describe, device_of, search_table, title_of, ways_table
 from tests.bench.records import make_bench
 
 
@@ -28,6 +28,16 @@ def test_the_device_says_what_computes():
     on_cpu = make_bench(device=replace(bench.device, name="cpu", threads=2))
     assert device_of(on_cpu) == "cpu, 2 threads"
     assert "load average before: 0.5" in describe(on_cpu)
+
+
+def test_parts_that_a_run_has_not_are_not_told():
+    search = make_bench().search
+    told = replace(search, seconds=replace(search.seconds, choosing=3.0, timing=0.0))
+    assert [row[0] for row in search_table(search).rows] == [
+        "rewards", "agent", "tuning", "evaluation", "the rest", "all",
+    ]  # fmt: skip
+    assert ["choosing", "3.0", "3.0 %"] in search_table(told).rows
+    assert "timing" not in [row[0] for row in search_table(told).rows]
 
 
 @pytest.mark.parametrize(("share", "valid"), [(0.66, True), (1.02, False)])

@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+import auber
+from auber.surgery import remove_heads
 from tests.html.made import write_ranked, write_searched
 from tests.report.made import make_regret
 from tests.report.results import write_run, write_study
+from tests.small import small_config, small_start, small_task
 
 
 def test_one_run(run_auber, tmp_path):
@@ -94,3 +97,18 @@ def test_a_mistake_is_one_line(run_auber, tmp_path, arguments, message):
     code, out, err = run_auber("report", *(word.format(tmp_path) for word in arguments))
     assert (code, out) == (2, "")
     assert err == f"auber: {message.format(tmp_path)}\n"
+
+
+def test_a_start_may_have_lost_all_heads_of_a_layer(run_auber, tmp_path):
+    """Models pruned elsewhere have such layers; a run of one is shown by its folder and by its results file."""
+    model, tokenizer = small_start()
+    remove_heads(model, {0: range(4), 1: [0, 1, 2]}, allow_empty_layers=True)
+    run = tmp_path / "study" / "run"
+    auber.prune(model, tokenizer, task=small_task(), method="greedy", config=small_config(reward__head=1.0), out=run)
+    code, out, err = run_auber("report", run)
+    assert (code, err) == (0, "")
+    assert "of 12 heads removed" in out
+    assert run_auber("report", tmp_path / "study", "--save", tmp_path / "study.json")[0] == 0
+    code, _, err = run_auber("report", tmp_path / "study.json", "--out", tmp_path / "page")
+    assert (code, err) == (0, "")
+    assert (tmp_path / "page" / "index.html").is_file()

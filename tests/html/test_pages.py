@@ -7,11 +7,12 @@ import json
 import pytest
 
 from auber.errors import RunError
-from auber.html import make_page
+from auber.html import bars, make_page
 from auber.html.details import settings_grids
 from auber.html.model import read_runs
 from auber.html.page import Grid, Words
 from auber.html.run_page import standard_error, time_parts
+from auber.pipeline.accounts import TIME_PARTS
 from auber.report.results_file import read_results_file, save_results
 from tests.html.made import write_ranked, write_searched
 from tests.report.made import make_regret, make_speed
@@ -170,6 +171,17 @@ def test_differing_settings_come_first(tmp_path):
     ]  # fmt: skip
     assert differing.rows[0][3], "what it means"
     assert (differing.folded, every.folded, len(every.rows)) == (False, True, 5)
+
+
+def test_every_part_of_the_time_has_a_name_and_a_colour(tmp_path):
+    seconds = {name: 1.0 + place for place, name in enumerate(TIME_PARTS)}
+    (run,) = read_runs([write_searched(tmp_path, **{"cost.seconds": {**seconds, "total": sum(seconds.values())}})])
+    parts = time_parts(run.record)
+    assert parts == {**seconds, "other": 0.0}
+    drawn = bars.draw_times([("auber", parts)], label="times")
+    assert all(f"auber, {part.words}: {seconds[name]:.1f} s" in drawn for name, part in TIME_PARTS.items())
+    assert bars._PART_COLOURS.keys() == bars.PARTS.keys()
+    assert len(set(bars._PART_COLOURS.values())) == len(bars.PARTS)
 
 
 def test_time_that_is_not_named_is_other(tmp_path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
 from auber.methods.greedy import choose_layer
@@ -105,3 +107,27 @@ def test_what_is_paid_for_a_head_holds_for_those_given_too():
     assert choose_layer(toy.work(small_config(reward__head=0.99), given=(1, 4))).removed == ()
     assert choose_layer(toy.work(small_config(reward__head=1.01), given=(1, 4))).removed != (1, 4)
     assert choose_layer(toy.work(small_config(reward__head=1.01), given=(1, 4), change_cost=0.1)).removed == (1, 4)
+
+
+@pytest.mark.parametrize("given", [(), (3,), (1, 4), (0, 1, 2, 4, 5)])
+@pytest.mark.parametrize("seed", range(4))
+def test_where_the_number_of_heads_is_given_masks_of_every_size_are_scored(seed, given):
+    """And its own choice, with the way to it, is what it is without the number."""
+    layer = ToyLayer(7, seed, bias=-0.002, pair=0.006)
+    toy, plain = CountingToy(layer), CountingToy(layer)
+    choice = choose_layer(toy.work(small_config(search__heads=3), given=given))
+    alone = choose_layer(plain.work(given=given))
+    assert (choice.removed, choice.details["path"]) == (alone.removed, alone.details["path"])
+    assert toy.asked[: len(plain.asked)] == plain.asked
+    assert {len(mask) for mask in toy.asked} == set(range(7))
+    assert choice.rewards_asked == choice.rewards_computed == len(toy.asked) == len(set(toy.asked))
+
+
+def test_it_goes_on_with_the_removal_that_costs_least():
+    toy = CountingToy(
+        ToyLayer(4, 1, bias=-0.01, single=0.02, pair=0.0)
+    )  # without pairs each size has its best in the last
+    choose_layer(toy.work(small_config(search__heads=3)))
+    best = {size: max((m for m in toy.asked if len(m) == size), key=toy.score) for size in range(4)}
+    assert best[3] == max(combinations(range(4), 3), key=toy.score)
+    assert {*best[1]} < {*best[2]} < {*best[3]}

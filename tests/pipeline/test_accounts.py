@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from auber.pipeline.accounts import describe_cost, layer_numbers, tuned_layers
-from auber.stages import PLAN, PRIOR, layer_stage
+from auber.pipeline.accounts import TIME_PARTS, describe_cost, layer_numbers, tuned_layers
+from auber.stages import PLAN, PRIOR, TIMING, layer_stage
 
 SEARCHED = {"seconds": 3.0, "reward_seconds": 2.0, "rewards_asked": 9, "rewards_computed": 5}
 STAGES = {
@@ -46,6 +46,16 @@ def test_choosing_all_heads_at_once_is_counted(stage):
     assert cost["seconds"]["total"] == 16.75
     assert cost["tuning_steps"] == 13, "no weight moves by them"
     assert "gate_steps" not in describe_cost({stage: {"seconds": 2.5}}, 0.0)
+
+
+def test_every_part_of_the_seconds_is_in_the_table():
+    stages = {
+        **STAGES,
+        TIMING: {"seconds": 1.0},
+        PRIOR: {"seconds": 2.5},
+        "scout-0": {"seconds": 9.0, "scouting": {"steps": 5, "seconds": 8.0}},
+    }
+    assert describe_cost(stages, 0.5)["seconds"].keys() - {"total"} == TIME_PARTS.keys()
 
 
 def test_a_run_without_search_or_tunings_costs_its_evaluation():

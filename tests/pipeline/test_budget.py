@@ -176,6 +176,12 @@ def test_that_another_number_goes_is_said(tmp_path):
     ) in Notes.said
 
 
+@pytest.mark.parametrize("method", ["greedy", "exhaustive"])
+def test_other_searches_meet_a_number_too(method, tmp_path):
+    """Also one that is more than gains."""
+    assert prune(tmp_path / "run", method, search__heads=9, reward__head=0.0).plan.num_removed == 9
+
+
 def test_where_all_masks_score_the_same_what_goes_could_be_others():
     assert notices.equal_rewards(3, [0.5, 0.5], None) == (
         "layer 3: all 2 masks scored the same (0.5000), so the rewards tell no head from another; what goes of it could as well "

@@ -93,6 +93,16 @@ def test_settings_that_have_no_part_in_it(model, settings, message):
         try_rates(model, [small_task()], GRID, settings=settings)
 
 
+def test_rows_longer_than_the_encoder_are_refused_before_anything_is_tuned(tmp_path):
+    checkpoint.save(*small_start(bare=True, max_position_embeddings=10), tmp_path / "short")
+    with pytest.raises(
+        ConfigError,
+        match="^task agreement: a train row has [0-9]+ tokens and BertForSequenceClassification positions for 10; set max_length=10$",
+    ):
+        try_rates(tmp_path / "short", [small_task()], GRID, settings=QUICK, out=tmp_path / "rates.json")
+    assert not (tmp_path / "rates.json").exists()
+
+
 @pytest.mark.parametrize(("times", "found"), [(0, "none"), (2, "agreement, agreement")])
 def test_tasks_must_differ(model, times, found):
     with pytest.raises(ConfigError, match=f"^rates are tried on different tasks, at least one, found {found}$"):

@@ -70,6 +70,14 @@ def test_tables_are_joined(run_auber, tables, tmp_path):
         (["--presets", "papr"], "Unknown preset 'papr'. Did you mean 'paper'?"),
         (["--set", "agent.episodes"], "--set takes key=value such as agent.gamma=0.9, found 'agent.episodes'"),
         (["--set", "agent.episodes=x"], "agent.episodes must be a whole number from 0, found 'x'"),
+        (
+            ["--set", "seed=7"],
+            "settings: a replay reads agent.*, search.matrix, search.norm, reward.scale, reward.stop, reward.head, found seed; give --seeds",
+        ),
+        (["--set", "first.learning_rate=1e-5"], "reward.head, found first.learning_rate; leave it out"),
+        (["--set", "reward.caution=1"], "reward.head, found reward.caution; leave it out"),
+        (["--set", "search.heads=3"], "reward.head, found search.heads; leave it out"),
+        (["--set", "protocol=seen"], "reward.head, found protocol; set agent.episodes itself"),
         (["--seeds", "0"], "--seeds must be at least 1, found 0"),
     ],
 )

@@ -104,6 +104,30 @@ def test_a_run_that_kept_no_scores(run, tmp_path):
         read_tables([tmp_path])
 
 
+def test_a_layer_of_one_head_is_passed_over(run, tmp_path):
+    """As the search has done."""
+    shutil.copytree(run, tmp_path / "run")
+    passed = tmp_path / "run" / "stages" / "layer-00.json"
+    write_json(passed, {"removed": [], "seconds": 0.1})
+    (tables,) = read_tables([tmp_path / "run"])
+    assert [table.layer for table in tables.layers] == [2]
+    write_json(passed.with_name("layer-02.json"), {"removed": [], "seconds": 0.1})
+    message = "run: has searched no layer, as none of them has two heads; name a run with scores of masks to replay$"
+    with pytest.raises(RunError, match=message):
+        read_tables([tmp_path / "run"])
+    write_json(passed, {"removed": [1]})
+    with pytest.raises(RunError, match="layer-00.json: search must be of type dict, found None; make the file anew"):
+        read_tables([tmp_path / "run"])
+
+
+def test_a_run_of_a_model_with_a_layer_of_one_head(tmp_path):
+    model, tokenizer = small_start()
+    auber.remove_heads(model, {1: [0, 1, 2]})
+    config = small_config(first__when="never", layer__epochs=0, last__epochs=0)
+    auber.prune(model, tokenizer, task=small_task(), method="exhaustive", config=config, out=tmp_path / "run")
+    assert [table.layer for table in read_tables([tmp_path / "run"])[0].layers] == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -111,6 +135,10 @@ def test_a_run_that_kept_no_scores(run, tmp_path):
         ("[]", "tables.json: must be a run's folder or a file made by 'auber regret --tables', found something else"),
         (json.dumps({"kind": KIND, "format": 2}), "tables.json: format 1 can be read, found 2; make the file anew"),
         (json.dumps({"kind": KIND, "format": 1}), "tables.json: runs must be of type list, found None; make the file"),
+        (
+            json.dumps({"kind": KIND, "format": 1, "runs": []}),
+            "tables.json: must hold the tables of at least one run, found none; make the file anew",
+        ),
         (json.dumps({"kind": KIND, "format": 1, "runs": [3]}), "run 0: model must be of type str, found None; make"),
     ],
 )
@@ -146,6 +174,13 @@ def test_a_damaged_layer(key, value, message, tmp_path):
     path.write_text(json.dumps(data))
     with pytest.raises(RunError, match=message):
         read_tables([path])
+
+
+def test_a_run_without_a_layer(tmp_path):
+    write_tables(tmp_path / "tables.json", [make_run(layers=())])
+    message = "tables.json: run 0: must hold the table of at least one layer, found none; make the file anew$"
+    with pytest.raises(RunError, match=message):
+        read_tables([tmp_path / "tables.json"])
 
 
 def test_runs_of_other_seeds_stand_side_by_side(tmp_path):

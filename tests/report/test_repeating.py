@@ -32,15 +32,15 @@ def test_methods_that_are_not_recorded_are_not_guessed(tmp_path):
     text = text_of(tmp_path, methods=["auber", "greedy"])
     assert "4 of 6 runs" in text
     assert "2 runs are of a method that is not recorded and are not in it." in text
-    assert "| H200 (recorded here) | 989 | 1 min |\n" in text
+    assert "| H200 (recorded here) | 989 | 50 s |\n" in text
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"provenance.device": "cpu"}, "On cpu: 1 min. Other devices are not estimated from it."),
-        ({"provenance.device": "NVIDIA A10G"}, "On NVIDIA A10G: 1 min. Other devices are not estimated from it."),
-        ({"provenance.device": "NVIDIA A100-SXM4-80GB"}, "| A100 (recorded here) | 312 | 1 min |"),
+        ({"provenance.device": "cpu"}, "On cpu: 50 s. Other devices are not estimated from it."),
+        ({"provenance.device": "NVIDIA A10G"}, "On NVIDIA A10G: 50 s. Other devices are not estimated from it."),
+        ({"provenance.device": "NVIDIA A100-SXM4-80GB"}, "| A100 (recorded here) | 312 | 50 s |"),
         ({"cost.peak_gpu_bytes": 3 * 2**30}, "GPU memory: the largest of 2 recorded runs held 3.0 GiB at its peak."),
         ({"command": None}, "    auber study STUDY.TOML --model bert-base-cased --out runs/STUDY\n"),
     ],
@@ -56,7 +56,7 @@ def test_a_study_of_a_smaller_model_is_repeated_with_its_own(tmp_path):
         "one after the other. With the study's own model: it has 6 layers of 12 heads, and its settings were chosen"
         in text
     )
-    assert "| H200 (recorded here) | 989 | 1 min |\n" in text
+    assert "| H200 (recorded here) | 989 | 50 s |\n" in text
     assert "tokenizer" not in text
 
 

@@ -196,6 +196,20 @@ def test_a_damaged_file_is_named(study, tmp_path, change, message):
         read_results(file)
 
 
+@pytest.mark.parametrize("option", ["--save", "--page", "--out"])
+@pytest.mark.parametrize("starts", [0, 1])
+def test_a_file_without_a_run_is_refused(study, tmp_path, run_auber, option, starts):
+    file = tmp_path / "r.json"
+    save_results(study, file)
+    content = json.loads(file.read_text())
+    content["runs"] = [run for run in content["runs"] if run["kind"] == "finetune"][:starts]
+    file.write_text(json.dumps(content))
+    code, out, err = run_auber("report", file, option, tmp_path / "new.json")
+    assert (code, out) == (2, "")
+    assert f"r.json: no finished run in it, found {starts} fine-tuned starts; save a folder with finished runs" in err
+    assert err.count("\n") == 1
+
+
 def test_a_place_that_cannot_be_written(study, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match=r"r.json: cannot be written \(.*\); choose another --save"):

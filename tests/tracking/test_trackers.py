@@ -216,7 +216,7 @@ def other(monkeypatch):
 
 
 def test_other_trackers_get_one_count_of_steps_that_only_grows(other, tmp_path):
-    with open_tracker("other", tmp_path / "track", "rte seen seed 0 run", {"seed": 0}, resumed=False) as listener:
+    with open_tracker("other", tmp_path / "track", "rte seen seed 0 run", {"seed": 0}) as listener:
         listener.record(5, {"layer-00/search/return": 1.0})
         listener.record(1, {"layer-01/search/return": 2.0})
     tracker = other.last
@@ -229,8 +229,31 @@ def test_other_trackers_get_one_count_of_steps_that_only_grows(other, tmp_path):
 
 
 def test_a_run_that_goes_on_does_not_send_its_settings_again(other, tmp_path):
-    with open_tracker("other", tmp_path / "track", "x", {"seed": 0}, resumed=True):
-        assert other.last.settings is None
+    for expected in ({"seed": 0}, None):
+        with open_tracker("other", tmp_path / "track", "x", {"seed": 0}):
+            assert other.last.settings == expected
+
+
+def test_settings_reach_a_tracker_that_could_not_be_opened_when_the_run_began(other, tmp_path):
+    """The run is there already, so going on with it is what the error advises."""
+    other.fails_at_start = True
+    with pytest.raises(RunError, match="go on with --resume"):
+        prune(tmp_path / "run", track=["other"])
+    other.fails_at_start = False
+    prune(tmp_path / "run", track=["other"], resume=True)
+    assert other.last.settings["agent.episodes"] == 6
+
+
+def test_each_tracker_gets_the_settings_of_a_run_once(other, tmp_path, monkeypatch):
+    from accelerate import tracking
+
+    class Another(OtherTracker):
+        pass
+
+    monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "another", Another)
+    for name, tracker in (("other", other), ("another", Another)):
+        with open_tracker(name, tmp_path / "track", "x", {"seed": 0}):
+            assert tracker.last.settings == {"seed": 0}
 
 
 def test_a_tracker_that_cannot_be_opened_is_an_error_before_any_work(other, tmp_path, monkeypatch):
@@ -259,7 +282,7 @@ def test_a_tracker_that_fails_does_not_take_the_run_with_it(other, plain, tmp_pa
 def test_telemetry_is_off_unless_the_environment_says_other(other, tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "true")
-    with open_tracker("other", tmp_path / "track", "x", {}, resumed=False):
+    with open_tracker("other", tmp_path / "track", "x", {}):
         import os
 
         assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"

@@ -83,11 +83,6 @@ class Work:
         total += keys_and_values + queries + mixing + self._finish(last, rows)
         return 2 * (total + rows * self.classifier)
 
-    def forward_flops(self) -> int:
-        """The operations of a plain pass through the whole model, no token left out and none added."""
-        layers = sum(self._layer(layer) for layer in range(self.num_layers))
-        return 2 * (layers + len(self.lengths) * self.classifier)
-
     def _layer(self, layer: int) -> int:
         """Multiplications of one whole layer."""
         projections = 3 * self.hidden_size * self.widths[layer] * self.tokens

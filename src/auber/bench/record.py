@@ -143,7 +143,7 @@ class TuningRecord:
 
 @dataclass(frozen=True)
 class SearchSeconds:
-    """Where the time of a whole run went."""
+    """Where the time of a whole run went. What is None was not told apart when the run was made, and is in the rest."""
 
     rewards: float
     agent: float  # the search without its rewards
@@ -151,6 +151,8 @@ class SearchSeconds:
     evaluation: float
     rest: float  # reading, copying and digesting weights, and writing the run's folder
     total: float
+    choosing: float | None = None  # the gates of the plan that the search begins from
+    timing: float | None = None  # of the model with heads and without
 
 
 @dataclass(frozen=True)
@@ -244,10 +246,12 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         return None if value is None else _build(kind, value, where)
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        if not isinstance(value, dict) or value.keys() != hints.keys():
+        # What files of older versions lack has a default.
+        needed = {item.name for item in dataclasses.fields(kind) if item.default is dataclasses.MISSING}
+        if not isinstance(value, dict) or not needed <= value.keys() <= hints.keys():
             found = ", ".join(sorted(map(show_name, value))) if isinstance(value, dict) else type(value).__name__
             raise RunError(f"{where}: an object with {', '.join(sorted(hints))} is needed, found {found}")
-        return typing.cast("Any", kind)(**{key: _build(hints[key], value[key], f"{where}: {key}") for key in hints})
+        return typing.cast("Any", kind)(**{key: _build(hints[key], value[key], f"{where}: {key}") for key in value})
     origin = typing.get_origin(kind) or kind
     if origin is tuple and isinstance(value, list):
         (item, _) = typing.get_args(kind)

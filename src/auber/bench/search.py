@@ -7,6 +7,7 @@ from auber.bench.clock import timed
 from auber.bench.record import SearchRecord, SearchSeconds
 from auber.bench.subjects import Subject
 from auber.methods import get_method
+from auber.pipeline.accounts import TIME_PARTS
 from auber.progress import Progress
 
 
@@ -29,13 +30,9 @@ def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchR
     )
     result = pruned.result
     cost, heads = result["cost"], result["heads"]
-    spent = cost["seconds"]
-    parts = {
-        "rewards": spent["rewards"],
-        "agent": spent["agent"],
-        "tuning": spent.get("scouts", 0.0) + spent["first"] + spent["layer_tuning"] + spent["last"],
-        "evaluation": spent["evaluation"],
-    }
+    parts = {part.work: 0.0 for part in TIME_PARTS.values()}
+    for name, part in TIME_PARTS.items():
+        parts[part.work] += cost["seconds"].get(name, 0.0)
     return SearchRecord(
         preset=preset,
         protocol=result["protocol"],

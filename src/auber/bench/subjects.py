@@ -147,14 +147,16 @@ def _put_together(
     config: Config,
     hardware: Hardware,
 ) -> Subject:
-    positions = getattr(model.config, "max_position_embeddings", config.max_length)
-    if config.max_length > positions:
+    encoder = encoder_of(model)
+    most = encoder.most_tokens
+    # However short the rows are: the plain way pads them to max_length.
+    if most is not None and config.max_length > most:
         raise ConfigError(
-            f"max_length must be at most {positions}, the positions {name} has, found {config.max_length}; "
-            f"add --set max_length={positions}"
+            f"max_length must be at most {most}, the positions {name} has, found {config.max_length}; "
+            f"add --set max_length={most}"
         )
     train = encode_rows(tokenizer, task.train, config.max_length, task.is_regression)
-    splits = make_splits(task.train.labels, config, encoder_of(model).num_layers, task.is_regression)
+    splits = make_splits(task.train.labels, config, encoder.num_layers, task.is_regression)
     return Subject(name, model, tokenizer, task, train.select(splits.layers[0].reward), config, hardware)
 
 

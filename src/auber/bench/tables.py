@@ -199,6 +199,8 @@ def search_table(search: SearchRecord) -> Table:
     """Where the seconds of a whole run went."""
     seconds = search.seconds
     parts = [("rewards", seconds.rewards), ("agent", seconds.agent), ("tuning", seconds.tuning)]
+    further = [("choosing", seconds.choosing), ("timing", seconds.timing)]  # which not every run has
+    parts += [(name, taken) for name, taken in further if taken]
     parts += [("evaluation", seconds.evaluation), ("the rest", seconds.rest), ("all", seconds.total)]
     return Table(
         f"A whole run, preset {search.preset}, {search.episodes} episodes a layer",

@@ -7,7 +7,7 @@ together in one `ConfigError`. The command line's help and the table in the docu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ __all__ = [
     "make_config",
     "parse_assignment",
     "read_toml",
+    "require_read",
     "settings",
     "show_name",
     "show_value",
@@ -83,6 +84,19 @@ def make_config(
     protocol = given.get("protocol", base.get("protocol", Config.protocol))
     values = {**(otherwise or {}), **base, **chosen.per_protocol.get(str(protocol), {}), **given}
     return build(Config, values, "settings" if file is None else str(file))
+
+
+def require_read(
+    settings: Iterable[str], read: Sequence[str], work: str, advice: Mapping[str, str] | None = None
+) -> None:
+    """Raise `ConfigError` for the first setting that a work does not read; `read` has their names, with `agent.*` for a section.
+
+    `advice` says what to do instead of some; the others are to be left out.
+    """
+    for key in settings:
+        if not any(key == name or (name.endswith(".*") and key.startswith(name[:-1])) for name in read):
+            remedy = (advice or {}).get(key, "leave it out")
+            raise ConfigError(f"settings: {work} reads {', '.join(read)}, found {key}; {remedy}")
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

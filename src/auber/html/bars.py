@@ -9,26 +9,18 @@ from html import escape
 
 from auber import charts
 from auber.html.palette import GAIN, LOSS
+from auber.pipeline.accounts import TIME_PARTS
 
 _ROW, _TOP = 22.0, 8.0
 _LABEL_WIDTH, _PLOT_WIDTH, _TIMES_WIDTH = 106.0, 230.0, 190.0
 _WIDEST_INTERVAL = 15.0  # points
 _LETTER = 6.2  # the width of one, on average
 
-# The parts of a run's time, in the order they are spent in, as a result names them.
-PARTS = {
-    "first": "first tuning",
-    "choosing": "choosing heads",
-    "scouts": "scouts",
-    "rewards": "rewards",
-    "agent": "agent",
-    "layer_tuning": "tuning after layers",
-    "last": "last tuning",
-    "evaluation": "evaluation",
-    "other": "other",
-}
+# The parts of a run's time in words, as a result names them, and what it does not name.
+PARTS = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
 _PART_COLOURS = {
     "first": charts.COLOURS[4],
+    "timing": "#4aa3df",
     "choosing": "#d1638f",
     "scouts": "#2f8f8f",
     "rewards": charts.COLOURS[0],

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from auber.charts import MOST_HEADS
 from auber.errors import RunError
 from auber.fields import Fields
 from auber.plan import PruningPlan
@@ -21,8 +22,6 @@ from auber.runs import RESULT, read_json
 from auber.runs import read_result as require_result
 from auber.searches import read_scores
 from auber.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
-
-MOST_HEADS = 10_000  # of a model; a damaged result must not become a page of gigabytes
 
 # What ranking methods call the numbers they rank heads by, in their record.
 _RANKINGS = ("importance", "confidence", "gates")
@@ -140,7 +139,7 @@ def read_run(folder: Path | None, label: str, record: RunRecord) -> RunView:
             "it is damaged, make the run again"
         )
     plan = PruningPlan.from_json(dict(record.plan), where=f"{label}: plan")
-    plan.check(record.layers, record.heads)
+    plan.check(record.layers, record.heads, allow_empty_layers=True)  # a start may have lost all heads of a layer
     if folder is None:
         return RunView(label, record, plan)
     stages = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}

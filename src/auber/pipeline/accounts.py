@@ -6,6 +6,7 @@ Everything is summed over the stages, so that a run that was cut counts the same
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from auber import provenance
@@ -13,6 +14,29 @@ from auber.encoders.base import Encoder
 from auber.evaluation import Scores
 from auber.pipeline.job import Job
 from auber.stages import PLAN, PRIOR, REWIND, TIMING, tuned_layer_of
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """A part of a run's time."""
+
+    words: str  # what a reader is told it is
+    work: str  # parts of one kind of work are summed up where a run's time is told in short
+
+
+# What the seconds of `describe_cost` are counted under beside their total, in the order they are spent in. Whatever else a run
+# takes is reading, copying and digesting weights, and writing its folder.
+TIME_PARTS = {
+    "first": TimePart("first tuning", "tuning"),
+    "timing": TimePart("timing heads", "timing"),
+    "choosing": TimePart("choosing heads", "choosing"),
+    "scouts": TimePart("scouts", "tuning"),
+    "rewards": TimePart("rewards", "rewards"),
+    "agent": TimePart("agent", "agent"),
+    "layer_tuning": TimePart("tuning after layers", "tuning"),
+    "last": TimePart("last tuning", "tuning"),
+    "evaluation": TimePart("evaluation", "evaluation"),
+}
 
 Stages = Mapping[str, Mapping[str, Any]]  # the record of each finished stage by its name, in the order they were done
 
@@ -46,7 +70,8 @@ def result_numbers(train: Scores, dev: Scores, num_removed: int) -> dict[str, fl
 def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
     """What the run took. Of a plan carried out on the origin the first tuning is that of the pruned model; scouts count apart.
 
-    Choosing is what a method took that names all heads at once, be it the run's own or the one that the search begins from.
+    Choosing is what a method took that names all heads at once, be it the run's own or the one that the search begins from. The
+    parts of the seconds are those of `TIME_PARTS`.
     """
     searches = [info["search"] for info in stages.values() if "search" in info]
     tunings = {name: info["tuning"] for name, info in stages.items() if "tuning" in info}

@@ -19,9 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from auber import checkpoint, provenance, runs
-from auber.config import Config, make_config
+from auber.config import Config, make_config, require_read
 from auber.devices import Hardware, resolve_hardware
-from auber.encoders import encoder_of
 from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.evaluation import evaluate_rows
 from auber.files import write_json
@@ -33,6 +32,7 @@ from auber.rates.grid import Grid
 from auber.rates.record import Conditions, Record, TaskRecord, Trial, go_on, read_record
 from auber.seeds import derive
 from auber.splits import Indices, make_splits
+from auber.starts import check_lengths
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import EncodedRows, encode_rows
 from auber.tuning import DivergedError, tune
@@ -69,7 +69,7 @@ def try_rates(
     progress = progress or Silent()
     configs = _check(model, tasks, preset, settings or {})
     hardware = resolve_hardware(configs[0])
-    tokenizer, name, weights = _read_model(model, tasks[0])
+    tokenizer, name, weights = _read_model(model, tasks, configs)
     subjects = {
         task.name: _Subject(task, config, encode_rows(tokenizer, task.train, config.max_length, task.is_regression))
         for task, config in zip(tasks, configs, strict=True)
@@ -144,10 +144,7 @@ def _check(model: str | Path, tasks: Sequence[TaskData], preset: str, settings: 
     if not names or len(set(names)) < len(names):
         raise ConfigError(f"rates are tried on different tasks, at least one, found {', '.join(names) or 'none'}")
     configs = [make_config(preset, task=name, settings=settings) for name in names]
-    for key in settings:
-        if key not in SETTINGS:
-            advice = {"seed": "give --seeds", "first.learning_rate": "give --rates"}.get(key, "leave it out")
-            raise ConfigError(f"settings: trying rates reads {', '.join(SETTINGS)}, found {key}; {advice}")
+    require_read(settings, SETTINGS, "trying rates", {"seed": "give --seeds", "first.learning_rate": "give --rates"})
     for name, config in zip(names, configs, strict=True):
         if config.first.epochs == 0:
             raise ConfigError(f"settings: first.epochs must be at least 1 to try rates on {name}, found 0")
@@ -156,14 +153,15 @@ def _check(model: str | Path, tasks: Sequence[TaskData], preset: str, settings: 
     return configs
 
 
-def _read_model(model: str | Path, task: TaskData) -> tuple[Any, str, str]:
-    """The tokenizer, the name and the digest of an encoder that has no trained classifier."""
-    start = load_encoder(model, task, seed=0)
+def _read_model(model: str | Path, tasks: Sequence[TaskData], configs: Sequence[Config]) -> tuple[Any, str, str]:
+    """The tokenizer, the name and the digest of an encoder that has no trained classifier and a position for every token."""
+    start = load_encoder(model, tasks[0], seed=0)
     if start.has_trained_classifier:
         raise ModelError(
             f"{model}: has a trained classifier, which may have seen the rows to hold out; give the pretrained encoder"
         )
-    encoder_of(start.model)
+    for task, config in zip(tasks, configs, strict=True):
+        check_lengths(start.model, start.tokenizer, task, config.max_length, ("train",))
     name = Path(model).resolve().name if Path(model).exists() else str(model)
     return start.tokenizer, name, checkpoint.weights_digest(start.model.base_model)
 

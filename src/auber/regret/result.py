@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from auber import provenance
-from auber.config import PRESETS, Config, make_config
+from auber.config import PRESETS, Config, make_config, require_read
 from auber.devices import Hardware
 from auber.errors import ConfigError, unknown_name
 from auber.progress import Progress
@@ -30,6 +30,8 @@ from auber.stats import summary
 
 KIND = "auber regret"
 FORMAT = 1
+# Every setting that a replay reads.
+SETTINGS = ("agent.*", "search.matrix", "search.norm", "reward.scale", "reward.stop", "reward.head")
 _DIGITS = 6  # of a point; the tables keep all
 
 
@@ -50,11 +52,14 @@ def measure_regret(
     settings: Mapping[str, Any] | None = None,
     command: str | None = None,
 ) -> dict[str, Any]:
-    """Replay all tables with the agents of these presets, each changed by `settings`, and sum up what was missed.
+    """Replay all tables with the agents of these presets, each changed by `settings` (see `SETTINGS`), and sum up what was missed.
 
     `command` is the command line to write into the result.
     """
     configs = {name: make_config(name, settings=settings) for name in check_presets(presets)}
+    require_read(
+        settings or (), SETTINGS, "a replay", {"seed": "give --seeds", "protocol": "set agent.episodes itself"}
+    )
     if num_seeds < 1:
         raise ConfigError(f"--seeds must be at least 1, found {num_seeds}")
     groups: dict[tuple[str, str, str, str], list[RunTables]] = {}
@@ -95,7 +100,7 @@ def check_presets(names: Sequence[str]) -> Sequence[str]:
 
 def _played_settings(config: Config) -> dict[str, Any]:
     """The settings a replay reads."""
-    read = ("agent.", "search.matrix", "search.norm", "reward.scale", "reward.stop", "reward.head")
+    read = tuple(name.removesuffix("*") for name in SETTINGS)
     return {key: value for key, value in config.flat().items() if key.startswith(read)}
 
 

@@ -111,7 +111,10 @@ def _read_run(folder: Path) -> RunTables:
     for path in sorted((folder / "stages").glob("*.json")):
         if not is_layer_stage(path.stem):
             continue
-        search = _take(read_json(path), "search", dict, str(path))
+        stage = read_json(path)
+        if isinstance(stage, dict) and "search" not in stage and stage.get("removed") == []:
+            continue  # a layer of one head, which is passed over
+        search = _take(stage, "search", dict, str(path))
         if "scores" not in search:
             raise RunError(
                 f"{path}: the scores of all masks are missing, as an older version left them out; run it anew"
@@ -120,6 +123,10 @@ def _read_run(folder: Path) -> RunTables:
         if layer is None:
             raise RunError(f"{path}: its name must be layer-NUMBER.json; remove what is no layer's record")
         layers.append(_read_layer({**search, "layer": layer}, str(path)))
+    if not layers:
+        raise RunError(
+            f"{folder}: has searched no layer, as none of them has two heads; name a run with scores of masks to replay"
+        )
     return replace(_read_origin(result, where), layers=tuple(layers))
 
 
@@ -150,13 +157,16 @@ def _read_file(path: Path) -> list[RunTables]:
         )
     if data.get("format") != FORMAT:
         raise RunError(f"{path}: format {FORMAT} can be read, found {data.get('format')!r}; make the file anew")
-    return [
-        _read_entry(entry, f"{path}: run {index}") for index, entry in enumerate(_take(data, "runs", list, str(path)))
-    ]
+    entries = _take(data, "runs", list, str(path))
+    if not entries:
+        raise RunError(f"{path}: must hold the tables of at least one run, found none; make the file anew")
+    return [_read_entry(entry, f"{path}: run {index}") for index, entry in enumerate(entries)]
 
 
 def _read_entry(data: Any, where: str) -> RunTables:
     run, layers = _read_origin(data, where), _take(data, "layers", list, where)
+    if not layers:
+        raise RunError(f"{where}: must hold the table of at least one layer, found none; make the file anew")
     found = (_read_layer(layer, f"{where}: layer {index}") for index, layer in enumerate(layers))
     return replace(run, layers=tuple(found))
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from auber.progress import describe_seconds
 from auber.report import published
 from auber.report.folders import Source
 from auber.report.markdown import escape, render_row
@@ -98,7 +99,7 @@ def _estimate(device: str, records: Sequence[RunRecord], study: Study, words: st
         return [
             *lines,
             "",
-            f"On {escape(device)}: {_hours(cpu.seconds + gpu.seconds)}. Other devices are not estimated from it.",
+            f"On {escape(device)}: {describe_seconds(cpu.seconds + gpu.seconds)}. Other devices are not estimated from it.",
         ]
     lines[0] += (
         " Other GPUs: the agent's seconds as they are, all others by the ratio of the makers' dense bfloat16 rates. Nothing was "
@@ -107,7 +108,7 @@ def _estimate(device: str, records: Sequence[RunRecord], study: Study, words: st
     lines += ["", render_row(["GPU", "TFLOP/s", "time"]), "| --- | --: | --: |"]
     for name, other in GPUS.items():
         note = " (recorded here)" if name == _name(device) else ""
-        lines.append(render_row([name + note, str(other), _hours(cpu.seconds + gpu.seconds * rate / other)]))
+        lines.append(render_row([name + note, str(other), describe_seconds(cpu.seconds + gpu.seconds * rate / other)]))
     return lines
 
 
@@ -125,10 +126,6 @@ def _name(device: str) -> str | None:
 def _rate(device: str) -> int | None:
     name = _name(device)
     return None if name is None else GPUS[name]
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _memory(records: Sequence[RunRecord]) -> str:

@@ -79,7 +79,7 @@ def read_results(path: str | Path) -> Source:
 
 
 def runs_of(file: ResultsFile) -> Source:
-    """The runs of a results file that is read already."""
+    """The runs of a results file that is read already; at least one must be of a method."""
     if file.kind != KIND:
         raise RunError(f"{file.name}: must hold runs, found results of kind '{file.kind}'; leave it out")
     if file.content.get("format") != FORMAT:
@@ -90,9 +90,14 @@ def runs_of(file: ResultsFile) -> Source:
     common = read.get("settings", dict)
     study = read.get("study", dict, optional=True)
     left_out = [Fields(f"{file.name}: left_out", run) for run in read.get("left_out", list)]
+    records = tuple(record_from_json(run, common, f"{file.name}: runs") for run in read.get("runs", list))
+    if all(record.is_start for record in records):  # as of a folder, one run of a method is needed
+        raise RunError(
+            f"{file.name}: no finished run in it, found {len(records)} fine-tuned starts; save a folder with finished runs"
+        )
     return Source(
         file.name,
-        tuple(record_from_json(run, common, f"{file.name}: runs") for run in read.get("runs", list)),
+        records,
         tuple(LeftOut(run.get("folder", str), run.get("reason", str)) for run in left_out),
         {} if study is None else {".": make_study(study, where=f"{file.name}: study")},
         read.items("notes", str),

@@ -28,7 +28,7 @@ from auber.study.plan import Block
 ENGINES = ("local", "processes", "ray")
 RETRIES = 5  # of a run that loses its worker and gets no further, while others lose none
 MOST_LOSSES = 20  # of one run at one place, whatever else happens
-_LOOK_EVERY = 0.5  # seconds between looks at the folder
+LOOK_EVERY = 0.5  # seconds between looks at the folder
 _LEAVE_WITHIN = 10.0  # seconds a worker that is not needed any more has to end by itself
 
 
@@ -54,7 +54,7 @@ def run_processes(works: Sequence[Work], jobs: int, listener: Listener, retries:
         while waiting or workers:
             while waiting and len(workers) < jobs:
                 workers.append(_Worker(waiting.popleft()))
-            wait([source for worker in workers for source in worker.sources], timeout=_LOOK_EVERY)
+            wait([source for worker in workers for source in worker.sources], timeout=LOOK_EVERY)
             for worker in workers[:]:
                 work, end = worker.work, worker.look()
                 if end is None:

@@ -27,11 +27,9 @@ from auber import cluster
 from auber.errors import ConfigError
 from auber.locks import HeldError
 from auber.study.block import Listener, Work
-from auber.study.engines import RETRIES, Losses, Watch, require_pinned_threads, say_busy, work_quietly
+from auber.study.engines import LOOK_EVERY, RETRIES, Losses, Watch, require_pinned_threads, say_busy, work_quietly
 from auber.study.folder import StudyFolder
 from auber.study.plan import Block
-
-_LOOK_EVERY = 0.5  # seconds between looks at the folder
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Lis
         for run in [run for run in waiting if not _needs(run) & unsettled]:
             waiting.remove(run)
             active[task.remote(run)] = run
-        done, _ = ray.wait(list(active), timeout=_LOOK_EVERY)
+        done, _ = ray.wait(list(active), timeout=LOOK_EVERY)
         for reference in done:
             run = active.pop(reference)
             try:

@@ -15,17 +15,7 @@ from auber.errors import TaskError, unknown_name
 from auber.tasks.base import Rows, TaskData, check_task
 from auber.tasks.own import make_scored_rows, make_task
 
-__all__ = [
-    "TASKS",
-    "Rows",
-    "TaskData",
-    "TaskEntry",
-    "check_task",
-    "load_task",
-    "make_scored_rows",
-    "make_task",
-    "task_names",
-]
+__all__ = ["TASKS", "Rows", "TaskData", "TaskEntry", "check_task", "load_task", "make_scored_rows", "make_task"]
 
 
 @dataclass(frozen=True)
@@ -47,11 +37,6 @@ def load_task(name: str, *, data: str | Path | None = None, seed: int = 0) -> Ta
     if name not in TASKS:
         raise TaskError(unknown_name("task", name, TASKS))
     return TASKS[name].load(None if data is None else Path(data), seed)
-
-
-def task_names() -> tuple[str, ...]:
-    """Every name `load_task` takes, sorted."""
-    return tuple(sorted(TASKS))
 
 
 def _load_glue(name: str, data: Path | None, seed: int) -> TaskData:

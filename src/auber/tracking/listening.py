@@ -25,13 +25,13 @@ def listening(
 ) -> Iterator[Progress]:
     """Who hears of a run inside the context.
 
-    `track` names the trackers; they get the run as `name`, and its `settings` when it is new. In a process group the main
+    `track` names the trackers; they get the run as `name`, and its `settings` once. In a process group the main
     process alone writes, to the folder and to them.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(FolderListener(run, command))
         trackers = [
-            stack.enter_context(open_tracker(tracker, run.folder / "track", name, settings, resumed=run.resumed))
+            stack.enter_context(open_tracker(tracker, run.folder / "track", name, settings))
             for tracker in (track if is_main_process() else ())
         ]
         yield Several(progress, folder, *trackers)

@@ -72,10 +72,12 @@ def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def open_tracker(
-    name: str, folder: Path, run_name: str, settings: Mapping[str, Value], *, resumed: bool
-) -> Iterator[Progress]:
-    """A listener that hands numbers to a tracker, open inside the context; files go into `folder`."""
+def open_tracker(name: str, folder: Path, run_name: str, settings: Mapping[str, Value]) -> Iterator[Progress]:
+    """A listener that hands numbers to a tracker, open inside the context; files go into `folder`.
+
+    The tracker gets the settings once a run. That it has them is marked in the folder: a run may go on after a stop, with a
+    tracker that could not be opened before or that is new to it.
+    """
     for variable, value in _PRIVACY.items():
         os.environ.setdefault(variable, value)
     with ExitStack() as stack:
@@ -83,8 +85,10 @@ def open_tracker(
             folder.mkdir(exist_ok=True)
             _make_accelerate_ready()
             opened = stack.enter_context(_OPENERS.get(name, _open_other)(name, folder, run_name))
-            if not resumed:
+            has_settings = folder / f"{name}-has-settings"
+            if not has_settings.exists():
                 opened.tracker.store_init_configuration(dict(settings))
+                has_settings.touch()
         except Exception as error:  # each tracker has errors of its own
             line = (str(error).splitlines() or [""])[0]
             raise RunError(

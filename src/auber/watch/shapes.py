@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from auber.charts import MOST_HEADS
 from auber.errors import RunError
 from auber.locks import is_moment
 from auber.watch.files import read_object
@@ -18,7 +19,6 @@ from auber.watch.files import read_object
 Check = Callable[[Any], bool]
 Shape = Mapping[str, Check]  # by dotted key
 
-MOST_HEADS = 10_000  # of a model; more would be no picture, and hours of drawing
 _LARGEST = 1e15  # of a number; beyond it seconds and scores mean nothing
 _LARGEST_COUNT = 2**53
 
