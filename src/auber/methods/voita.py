@@ -41,6 +41,9 @@ def choose_plan(work: RankingWork) -> RankingChoice:
             return trials[-1]
 
         chosen = search_penalty(train, work.num_removed, training.num_gates, work.config.voita.trials)
+        # Whatever the penalty closes, the number that was asked for goes: a last note that says so.
+        ending = f"penalty {chosen.penalty:.2g} closed {chosen.closed}; the {work.num_removed} lowest go"
+        work.progress.step(len(trials) * training.steps, ending)
         work.progress.end()
     locations = iter(chosen.locations)
     scores = {layer: {head: next(locations) for head in present} for layer, present in training.heads.items()}
