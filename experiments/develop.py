@@ -53,10 +53,11 @@ def main() -> None:
         start, leader = Path(folder) / "start", None
         api.finetune(arguments.model, task=task, config=config, out=start)
         for name in arguments.methods.split(","):
-            removes, out = get_method(name).removes_heads, Path(folder) / name
-            heads = arguments.heads if removes and leader is None else None
-            found = api.prune(start, task=task, method=name, heads=heads, heads_from=leader, config=config, out=out)
-            leader = leader or (out if removes else None)
+            method, out = get_method(name), Path(folder) / name
+            heads = arguments.heads if method.removes_heads and leader is None else None
+            followed = None if method.decides_number else leader
+            found = api.prune(start, task=task, method=name, heads=heads, heads_from=followed, config=config, out=out)
+            leader = leader or (out if method.removes_heads else None)
             content["runs"][name] = _numbers(found.result)
             write(arguments.out, content)
 

@@ -235,10 +235,15 @@ def test_more_shards_than_rows_are_said_before_the_first_tuning(tmp_path):
     assert [*(tmp_path / "x" / "stages").iterdir()] == []
 
 
-def test_a_search_does_not_take_its_number_from_another_run(start, pruned):
-    message = "^--heads-from is for methods that are told how many heads go, and 'auber' is none; leave it out, or set protocol="
+@pytest.mark.parametrize(
+    ("protocol", "remedy"), [("seen", "set protocol=crossfit and give --heads"), ("crossfit", "give --heads")]
+)
+def test_a_search_does_not_take_its_number_from_another_run(start, pruned, protocol, remedy):
+    message = (
+        f"^--heads-from is for methods that are told how many heads go, and 'auber' is none; leave it out, or {remedy}$"
+    )
     with pytest.raises(ConfigError, match=message):
-        auber.prune(start, task=small_task(), heads_from=pruned[0], config=small_config())
+        auber.prune(start, task=small_task(), heads_from=pruned[0], config=small_config(protocol=protocol))
 
 
 def test_heads_and_heads_from_exclude_each_other(start, pruned):
@@ -418,7 +423,7 @@ def test_labels_in_another_order_are_not_scored_upside_down(tmp_path):
     names = small_task().label_names
     model.config.id2label = dict(enumerate(reversed(names)))
     checkpoint.save(model, tokenizer, tmp_path / "model")
-    order = rf": its classifier orders the labels {names[1]}, {names[0]}, the task {names[0]}, {names[1]}; give the task that order$"
+    order = rf": its classifier orders the labels {names[1]}, {names[0]}, the task {names[0]}, {names[1]}; give the task that order \(--labels {names[1]},{names[0]}\)$"
     with pytest.raises(CheckpointError, match=f"^{tmp_path / 'model'}{order}"):
         auber.evaluate(tmp_path / "model", task=small_task(), config=small_config())
     with pytest.raises(CheckpointError, match=f"^the live BertForSequenceClassification{order}"):
@@ -463,3 +468,26 @@ def test_a_live_model_is_tuned_in_float32_as_its_folder_is(dtype, tmp_path):
     assert live.result["dev"] == stored.result["dev"]
     assert checkpoint.weights_digest(live.model) == checkpoint.weights_digest(stored.model)
     assert live.model.config.id2label == dict(enumerate(small_task().label_names))
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_classes_of_other_names_are_taken_with_one_warning(is_live, tmp_path, caplog):
+    model, tokenizer = small_start()
+    model.config.id2label = {0: "bad", 1: "good"}
+    checkpoint.save(model, tokenizer, tmp_path / "model")
+    given = (model, tokenizer) if is_live else (tmp_path / "model",)
+    ours = ", ".join(small_task().label_names)
+    words = f"its classes are bad, good, the task's {ours}: they are taken for each other in this order"
+    auber.evaluate(*given, task=small_task(), config=small_config())
+    config = small_config(agent__episodes=1, last__epochs=0, layer__epochs=0)
+    auber.prune(*given, task=small_task(), method="greedy", config=config, out=tmp_path / "run")
+    found = [record.getMessage() for record in caplog.records if "classes" in record.getMessage()]
+    names = (
+        ["the live BertForSequenceClassification", "BertForSequenceClassification"]
+        if is_live
+        else [tmp_path / "model", "model"]
+    )
+    assert found == [f"careful: {name}: {words}" for name in names]
+    caplog.clear()
+    auber.evaluate(tmp_path / "run", task=small_task(), config=small_config())
+    assert "classes" not in caplog.text, "the run's model has the task's names"

@@ -154,7 +154,8 @@ def test_tags_in_another_order_are_noticed(tmp_path):
     trainer = kind_trainer(tmp_path, callback, "tokens")
     trainer.model.config.id2label = dict(enumerate(reversed(callback.task.label_names)))
     assert_refused(
-        trainer, r"BertForTokenClassification: its classifier orders the labels .*; give the task that order$"
+        trainer,
+        r"BertForTokenClassification: its classifier orders the labels .*; give the task that order \(--labels .*\)$",
     )
 
 
@@ -243,7 +244,7 @@ def assert_refused(trainer, message):
         ),
         (
             {"config": small_config(**CROSSFIT, first__when="always")},
-            "^an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out$",
+            "^first.when must be auto or never for a model that is trained already, found always$",
         ),
         ({"config": small_config(search__layers="9")}, "^search.layers must name layers of the model, which has 3"),
     ],
@@ -299,5 +300,5 @@ def test_labels_in_another_order_are_noticed(tmp_path):
     callback = auber.AuberCallback(task=task, config=small_config())
     assert_refused(
         make_trainer(tmp_path, callback, **LABELS),
-        r"its classifier orders the labels wrong, right, the task right, wrong; give the task that order$",
+        r"its classifier orders the labels wrong, right, the task right, wrong; give the task that order \(--labels .*\)$",
     )

@@ -50,11 +50,19 @@ def test_a_hub_that_answers_is_asked(monkeypatch):
             assert not constants.HF_HUB_OFFLINE
 
 
-def test_a_proxy_may_reach_it(monkeypatch):
-    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+@pytest.mark.parametrize("name", ["http_proxy", "all_proxy"])
+def test_a_proxy_may_reach_it(monkeypatch, name):
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{closed_port()}")
     with hub.reading_hub("nobody/nothing"):
         assert not constants.HF_HUB_OFFLINE
+
+
+def test_what_is_reached_without_a_proxy_is_no_proxy(monkeypatch):
+    monkeypatch.setenv("no_proxy", "localhost")
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{closed_port()}")
+    with hub.reading_hub("nobody/nothing"):
+        assert constants.HF_HUB_OFFLINE
 
 
 def test_an_answer_holds_for_a_while(monkeypatch):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 
 import pytest
 import torch
@@ -100,10 +101,21 @@ def test_a_foreign_folder_is_not_a_run(tmp_path):
         read_result(tmp_path)
 
 
-def test_a_damaged_file_is_named(tmp_path):
-    (tmp_path / "run.json").write_text("{")
-    with pytest.raises(RunError, match=r"run.json: cannot be read"):
-        read_json(tmp_path / "run.json")
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("run.json", "put a copy of it back"),
+        ("result.json", "put a copy of it back; the model in {}/model can be used without it"),
+        ("first.json", "put it back, or delete it"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, remedy):
+    """And nobody is told to delete what cannot be made again."""
+    (tmp_path / name).write_text("{")
+    if name == "result.json":
+        (tmp_path / "model").mkdir()
+    with pytest.raises(RunError, match=rf"{name}: cannot be read .*; it is damaged: {remedy.format(tmp_path)}$"):
+        read_json(tmp_path / name)
 
 
 def test_events_are_appended_in_order(tmp_path):
@@ -207,6 +219,23 @@ def test_weights_that_are_not_those_that_were_written(tmp_path):
     weights.unlink()
     with pytest.raises(RunError, match="model.safetensors: cannot be read \\(No such file or directory\\); put a copy"):
         run.load_weights(["first", "layer-00"], tiny_model("bert"))
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_the_way_out_of_damaged_weights_leads_back_to_what_is_there(tmp_path, tuned):
+    """To the first tuning, or to a start that needed none; a complete run has given the first's weights up."""
+    run = Run(tmp_path / "run", IDENTITY, small_config())
+    run.finish_stage("first", {}, tiny_model("bert") if tuned else None)
+    run.finish_stage("layer-00", {}, tiny_model("bert"))
+    (run.folder / "stages" / "layer-00" / "model.safetensors").unlink()
+    with pytest.raises(
+        RunError, match=r"; put a copy of it back, or delete every file of .* but first.json and first/"
+    ):
+        run.load_weights(["first", "layer-00"], tiny_model("bert"))
+    if tuned:
+        shutil.rmtree(run.folder / "stages" / "first")
+        with pytest.raises(RunError, match="; put a copy of it back, or start anew with another --out$"):
+            run.load_weights(["first", "layer-00"], tiny_model("bert"))
 
 
 def test_a_disk_that_takes_nothing_more(tmp_path, monkeypatch):

@@ -26,7 +26,16 @@ from auber.methods import get_method
 from auber.pipeline import Job, Pipeline
 from auber.plan import PruningPlan
 from auber.progress import Progress, Silent
-from auber.starts import NO_TOKENIZER, Start, check_fit, check_lengths, find_origin, load_start, warn_of_seen_rows
+from auber.starts import (
+    NO_TOKENIZER,
+    Start,
+    check_fit,
+    check_lengths,
+    find_origin,
+    load_start,
+    warn_of_classes,
+    warn_of_seen_rows,
+)
 from auber.tasks import load_task, make_task
 from auber.tasks.base import TaskData
 from auber.tasks.encoding import encode_split
@@ -96,6 +105,7 @@ def prune(
     data = _task_data(task, train, dev, kind, text, label, metric)
     ask = make_ask(data, get_method(method), _settings(config, data.name), heads, heads_from)
     start = load_start(model, tokenizer, data, ask.settings)
+    warn_of_classes(start.name, start.classes, data)
     matched = read_matched(heads_from, data, ask.settings)
     job = make_job(ask, start, matched, command)
     start = replace(start, origin=find_origin(origin, start, job, progress or Silent()))
@@ -129,6 +139,7 @@ def finetune(
     settings = _settings(config, data.name).replace({"first.when": "always"})
     hardware = resolve_hardware(settings)
     start = load_start(model, tokenizer, data, settings)
+    warn_of_classes(start.name, start.classes, data)
     check_lengths(start.model, start.tokenizer, data, settings.max_length, ("train", "dev"))
     job = Job(
         task=data,
@@ -171,6 +182,7 @@ def evaluate(
     elif tokenizer is None:
         raise ConfigError(NO_TOKENIZER)
     check_fit(model, tokenizer, data, name)
+    warn_of_classes(name, checkpoint.classes_of(model.config), data)
     check_lengths(model, tokenizer, data, settings.max_length, (split,))
     return evaluate_rows(model, encode_split(tokenizer, data, split, settings.max_length), data.metric)
 

@@ -51,7 +51,7 @@ def make_ask(
         if heads == 0:
             raise ConfigError("--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide")
         settings, heads = settings.replace({"search.heads": heads}), None
-    _check_number(method, heads, heads_from)
+    _check_number(method, settings.protocol, heads, heads_from)
     return Ask(task, method, settings, heads)
 
 
@@ -94,6 +94,10 @@ def check_pruning(
     """Raise what `prune` would say against pruning this live model, without computing anything."""
     ask = make_ask(task, get_method(method), config, heads)
     job = make_job(ask, Start(model, tokenizer, type(model).__name__, tuned=True), None, None)
+    if job.first_tuning:
+        raise ConfigError(
+            f"first.when must be auto or never for a model that is trained already, found {config.first.when}"
+        )
     check_origin(job, is_given=job.method.makes_scouts(config.protocol))  # scouts of a model that is trained need one
 
 
@@ -160,12 +164,12 @@ def _check_same_tunings(heads_from: str | Path, theirs: Mapping[str, Any], confi
             )
 
 
-def _check_number(method: Method, heads: int | None, heads_from: str | Path | None) -> None:
+def _check_number(method: Method, protocol: str, heads: int | None, heads_from: str | Path | None) -> None:
     """Raise `ConfigError` unless a method that has to be told how many heads go is told so once, and no other is."""
     if method.decides_number and heads_from is not None:
         raise ConfigError(
-            f"--heads-from is for methods that are told how many heads go, and '{method.name}' is none; leave it out, or set "
-            "protocol=crossfit and give --heads"
+            f"--heads-from is for methods that are told how many heads go, and '{method.name}' is none; leave it out, or "
+            + ("give --heads" if method.makes_scouts(protocol) else "set protocol=crossfit and give --heads")
         )
     if method.decides_number or not method.removes_heads:
         if heads is not None:

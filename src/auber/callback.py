@@ -139,7 +139,9 @@ def _plain_forward(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _become(model: PreTrainedModel, pruned: Pruned) -> None:
-    """Give a live model the heads and the weights of the pruned one."""
+    """Give a live model the heads and the weights of the pruned one, and its names for the answers."""
+    for name in ("id2label", "label2id", "problem_type"):
+        setattr(model.config, name, getattr(pruned.model.config, name))
     remove_remaining(model, pruned.plan)
     model.load_state_dict(pruned.model.state_dict())
     for parameter in model.parameters():

@@ -38,8 +38,6 @@ from auber.surgery import remove_heads
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-logger = logging.getLogger(__name__)
-
 _OLD_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
@@ -49,6 +47,7 @@ class Start(NamedTuple):
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     has_trained_classifier: bool
+    classes: tuple[str, ...] | None = None  # the names that a trained classifier had for its outputs
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, folder: str | Path) -> None:
@@ -153,7 +152,7 @@ def load_start(
     name_answers(model, names, is_regression=is_regression, kind=kind)
     if device is not None:
         model.to(device)
-    return Start(model.eval(), tokenizer, trained)
+    return Start(model.eval(), tokenizer, trained, classes_of(config) if trained else None)
 
 
 def name_answers(model: PreTrainedModel, names: Sequence[str] | None, *, is_regression: bool, kind: str) -> None:
@@ -356,14 +355,15 @@ def check_labels(source: str, config: PreTrainedConfig, num_labels: int, names: 
     found = [str(config.id2label.get(index)) for index in range(num_labels)]
     if names is not None and found != names and sorted(found) == sorted(names):
         raise CheckpointError(
-            f"{source}: its classifier orders the labels {', '.join(found)}, the task {', '.join(names)}; give the task that order"
+            f"{source}: its classifier orders the labels {', '.join(found)}, the task {', '.join(names)}; give the task that order "
+            f"(--labels {','.join(found)})"
         )
-    unnamed = [f"LABEL_{index}" for index in range(num_labels)]
-    if names is not None and found not in (names, unnamed):
-        logger.warning(
-            "careful: %s: its classes are %s, the task's %s: they are taken for each other in this order",
-            source, ", ".join(found), ", ".join(names),
-        )  # fmt: skip
+
+
+def classes_of(config: PreTrainedConfig) -> tuple[str, ...] | None:
+    """The names of a classifier's outputs; None where they are but numbered."""
+    names = tuple(str(config.id2label.get(index)) for index in range(config.num_labels))
+    return None if all(name == f"LABEL_{index}" for index, name in enumerate(names)) else names
 
 
 def check_vocabulary(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -46,7 +46,8 @@ def _is_out_of_reach(endpoint: str) -> bool:
 def _answers_at(endpoint: str) -> bool:
     """Whether anybody can be connected to; behind a proxy, which may reach what this machine cannot, it is taken to be so."""
     address = urlsplit(endpoint)
-    if urllib.request.getproxies() or address.hostname is None:
+    proxies = urllib.request.getproxies()
+    if address.hostname is None or address.scheme in proxies or "all" in proxies:
         return True
     try:
         port = address.port or (443 if address.scheme == "https" else 80)

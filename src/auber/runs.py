@@ -420,7 +420,8 @@ class Run:
         )
 
     def _remedy(self, stage: str) -> str:
-        if stage == "first" or not (self.folder / "stages" / "first").is_dir():
+        has_lost_first = self._stages["first"]["weights"] and not (self.folder / "stages" / "first").is_dir()
+        if stage == "first" or has_lost_first:
             return "put a copy of it back, or start anew with another --out"
         return (
             f"put a copy of it back, or delete every file of {self.folder / 'stages'} but first.json and first/: the run goes on "

@@ -7,6 +7,7 @@ models the caller names it.
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from auber.tasks.encoding import encode_split
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+logger = logging.getLogger(__name__)
+
 _MAY_HAVE_SEEN = (
     "careful: scouts are made of {}, whose classifier is trained; what it has seen of these rows is not unseen to them"
 )
@@ -42,6 +45,7 @@ class Start:
     source: str | None = None  # the folder or hub name it was read from; None: it was a live model
     result: dict[str, Any] | None = None  # of the run that the source is
     origin: PreTrainedModel | None = None  # what it was before any row tuned it, where that is needed
+    classes: tuple[str, ...] | None = None  # the names that its trained classifier had for its outputs
 
 
 def load_start(
@@ -82,7 +86,15 @@ def load_start(
     if Path(model).exists():
         source = str(Path(model).resolve())
         name = Path(source).name if result is None else result["model"]
-    return Start(loaded.model, tokenizer or loaded.tokenizer, name, loaded.has_trained_classifier, source, result)
+    return Start(
+        loaded.model,
+        tokenizer or loaded.tokenizer,
+        name,
+        loaded.has_trained_classifier,
+        source,
+        result,
+        classes=loaded.classes,
+    )
 
 
 def check_fit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData, name: str) -> None:
@@ -98,8 +110,18 @@ def _take_live(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task:
     name = type(model).__name__
     check_fit(model, tokenizer, task, f"the live {name}")
     taken = copy.deepcopy(model).float()
+    classes = checkpoint.classes_of(model.config)
     checkpoint.name_answers(taken, task.label_names, is_regression=task.is_regression, kind=task.kind)
-    return Start(taken, tokenizer, name, tuned=True)
+    return Start(taken, tokenizer, name, tuned=True, classes=classes)
+
+
+def warn_of_classes(name: str, classes: tuple[str, ...] | None, task: TaskData) -> None:
+    """Say where a classifier has other names for its outputs than the task has: whether they mean the same nobody can know."""
+    if classes is not None and task.label_names is not None and classes != task.label_names:
+        logger.warning(
+            "careful: %s: its classes are %s, the task's %s: they are taken for each other in this order",
+            name, ", ".join(classes), ", ".join(task.label_names),
+        )  # fmt: skip
 
 
 def check_origin(job: Job, *, is_given: bool) -> None:

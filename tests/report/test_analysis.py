@@ -128,6 +128,34 @@ def test_a_competitor_with_other_heads_or_tuning_is_flagged(tmp_path):
     assert rows["rte", "greedy"].flags == ()  # it decides both itself
 
 
+@pytest.mark.parametrize(
+    ("metric", "dev", "flags"),
+    [
+        ("accuracy", 0.5, ("below the majority class (52.71)",)),
+        ("accuracy", 0.6, ()),
+        ("matthews", -0.02, ()),  # a share of rows is on another scale
+    ],
+)
+def test_what_is_below_a_constant_answer_is_said(tmp_path, metric, dev, flags):
+    write_run(tmp_path, "a", make_result("rte", "auber", 0, dev, metric=metric))
+    (section,) = report_of(tmp_path).sections
+    assert rows_of(section)["rte", "auber"].flags == flags
+
+
+@pytest.mark.parametrize(
+    ("protocol", "rewind", "own"),
+    [("seen", True, 7.0), ("heldout", True, 7.0), ("crossfit", False, 7.0), ("crossfit", True, 12.0)],
+)
+def test_the_tuning_of_a_plan_on_the_origin_is_a_part_of_the_search(tmp_path, protocol, rewind, own):
+    changes = {"protocol": protocol, "config": {"search.rewind": rewind}, "cost.seconds": {"first": 5.0, "total": 12.0}}
+    for method in ("auber", "original+tuning"):
+        write_run(tmp_path, method, make_result("rte", method, 0, 0.6, **changes))
+    (section,) = report_of(tmp_path).sections
+    rows = rows_of(section)
+    assert rows["rte", "auber"].cost.own_seconds == own
+    assert rows["rte", "original+tuning"].cost.own_seconds == 7.0
+
+
 def test_runs_that_began_with_other_weights_are_named(tmp_path):
     for place, protocol in (("a", "seen"), ("b", "heldout")):
         for method, start in (("auber", "one"), ("michel", "one"), ("original+tuning", "other")):

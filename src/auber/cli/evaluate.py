@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -44,35 +43,24 @@ def command(
     from auber import api
     from auber.metrics import get_metric
     from auber.runs import read_row_settings
-    from auber.tasks import make_scored_rows
 
     options.require_model(folder)
     settings = options.build_config(preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder))
     if task is None and train is None and dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}")
     with screen.listening(quiet=quiet):
-        read = partial(options.read_task, task, data, train, dev, text, label, metric, settings.seed, kind=kind)
         if dev is not None and train is None and task is None:
             if split == "train":
                 raise TaskError(
                     f"--split {split}: those rows are needed, found --dev alone; add --train FILE, or leave it out"
                 )
             is_regression = metric is not None and get_metric(metric).is_regression
-            rows = make_scored_rows(
-                dev,
-                kind=kind,
-                text=options.split_names(text),
-                label=label,
-                labels=options.split_names(labels) or (None if is_regression else _named_classes_of(folder)),
-                metric=metric,
-            )
-        elif task is None and labels is None:
-            rows = read()
-            classes = _classes_of(folder) or ()
-            if rows.label_names != classes and sorted(rows.label_names or ()) == sorted(classes):
-                rows = read(labels=classes)  # the rows have them in another order
+            names = labels or (None if is_regression else _classes_of(folder))
+            rows = options.read_scored_rows(data, dev, text, label, metric, kind=kind, labels=names)
         else:
-            rows = read(labels=labels)
+            rows = options.read_task(
+                task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels
+            )
         scores = api.evaluate(folder, task=rows, split=split, config=settings)
     if json:
         screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()})
@@ -90,13 +78,8 @@ def _classes_of(folder: str) -> tuple[str, ...] | None:
     kind = kind_of_class((config.architectures or [""])[0])
     if config.num_labels == 1 or (kind is not None and kind.name == "spans"):
         return None
-    return tuple(str(config.id2label[index]) for index in range(config.num_labels))
-
-
-def _named_classes_of(folder: str) -> tuple[str, ...] | None:
-    """The same, where they are names: rows of one file alone could not say which class is which."""
-    names = _classes_of(folder)
-    if names is not None and all(name == f"LABEL_{index}" for index, name in enumerate(names)):
+    names = tuple(str(config.id2label[index]) for index in range(config.num_labels))
+    if all(name == f"LABEL_{index}" for index, name in enumerate(names)):
         raise TaskError(
             f"{folder}: the model has no names for its classes; add --train FILE, which has them, or --labels"
         )

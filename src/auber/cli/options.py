@@ -173,8 +173,8 @@ def read_task(
             if value:
                 raise TaskError(f"{option} goes with your own rows; task '{task}' has its own")
         return load_task(task, data=data, seed=seed)
-    if data is not None and (train or dev):
-        raise TaskError("--data goes with --task; your own rows are the files of --train and --dev")
+    if train or dev:
+        _refuse_data(data)
     if (train is None) != (dev is None):
         found, lacking = ("train", "dev") if dev is None else ("dev", "train")
         raise TaskError(f"--train and --dev go together, found --{found} alone; add --{lacking} FILE")
@@ -191,6 +191,30 @@ def read_task(
         labels=split_names(labels),
         metric=metric,
     )
+
+
+def read_scored_rows(
+    data: Path | None,
+    rows: Path,
+    text: str | None,
+    label: str | None,
+    metric: str | None,
+    *,
+    kind: str | None,
+    labels: str | Sequence[str] | None,
+) -> TaskData:
+    """Your own rows of one file, which a model is to be scored on."""
+    from auber.tasks import make_scored_rows
+
+    _refuse_data(data)
+    return make_scored_rows(
+        rows, kind=kind, text=split_names(text), label=label, labels=split_names(labels), metric=metric
+    )
+
+
+def _refuse_data(data: Path | None) -> None:
+    if data is not None:
+        raise TaskError("--data goes with --task; your own rows are the files of --train and --dev")
 
 
 def split_names(names: str | Sequence[str] | None) -> list[str] | None:

@@ -40,7 +40,7 @@ def find_collapse(cell: Cell) -> Iterable[str]:
 
 def find_flags(cell: Cell, subject: Cell | None, seeds: set[int]) -> Iterable[str]:
     """Which runs are missing or had other conditions, and what the score is worth."""
-    majority = [run.majority for run in cell.every if run.majority is not None]
+    majority = [run.majority for run in cell.every if run.majority is not None and run.metric == "accuracy"]
     if majority and cell.mean(lambda run: run.above_constant) < 0:
         yield f"below the majority class ({100 * fmean(majority):.2f})"
     missing = sorted(seeds - set(cell.runs))
