@@ -1,7 +1,8 @@
 """Whole runs of the package judged on development rows: a part of train in the place of dev, which no run sees.
 
 An idea is tried as a setting or a method beside what it changes: this program with it and without, over several tasks and seeds. The first
-method says how many heads go, by its search or by --heads; those after it remove as many from the same start and get the same tunings.
+method says how many heads go, by its search or by --heads; those after it remove as many from the same start and get the same tunings,
+but for searches, which decide for themselves.
 
 python -m experiments.develop --model mpnet-base --task rte --data GLUE --seed 2 --set layer.learning_rate=2e-5 --out rte-2.json
 """

@@ -55,6 +55,13 @@ def test_develop_with_a_number_of_heads(place, monkeypatch):
     assert "--methods original+tuning,random,michel --heads 3 --set first.epochs=1" in found["command"]
 
 
+def test_a_second_search_decides_for_itself(place, monkeypatch):
+    few = ["--preset", "paper", "--set", "agent.episodes=2", "--set", "search.layers=0"]
+    found = run(develop, place, monkeypatch, "--methods", "auber,greedy", *few)
+    assert list(found["runs"]) == ["auber", "greedy"]
+    assert found["runs"]["greedy"]["cost"]["rewards_computed"] > 0
+
+
 def test_development_rows_are_cut_off_train_by_class_and_dev_is_left_out(place):
     task = load_task("mrpc", data=place / "glue")
     cut = develop.developing(task, 0.25, seed=1)
