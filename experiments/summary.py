@@ -305,7 +305,7 @@ def cost_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
                 spent.get("scouts", 0.0),
                 spent["rewards"],
                 spent["agent"],
-                spent["first"] + spent["layer_tuning"] + spent["last"],
+                spent["first"] + spent.get("rewind", 0.0) + spent["layer_tuning"] + spent["last"],
             ]
             rows.append(
                 [

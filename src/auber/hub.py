@@ -1,4 +1,4 @@
-"""The hub where it cannot be reached: what its cache holds is read, and what it does not is said at once.
+"""The hub's names, and the hub where it cannot be reached: what its cache holds is read, and what it does not is said at once.
 
 Its client asks five times with longer and longer waits between, for every file, before it looks into the cache: half a minute for
 a mistyped folder, on a machine without a network.
@@ -18,6 +18,18 @@ from urllib.parse import urlsplit
 _PATIENCE = 5.0  # seconds to connect in
 _REMEMBERED = 60.0  # seconds for which an answer holds: a network may come back
 _answers: dict[str, tuple[float, bool]] = {}
+
+
+def why_no_name(name: str) -> str | None:
+    """Why the hub would not take this for a model's name; None where it would."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        return str(error)
+    return None
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from auber.encoders import REMOVED_HEADS, family_of
 from auber.errors import CheckpointError, ModelError, PlanError
-from auber.hub import reading_hub
+from auber.hub import reading_hub, why_no_name
 from auber.plan import PruningPlan
 
 if TYPE_CHECKING:
@@ -158,16 +158,12 @@ def _make_config(data: dict[str, Any], where: str) -> tuple[PreTrainedConfig, Pr
 
 def _fetch(hub: HubName, source: str) -> dict[str, Any]:
     """The content of the config.json of a hub name. Only read: whoever wants its code has to ask transformers."""
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
     from transformers import PreTrainedConfig
 
-    try:
-        validate_repo_id(hub.name)
-    except HFValidationError as error:  # a path, so the hub's rules for names would be no help
+    if why_no_name(hub.name) is not None:  # a path, so the hub's rules for names would be no help
         raise CheckpointError(
             f"{source}: there is no such folder; give the one a model was saved in, or a name on the hub (NAME or OWNER/NAME)"
-        ) from error
+        )
     try:
         with reading_hub(hub.name):
             data, _ = PreTrainedConfig.get_config_dict(hub.name, revision=hub.revision)

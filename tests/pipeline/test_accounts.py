@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from auber.pipeline.accounts import TIME_PARTS, describe_cost, layer_numbers, tuned_layers
-from auber.stages import PLAN, PRIOR, TIMING, layer_stage
+from auber.stages import PLAN, PRIOR, REWIND, TIMING, layer_stage
 
 SEARCHED = {"seconds": 3.0, "reward_seconds": 2.0, "rewards_asked": 9, "rewards_computed": 5}
 STAGES = {
@@ -48,12 +48,19 @@ def test_choosing_all_heads_at_once_is_counted(stage):
     assert "gate_steps" not in describe_cost({stage: {"seconds": 2.5}}, 0.0)
 
 
+def test_a_plan_carried_out_on_the_origin_is_tuned_apart_from_the_start():
+    cost = describe_cost({**STAGES, REWIND: {"seconds": 4.5, "tuning": {"steps": 7, "seconds": 4.25}}}, 0.5)
+    assert (cost["seconds"]["rewind"], cost["seconds"]["first"], cost["seconds"]["scouts"]) == (4.25, 0.0, 4.0)
+    assert cost["tuning_steps"] == 7 + 2 + 3, "the start's are no part of what came out"
+
+
 def test_every_part_of_the_seconds_is_in_the_table():
     stages = {
         **STAGES,
         TIMING: {"seconds": 1.0},
         PRIOR: {"seconds": 2.5},
         "scout-0": {"seconds": 9.0, "scouting": {"steps": 5, "seconds": 8.0}},
+        REWIND: {"seconds": 4.5, "tuning": {"steps": 8, "seconds": 4.25}},
     }
     assert describe_cost(stages, 0.5)["seconds"].keys() - {"total"} == TIME_PARTS.keys()
 

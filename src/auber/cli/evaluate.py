@@ -70,7 +70,7 @@ def command(
 
 def _classes_of(folder: str) -> tuple[str, ...] | None:
     """The classes or tags of a model in its order; None where it answers by numbers or places."""
-    from auber.checkpoint import model_folder
+    from auber.checkpoint import classes_of, model_folder
     from auber.kinds import kind_of_class
     from auber.sources import read_config
 
@@ -78,8 +78,8 @@ def _classes_of(folder: str) -> tuple[str, ...] | None:
     kind = kind_of_class((config.architectures or [""])[0])
     if config.num_labels == 1 or (kind is not None and kind.name == "spans"):
         return None
-    names = tuple(str(config.id2label[index]) for index in range(config.num_labels))
-    if all(name == f"LABEL_{index}" for index, name in enumerate(names)):
+    names = classes_of(config)
+    if names is None:
         raise TaskError(
             f"{folder}: the model has no names for its classes; add --train FILE, which has them, or --labels"
         )

@@ -16,6 +16,7 @@ from auber.export.base import Exported, write_checked
 from auber.export.card import PICTURE, draw_heads, write_card
 from auber.export.rows import Compute
 from auber.export.source import Source
+from auber.hub import why_no_name
 from auber.progress import Progress
 
 CARD = "README.md"
@@ -35,13 +36,9 @@ def export(source: Source, place: Path, progress: Progress) -> Exported:
 
 def check_name(name: str) -> None:
     """Raise `ConfigError` unless the hub would take it as a model's name."""
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-
-    try:
-        validate_repo_id(name)
-    except HFValidationError as error:
-        raise ConfigError(f"--push must be NAME or OWNER/NAME, found {name!r} ({error})") from error
+    reason = why_no_name(name)
+    if reason is not None:
+        raise ConfigError(f"--push must be NAME or OWNER/NAME, found {name!r} ({reason})")
 
 
 def push(exported: Exported, name: str, *, api: Any = None) -> str:

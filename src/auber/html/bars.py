@@ -25,6 +25,7 @@ _PART_COLOURS = {
     "scouts": "#2f8f8f",
     "rewards": charts.COLOURS[0],
     "agent": charts.COLOURS[1],
+    "rewind": "#9ac04a",
     "layer_tuning": charts.COLOURS[2],
     "last": charts.COLOURS[3],
     "evaluation": charts.INK,

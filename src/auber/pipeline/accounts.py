@@ -33,6 +33,7 @@ TIME_PARTS = {
     "scouts": TimePart("scouts", "tuning"),
     "rewards": TimePart("rewards", "rewards"),
     "agent": TimePart("agent", "agent"),
+    "rewind": TimePart("tuning the pruned origin", "tuning"),
     "layer_tuning": TimePart("tuning after layers", "tuning"),
     "last": TimePart("last tuning", "tuning"),
     "evaluation": TimePart("evaluation", "evaluation"),
@@ -68,7 +69,7 @@ def result_numbers(train: Scores, dev: Scores, num_removed: int) -> dict[str, fl
 
 
 def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
-    """What the run took. Of a plan carried out on the origin the first tuning is that of the pruned model; scouts count apart.
+    """What the run took; scouts count apart.
 
     Choosing is what a method took that names all heads at once, be it the run's own or the one that the search begins from. The
     parts of the seconds are those of `TIME_PARTS`.
@@ -78,7 +79,6 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
     scouts = [info["scouting"] for info in stages.values() if "scouting" in info]
     if REWIND in tunings:  # the start that was tuned before is not what came out: it told the agent of its heads
         scouts += [tunings.pop("first")] if "first" in tunings else []
-        tunings["first"] = tunings.pop(REWIND)
     after_layers = [tuning for name, tuning in tunings.items() if tuned_layer_of(name) is not None]
     choices = [stages[name] for name in (PLAN, PRIOR) if name in stages]
     gate_steps = sum(choice.get("gate_steps", 0) for choice in choices)
@@ -90,6 +90,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         "agent": round(sum(search["seconds"] for search in searches) - rewards, 3),
         **({"choosing": round(sum(choice["seconds"] for choice in choices), 3)} if choices else {}),
         **({"scouts": round(sum(tuning["seconds"] for tuning in scouts), 3)} if scouts else {}),
+        **({"rewind": tunings[REWIND]["seconds"]} if REWIND in tunings else {}),
         "layer_tuning": round(sum(tuning["seconds"] for tuning in after_layers), 3),
         "last": tunings.get("last", {}).get("seconds", 0.0),
         "evaluation": round(evaluation_seconds, 3),

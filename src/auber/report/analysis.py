@@ -226,7 +226,7 @@ def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterab
                     cell.mean(lambda run: run.rewards_computed),
                     cell.mean(lambda run: run.tuning_steps),
                     cell.mean(lambda run: run.seconds),
-                    cell.mean(lambda run: run.first_seconds),
+                    cell.mean(lambda run: run.times.get("first", 0.0)),
                 ),
             )
 

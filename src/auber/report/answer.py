@@ -24,8 +24,9 @@ _INTRODUCTION = f"""\
 ## The answer by model and protocol
 
 What counts is `{SUBJECT}` against `{CONTROL}`: the same fine-tuned model with all the same tuning and no head removed (but for
-protocols of which it is said otherwise). Without that control a gain may be the tuning's. Differences are in points, over all pairs of a task and a seed; "shown" and "not shown"
-follow the rule under [how to read the tables](#how-to-read-the-tables), and the sentences are made from the numbers by rules.
+protocols of which it is said otherwise). Without that control a gain may be the tuning's. Differences are in points, over all
+pairs of a task and a seed; "shown" and "not shown" follow the rule under [how to read the tables](#how-to-read-the-tables), and
+the sentences are made from the numbers by rules.
 """
 
 

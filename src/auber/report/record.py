@@ -87,14 +87,6 @@ class RunRecord:
         return self.times["total"]
 
     @property
-    def first_seconds(self) -> float:
-        """Of them, into a first tuning of its own; where a search carries its plan out on the origin, that tuning is a part of it."""
-        is_part = (
-            self.protocol == "crossfit" and self.rewards_asked > 0 and bool(self.config.get("search.rewind", True))
-        )
-        return 0.0 if is_part else self.times.get("first", 0.0)
-
-    @property
     def above_constant(self) -> float:
         """What dev has above one answer for all rows: as accuracy, above the most frequent one; of a model that gives one, nothing."""
         if self.one_class:
