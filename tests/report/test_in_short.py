@@ -84,15 +84,46 @@ def test_a_task_that_nobody_learns_is_set_aside(tmp_path):
     text = render_in_short([results(tmp_path, "both", scores)])
     assert "a better dev score is shown in none, a worse one in 1 (mpnet-base, seen).\n" in text
     assert (
-        "- The differences in points, only on tasks where original+tuning beats always giving the most frequent answer: "
-        "mpnet-base, seen, on mrpc: -1.0 (-1.2 to -0.8).\n" in text
+        "\nDev score of auber against the other methods, only on tasks where original+tuning beats always giving the most frequent answer: "
+        in text
     )
+    assert "\n| mpnet-base | seen |  | mrpc | 14 % of 144 | **-1.0 (-1.2 to -0.8)** |\n" in text
 
 
 def test_where_all_is_learned_nothing_is_set_aside(tmp_path):
     text = render_in_short([mrpc(tmp_path, "one", SAME)])
     assert "most frequent answer" not in text
-    assert "\n- The differences in points: one, seen, on mrpc: +0.0 (-2.5 to +2.5).\n" in text
+    assert "\nDev score of auber against the other methods: mean difference" in text
+    assert text.endswith("\n| one | seen |  | mrpc | 14 % of 144 | +0.0 (-2.5 to +2.5) |\n")
+
+
+def test_the_other_methods_stand_beside_the_control_on_tasks_that_are_learned(tmp_path):
+    """On WNLI, which counts for nothing, random is far ahead; greedy was not run there at all."""
+    scores = {
+        "mrpc": {
+            "auber": [79.0, 82.0, 82.0],
+            CONTROL: list(LEVEL),
+            "random": [69.0, 72.5, 72.2],
+            "greedy": [79.0, 82.0, 82.5],
+        },
+        "wnli": {"auber": [30.0, 31.0, 33.0], CONTROL: [30.0, 35.0, 25.0], "random": [80.0, 81.0, 82.5]},
+    }
+    text = render_in_short([results(tmp_path, "both", scores)])
+    assert (
+        "| model | protocol | preset | tasks | heads removed | against original+tuning | against random | against greedy |\n"
+        in text
+    )
+    assert "| mrpc | 14 % of 144 | +0.0 (-2.5 to +2.5) | **+9.8 (+9.1 to +10.4)** | -0.2 (-0.9 to +0.6) |\n" in text
+
+
+def test_what_a_reader_has_who_sets_nothing_comes_first(tmp_path):
+    for name, preset in (("a", "paper"), ("b", "default")):
+        write_plan(
+            tmp_path / name, ["mrpc"], ["auber", CONTROL], [0, 1, 2], preset=preset, model=name, protocols=["seen"]
+        )
+    text = render_in_short([mrpc(tmp_path, name, SAME) for name in "ab"])
+    rows = [line for line in text.splitlines() if line.startswith(("| a |", "| b |"))]
+    assert [row.split(" | ")[2] for row in rows] == ["default", "paper"]
 
 
 def test_a_control_with_more_rows_is_said_to_be_one(tmp_path):
@@ -113,7 +144,7 @@ def test_what_the_smaller_model_buys(tmp_path):
     path = tmp_path / "speed.json"
     path.write_text(json.dumps(make_speed().to_json()))
     text = render_in_short([mrpc(tmp_path, "one", SAME), read_results_file(path)])
-    assert text.endswith(
+    assert (
         "- The plans that were measured take 8 % of the parameters away. How many times as fast the model is, at batches of "
-        "1 and 32: torch on cpu, 2.00 in 1, slower (0.80) in 1 of 2.\n"
+        "1 and 32: torch on cpu, 2.00 in 1, slower (0.80) in 1 of 2.\n" in text
     )

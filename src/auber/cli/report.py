@@ -265,7 +265,7 @@ def _print_table(table: Table) -> None:
         shown = [place for place in brief if place not in told]
         rows = [list(row) for row in zip(*(cells[place] for place in shown), strict=True)]
         titles = [table.columns[place].title for place in shown]
-        names = [index for index, title in enumerate(titles) if title in ("task", "method", "against")]
+        names = [index for index, title in enumerate(titles) if title in ("task", "method", "against", "tasks")]
         screen.print_table(titles, rows, title=f"{table.title}; {section.title}")
         for place in told:
             print(f"\n{table.columns[place].title}:")

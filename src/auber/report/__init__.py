@@ -13,7 +13,7 @@ from typing import Any
 
 from auber.errors import RunError
 from auber.files import write_text
-from auber.report.analysis import MethodRow, Report, Section, analyse
+from auber.report.analysis import MethodRow, PooledRow, Report, Section, analyse
 from auber.report.collect import collect
 from auber.report.columns import Table
 from auber.report.latex import render_latex
@@ -77,12 +77,15 @@ def _summarise(section: Section) -> dict[str, Any]:
         "coverage": None if section.coverage is None else asdict(section.coverage),
         "methods": [_with_verdict(row) for row in section.methods],
         "ablations": [_with_verdict(row) for row in section.ablations],
-        "pooled": [
-            {**asdict(row), "verdict": verdict(row.comparison, counted="(task, seed) pairs")} for row in section.pooled
-        ],
+        "pooled": [_pooled(row) for row in section.pooled],
+        "learned": [_pooled(row) for row in section.learned],
         "gaps": [{**asdict(row), "verdict": gap_verdict(row.comparison)} for row in section.gaps],
         "notes": list(section.notes),
     }
+
+
+def _pooled(row: PooledRow) -> dict[str, Any]:
+    return {**asdict(row), "verdict": verdict(row.comparison, counted="(task, seed) pairs")}
 
 
 def _with_verdict(row: MethodRow) -> dict[str, Any]:

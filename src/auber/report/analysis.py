@@ -4,7 +4,8 @@ Scores are in points from here on, and a seed counts once (`cells`). A compariso
 common, as method minus reference; `caveats` has what must be known before believing one. A family of comparisons, corrected
 together, is what one table asks of one set of pairs: the methods of one task against `original+tuning`; the ablations of one
 task against `auber`; the pooled comparisons of `auber`; those with its ablations; the pooled train minus dev of every method
-against that of `original+tuning`. The comparison on the tasks that the control has learned stands alone.
+against that of `original+tuning`. On the tasks that the control has learned, `auber` against it stands alone, and against the
+other methods they are a family.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class MethodRow:
     seeds: tuple[int, ...]
     draws: int  # the most draws a seed has
     removed: Summary
+    heads: float  # there were before any was removed
     dev: Summary
     train: Summary
     gap: Summary
@@ -118,9 +120,7 @@ class Section:
     methods: tuple[MethodRow, ...]
     ablations: tuple[MethodRow, ...]
     pooled: tuple[PooledRow, ...]
-    learned: (
-        PooledRow | None
-    )  # the subject against the control where that beats a constant answer; None: everywhere or nowhere
+    learned: tuple[PooledRow, ...]  # `pooled`, where the control beats a constant answer; empty: everywhere or nowhere
     gaps: tuple[GapRow, ...]
     notes: tuple[str, ...]
     coverage: Coverage | None
@@ -179,7 +179,7 @@ def _section(
         methods=tuple(_method_rows(cells, methods, CONTROL)),
         ablations=tuple(_method_rows(cells, [SUBJECT, *ablations], SUBJECT)) if ablations else (),
         pooled=(*_pooled_rows(cells, rivals), *_pooled_rows(cells, ablations)),
-        learned=_learned_row(cells),
+        learned=tuple(_learned_rows(cells, rivals)),
         gaps=tuple(_gap_rows(cells, [*methods, *ablations])),
         notes=tuple(find_notes(cells, protocol)),
         coverage=cover(wanted, found),
@@ -213,6 +213,7 @@ def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterab
                 seeds=tuple(cell.runs),
                 draws=max(map(len, cell.runs.values())),
                 removed=cell.summary(lambda run: run.removed),
+                heads=cell.mean(lambda run: run.layers * run.heads),
                 dev=cell.summary(dev_points),
                 train=cell.summary(train_points),
                 gap=cell.summary(gap_points),
@@ -246,18 +247,14 @@ def _pooled_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
         yield PooledRow(SUBJECT, rival, tasks, comparison)
 
 
-def _learned_row(cells: Cells) -> PooledRow | None:
-    """The subject against the control on the tasks that the control has learned; None where these are all or none."""
-    pairs = {
-        task: list(differences.values())
-        for task, of_task in cells.items()
-        if (differences := dev_differences(of_task, SUBJECT, CONTROL))
-    }
-    learned = [task for task in pairs if cells[task][CONTROL].mean(lambda run: run.above_constant) > 0]
-    if len(learned) in (0, len(pairs)):
-        return None
-    comparisons = compare({CONTROL: [difference for task in learned for difference in pairs[task]]})
-    return PooledRow(SUBJECT, CONTROL, tuple(learned), comparisons[CONTROL])
+def _learned_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
+    """The subject against the control and its other rivals, on the tasks that the control has learned; none where these are all or none."""
+    tasks = [task for task, of_task in cells.items() if dev_differences(of_task, SUBJECT, CONTROL)]
+    learned = {task: cells[task] for task in tasks if cells[task][CONTROL].mean(lambda run: run.above_constant) > 0}
+    if len(learned) in (0, len(tasks)):
+        return
+    yield from _pooled_rows(learned, [CONTROL])
+    yield from _pooled_rows(learned, [name for name in rivals if name != CONTROL])
 
 
 def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:

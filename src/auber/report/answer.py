@@ -52,9 +52,9 @@ def answer_question(report: Report) -> str:
 
 
 def _answer(section: Section) -> Answer:
-    row, gap = control_row(section), gap_row(section)
-    where = "" if section.learned is None else f", on the tasks that {CONTROL} has learned"
-    sentence = _so_far(section) + _headline(section.learned or row, gap, where)
+    row, gap = control_row(section.pooled), gap_row(section)
+    where = f", on the tasks that {CONTROL} has learned" if section.learned else ""
+    sentence = _so_far(section) + _headline(control_row(section.learned) or row, gap, where)
     return Answer(
         section.model,
         section.protocol,
@@ -99,10 +99,11 @@ def _points(section: Section, row: PooledRow | None, gap: GapRow | None) -> Iter
         yield f"Dev score of {SUBJECT} against {CONTROL}: {verdict(row.comparison, counted=_PAIRS)}.{_detectable(row.comparison)}"
         if section.protocol in OTHER_START:
             yield OTHER_START[section.protocol]
-    if section.learned is not None:
+    learned = control_row(section.learned)
+    if learned is not None:
         yield (
             f"Only on tasks where {CONTROL} has learned something, so that it beats always giving the most frequent answer "
-            f"({', '.join(section.learned.tasks)}): {verdict(section.learned.comparison, counted=_PAIRS)}."
+            f"({', '.join(learned.tasks)}): {verdict(learned.comparison, counted=_PAIRS)}."
         )
     if gap is not None:
         yield (
@@ -113,7 +114,8 @@ def _points(section: Section, row: PooledRow | None, gap: GapRow | None) -> Iter
     if subject:
         yield f"By task: {'; '.join(_by_task(found) for found in subject)}."
         yield from _removed(subject)
-    yield from _rivals(section)
+    yield from _rivals(section.pooled)
+    yield from _rivals(section.learned, f"On the tasks that {CONTROL} has learned, ")
     yield from _collapsed(section)
     yield from _price(section)
     if section.coverage is not None and section.coverage.missing:
@@ -151,21 +153,21 @@ def _removed(subject: Sequence[MethodRow]) -> Iterable[str]:
     yield f"Heads removed, mean over the seeds: {words}.{smaller}"
 
 
-def _rivals(section: Section) -> Iterable[str]:
-    """The subject against every other method, by what is shown."""
-    others = [row for row in section.pooled if row.reference != CONTROL]
+def _rivals(rows: Sequence[PooledRow], where: str = "") -> Iterable[str]:
+    """The subject against every other method, by what is shown; `where` says on which tasks, if not on all."""
+    others = [row for row in rows if row.reference != CONTROL]
     ahead = [row.reference for row in others if direction(row.comparison) > 0]
     behind = [row.reference for row in others if direction(row.comparison) < 0]
     few = [row.reference for row in others if row.comparison.paired.differences.n < FEWEST_PAIRS]
     level = [row.reference for row in others if row.reference not in (*ahead, *behind, *few)]
     if ahead:
-        yield f"{SUBJECT} is shown to be ahead of: {', '.join(ahead)}."
+        yield f"{where}{SUBJECT} is shown to be ahead of: {', '.join(ahead)}."
     if behind:
-        yield f"{SUBJECT} is shown to be behind: {', '.join(behind)}."
+        yield f"{where}{SUBJECT} is shown to be behind: {', '.join(behind)}."
     if level:
-        yield f"No difference is shown between {SUBJECT} and: {', '.join(level)}."
+        yield f"{where}{'no' if where else 'No'} difference is shown between {SUBJECT} and: {', '.join(level)}."
     if few:
-        yield f"Not enough runs yet to compare {SUBJECT} with: {', '.join(few)}."
+        yield f"{where}{'not' if where else 'Not'} enough runs yet to compare {SUBJECT} with: {', '.join(few)}."
 
 
 def _collapsed(section: Section) -> Iterable[str]:
@@ -191,9 +193,9 @@ def _price(section: Section) -> Iterable[str]:
         )
 
 
-def control_row(section: Section) -> PooledRow | None:
-    """The subject against the control over all pairs."""
-    return next((row for row in section.pooled if row.reference == CONTROL), None)
+def control_row(rows: Sequence[PooledRow]) -> PooledRow | None:
+    """The subject against the control, among comparisons over pairs of several tasks."""
+    return next((row for row in rows if row.reference == CONTROL), None)
 
 
 def gap_row(section: Section) -> GapRow | None:

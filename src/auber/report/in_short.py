@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from auber.report.analysis import PooledRow, Report, Section, analyse
+from auber.report.analysis import PooledRow, Section, analyse
 from auber.report.answer import control_row, direction, gap_row
 from auber.report.caveats import OTHER_START
 from auber.report.collect import pool
-from auber.report.markdown import escape
+from auber.report.markdown import escape, render_row
 from auber.report.results_file import KIND, ResultsFile, runs_of
-from auber.report.roles import CONTROL, SUBJECT
+from auber.report.roles import CONTROL, METHODS, SUBJECT
 from auber.report.speeds import KIND as SPEED
 from auber.report.speeds import read_speed
 from auber.report.words import count
@@ -25,17 +25,20 @@ from auber.speed.record import RunSpeed
 from auber.stats import FEWEST_PAIRS
 
 _HEADING = "## Should I prune heads to regularise my model, and what will I get?\n"
+_FIRST = "default"  # the preset that a reader who sets nothing has
 
 
 def render_in_short(files: Sequence[ResultsFile]) -> str:
     """The answer in a few lines, from files of which one at least holds runs."""
     report = analyse(pool([runs_of(file) for file in files if file.kind == KIND]))
     speeds = [run for file in files if file.kind == SPEED for run in read_speed(file).runs]
-    return "\n".join([_HEADING, *_from_runs(report), *_from_speeds(speeds)]) + "\n"
-
-
-def _from_runs(report: Report) -> Iterable[str]:
     sections = [section for section in report.sections if _judged(section) is not None]
+    sections.sort(key=lambda section: _FIRST not in section.presets)
+    lines = [_HEADING, *_from_runs(sections), *_from_speeds(speeds), *(_table(sections) if sections else ())]
+    return "\n".join(lines) + "\n"
+
+
+def _from_runs(sections: Sequence[Section]) -> Iterable[str]:
     if not sections:
         yield f"**No answer yet**: no {FEWEST_PAIRS} pairs of {SUBJECT} and {CONTROL}, of one model under one protocol, are there.\n"
         return
@@ -46,7 +49,6 @@ def _from_runs(report: Report) -> Iterable[str]:
         f"tuning and all its heads: a better dev score is shown in {_named(better)}, a worse one in {_named(worse)}.{_incomplete(sections)}"
     )
     yield from (f"- {OTHER_START[protocol]}" for protocol in _protocols(sections) if protocol in OTHER_START)
-    yield from _on_what_is_learned(sections)
     yield from _gaps(sections)
     yield from _prices(sections)
 
@@ -63,8 +65,13 @@ def _presets(sections: Sequence[Section]) -> str:
 
 def _judged(section: Section) -> PooledRow | None:
     """The comparison with the control on the tasks it has learned, where it can show anything."""
-    row = section.learned or control_row(section)
+    row = control_row(_rows(section))
     return row if row is not None and row.comparison.paired.differences.n >= FEWEST_PAIRS else None
+
+
+def _rows(section: Section) -> Sequence[PooledRow]:
+    """The comparisons that count: on tasks that the control has learned."""
+    return section.learned or section.pooled
 
 
 def _direction(section: Section) -> int:
@@ -87,21 +94,44 @@ def _incomplete(sections: Sequence[Section]) -> str:
     return f" Runs are still missing in {len(missing)} of them, so this is not the last word." if missing else ""
 
 
-def _on_what_is_learned(sections: Sequence[Section]) -> Iterable[str]:
-    """The differences that are judged, and on which tasks."""
-    rows = [(section, row) for section in sections if (row := _judged(section)) is not None]
-    words = "; ".join(f"{_name(section)}, on {', '.join(row.tasks)}: {_interval(row)}" for section, row in rows)
-    which = ""
-    if any(section.learned is not None for section in sections):
-        which = f", only on tasks where {CONTROL} beats always giving the most frequent answer"
-    yield f"- The differences in points{which}: {words}."
+def _table(sections: Sequence[Section]) -> Iterable[str]:
+    """What goes, and what it does to the score beside each other method, setting by setting."""
+    others = [name for name in METHODS if any(name == row.reference for section in sections for row in _rows(section))]
+    titles = ["model", "protocol", "preset", "tasks", "heads removed", *(f"against {name}" for name in others)]
+    only = f", only on tasks where {CONTROL} beats always giving the most frequent answer" * any(
+        section.learned for section in sections
+    )
+    yield f"\nDev score of {SUBJECT} against the other methods{only}: mean difference in points with its 95 % interval, in bold where one is shown.\n"
+    yield render_row(titles)
+    yield render_row(["---"] * 4 + ["--:"] * (1 + len(others)))
+    for section in sections:
+        found = {row.reference: row for row in _rows(section)}
+        tasks = found[CONTROL].tasks
+        yield render_row(
+            [
+                escape(section.model),
+                escape(section.protocol),
+                " or ".join(section.presets),
+                ", ".join(map(escape, tasks)),
+                _removed(section, tasks),
+                *(_interval(found[name]) if name in found else "" for name in others),
+            ]
+        )
+
+
+def _removed(section: Section, tasks: Sequence[str]) -> str:
+    """How much of the heads goes, in the mean of these tasks."""
+    rows = [row for row in section.methods if row.method == SUBJECT and row.task in tasks]
+    share = fmean(row.removed.mean / row.heads for row in rows)
+    return f"{100 * share:.0f} % of {fmean(row.heads for row in rows):.0f}"
 
 
 def _interval(row: PooledRow) -> str:
     found = row.comparison.paired.differences
-    if found.low is None or found.high is None:
-        return f"{found.mean:+.1f}"
-    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+    words = f"{found.mean:+.1f}"
+    if found.low is not None and found.high is not None:
+        words += f" ({found.low:+.1f} to {found.high:+.1f})"
+    return f"**{words}**" if row.comparison.shown else words
 
 
 def _gaps(sections: Sequence[Section]) -> Iterable[str]:

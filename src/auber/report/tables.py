@@ -76,23 +76,25 @@ def ablations_table(report: Report, notes: tuple[str, ...]) -> Table:
 
 
 def comparisons_table(report: Report, notes: tuple[str, ...]) -> Table:
-    """The subject against every other method over all pairs of task and seed."""
+    """The subject against every other method over all pairs of task and seed, and over those of the tasks that the control has learned."""
     columns = (
         Column("method"),
         Column("against"),
-        Column("tasks", "sentence", detail=Detail.PAGE),
+        Column("tasks"),
         Column("pairs", "number"),
         *_comparison_columns(Detail.PAGE),
         Column("verdict", "sentence"),
     )
     sections = [
-        _section(section, map(_pooled_values, section.pooled), section.coverage)
+        _section(section, map(_pooled_values, (*section.pooled, *section.learned)), section.coverage)
         for section in report.sections
         if section.pooled
     ]
     legend = (
         "All pairs of a task and a seed that both methods have are pooled, each counting once; differences are in points. "
-        f"p is corrected together for the competitors and together for the ablations. {RULE} Detectable: the difference such "
+        f"p is corrected together for the competitors and together for the ablations. Where {CONTROL} has not learned all tasks, so that on "
+        "some it is no better than always giving the most frequent answer, the rows of fewer tasks are of those that it has; there p is "
+        f"corrected for the competitors without {CONTROL}, which stands alone. {RULE} Detectable: the difference such "
         "a number of pairs finds with 80 % power in one uncorrected t test, were the observed deviation the true one."
     )
     return Table(
