@@ -16,6 +16,7 @@ from auber.metrics import (
     get_metric,
     predicts_one_class,
     predicts_one_number,
+    settle,
     smooth_metric,
 )
 from auber.tasks.encoding import EncodedRows
@@ -267,6 +268,28 @@ def test_what_is_smooth_is_the_mean_of_what_the_rows_give(name: str) -> None:
     values = metric.by_row(metric.statistics(outputs, truth))
     assert values.ndim == 1
     assert values.mean().item() == pytest.approx(metric.compute(outputs, truth).item(), abs=1e-9)
+
+
+@pytest.mark.parametrize(("rows", "moves"), [(10_922, True), (10_923, False)])
+def test_small_statistics_are_finished_on_the_host(rows: int, moves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three numbers a row; a fit of many small steps on few numbers is what a GPU is slowest at."""
+    moved = []
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (moved.append(self.shape), self)[1])
+    metric, labels = get_metric("explained"), torch.arange(rows) % 2
+    statistics = [metric.statistics(torch.stack((labels * 0.0, labels * gain), dim=1), labels) for gain in (0.0, 1.0)]
+    scores = metric.finish_all(statistics)
+    assert moved == ([torch.Size((2, rows, 3))] if moves else [])
+    assert scores == pytest.approx([0.0, 1.0], abs=1e-3)
+
+
+@pytest.mark.gpu
+def test_what_a_gpu_has_gathered_is_finished_alike_there_and_here() -> None:
+    metric = get_metric("explained")
+    outputs, labels = classified(200, 3, 3)
+    gathered = metric.statistics(outputs.cuda(), labels.cuda())
+    assert not settle([gathered]).is_cuda
+    assert settle([gathered.repeat(60, 1)]).is_cuda
+    assert metric.finish_all([gathered])[0] == pytest.approx(metric.finish(gathered).item(), abs=1e-12)
 
 
 def test_no_smooth_metric_of_an_unknown_one() -> None:

@@ -31,6 +31,10 @@ from auber.tags import TagTruth, entity_counts
 
 Truth = Tensor | TagTruth | SpanTruth
 
+# Numbers of a statistic that are finished on the host at most. A smooth metric is fitted in some nine hundred small steps: a GPU
+# takes longer to start them than a CPU takes to do them, up to about so many numbers.
+_ON_HOST = 32_768
+
 # A variance this small beside the mean square is the rounding error of equal float32 values summed in float64.
 _NO_VARIANCE = 1e-12
 
@@ -102,12 +106,18 @@ class Metric:
 
     def finish_all(self, statistics: Iterable[Tensor]) -> list[float]:
         """The metric of each of several statistics, at least one; their device is waited for once."""
-        scores: list[float] = torch.stack([self.finish(each) for each in statistics]).tolist()
+        scores: list[float] = torch.stack([self.finish(each) for each in settle(statistics)]).tolist()
         return scores
 
     def compute(self, logits: Tensor, truth: Truth) -> Tensor:
         """The metric of these rows, a float64 scalar on the logits' device."""
         return self.finish(self.statistics(logits, truth))
+
+
+def settle(statistics: Iterable[Tensor]) -> Tensor:
+    """Several statistics, at least one, where what they are a function of is computed soonest: small ones on the host."""
+    stacked = torch.stack(tuple(statistics))
+    return stacked.cpu() if stacked[0].numel() <= _ON_HOST else stacked
 
 
 def get_metric(name: str) -> Metric:

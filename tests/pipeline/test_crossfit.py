@@ -13,7 +13,7 @@ import auber
 from auber import pipeline
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, RunError
-from auber.pipeline import tunings
+from auber.pipeline import scouts, tunings
 from auber.pipeline.scouts import Scouts
 from auber.progress import Silent
 from auber.runs import Run
@@ -192,7 +192,7 @@ def test_scouts_lose_what_the_model_loses(run, monkeypatch, tmp_path):
 
     def listen(self, train, rows, plan):
         made = parts(self, train, rows, plan)
-        found.append((plan, [encoder_of(scout).removed for scout, _ in made]))
+        found.append((plan, [encoder_of(part.model).removed for part in made]))
         return made
 
     monkeypatch.setattr(Scouts, "parts", listen)
@@ -200,6 +200,27 @@ def test_scouts_lose_what_the_model_loses(run, monkeypatch, tmp_path):
     assert [len(removed) for _, removed in found] == [3, 3, 3]
     assert all(each == plan for plan, removed in found for each in removed)
     assert outcome.plan == run[0].plan
+
+
+def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp_path):
+    """A layer's scores are kept under a name that has the scout's weights in it and what it has lost, as a restart needs it."""
+    digested, named = [], []
+    digest, parts = scouts.weights_digest, Scouts.parts
+
+    def count(model):
+        digested.append(model)
+        return digest(model)
+
+    def listen(self, train, rows, plan):
+        made = parts(self, train, rows, plan)
+        named.extend((part.identity, digest(part.model)) for part in made)
+        return made
+
+    monkeypatch.setattr(scouts, "weights_digest", count)
+    monkeypatch.setattr(Scouts, "parts", listen)
+    assert prune(tmp_path / "run").plan == run[0].plan
+    assert len(digested) == 3
+    assert len({name for name, _ in named}) == len({weights for _, weights in named}) == len(set(named)) > 3
 
 
 @pytest.mark.parametrize("cut", ["scout-1", "layer-00", "layer-02", "rewind", "tuning-01", "last"])

@@ -89,7 +89,7 @@ def test_the_scouts_are_asked_beside_what_is_decided_and_else_beside_it(run, mon
     def listen(self, train, rows, plan):
         made = parts(self, train, rows, plan)
         asked.append(plan)
-        assert {encoder_of(scout).removed for scout, _ in made} == {plan}
+        assert {encoder_of(part.model).removed for part in made} == {plan}
         return made
 
     monkeypatch.setattr(Scouts, "parts", listen)

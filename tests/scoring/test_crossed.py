@@ -108,6 +108,14 @@ def test_the_key_depends_on_every_part():
     assert CrossedScorer(copy.deepcopy(parts), 0, "accuracy", cpu()).key == keys[0]
 
 
+def test_models_that_are_known_are_not_gone_over(monkeypatch):
+    parts = made()
+    known = CrossedScorer(parts, 0, "accuracy", cpu(), ["a", "b", "c"])
+    monkeypatch.setattr("auber.scoring.scorer.weights_digest", lambda model: pytest.fail("went over the weights"))
+    assert known.key == CrossedScorer(copy.deepcopy(parts), 0, "accuracy", cpu(), ["a", "b", "c"]).key
+    assert known.key != CrossedScorer(parts, 0, "accuracy", cpu(), ["a", "b", "d"]).key
+
+
 def test_the_parts_share_the_memory(monkeypatch):
     seen = []
     cut = LayerScorer._cut

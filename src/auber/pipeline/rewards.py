@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from auber.ledger import Ledger
 from auber.methods.base import Mask
-from auber.metrics import Metric
+from auber.metrics import Metric, settle
 from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, standard_error
 
 Scorer = LayerScorer | ShardedScorer | CrossedScorer
@@ -37,7 +37,7 @@ class MeteredScorer:
         """The standard error of what removing a head gains; the scores behind it are remembered, most searches want them."""
         started = time.perf_counter()
         masks: list[Mask] = [(), *((head,) for head in self._scorer.present)]
-        statistics = self._scorer.statistics(masks)
+        statistics = settle(self._scorer.statistics(masks))
         noise = standard_error(self._metric, statistics[0], statistics[1:])
         found = dict(zip(masks, self._metric.finish_all(statistics), strict=True))
         scores = self._ledger.complete(

@@ -10,11 +10,14 @@ cut loads them.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from auber.checkpoint import weights_digest
+from auber.encoders import encoder_of
 from auber.plan import PruningPlan
 from auber.runs import Run
 from auber.splits import Indices
@@ -29,6 +32,14 @@ if TYPE_CHECKING:
 TuneScout = Callable[["PreTrainedModel", int], dict[str, Any]]  # of (scout, fold): what to record
 
 
+class ScoutPart(NamedTuple):
+    """A pruned scout, the rows that it scores, and what tells it from any other model."""
+
+    model: PreTrainedModel
+    rows: EncodedRows
+    identity: str
+
+
 class Scouts:
     """The scouts of a run, one for each fold of its train rows."""
 
@@ -37,6 +48,7 @@ class Scouts:
     ) -> None:
         self._run, self._origin, self._folds, self._device, self._tune = run, origin, folds, device, tune
         self._models: dict[int, PreTrainedModel] = {}
+        self._digests: dict[int, str] = {}
 
     @property
     def stages(self) -> list[str]:
@@ -52,24 +64,27 @@ class Scouts:
     def make(self, fold: int) -> dict[str, Any]:
         """Tune the scout of a fold; what to record of it."""
         self._models[fold] = self.fresh(PruningPlan())
+        self._digests.pop(fold, None)
         return self._tune(self._models[fold], fold)
 
     def keep(self, fold: int, info: dict[str, Any]) -> None:
         """Write down what was made of a fold, for a run that is cut."""
         self._run.finish_scout(scout_stage(fold), info, self._models[fold])
 
-    def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[tuple[PreTrainedModel, EncodedRows]]:
+    def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[ScoutPart]:
         """A copy of each scout without a plan's heads, and those of the rows that it scores."""
         found = []
         for fold, own in enumerate(self._folds):
             scored = np.intersect1d(rows, own).tolist()
             if scored:
-                found.append((self._scout(fold, plan), train.select(scored)))
+                scout = self._scout(fold, plan)
+                found.append(ScoutPart(scout, train.select(scored), self._identity(fold, scout)))
         return found
 
     def release(self) -> None:
         """Let go of the models."""
         self._models.clear()
+        self._digests.clear()
 
     def _scout(self, fold: int, plan: PruningPlan) -> PreTrainedModel:
         if fold not in self._models:
@@ -77,3 +92,12 @@ class Scouts:
         pruned = copy.deepcopy(self._models[fold])
         remove_remaining(pruned, plan)
         return pruned
+
+    def _identity(self, fold: int, pruned: PreTrainedModel) -> str:
+        """What tells a pruned scout from any other: its weights before, and what it has lost since.
+
+        It is copied and pruned anew for every layer, and to go over all its weights each time would take longer than its rewards.
+        """
+        if fold not in self._digests:
+            self._digests[fold] = weights_digest(self._models[fold])
+        return f"{self._digests[fold]} without {json.dumps(encoder_of(pruned).removed.to_json())}"

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class CrossedScorer:
-    """Scores masks as `LayerScorer` does, the rows of each part by its model; a part without rows has no say."""
+    """Scores masks as `LayerScorer` does, the rows of each part by its model; a part without rows has no say.
+
+    `identities` tell the model of each part from any other, where the caller knows that.
+    """
 
     def __init__(
         self,
@@ -35,8 +38,10 @@ class CrossedScorer:
         layer: int,
         metric: str,
         hardware: Hardware,
+        identities: Sequence[str | None] | None = None,
     ) -> None:
-        filled = [(model, rows) for model, rows in parts if len(rows)]
+        known = [None] * len(parts) if identities is None else identities
+        filled = [(model, rows, identity) for (model, rows), identity in zip(parts, known, strict=True) if len(rows)]
         if not filled:
             raise TaskError(
                 f"layer {layer}: one part at least must have rows, found none in {len(parts)} parts; add rows"
@@ -44,7 +49,8 @@ class CrossedScorer:
         self.layer, self._metric = layer, get_metric(metric)
         self.present = _common_heads([model for model, _ in parts], layer)
         self._scorers = [
-            LayerScorer(model, layer, rows, metric, hardware, tenants=len(filled)) for model, rows in filled
+            LayerScorer(model, layer, rows, metric, hardware, tenants=len(filled), identity=identity)
+            for model, rows, identity in filled
         ]
 
     @cached_property

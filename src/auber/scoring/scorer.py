@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 3  # raised whenever the scorer may give other bits; part of every score's key
+VERSION = 4  # raised whenever the scorer may give other bits; part of every score's key
 
 # Tokens of one slab at most, and tokens that fill the device: below that several masks share a pass. On a CPU small slabs
 # stay in its caches; on a GPU large ones keep the matrix units busy.
@@ -74,7 +74,8 @@ class LayerScorer:
     """Scores masks of one layer of a model whose other layers stay as they are; the model itself is left alone.
 
     The caches are made at the first score, so that a scorer whose every score is already known costs nothing. `tenants` is
-    how many scorers share the device's memory.
+    how many scorers share the device's memory, `identity` what tells the model from any other, where the caller knows that
+    without going over all its weights.
     """
 
     def __init__(
@@ -86,8 +87,10 @@ class LayerScorer:
         hardware: Hardware,
         tokens_per_slab: int | None = None,
         tenants: int = 1,
+        identity: str | None = None,
     ) -> None:
         self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
+        self._identity = identity
         self._metric, self._tenants = get_metric(metric), tenants
         self._tokens_per_slab = tokens_per_slab or _SLAB_TOKENS.get(hardware.device.type, _SLAB_TOKENS["cpu"])
         self._pieces: list[_Piece] | None = None
@@ -105,7 +108,8 @@ class LayerScorer:
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
-        return score_key(self._model, self._rows, self._metric.name, self._hardware.precision)
+        identity = self._identity or weights_digest(self._model)
+        return score_key(identity, self._rows, self._metric.name, self._hardware.precision)
 
     def score(self, removed: Sequence[int]) -> float:
         """The metric with these heads (numbered as in the unpruned model) removed from the layer."""
@@ -291,7 +295,7 @@ def _cast(model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> P
     return twin
 
 
-def score_key(model: PreTrainedModel, rows: EncodedRows, metric: str, precision: str) -> str:
-    """The name of all scores of these weights on these rows."""
-    identity = f"{weights_digest(model)}/{rows.content_hash}/{metric}/{precision}/{VERSION}"
-    return hashlib.sha256(identity.encode()).hexdigest()[:24]
+def score_key(identity: str, rows: EncodedRows, metric: str, precision: str) -> str:
+    """The name of all scores of a model, by what tells it from any other, on these rows."""
+    described = f"{identity}/{rows.content_hash}/{metric}/{precision}/{VERSION}"
+    return hashlib.sha256(described.encode()).hexdigest()[:24]

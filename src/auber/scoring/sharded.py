@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from auber.checkpoint import weights_digest
 from auber.config import Config
 from auber.devices import Hardware
 from auber.encoders import encoder_of
@@ -78,7 +79,7 @@ class ShardedScorer:
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
-        key = score_key(self._model, self._rows, self._metric.name, self._hardware.precision)
+        key = score_key(weights_digest(self._model), self._rows, self._metric.name, self._hardware.precision)
         exact = self._metric.exact and self._hardware.dtype == torch.float32
         return key if exact else f"{key}-{self._workers.num_shards}"
 

@@ -15,6 +15,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -201,8 +202,9 @@ def pad_batch(features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_mult
 
     A data collator once `pad_token_id` is bound.
     """
-    longest = max(len(row["input_ids"]) for row in features)
-    width = -(-longest // pad_to_multiple_of) * pad_to_multiple_of
+    lengths = np.array([len(row["input_ids"]) for row in features])
+    width = -(-int(lengths.max()) // pad_to_multiple_of) * pad_to_multiple_of
+    filled = np.arange(width) < lengths[:, None]  # (batch, width)
     padding = {"input_ids": pad_token_id, "labels": NO_TAG}
     batch: dict[str, Tensor] = {}
     for key, value in features[0].items():
@@ -210,9 +212,10 @@ def pad_batch(features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_mult
             dtype = torch.float32 if isinstance(value, float) else torch.int64
             batch[key] = torch.tensor([row[key] for row in features], dtype=dtype)
             continue
-        batch[key] = torch.full((len(features), width), padding.get(key, 0), dtype=torch.int64)
-        for place, row in enumerate(features):
-            batch[key][place, : len(row[key])] = torch.as_tensor(row[key])
+        # All rows at once: row by row takes ten times as long, and a tuning of a GPU waits for it at its start.
+        column = np.full((len(features), width), padding.get(key, 0), dtype=np.int64)
+        column[filled] = np.fromiter(chain.from_iterable(row[key] for row in features), np.int64, int(lengths.sum()))
+        batch[key] = torch.from_numpy(column)
     return batch
 
 
