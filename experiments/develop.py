@@ -59,11 +59,11 @@ def main() -> None:
             followed = None if method.decides_number else leader
             found = api.prune(start, task=task, method=name, heads=heads, heads_from=followed, config=config, out=out)
             leader = leader or (out if method.removes_heads else None)
-            content["runs"][name] = _numbers(found.result)
+            content["runs"][name] = numbers(found.result)
             write(arguments.out, content)
 
 
-def _numbers(result: dict[str, Any]) -> dict[str, Any]:
+def numbers(result: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a run's result. Scores are in points and in lists, as in the files of experiments that had several measures."""
     return {
         "develop": [100 * result["dev"]["score"]],

@@ -20,6 +20,7 @@ from experiments.summary import (
     cost_table,
     develop_table,
     markdown,
+    parts_table,
     path_table,
     rankings_table,
     scouts_table,
@@ -158,6 +159,14 @@ The package's own runs with settings changed, from one fine-tuned start, all wit
 """
 
 
+PARTS = """\
+## What the parts of the default are worth
+
+The search of `default` without one of its parts, from the same fine-tuned start and by the same scouts, all with the same tunings, judged on the rows
+set apart.
+"""
+
+
 COST = """\
 ## What it costs
 
@@ -227,6 +236,8 @@ def render(results: Results) -> str:
         )
     if found := _of_kind(results, "experiment-develop"):
         parts.append(_section(DEVELOP, _by_tasks(found, lambda some: [("methods", develop_table(some))]), found))
+    if found := _of_kind(results, "experiment-parts"):
+        parts.append(_section(PARTS, _by_tasks(found, lambda some: [("without a part", parts_table(some))]), found))
     if found := _of_kind(results, "experiment-cost"):
         parts.append(_section(COST, [("", cost_table(found))], found))
     return "\n".join([*parts, FOUND])

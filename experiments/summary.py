@@ -13,6 +13,7 @@ from auber.stats import summary
 Rows = list[list[str]]
 
 CONTROL = "original+tuning"
+WHOLE = "with all its parts"
 
 
 def interval(values: Sequence[float]) -> str:
@@ -258,6 +259,34 @@ def develop_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
         rewards = f"{fmean(run['cost']['rewards_computed'] for run in mine):.0f}"
         pairs = len({_pair(result) for result in having})
         rows.append([changed, name, str(pairs), str(len(having)), *cells, heads, rewards])
+    return columns, rows
+
+
+def parts_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
+    """A search without one of its parts against the whole one, and both against nothing removed; several runs of a pair count once."""
+    columns = [
+        "search", "pairs", "ahead in", f"develop metric against {WHOLE}", f"develop log-likelihood against {WHOLE}",
+        f"develop metric against {CONTROL}", "heads removed", "rewards",
+    ]  # fmt: skip
+    rows = []
+    for name in dict.fromkeys(name for result in results for name in result["runs"] if name != CONTROL):
+        having = [result for result in results if name in result["runs"]]
+        mine = [result["runs"][name] for result in having]
+        beside = [] if name == WHOLE else [(result, WHOLE) for result in having]
+        judged = [(result, CONTROL) for result in having if CONTROL in result["runs"]]
+        metric = _by_pair(beside, name, partial(_develop, 0))
+        rows.append(
+            [
+                name,
+                str(len({_pair(result) for result in having})),
+                str(sum(difference > 0 for difference in metric)) if beside else "",
+                interval(metric),
+                interval(_by_pair(beside, name, lambda run: -100 * run["loss"])),
+                interval(_by_pair(judged, name, partial(_develop, 0))),
+                f"{fmean(run['num_removed'] for run in mine):.0f}",
+                f"{fmean(run['cost']['rewards_computed'] for run in mine):.0f}",
+            ]
+        )
     return columns, rows
 
 

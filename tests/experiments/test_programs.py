@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from auber.pipeline import Pipeline
 from auber.tasks import load_task
-from experiments import cost, develop, page, summary
+from experiments import cost, develop, page, parts, summary
 from tests.docs.standins import make_encoder, make_glue
 
 
@@ -95,3 +96,38 @@ def test_cost(place, monkeypatch):
     text = page.render([found])
     assert "## What it costs\n" in text
     assert f"    {found['command']}    # commit " in text
+
+
+FEW = ["--set", "agent.episodes=3", "--set", "reward.folds=2"]
+
+
+def test_parts(place, monkeypatch):
+    """The scouts are tuned once, and what asks them decides as it would have with scouts of its own."""
+    tuned = []
+    tune = Pipeline._tune_scout
+    monkeypatch.setattr(
+        Pipeline, "_tune_scout", lambda self, scout, fold: (tuned.append(fold), tune(self, scout, fold))[1]
+    )
+    changes = ["reward.caution=0,reward.measure=metric", "search.prior=none"]
+    found = run(parts, place, monkeypatch, *FEW, *(word for each in changes for word in ("--without", each)))
+    assert tuned == [0, 1]
+    assert list(found["runs"]) == [summary.WHOLE, *changes, summary.CONTROL]
+    assert f"--without {changes[0]} --without {changes[1]}" in found["command"]
+
+    alone = run(parts, place, monkeypatch, *FEW, *(word for item in changes[0].split(",") for word in ("--set", item)))
+    assert tuned == [0, 1, 0, 1]
+    for number in ("removed", "develop", "train", "loss"):
+        assert alone["runs"][summary.WHOLE][number] == found["runs"][changes[0]][number]
+    text = page.render([found])
+    assert "### encoder, mrpc, without a part\n" in text
+    assert f"    {found['command']}    # commit " in text
+
+
+def test_scouts_that_are_tuned_otherwise_are_others(place, monkeypatch):
+    tuned = []
+    tune = Pipeline._tune_scout
+    monkeypatch.setattr(
+        Pipeline, "_tune_scout", lambda self, scout, fold: (tuned.append(fold), tune(self, scout, fold))[1]
+    )
+    run(parts, place, monkeypatch, *FEW, "--without", "last.learning_rate=1e-4")
+    assert tuned == [0, 1, 0, 1]

@@ -76,3 +76,32 @@ def test_whole_runs_stand_by_their_settings_and_a_pair_counts_once():
         ["preset=default", "auber", "2", "3", "+2.00 (-10.71 to +14.71)", "-2.00 (-14.71 to +10.71)", "10", "100"],
         ["preset=default, seed_of=x", "auber", "1", "1", "-1.00", "+1.00", "10", "100"],
     ]
+
+
+def test_a_search_without_a_part_stands_beside_the_whole_one():
+    """Two pairs, one of them twice, which counts once; one run lacks its control, for which its time was up."""
+
+    def searched(develop, loss):
+        return {**whole_run(develop), "loss": loss}
+
+    def result(seed, whole, part, control=None):
+        runs = {summary.WHOLE: searched(*whole), "search.prior=none": searched(*part)}
+        return {
+            "task": "rte",
+            "seed": seed,
+            "runs": runs | ({} if control is None else {summary.CONTROL: whole_run(control)}),
+        }
+
+    results = [
+        result(0, (70.0, 0.50), (69.0, 0.52), 68.0),
+        result(0, (70.0, 0.50), (72.0, 0.50), 68.0),
+        result(1, (60.0, 0.60), (58.5, 0.63)),
+    ]
+    columns, rows = summary.parts_table(results)
+    whole, part = (dict(zip(columns, row, strict=True)) for row in rows)
+    assert (whole["pairs"], whole["ahead in"], whole[f"develop metric against {summary.WHOLE}"]) == ("2", "", "")
+    assert whole[f"develop metric against {summary.CONTROL}"] == "+2.00"
+    assert part[f"develop metric against {summary.WHOLE}"].startswith("-0.50 (")
+    assert part["ahead in"] == "1"
+    assert part[f"develop log-likelihood against {summary.WHOLE}"].startswith("-2.00 (")
+    assert part[f"develop metric against {summary.CONTROL}"] == "+2.50"
