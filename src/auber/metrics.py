@@ -31,8 +31,8 @@ from auber.tags import TagTruth, entity_counts
 
 Truth = Tensor | TagTruth | SpanTruth
 
-# Numbers of a statistic that are finished on the host at most. A smooth metric is fitted in some nine hundred small steps: a GPU
-# takes longer to start them than a CPU takes to do them, up to about so many numbers.
+# Numbers of a statistic that are finished on the host at most. A smooth metric is fitted in 900 operations on a GPU, which takes some
+# microseconds to start each however few numbers it has; a CPU stops when it has converged, after 2 ms with 6,000 numbers.
 _ON_HOST = 32_768
 
 # A variance this small beside the mean square is the rounding error of equal float32 values summed in float64.

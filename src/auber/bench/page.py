@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 # Performance
 
 Most time of a run of the preset `paper` goes into rewards (the metric on the reward set with some heads of one layer masked), then
-into tuning; `default` tunes scouts as well, and no whole run of it is timed here. This page
+into tuning; `default` tunes scouts as well, and [what it costs](experiments.md#what-it-costs) has its whole runs beside those of `paper`. This page
 shows what a reward, a tuning step and a whole run cost, each beside the plain way, measured side by side in one process.
 It is made from the result files by `auber bench --page docs/performance.md results/bench/*.json`; a test compares.
 

@@ -96,7 +96,7 @@ class Scouts:
     def _identity(self, fold: int, pruned: PreTrainedModel) -> str:
         """What tells a pruned scout from any other: its weights before, and what it has lost since.
 
-        It is copied and pruned anew for every layer, and to go over all its weights each time would take longer than its rewards.
+        It is copied and pruned anew for every layer: going over all its weights each time would say the same again.
         """
         if fold not in self._digests:
             self._digests[fold] = weights_digest(self._models[fold])

@@ -212,7 +212,7 @@ def pad_batch(features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_mult
             dtype = torch.float32 if isinstance(value, float) else torch.int64
             batch[key] = torch.tensor([row[key] for row in features], dtype=dtype)
             continue
-        # All rows at once: row by row takes ten times as long, and a tuning of a GPU waits for it at its start.
+        # All rows at once: row by row takes several times as long, and every tuning begins with it.
         column = np.full((len(features), width), padding.get(key, 0), dtype=np.int64)
         column[filled] = np.fromiter(chain.from_iterable(row[key] for row in features), np.int64, int(lengths.sum()))
         batch[key] = torch.from_numpy(column)
