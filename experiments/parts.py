@@ -1,7 +1,8 @@
 """What the parts of a preset are worth: its search without one of them, judged on development rows as in `develop`.
 
 All searches of a process begin with the same fine-tuned start and ask the same scouts, which are tuned once: a part may be left out of
-how the scouts are asked, not of how they are tuned. Each decides for itself how many heads go, and all get the same tunings.
+how the scouts are asked, not of how they are tuned. Each decides for itself how many heads go and is tuned after the layers that lose some; the
+unpruned model is tuned as the search with all parts is.
 
 python -m experiments.parts --model mpnet-base --task rte --data GLUE --seed 0 --without reward.caution=0 --without search.prior=none --out rte-0.json
 """
@@ -19,9 +20,10 @@ from transformers import PreTrainedModel
 
 from auber import api
 from auber.config import make_config
+from auber.encoders import encoder_of
 from auber.pipeline import Pipeline
 from auber.tasks import load_task
-from experiments.command import describe, parser, settings_of_all, write
+from experiments.command import changes, describe, parser, settings_of_all, write
 from experiments.develop import developing, numbers
 from experiments.summary import CONTROL, WHOLE
 
@@ -33,10 +35,11 @@ def scouts_tuned_once() -> Iterator[None]:
     tune = Pipeline._tune_scout
 
     def once(self: Pipeline, scout: PreTrainedModel, fold: int) -> dict[str, Any]:
-        config = self.job.config
-        rows = self.splits.without_fold(fold)
-        tuned_on = rows.first, [layer.mini_train for layer in rows.layers], rows.last_train, rows.last_watch
-        key = repr((fold, config.seed, config.first, config.layer, config.last, config.search.layers, tuned_on))
+        job, rows = self.job, self.splits.without_fold(fold)
+        layers = job.layers(encoder_of(scout).num_layers)
+        tuned_on = rows.first, [rows.layers[layer].mini_train for layer in layers], rows.last_train, rows.last_watch
+        tunings = job.config.seed, job.config.first, job.config.layer, job.config.last
+        key = repr((fold, layers, tunings, job.hardware, self._train.content_hash, tuned_on))
         if key in known:
             weights, info = known[key]
             scout.load_state_dict(weights)
@@ -79,14 +82,16 @@ def main() -> None:
         **describe("parts", own, arguments, task, configs[WHOLE]),
         "metric": task.metric,
         "rows": {"tuned": len(task.train), "develop": len(task.dev)},
+        "changed": {"preset": arguments.preset, **changes(arguments)},
     }
     with tempfile.TemporaryDirectory(prefix="auber-parts-") as folder, scouts_tuned_once():
-        start = Path(folder) / "start"
+        start, whole = Path(folder) / "start", Path(folder) / "whole"
         api.finetune(arguments.model, task=task, config=configs[WHOLE], out=start)
         for name, config in configs.items():
-            content["runs"][name] = numbers(api.prune(start, task=task, config=config).result)
+            found = api.prune(start, task=task, config=config, out=whole if name == WHOLE else None)
+            content["runs"][name] = numbers(found.result)
             write(arguments.out, content)
-        control = api.prune(start, task=task, method=CONTROL, config=configs[WHOLE])
+        control = api.prune(start, task=task, method=CONTROL, heads_from=whole, config=configs[WHOLE])
         content["runs"][CONTROL] = numbers(control.result)
         write(arguments.out, content)
 

@@ -236,6 +236,11 @@ def _develop(at: int, run: dict[str, Any]) -> float:
     return float(run["develop"][at])
 
 
+def _changed(result: dict[str, Any]) -> str:
+    """The preset of a result's runs, and the settings that were given."""
+    return ", ".join(f"{key}={value}" for key, value in result["changed"].items())
+
+
 def _pair(result: dict[str, Any]) -> tuple[str, int]:
     return result["task"], result["seed"]
 
@@ -247,10 +252,9 @@ def develop_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     ]  # fmt: skip
     found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for result in results:
-        changed = ", ".join(f"{key}={value}" for key, value in result["changed"].items())
         for name in result["runs"] if CONTROL in result["runs"] else ():
             if name != CONTROL:
-                found[changed, name].append(result)
+                found[_changed(result), name].append(result)
     rows = []
     for (changed, name), having in found.items():
         control, mine = [(result, CONTROL) for result in having], [result["runs"][name] for result in having]
@@ -265,18 +269,23 @@ def develop_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
 def parts_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     """A search without one of its parts against the whole one, and both against nothing removed; several runs of a pair count once."""
     columns = [
-        "search", "pairs", "ahead in", f"develop metric against {WHOLE}", f"develop log-likelihood against {WHOLE}",
+        "settings", "search", "pairs", "ahead in", f"develop metric against {WHOLE}", f"develop log-likelihood against {WHOLE}",
         f"develop metric against {CONTROL}", "heads removed", "rewards",
     ]  # fmt: skip
+    found: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for result in results:
+        for name in result["runs"]:
+            if name != CONTROL:
+                found[_changed(result), name].append(result)
     rows = []
-    for name in dict.fromkeys(name for result in results for name in result["runs"] if name != CONTROL):
-        having = [result for result in results if name in result["runs"]]
+    for (changed, name), having in found.items():
         mine = [result["runs"][name] for result in having]
         beside = [] if name == WHOLE else [(result, WHOLE) for result in having]
         judged = [(result, CONTROL) for result in having if CONTROL in result["runs"]]
         metric = _by_pair(beside, name, partial(_develop, 0))
         rows.append(
             [
+                changed,
                 name,
                 str(len({_pair(result) for result in having})),
                 str(sum(difference > 0 for difference in metric)) if beside else "",

@@ -276,8 +276,8 @@ def test_small_statistics_are_finished_on_the_host(rows: int, moves: bool, monke
     moved = []
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (moved.append(self.shape), self)[1])
     metric, labels = get_metric("explained"), torch.arange(rows) % 2
-    statistics = [metric.statistics(torch.stack((labels * 0.0, labels * gain), dim=1), labels) for gain in (0.0, 1.0)]
-    scores = metric.finish_all(statistics)
+    outputs = [torch.stack((labels * 0.0, labels * gain), dim=1) for gain in (0.0, 1.0)]
+    scores = metric.finish_all(torch.stack([metric.statistics(each, labels) for each in outputs]))
     assert moved == ([torch.Size((2, rows, 3))] if moves else [])
     assert scores == pytest.approx([0.0, 1.0], abs=1e-3)
 
@@ -287,9 +287,9 @@ def test_what_a_gpu_has_gathered_is_finished_alike_there_and_here() -> None:
     metric = get_metric("explained")
     outputs, labels = classified(200, 3, 3)
     gathered = metric.statistics(outputs.cuda(), labels.cuda())
-    assert not settle([gathered]).is_cuda
-    assert settle([gathered.repeat(60, 1)]).is_cuda
-    assert metric.finish_all([gathered])[0] == pytest.approx(metric.finish(gathered).item(), abs=1e-12)
+    assert not settle(gathered[None]).is_cuda
+    assert settle(gathered.repeat(60, 1)[None]).is_cuda
+    assert metric.finish_all(gathered[None])[0] == pytest.approx(metric.finish(gathered).item(), abs=1e-12)
 
 
 def test_no_smooth_metric_of_an_unknown_one() -> None:

@@ -17,7 +17,7 @@ such logits explain, are not numbers either. Apple's MPS has no float64: there, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -104,8 +104,8 @@ class Metric:
         """The statistics of several shards as those of one."""
         return torch.stack(tuple(shards)).sum(0) if self.additive else torch.cat(tuple(shards))
 
-    def finish_all(self, statistics: Iterable[Tensor]) -> list[float]:
-        """The metric of each of several statistics, at least one; their device is waited for once."""
+    def finish_all(self, statistics: Tensor) -> list[float]:
+        """The metric of each of several statistics, at least one: (masks, ...); their device is waited for once."""
         scores: list[float] = torch.stack([self.finish(each) for each in settle(statistics)]).tolist()
         return scores
 
@@ -114,10 +114,9 @@ class Metric:
         return self.finish(self.statistics(logits, truth))
 
 
-def settle(statistics: Iterable[Tensor]) -> Tensor:
-    """Several statistics, at least one, where what they are a function of is computed soonest: small ones on the host."""
-    stacked = torch.stack(tuple(statistics))
-    return stacked.cpu() if stacked[0].numel() <= _ON_HOST else stacked
+def settle(statistics: Tensor) -> Tensor:
+    """Statistics (masks, ...) where what they are a function of is computed soonest: small ones on the host."""
+    return statistics.cpu() if statistics[0].numel() <= _ON_HOST else statistics
 
 
 def get_metric(name: str) -> Metric:

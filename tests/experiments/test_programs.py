@@ -112,6 +112,8 @@ def test_parts(place, monkeypatch):
     found = run(parts, place, monkeypatch, *FEW, *(word for each in changes for word in ("--without", each)))
     assert tuned == [0, 1]
     assert list(found["runs"]) == [summary.WHOLE, *changes, summary.CONTROL]
+    steps = [found["runs"][name]["cost"]["tuning_steps"] for name in (summary.WHOLE, summary.CONTROL)]
+    assert steps[0] == steps[1], "the control gets the tunings of the whole search"
     assert f"--without {changes[0]} --without {changes[1]}" in found["command"]
 
     alone = run(parts, place, monkeypatch, *FEW, *(word for item in changes[0].split(",") for word in ("--set", item)))
@@ -123,11 +125,12 @@ def test_parts(place, monkeypatch):
     assert f"    {found['command']}    # commit " in text
 
 
-def test_scouts_that_are_tuned_otherwise_are_others(place, monkeypatch):
+@pytest.mark.parametrize("change", ["last.learning_rate=1e-4", "search.order=reverse", "max_length=8"])
+def test_scouts_that_are_tuned_otherwise_are_others(change, place, monkeypatch):
     tuned = []
     tune = Pipeline._tune_scout
     monkeypatch.setattr(
         Pipeline, "_tune_scout", lambda self, scout, fold: (tuned.append(fold), tune(self, scout, fold))[1]
     )
-    run(parts, place, monkeypatch, *FEW, "--without", "last.learning_rate=1e-4")
+    run(parts, place, monkeypatch, *FEW, "--without", change)
     assert tuned == [0, 1, 0, 1]

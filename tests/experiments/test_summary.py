@@ -88,6 +88,7 @@ def test_a_search_without_a_part_stands_beside_the_whole_one():
         runs = {summary.WHOLE: searched(*whole), "search.prior=none": searched(*part)}
         return {
             "task": "rte",
+            "changed": {"preset": "default"},
             "seed": seed,
             "runs": runs | ({} if control is None else {summary.CONTROL: whole_run(control)}),
         }
@@ -105,3 +106,8 @@ def test_a_search_without_a_part_stands_beside_the_whole_one():
     assert part["ahead in"] == "1"
     assert part[f"develop log-likelihood against {summary.WHOLE}"].startswith("-2.00 (")
     assert part[f"develop metric against {summary.CONTROL}"] == "+2.50"
+    other = {**result(2, (60.0, 0.6), (58.0, 0.6)), "changed": {"preset": "default", "agent.episodes": "9"}}
+    _, rows = summary.parts_table([*results, other])
+    assert [(row[0], row[2]) for row in rows] == [("preset=default", "2")] * 2 + [
+        ("preset=default, agent.episodes=9", "1")
+    ] * 2

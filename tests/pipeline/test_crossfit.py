@@ -203,7 +203,7 @@ def test_scouts_lose_what_the_model_loses(run, monkeypatch, tmp_path):
 
 
 def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp_path):
-    """A layer's scores are kept under a name that has the scout's weights in it and what it has lost, as a restart needs it."""
+    """A layer's scores are kept under a name that has the scout's weights in it and what it has lost, also where the run went on."""
     digested, named = [], []
     digest, parts = scouts.weights_digest, Scouts.parts
 
@@ -221,6 +221,10 @@ def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp
     assert prune(tmp_path / "run").plan == run[0].plan
     assert len(digested) == 3
     assert len({name for name, _ in named}) == len({weights for _, weights in named}) == len(set(named)) > 3
+    whole = list(named)
+    named.clear()
+    cut_and_resumed(monkeypatch, tmp_path / "cut", "layer-01")
+    assert named == [*whole[:6], *whole[3:]], "layer 1 was begun twice, the second time with scouts from the disk"
 
 
 @pytest.mark.parametrize("cut", ["scout-1", "layer-00", "layer-02", "rewind", "tuning-01", "last"])

@@ -141,6 +141,7 @@ def test_the_command_prints_json(run_auber, tmp_path):
     assert section["pooled"][0]["reference"] == "original+tuning"
     assert section["pooled"][0]["verdict"].startswith("ahead by 2.2 points, 95 % interval ")
     assert section["methods"][1]["verdict"] is None
+    assert section["learned"] == []
 
 
 def test_a_mistake_is_one_line(run_auber, tmp_path):

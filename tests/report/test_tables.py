@@ -143,3 +143,23 @@ def test_costs_count_a_method_once(tmp_path):
         ("rte", "auber", 1, 3000),
         ("rte", "auber-l2", 1, 3000),
     ]
+
+
+def test_comparisons_on_learned_tasks_stand_below_those_on_all(tmp_path):
+    """WNLI's control is below its majority class. A method that was only run where all is learned is compared once."""
+    scores = {
+        "mrpc": {"auber": [79.0, 82.0, 82.0], "original+tuning": [80.0, 81.0, 82.0], "random": [69.0, 72.5, 72.2], "greedy": [70.0, 71.0]},
+        "wnli": {"auber": [30.0, 31.0, 33.0], "original+tuning": [30.0, 35.0, 25.0], "random": [80.0, 81.0, 82.5]},
+    }  # fmt: skip
+    write_study(tmp_path, scores)
+    table = tables_of(tmp_path)["comparisons"]
+    rows = range(len(table.sections[0].rows))
+    assert [(cell(table, "against", row), cell(table, "tasks", row)) for row in rows] == [
+        ("original+tuning", "mrpc, wnli"),
+        ("random", "mrpc, wnli"),
+        ("greedy", "mrpc"),
+        ("original+tuning", "learned: mrpc"),
+        ("random", "learned: mrpc"),
+    ]
+    assert cell(table, "verdict", 4).startswith("ahead by 9.8 points, 95 % interval 9.1 to 10.4, 3 (task, seed) pairs")
+    assert [cell(table, "comparisons", row) for row in rows] == [2, 2, 2, 1, 1]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from auber.errors import ModelError
+from auber.errors import ModelError, TaskError
 from auber.tasks.agreement_model import build_tokenizer
 from auber.tasks.base import Rows
 from auber.tasks.encoding import EncodedRows, encode_rows, pad_batch
@@ -95,6 +95,22 @@ def test_padding_uses_the_token_and_the_multiple_given(encoded: EncodedRows) -> 
     assert batch["input_ids"].shape == (2, 24)
     assert set(batch["input_ids"][0, encoded.lengths[0] :].tolist()) == {4}
     assert batch["attention_mask"].sum(1).tolist() == encoded.lengths
+
+
+@pytest.mark.parametrize("column", [[5], [5, 5, 5]])
+def test_a_column_that_does_not_go_with_the_tokens_is_refused(column: list[int]) -> None:
+    rows = [{"input_ids": [1, 2], "x": column}, {"input_ids": [4, 4], "x": [6, 6]}]
+    with pytest.raises(
+        TaskError, match=r"^rows to pad: column 'x' must have one value for each token of input_ids; leave"
+    ):
+        pad_batch(rows, pad_token_id=0)
+
+
+def test_rows_may_be_tensors() -> None:
+    rows = [{"input_ids": torch.tensor([1, 2, 3]), "labels": 0.5}, {"input_ids": torch.tensor([4]), "labels": 1.0}]
+    batch = pad_batch(rows, pad_token_id=9)
+    assert batch["input_ids"].tolist() == [[1, 2, 3], [4, 9, 9]]
+    assert batch["labels"].tolist() == [0.5, 1.0]
 
 
 def test_a_tokenizer_without_padding_token_is_refused() -> None:

@@ -120,7 +120,8 @@ class Section:
     methods: tuple[MethodRow, ...]
     ablations: tuple[MethodRow, ...]
     pooled: tuple[PooledRow, ...]
-    learned: tuple[PooledRow, ...]  # `pooled`, where the control beats a constant answer; empty: everywhere or nowhere
+    learned_tasks: tuple[str, ...]  # those on which the control beats a constant answer
+    learned: tuple[PooledRow, ...]  # the competitors of `pooled` on these tasks alone; empty where they are all or none
     gaps: tuple[GapRow, ...]
     notes: tuple[str, ...]
     coverage: Coverage | None
@@ -179,6 +180,7 @@ def _section(
         methods=tuple(_method_rows(cells, methods, CONTROL)),
         ablations=tuple(_method_rows(cells, [SUBJECT, *ablations], SUBJECT)) if ablations else (),
         pooled=(*_pooled_rows(cells, rivals), *_pooled_rows(cells, ablations)),
+        learned_tasks=tuple(_learned_cells(cells)),
         learned=tuple(_learned_rows(cells, rivals)),
         gaps=tuple(_gap_rows(cells, [*methods, *ablations])),
         notes=tuple(find_notes(cells, protocol)),
@@ -247,11 +249,23 @@ def _pooled_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
         yield PooledRow(SUBJECT, rival, tasks, comparison)
 
 
+def _compared(cells: Cells) -> Cells:
+    """The tasks on which the subject has the control beside it."""
+    return {task: of_task for task, of_task in cells.items() if dev_differences(of_task, SUBJECT, CONTROL)}
+
+
+def _learned_cells(cells: Cells) -> Cells:
+    """Those of them that the control has learned."""
+    found = _compared(cells)
+    return {
+        task: of_task for task, of_task in found.items() if of_task[CONTROL].mean(lambda run: run.above_constant) > 0
+    }
+
+
 def _learned_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
-    """The subject against the control and its other rivals, on the tasks that the control has learned; none where these are all or none."""
-    tasks = [task for task, of_task in cells.items() if dev_differences(of_task, SUBJECT, CONTROL)]
-    learned = {task: cells[task] for task in tasks if cells[task][CONTROL].mean(lambda run: run.above_constant) > 0}
-    if len(learned) in (0, len(tasks)):
+    """The subject against the control, and against its other rivals, on the tasks that are learned; none where these are all or none."""
+    learned = _learned_cells(cells)
+    if len(learned) in (0, len(_compared(cells))):
         return
     yield from _pooled_rows(learned, [CONTROL])
     yield from _pooled_rows(learned, [name for name in rivals if name != CONTROL])

@@ -1,4 +1,4 @@
-"""The page's first lines: what all results together say to someone who asks whether to prune, a sentence a question, by rules.
+"""The page's first lines: what all results together say to someone who asks whether to prune, in sentences and a table, by rules.
 
 The rules are those of `answer`, over all models and protocols at once, on tasks that the control has learned: on others a score
 moves by chance, and by more than all real differences. Sizes and speeds come from the kept measurements. What is not measured is
@@ -16,7 +16,7 @@ from auber.report.caveats import OTHER_START
 from auber.report.collect import pool
 from auber.report.markdown import escape, render_row
 from auber.report.results_file import KIND, ResultsFile, runs_of
-from auber.report.roles import CONTROL, METHODS, SUBJECT
+from auber.report.roles import CONTROL, METHODS, SUBJECT, is_ablation
 from auber.report.speeds import KIND as SPEED
 from auber.report.speeds import read_speed
 from auber.report.words import count
@@ -70,8 +70,8 @@ def _judged(section: Section) -> PooledRow | None:
 
 
 def _rows(section: Section) -> Sequence[PooledRow]:
-    """The comparisons that count: on tasks that the control has learned."""
-    return section.learned or section.pooled
+    """The comparisons that count: on tasks that the control has learned, if there are some."""
+    return [row for row in section.learned or section.pooled if not is_ablation(row.reference)]
 
 
 def _direction(section: Section) -> int:
@@ -96,27 +96,43 @@ def _incomplete(sections: Sequence[Section]) -> str:
 
 def _table(sections: Sequence[Section]) -> Iterable[str]:
     """What goes, and what it does to the score beside each other method, setting by setting."""
-    others = [name for name in METHODS if any(name == row.reference for section in sections for row in _rows(section))]
-    titles = ["model", "protocol", "preset", "tasks", "heads removed", *(f"against {name}" for name in others)]
+    found = [{row.reference: row for row in _rows(section)} for section in sections]
+    others = sorted({name for rows in found for name in rows if name != CONTROL}, key=_place)
     only = f", only on tasks where {CONTROL} beats always giving the most frequent answer" * any(
         section.learned for section in sections
     )
     yield f"\nDev score of {SUBJECT} against the other methods{only}: mean difference in points with its 95 % interval, in bold where one is shown.\n"
-    yield render_row(titles)
-    yield render_row(["---"] * 4 + ["--:"] * (1 + len(others)))
-    for section in sections:
-        found = {row.reference: row for row in _rows(section)}
-        tasks = found[CONTROL].tasks
-        yield render_row(
-            [
-                escape(section.model),
-                escape(section.protocol),
-                " or ".join(section.presets),
-                ", ".join(map(escape, tasks)),
-                _removed(section, tasks),
-                *(_interval(found[name]) if name in found else "" for name in others),
-            ]
-        )
+    yield render_row(["", *map(_name, sections)])
+    yield render_row(["---"] + ["--:"] * len(sections))
+    controls = [rows[CONTROL] for rows in found]
+    if any(section.presets for section in sections):
+        yield render_row(["preset", *(" or ".join(section.presets) for section in sections)])
+    yield render_row(["tasks", *map(_tasks, sections, controls)])
+    yield render_row(["(task, seed) pairs", *(str(row.comparison.paired.differences.n) for row in controls)])
+    yield render_row(
+        ["heads removed", *(_removed(section, row.tasks) for section, row in zip(sections, controls, strict=True))]
+    )
+    for name in (CONTROL, *others):
+        cells = [_cell(rows[name], rows[CONTROL]) if name in rows else "" for rows in found]
+        yield render_row([f"against {escape(name)}", *cells])
+
+
+def _place(method: str) -> tuple[int, str]:
+    """As in the other tables: the paper's methods first, in its order."""
+    return METHODS.index(method) if method in METHODS else len(METHODS), method
+
+
+def _tasks(section: Section, row: PooledRow) -> str:
+    names = ", ".join(map(escape, row.tasks))
+    return names if section.learned_tasks else f"{names} (none is learned)"
+
+
+def _cell(row: PooledRow, control: PooledRow) -> str:
+    """The difference, and what it is of where that is not what the control's is of."""
+    words, pairs = _interval(row), row.comparison.paired.differences.n
+    if row.tasks != control.tasks:
+        return f"{words}, {count(pairs, 'pair')} of {', '.join(map(escape, row.tasks))}"
+    return words if pairs == control.comparison.paired.differences.n else f"{words}, {count(pairs, 'pair')}"
 
 
 def _removed(section: Section, tasks: Sequence[str]) -> str:

@@ -86,15 +86,15 @@ def comparisons_table(report: Report, notes: tuple[str, ...]) -> Table:
         Column("verdict", "sentence"),
     )
     sections = [
-        _section(section, map(_pooled_values, (*section.pooled, *section.learned)), section.coverage)
+        _section(section, _pooled_and_learned(section), section.coverage)
         for section in report.sections
         if section.pooled
     ]
     legend = (
         "All pairs of a task and a seed that both methods have are pooled, each counting once; differences are in points. "
-        f"p is corrected together for the competitors and together for the ablations. Where {CONTROL} has not learned all tasks, so that on "
-        "some it is no better than always giving the most frequent answer, the rows of fewer tasks are of those that it has; there p is "
-        f"corrected for the competitors without {CONTROL}, which stands alone. {RULE} Detectable: the difference such "
+        f"p is corrected together for the competitors and together for the ablations. Rows of learned tasks leave out "
+        f"those on which {CONTROL} is no better than always giving the most frequent answer; there p is corrected together for the competitors, "
+        f"and {CONTROL} stands alone. {RULE} Detectable: the difference such "
         "a number of pairs finds with 80 % power in one uncorrected t test, were the observed deviation the true one."
     )
     return Table(
@@ -305,11 +305,19 @@ def _words(row: MethodRow) -> str | None:
     return verdict(row.comparison)
 
 
-def _pooled_values(row: PooledRow) -> tuple[Value, ...]:
+def _pooled_and_learned(section: Section) -> Iterable[tuple[Value, ...]]:
+    """All comparisons, and those on tasks that are learned where that leaves some out."""
+    whole = {row.reference: row.tasks for row in section.pooled}
+    yield from (_pooled_values(row, ", ".join(row.tasks)) for row in section.pooled)
+    fewer = [row for row in section.learned if row.tasks != whole[row.reference]]
+    yield from (_pooled_values(row, f"learned: {', '.join(row.tasks)}") for row in fewer)
+
+
+def _pooled_values(row: PooledRow, tasks: str) -> tuple[Value, ...]:
     return (
         row.method,
         row.reference,
-        ", ".join(row.tasks),
+        tasks,
         row.comparison.paired.differences.n,
         *_comparison_values(row.comparison),
         verdict(row.comparison, counted="(task, seed) pairs"),

@@ -3,7 +3,7 @@
 Each part is an ordinary `LayerScorer`; the statistics of all parts are joined, and the metric is one, over all rows.
 
 Contract: in float32 a score is the metric of what the physically pruned models, run plainly, predict for the rows of their
-parts. One part scores as a `LayerScorer` does, bit for bit, and has the same key.
+parts. One part scores as a `LayerScorer` does, bit for bit, and has the key of one with the same `identity`.
 """
 
 from __future__ import annotations

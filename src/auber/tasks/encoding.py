@@ -212,6 +212,10 @@ def pad_batch(features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_mult
             dtype = torch.float32 if isinstance(value, float) else torch.int64
             batch[key] = torch.tensor([row[key] for row in features], dtype=dtype)
             continue
+        if [len(row[key]) for row in features] != lengths.tolist():
+            raise TaskError(
+                f"rows to pad: column '{key}' must have one value for each token of input_ids; leave it out, or give one"
+            )
         # All rows at once: row by row takes several times as long, and every tuning begins with it.
         column = np.full((len(features), width), padding.get(key, 0), dtype=np.int64)
         column[filled] = np.fromiter(chain.from_iterable(row[key] for row in features), np.int64, int(lengths.sum()))

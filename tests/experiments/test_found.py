@@ -1,0 +1,118 @@
+"""What is said of the default's dev scores, in three documents, is what the kept results have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from auber.report.analysis import analyse
+from auber.report.collect import pool
+from auber.report.results_file import read_results_file, runs_of
+from experiments.page import FOUND
+
+ROOT = Path(__file__).resolve().parents[2]
+RIVALS = ("random", "confidence", "michel", "voita")
+
+
+def words(path):
+    return " ".join((ROOT / path).read_text(encoding="utf-8").split())
+
+
+@pytest.fixture(scope="module")
+def section():
+    (found,) = analyse(pool([runs_of(read_results_file(ROOT / "results/studies/mpnet-default.json"))])).sections
+    return found
+
+
+def interval(row):
+    found = row.comparison.paired.differences
+    return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+
+
+def listed(values):
+    *first, last = values
+    return f"{', '.join(first)} and {last}"
+
+
+def test_differences_over_the_pairs(section):
+    rows = {row.reference: row for row in section.learned}
+    assert f"over the 15 pairs {listed([interval(rows[name]) for name in RIVALS])}." in FOUND
+    assert [name for name in RIVALS if rows[name].comparison.shown] == ["random"]
+    assert f"a p of {rows['confidence'].comparison.corrected:.3f} corrected for the four" in FOUND
+    control = interval(rows["original+tuning"])
+    assert f"| {control.removesuffix(')')}, 15 pairs): level" in FOUND
+    assert f"go for {control.removesuffix(')').replace(' (', ' points (')}; CoLA, MRPC and RTE" in words("README.md")
+    ahead = {name: f"{rows[name].comparison.paired.differences.mean:.1f}" for name in RIVALS}
+    others = listed([ahead[name] for name in ("confidence", "voita", "michel")])
+    for path in ("README.md", "docs/methods.md"):
+        assert f"by {ahead['random']} points" in words(path)
+        assert f"by {others}, which is not shown" in words(path)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"), [("rte", "RTE (by {} points)"), ("cola", "CoLA (by {})"), ("mrpc", "MRPC (by {})")]
+)
+def test_differences_by_task(task, said, section):
+    dev = {row.method: row.dev.mean for row in section.methods if row.task == task}
+    ahead = [dev["auber"] - dev[name] for name in RIVALS]
+    assert said.format(listed([f"{abs(each):.1f}" for each in ahead])) in FOUND
+    assert {"rte": min(ahead) > 0, "cola": sorted(ahead)[1] > 0 > min(ahead), "mrpc": max(ahead) < 0}[task]
+
+
+def test_what_random_heads_cost(section):
+    dev = {(row.task, row.method): row.dev.mean for row in section.methods}
+    lost = [dev[task, "original+tuning"] - dev[task, "random"] for task in ("cola", "rte")]
+    assert f"random ones cost {listed([f'{each:.1f}' for each in lost])} points" in " ".join(FOUND.split())
+
+
+def test_train_minus_dev():
+    runs = json.loads((ROOT / "results/studies/mpnet-default.json").read_text())["runs"]
+    gaps = {
+        (run["method"], run["task"], run["seed"]): 100 * (run["train"] - run["dev"])
+        for run in runs
+        if run["kind"] == "prune"
+    }
+    smaller = {key[1:]: gaps["original+tuning", *key[1:]] - gap for key, gap in gaps.items() if key[0] == "auber"}
+    learned = [gain for (task, _), gain in smaller.items() if task != "wnli"]
+    every = list(smaller.values())
+    said = (
+        f"by {fmean(every):.1f} points in the mean, in {sum(gain > 0 for gain in every)} of {len(every)} pairs; without WNLI by "
+        f"{fmean(learned):.1f}, in {sum(gain > 0 for gain in learned)} of {len(learned)}."
+    )
+    assert said in FOUND
+
+
+def test_wnli_and_heads(section):
+    rows = {(row.task, row.method): row for row in section.methods}
+    mine, control = rows["wnli", "auber"], rows["wnli", "original+tuning"]
+    assert f"{mine.dev.mean - control.dev.mean:+.1f} points; both are far below" in FOUND
+    assert f"{mine.dev.mean:.1f} and {control.dev.mean:.1f} beside 56.3" in FOUND
+    removed = [rows[task, "auber"].removed.mean for task in ("cola", "mrpc", "rte")]
+    assert {f"{each:.0f}" for each in removed} == {"53", "54"}
+    assert mine.removed.mean == 48
+    assert f"{100 * fmean(removed) / 144:.0f} % of mpnet-base's heads" in words("README.md")
+
+
+def test_times(section):
+    for name, said in (
+        ("auber", "A run took {} s"),
+        ("voita", "voita's {},"),
+        ("michel", "michel's {} and"),
+        ("original+tuning", "alone {} ("),
+    ):
+        seconds = fmean(row.cost.own_seconds for row in section.methods if row.method == name)
+        assert said.format(f"{seconds:.0f}") in words("docs/methods.md")
+
+
+def test_regret():
+    """After 300 rewards, or as many as there were, of layers of 12 heads; the interval is on the results page."""
+    lines = words("docs/results.md").split("#### mpnet-base, protocol seen")[1]
+    for search, said in (
+        ("agent, preset default", "{} on RTE's layers and {} on WNLI's"),
+        ("random masks, in expectation", "random masks are at {} and {} after 300"),
+    ):
+        found = [lines.split(f"| {task} | 3 | {search} | ")[1].split(" | ")[3].split()[0] for task in ("rte", "wnli")]
+        assert said.format(*found) in FOUND
