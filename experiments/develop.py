@@ -9,13 +9,14 @@ python -m experiments.develop --model mpnet-base --task rte --data GLUE --seed 2
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from auber import api
-from auber.config import make_config
+from auber.config import Config, make_config
 from auber.methods import get_method
 from auber.rates.tunings import hold_out
 from auber.tasks import load_task
@@ -30,11 +31,30 @@ def developing(task: TaskData, share: float, seed: int) -> TaskData:
     return replace(task, train=task.train.select(tuned), dev=task.train.select(held_out))
 
 
-def main() -> None:
-    """The command line."""
-    options = parser(__doc__)
+def developing_parser(doc: str | None) -> argparse.ArgumentParser:
+    """The command line of a program that judges on development rows."""
+    options = parser(doc)
     options.add_argument("--preset", default="default")
     options.add_argument("--develop", type=float, default=0.25, help="share of train that no model is tuned on")
+    return options
+
+
+def describe_developing(
+    kind: str, own: str, arguments: argparse.Namespace, task: TaskData, config: Config
+) -> dict[str, Any]:
+    """What its file says first; `own` are the words of the command line that no other such program has."""
+    words = f"--preset {arguments.preset} --develop {arguments.develop:g} {own}"
+    return {
+        **describe(kind, words.rstrip(), arguments, task, config),
+        "metric": task.metric,
+        "rows": {"tuned": len(task.train), "develop": len(task.dev)},
+        "changed": {"preset": arguments.preset, **changes(arguments)},
+    }
+
+
+def main() -> None:
+    """The command line."""
+    options = developing_parser(__doc__)
     options.add_argument(
         "--methods", default=f"auber,voita,{CONTROL}", help="in this order; the others follow the first"
     )
@@ -42,14 +62,8 @@ def main() -> None:
     arguments = options.parse_args()
     task = developing(load_task(arguments.task, data=arguments.data), arguments.develop, arguments.seed)
     config = make_config(arguments.preset, task=task.name, settings=settings_of_all(arguments))
-    own = f"--preset {arguments.preset} --develop {arguments.develop:g} --methods {arguments.methods}"
-    own += "" if arguments.heads is None else f" --heads {arguments.heads}"
-    content = {
-        **describe("develop", own, arguments, task, config),
-        "metric": task.metric,
-        "rows": {"tuned": len(task.train), "develop": len(task.dev)},
-        "changed": {"preset": arguments.preset, **changes(arguments)},
-    }
+    own = f"--methods {arguments.methods}" + ("" if arguments.heads is None else f" --heads {arguments.heads}")
+    content = describe_developing("develop", own, arguments, task, config)
     with tempfile.TemporaryDirectory(prefix="auber-develop-") as folder:
         start, leader = Path(folder) / "start", None
         api.finetune(arguments.model, task=task, config=config, out=start)

@@ -23,8 +23,8 @@ from auber.config import make_config
 from auber.encoders import encoder_of
 from auber.pipeline import Pipeline
 from auber.tasks import load_task
-from experiments.command import changes, describe, parser, settings_of_all, write
-from experiments.develop import developing, numbers
+from experiments.command import settings_of_all, write
+from experiments.develop import describe_developing, developing, developing_parser, numbers
 from experiments.summary import CONTROL, WHOLE
 
 
@@ -57,9 +57,7 @@ def scouts_tuned_once() -> Iterator[None]:
 
 def main() -> None:
     """The command line."""
-    options = parser(__doc__)
-    options.add_argument("--preset", default="default")
-    options.add_argument("--develop", type=float, default=0.25, help="share of train that no model is tuned on")
+    options = developing_parser(__doc__)
     options.add_argument(
         "--without",
         action="append",
@@ -75,15 +73,8 @@ def main() -> None:
         WHOLE: make_config(arguments.preset, task=task.name, settings=settings),
         **{name: make_config(arguments.preset, task=task.name, settings=settings | some) for name, some in changed.items()},
     }  # fmt: skip
-    own = " ".join(
-        [f"--preset {arguments.preset} --develop {arguments.develop:g}", *(f"--without {each}" for each in changed)]
-    )
-    content = {
-        **describe("parts", own, arguments, task, configs[WHOLE]),
-        "metric": task.metric,
-        "rows": {"tuned": len(task.train), "develop": len(task.dev)},
-        "changed": {"preset": arguments.preset, **changes(arguments)},
-    }
+    own = " ".join(f"--without {each}" for each in changed)
+    content = describe_developing("parts", own, arguments, task, configs[WHOLE])
     with tempfile.TemporaryDirectory(prefix="auber-parts-") as folder, scouts_tuned_once():
         start, whole = Path(folder) / "start", Path(folder) / "whole"
         api.finetune(arguments.model, task=task, config=configs[WHOLE], out=start)

@@ -11,7 +11,7 @@ import pytest
 from auber.report.analysis import analyse
 from auber.report.collect import pool
 from auber.report.results_file import read_results_file, runs_of
-from experiments.page import FOUND
+from experiments.page import COST, FOUND
 
 ROOT = Path(__file__).resolve().parents[2]
 RIVALS = ("random", "confidence", "michel", "voita")
@@ -116,3 +116,23 @@ def test_regret():
     ):
         found = [lines.split(f"| {task} | 3 | {search} | ")[1].split(" | ")[3].split()[0] for task in ("rte", "wnli")]
         assert said.format(*found) in FOUND
+
+
+def test_what_it_costs():
+    shares = []
+    for task, said in (("rte", "{:.1f} times as long as `paper` on RTE"), ("mrpc", "and {:.1f} times on MRPC")):
+        runs = json.loads((ROOT / f"results/experiments/mpnet-cost-{task}-0.json").read_text())["runs"]
+        ratio = runs["default"]["seconds"] / runs["paper"]["seconds"]
+        assert said.format(ratio) in COST
+        assert f"{ratio:.1f} times on {task.upper()}" in FOUND
+        shares.append(100 * runs["default"]["cost"]["seconds"]["scouts"] / runs["default"]["seconds"])
+    assert f"{min(shares):.0f} to {max(shares):.0f} % of its time" in COST
+
+
+def test_the_paper_beside_it():
+    """With the preset paper, under the protocol seen, on the tasks that are learned."""
+    files = [read_results_file(ROOT / f"results/studies/mpnet-{name}.json") for name in ("table2", "ablations")]
+    (found,) = analyse(pool([runs_of(file) for file in files])).sections
+    row = next(row for row in found.learned if row.reference == "original+tuning")
+    said = f"`paper` is at {interval(row).removesuffix(')')}, {row.comparison.paired.differences.n} pairs) with half"
+    assert said in " ".join(FOUND.split())

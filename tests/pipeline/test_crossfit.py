@@ -178,7 +178,7 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     monkeypatch.setattr(pipeline, "CrossedScorer", build)
     prune(tmp_path / "run", agent__episodes=1)
     assert len(scored) == 9, "three scouts for each of three layers"
-    for scout, rows in scored:
+    for scout, rows, _ in scored:
         assert tuned.count(scout.mark) == 1 + 3 + 1, "first, after each layer, last"
         # by their words: a sentence that stands in train twice may be in two folds
         assert not all(tuple(ids) in seen[scout.mark] for ids in rows.input_ids)

@@ -10,7 +10,7 @@ from auber.errors import ModelError, TaskError
 from auber.evaluation import predict
 from auber.metrics import get_metric
 from auber.plan import PruningPlan
-from auber.scoring import CrossedScorer, LayerScorer
+from auber.scoring import CrossedScorer, LayerScorer, Part
 from auber.surgery import remove_heads
 from auber.tasks.encoding import EncodedRows
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, random_kind_rows
@@ -109,11 +109,13 @@ def test_the_key_depends_on_every_part():
 
 
 def test_models_that_are_known_are_not_gone_over(monkeypatch):
-    parts = made()
-    known = CrossedScorer(parts, 0, "accuracy", cpu(), ["a", "b", "c"])
+    def known(*identities):
+        parts = [Part(model, rows, identity) for (model, rows), identity in zip(made(), identities, strict=True)]
+        return CrossedScorer(parts, 0, "accuracy", cpu())
+
     monkeypatch.setattr("auber.scoring.scorer.weights_digest", lambda model: pytest.fail("went over the weights"))
-    assert known.key == CrossedScorer(copy.deepcopy(parts), 0, "accuracy", cpu(), ["a", "b", "c"]).key
-    assert known.key != CrossedScorer(parts, 0, "accuracy", cpu(), ["a", "b", "d"]).key
+    assert known("a", "b", "c").key == known("a", "b", "c").key
+    assert known("a", "b", "c").key != known("a", "b", "d").key
 
 
 def test_the_parts_share_the_memory(monkeypatch):

@@ -352,8 +352,7 @@ class Pipeline:
         if self._scouts is None:
             return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers)
         parts = self._scouts.parts(self._train, rows, self._beside(layer))
-        scored, identities = [(part.model, part.rows) for part in parts], [part.identity for part in parts]
-        return CrossedScorer(scored, layer, metric, hardware, identities)
+        return CrossedScorer(parts, layer, metric, hardware)
 
     def _beside(self, layer: int) -> PruningPlan:
         """What is gone in the other layers while the scouts are asked for one: what was decided, else the prior."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from auber.checkpoint import weights_digest
 from auber.encoders import encoder_of
 from auber.plan import PruningPlan
 from auber.runs import Run
+from auber.scoring import Part
 from auber.splits import Indices
 from auber.stages import scout_stage
 from auber.surgery import remove_remaining
@@ -30,14 +31,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TuneScout = Callable[["PreTrainedModel", int], dict[str, Any]]  # of (scout, fold): what to record
-
-
-class ScoutPart(NamedTuple):
-    """A pruned scout, the rows that it scores, and what tells it from any other model."""
-
-    model: PreTrainedModel
-    rows: EncodedRows
-    identity: str
 
 
 class Scouts:
@@ -71,14 +64,14 @@ class Scouts:
         """Write down what was made of a fold, for a run that is cut."""
         self._run.finish_scout(scout_stage(fold), info, self._models[fold])
 
-    def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[ScoutPart]:
+    def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[Part]:
         """A copy of each scout without a plan's heads, and those of the rows that it scores."""
         found = []
         for fold, own in enumerate(self._folds):
             scored = np.intersect1d(rows, own).tolist()
             if scored:
                 scout = self._scout(fold, plan)
-                found.append(ScoutPart(scout, train.select(scored), self._identity(fold, scout)))
+                found.append(Part(scout, train.select(scored), self._identity(fold, scout)))
         return found
 
     def release(self) -> None:

@@ -6,7 +6,7 @@ spread the rows over several devices or Ray workers; `crossed` has each row scor
 far a difference of scores can be believed.
 """
 
-from auber.scoring.crossed import CrossedScorer
+from auber.scoring.crossed import CrossedScorer, Part
 from auber.scoring.noise import check_caution, standard_error
 from auber.scoring.scorer import VERSION, LayerScorer
 from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, make_scorer, open_workers
@@ -16,6 +16,7 @@ __all__ = [
     "CrossedScorer",
     "DeviceWorkers",
     "LayerScorer",
+    "Part",
     "ShardedScorer",
     "Workers",
     "check_caution",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -26,31 +26,35 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class CrossedScorer:
-    """Scores masks as `LayerScorer` does, the rows of each part by its model; a part without rows has no say.
+class Part(NamedTuple):
+    """A model and the rows that it scores; `identity` tells it from any other model, where the caller knows that."""
 
-    `identities` tell the model of each part from any other, where the caller knows that.
-    """
+    model: PreTrainedModel
+    rows: EncodedRows
+    identity: str | None = None
+
+
+class CrossedScorer:
+    """Scores masks as `LayerScorer` does, the rows of each part by its model; a part without rows has no say."""
 
     def __init__(
         self,
-        parts: Sequence[tuple[PreTrainedModel, EncodedRows]],
+        parts: Sequence[Part | tuple[PreTrainedModel, EncodedRows]],
         layer: int,
         metric: str,
         hardware: Hardware,
-        identities: Sequence[str | None] | None = None,
     ) -> None:
-        known = [None] * len(parts) if identities is None else identities
-        filled = [(model, rows, identity) for (model, rows), identity in zip(parts, known, strict=True) if len(rows)]
+        every = [Part(*part) for part in parts]
+        filled = [part for part in every if len(part.rows)]
         if not filled:
             raise TaskError(
                 f"layer {layer}: one part at least must have rows, found none in {len(parts)} parts; add rows"
             )
         self.layer, self._metric = layer, get_metric(metric)
-        self.present = _common_heads([model for model, _ in parts], layer)
+        self.present = _common_heads([part.model for part in every], layer)
         self._scorers = [
-            LayerScorer(model, layer, rows, metric, hardware, tenants=len(filled), identity=identity)
-            for model, rows, identity in filled
+            LayerScorer(part.model, layer, part.rows, metric, hardware, tenants=len(filled), identity=part.identity)
+            for part in filled
         ]
 
     @cached_property
