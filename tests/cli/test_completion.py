@@ -51,7 +51,7 @@ def test_the_script_can_be_shown_for_every_shell(shell):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     assert "_AUBER_COMPLETE" in done.stdout
 

@@ -82,7 +82,7 @@ def test_two_scorers_may_take_turns_on_the_same_workers():
 
 
 def test_shards_are_computed_side_by_side_with_the_pinned_threads(monkeypatch):
-    meeting, threads = threading.Barrier(2, timeout=10), []
+    meeting, threads = threading.Barrier(2, timeout=120), []
     statistics = LayerScorer.statistics
 
     def meet(self, masks):

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
 
+from auber.speed import clock as speed_clock
 from auber.speed.clock import make_timer, side_by_side
 from auber.speed.request import Limits
+from tests.clocks import set_clock
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return set_clock(monkeypatch, speed_clock)
 
 
 def test_calls_take_turns():
@@ -21,18 +26,17 @@ def test_calls_take_turns():
     assert done == list(range(1, 9))
 
 
-def test_each_call_gets_its_own_time():
-    short, long = side_by_side(
-        [lambda: time.sleep(0.001), lambda: time.sleep(0.01)], make_timer(CPU), Limits(repeats=6)
-    )
-    assert max(short) >= 0.001
-    assert min(long) >= 0.01
-    assert min(short) < min(long)
+def test_each_call_gets_its_own_time(clock):
+    calls = [clock.takes(0.5), clock.takes(2.0)]
+    assert side_by_side(calls, make_timer(CPU), Limits(repeats=6)) == [[0.5] * 6, [2.0] * 6]
 
 
-def test_the_time_is_bounded_but_the_fewest_rounds_are_made():
-    seconds = side_by_side([lambda: time.sleep(0.002)], make_timer(CPU), Limits(repeats=1000, seconds=0.001))
-    assert len(seconds[0]) == 6
+def test_the_time_is_bounded_but_the_fewest_rounds_are_made(clock):
+    def rounds(seconds):
+        return len(side_by_side([clock.takes(0.5)], make_timer(CPU), Limits(repeats=1000, seconds=seconds))[0])
+
+    assert rounds(0.25) == 6
+    assert rounds(10) == 20, "the warm-up not counted"
 
 
 @pytest.mark.gpu
@@ -46,8 +50,6 @@ def test_a_gpu_is_timed_until_it_is_done():
     assert min(short) < 1e-3
 
 
-def test_a_device_that_is_handed_its_work_is_waited_for(monkeypatch):
-    done = []
-    monkeypatch.setattr(torch.mps, "synchronize", lambda: done.append("wait") or time.sleep(0.002))
-    assert make_timer(torch.device("mps"))(lambda: done.append("call")) >= 0.002
-    assert done == ["wait", "call", "wait"]
+def test_a_device_that_is_handed_its_work_is_waited_for(clock, monkeypatch):
+    monkeypatch.setattr(torch.mps, "synchronize", clock.takes(2.0))
+    assert make_timer(torch.device("mps"))(clock.takes(0.5)) == 2.5, "not for what came before"
