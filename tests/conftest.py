@@ -10,6 +10,7 @@ import sys
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("RAY_worker_niceness", "0")  # by default Ray's workers come last where the machine has other work
 
 import pytest
 import torch

@@ -46,8 +46,8 @@ def demo_config(seed: int = 0) -> Config:
 
 def run_demo(out: Path, *, seed: int = 0, resume: bool = False, progress: Progress) -> DemoResults:
     """Fine-tune, prune and compare; each run has its own folder below `out`."""
-    task = make_agreement(seed)
     config = demo_config(seed)
+    task = make_agreement(seed)
     model = build_model(task.num_labels, seed)
     progress.say(f"1 of 4: fine-tuning a small BERT on {len(task.train)} sentences")
     start = api.finetune(
