@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from auber import demo
@@ -11,7 +13,9 @@ from auber.runs import read_result
 
 @pytest.mark.timeout(600)
 def test_the_demonstration(tmp_path, capsys):
+    began = time.process_time()
     app(["demo", "--out", str(tmp_path / "demo")], standalone_mode=False)
+    took = time.process_time() - began  # its own, whatever else the machine does meanwhile
     printed = capsys.readouterr().out
     results = {name: read_result(tmp_path / "demo" / name) for name in ("start", *demo.METHODS)}
 
@@ -30,7 +34,7 @@ def test_the_demonstration(tmp_path, capsys):
         assert name in printed
         assert f"{100 * results[name]['dev']['score']:.1f}" in printed
     assert str(tmp_path / "demo" / "auber" / "model") in printed
-    assert sum(result["cost"]["seconds"]["total"] for result in results.values()) < 180
+    assert took < 180, "it is said to take under three minutes"
 
 
 def test_it_goes_on_where_it_was_cut(tmp_path, monkeypatch, capsys):
