@@ -72,6 +72,7 @@ def run(
             "RAY_AUTH_MODE": "token",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TMPDIR": str(ray_folder),
+            "RAY_worker_niceness": "0",  # as in the other tests
         }
         if starter is not None:
             _write_program(bin_folder / "auber")

@@ -56,7 +56,7 @@ def _shorter_searches(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(PRESETS, name, replace(preset, settings=settings, per_protocol=by_protocol))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
     run(blocks_of(page), folder, monkeypatch)
