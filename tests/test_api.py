@@ -200,6 +200,12 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
         ({"train": [], "dev": []}, ConfigError, "give either a task or train and dev rows, found both"),
         ({"task": None}, ConfigError, "give either a task or train and dev rows, found neither"),
         ({"task": None, "train": [{}]}, ConfigError, "train rows need dev rows beside them, found train alone"),
+        (
+            {"metric": "f1"},
+            ConfigError,
+            "^metric is for rows given as train and dev, found a task beside it; leave one out$",
+        ),
+        ({"dev": "dev.csv"}, ConfigError, "^dev is for rows given as train and dev, found a task beside it"),
         ({"task": "mprc"}, TaskError, "Unknown task 'mprc'. Did you mean 'mrpc'?"),
         ({"method": "random", "heads_from": "nowhere"}, RunError, "nowhere: not a run's folder"),
         (

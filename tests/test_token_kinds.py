@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,14 @@ def test_prune_from_files_and_evaluate_what_it_saved(files, encoder, run_auber, 
     code, out, err = run_auber("evaluate", tmp_path / "run", *rows, "--json", "--set", "max_length=24", "--quiet")
     assert code == 0, err
     assert json.loads(out)["score"] == pytest.approx(result["dev"]["score"])
+    for place in (tmp_path / "run", tmp_path / "run" / "model"):  # a run knows its metric, kind and length
+        code, out, err = run_auber("evaluate", place, "--dev", dev, "--json", "--quiet")
+        assert code == 0, err
+        assert json.loads(out)["metric"] == result["metric"]
+        assert json.loads(out)["score"] == pytest.approx(result["dev"]["score"])
+    shutil.copytree(tmp_path / "run" / "model", tmp_path / "elsewhere")  # a model its kind
+    code, out, err = run_auber("evaluate", tmp_path / "elsewhere", "--dev", dev, "--json", "--quiet")
+    assert (code, json.loads(out or "{}").get("metric")) == (0, result["metric"]), err
 
 
 def test_finetune_then_prune_and_match(files, encoder, run_auber, tmp_path):

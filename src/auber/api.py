@@ -284,10 +284,12 @@ def _task_data(
 ) -> TaskData:
     if (task is None) == (train is None):
         raise ConfigError("give either a task or train and dev rows, found " + ("neither" if task is None else "both"))
-    if isinstance(task, TaskData):
-        return task
     if task is not None:
-        return load_task(task)
+        beside = {"dev": dev, "kind": kind, "text": text, "label": label, "metric": metric}
+        given = [name for name, value in beside.items() if value is not None]
+        if given:
+            raise ConfigError(f"{given[0]} is for rows given as train and dev, found a task beside it; leave one out")
+        return task if isinstance(task, TaskData) else load_task(task)
     if dev is None:
         raise ConfigError("train rows need dev rows beside them, found train alone; give dev too")
     return make_task(train, dev, kind=kind, text=text, label=label, metric=metric)

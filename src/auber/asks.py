@@ -21,7 +21,7 @@ from auber.metrics import get_metric
 from auber.pipeline import Job
 from auber.pipeline.budget import most_to_remove
 from auber.scoring import check_caution
-from auber.starts import Start, check_lengths, check_origin, run_of
+from auber.starts import Start, check_lengths, check_origin
 from auber.tasks.base import TaskData
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _check_start_of_control(start: Start, job: Job) -> None:
         job.config.protocol == "heldout"
         and not job.method.removes_heads
         and start.source is not None
-        and run_of(start.source) is not None
+        and runs.run_of(start.source) is not None
     ):
         raise ConfigError(
             f"{start.source}: is tuned without the rows held out, and method '{job.method.name}' has them from the start; give --model "

@@ -97,9 +97,18 @@ def read_result(folder: str | Path) -> dict[str, Any]:
     return result
 
 
+def run_of(folder: str | Path) -> dict[str, Any] | None:
+    """The result of the run that a folder is, or whose model lies in it; None of any other."""
+    place = Path(folder)
+    for run in (place, *([place.parent] if place.name == "model" else [])):
+        if is_run(run):
+            return read_result(run)
+    return None
+
+
 def read_row_settings(folder: str | Path) -> dict[str, Any]:
     """The settings of a finished run that say how its rows are read; none of a folder that is no run's."""
-    settings = read_result(folder).get("config", {}) if is_run(folder) else {}
+    settings = (run_of(folder) or {}).get("config", {})
     return {key: settings[key] for key in ("max_length",) if key in settings}
 
 

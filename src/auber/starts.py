@@ -71,7 +71,7 @@ def load_start(
         _check_same_data(source, result, task, config)
         place = str(Path(source) / "model")
         runs.check_digest(Path(place), result)
-    elif (of_run := run_of(source)) is not None and of_run["data"] == task.content_hash:
+    elif (of_run := runs.run_of(source)) is not None and of_run["data"] == task.content_hash:
         _check_held_out(source, of_run, config)
     loaded = checkpoint.load_start(
         place,
@@ -174,15 +174,6 @@ def find_origin(
     return found
 
 
-def run_of(folder: str | Path) -> dict[str, Any] | None:
-    """The result of the run that a folder is, or whose model lies in it; None of any other."""
-    place = Path(folder)
-    for run in (place, *([place.parent] if place.name == "model" else [])):
-        if runs.is_run(run):
-            return runs.read_result(run)
-    return None
-
-
 def warn_of_seen_rows(start: Start, config: Config, progress: Progress) -> None:
     """Say where nobody can know whether a model was tuned on the rows that the protocol holds out of its tuning."""
     if config.protocol == "heldout" and start.tuned and start.result is None:
@@ -220,7 +211,7 @@ def check_kind(model: PreTrainedModel, task: TaskData) -> None:
 
 def _require_unseen(folder: str | None, task: TaskData, remedy: str) -> None:
     """Raise `RunError` for a run of the same rows, or its model: it has seen them, and scouts must not."""
-    run = None if folder is None else run_of(folder)
+    run = None if folder is None else runs.run_of(folder)
     if run is not None and run["data"] == task.content_hash:
         raise RunError(f"{folder}: is of a run, whose model has seen rows that scouts must not; {remedy}")
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 
 import pytest
 
@@ -260,7 +262,9 @@ def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
     found = json.loads((start / "result.json").read_text())["dev"]["loss"]
     assert loss() == loss("--set", "max_length=4") == pytest.approx(found)
     assert loss("--set", "max_length=128") != pytest.approx(found)
-    assert loss(place=start / "model") == loss("--set", "max_length=128"), "a model's folder says nothing of rows"
+    assert loss(place=start / "model") == loss()
+    shutil.copytree(start / "model", tmp_path / "elsewhere")
+    assert loss(place=tmp_path / "elsewhere") == loss("--set", "max_length=128"), "a model alone says nothing of rows"
     (tmp_path / "whole.toml").write_text("max_length = 128\n")
     assert loss("--config", tmp_path / "whole.toml") == loss("--set", "max_length=128")
 
@@ -339,7 +343,7 @@ def test_a_folder_of_runs_is_no_model_and_they_are_named(run_auber, tmp_path, co
 
 
 def test_which_rows_a_run_is_scored_on_must_be_named(run_auber, tmp_path, files):
-    rows = "add --task TASK, or --train FILE --dev FILE --text COLUMN --label COLUMN\n"
+    rows = "add --task TASK, or --dev FILE --text COLUMN --label COLUMN\n"
     code, _, err = run_auber("evaluate", files / "model")
     assert (code, err) == (2, f"auber: {files / 'model'}: which rows to score it on must be named; {rows}")
     (tmp_path / "run.json").write_text("{}")
@@ -352,6 +356,37 @@ def test_which_rows_a_run_is_scored_on_must_be_named(run_auber, tmp_path, files)
     (tmp_path / "result.json").write_text('{"task": "own"}')
     code, _, err = run_auber("evaluate", tmp_path)
     assert err == f"auber: {tmp_path}: which rows to score it on must be named (the run is of task 'own'); {rows}"
+
+
+def test_quiet_is_without_progress_and_not_without_what_a_reader_must_know(run_auber, files, tmp_path, caplog):
+    rows = ["--train", files / "train.csv", "--dev", files / "train.csv", "--text", "sentence", "--label", "good"]
+    code, _, err = run_auber(
+        "finetune", "--model", files / "model", *rows, "--out", tmp_path / "run", *SMALL, "--quiet"
+    )
+    assert (code, err) == (0, "")
+    assert re.match(r"careful: (\d+) of \1 dev rows also stand in train: ", caplog.messages[0])
+
+
+def test_a_model_of_numbers_is_scored_by_the_metric_of_its_run(run_auber, files, tmp_path):
+    for name in ("train", "dev"):
+        words = [f"word{number % 7} word{number % 3}" for number in range(24 if name == "train" else 9)]
+        lines = [f"{text} {name},{number / 2}" for number, text in enumerate(words)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *lines]))
+    rows = ["--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", "--metric", "pearson"]
+    code, out, _ = run_auber(
+        "finetune", "--model", files / "model", *rows, "--out", tmp_path / "run", *SMALL, "--quiet", "--json"
+    )
+    assert code == 0
+    alone = ["--dev", tmp_path / "dev.csv"]
+    code, scored, _ = run_auber("evaluate", tmp_path / "run", *alone, "--json")
+    assert json.loads(scored)["metric"] == "pearson"
+    assert json.loads(scored)["score"] == json.loads(out)["dev"]["score"]
+    shutil.copytree(tmp_path / "run" / "model", tmp_path / "elsewhere")
+    code, _, err = run_auber("evaluate", tmp_path / "elsewhere", *alone)
+    assert (code, err) == (
+        2,
+        f"auber: {tmp_path / 'elsewhere'}: the model answers with a number; add --metric pearson, spearman or r_squared to score those\n",
+    )
 
 
 def test_an_unfinished_option_is_named(run_auber):

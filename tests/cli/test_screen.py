@@ -31,6 +31,12 @@ def test_scores_heads_and_cost():
     ]
 
 
+def test_steps_that_a_search_made_to_decide_are_told_beside_the_others():
+    found = result("f1", 0.5)
+    found["cost"] |= {"scout_steps": 1252, "gate_steps": 285}
+    assert "; 40 tuning steps (and 1252 of scouts, 285 of gates); 12 s" in describe_result(found)[1]
+
+
 # of these, only accuracy is then the share of a class
 @pytest.mark.parametrize("metric", ["accuracy", "entity_f1", "f1", "matthews", "token_accuracy"])
 def test_one_answer_to_everything_is_told_in_words_that_hold_for_every_metric(metric):

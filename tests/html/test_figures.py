@@ -60,10 +60,20 @@ def test_equal_scores_do_not_divide_by_nothing():
 
 def test_values_have_a_sign_and_a_column_for_stopping():
     values = {0: {0: 2.0, 1: -1.0}}
-    found = squares(maps.draw_values(values, {0: 0.0}, PruningPlan(), 1, 2, title=head_words, label="values"))
+    found = squares(
+        maps.draw_values(values, {0: 0.0}, PruningPlan(), 1, 2, action="remove head", title=head_words, label="values")
+    )
     assert (found["layer 0, head 0"]["fill"], found["layer 0, head 1"]["fill"]) == (GAIN, LOSS)
     assert found["layer 0, head 1"]["fill-opacity"] == "0.54"
     assert "layer 0, stopping at once: value +0.000 points" in found
+
+
+def test_the_scale_of_values_is_that_of_the_largest_gain_or_loss():
+    svg = maps.draw_values(
+        {0: {0: 2.0, 1: -11.84}}, {}, PruningPlan(), 1, 2, action="change head", title=head_words, label="x"
+    )
+    assert "loss, full colour at 11.84" in svg
+    assert "change head, or stop" in svg
 
 
 @pytest.mark.parametrize("num_heads", [2, 8, 12, 16])
@@ -74,7 +84,7 @@ def test_a_legend_has_room_below_any_number_of_heads(kind, num_heads):
     svg = {
         "plan": lambda: maps.draw_plan(plan, 1, num_heads, **words),
         "scores": lambda: maps.draw_scores(numbers, plan, 1, num_heads, **words),
-        "values": lambda: maps.draw_values(numbers, {0: 0.0}, plan, 1, num_heads, **words),
+        "values": lambda: maps.draw_values(numbers, {0: 0.0}, plan, 1, num_heads, action="change head", **words),
     }[kind]()
     root = ElementTree.fromstring(svg)
     texts = [text for text in root.iter(f"{SVG}text") if text.get("y") is not None]
@@ -168,7 +178,7 @@ def all_figures(name):
     return [
         maps.draw_plan(PLAN, 3, 4, title=title, label=name),
         maps.draw_scores({0: {0: 1.0}}, PLAN, 3, 4, title=title, label=name),
-        maps.draw_values({0: {0: 1.0}}, {0: 0.5}, PLAN, 3, 4, title=title, label=name),
+        maps.draw_values({0: {0: 1.0}}, {0: 0.5}, PLAN, 3, 4, action=name, title=title, label=name),
         maps.draw_shares({0: {1: 2}}, 4, 3, 4, label=name),
         lines.draw_layers([lines.LayerCurve(0, [(1, 0.0)], 5, None)], label=name),
         lines.draw_together([(name, [(1, 0.0), (3, 1.0)], 5)], label=name),

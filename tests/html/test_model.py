@@ -78,7 +78,12 @@ def test_tunings_after_all_decisions_are_counted_with_their_layer(tmp_path):
     )
     (run,) = read_runs([folder])
     first = run.stages[0]
-    assert (first.layer, first.tuning_steps, first.tuning_seconds, first.seconds) == (0, 42, 0.0, record["seconds"])
+    assert (first.layer, first.tuning_steps, first.tuning_seconds, first.seconds) == (
+        0,
+        42,
+        7.0,
+        record["seconds"] + 7.5,
+    )
     assert len(run.stages) == 3
 
 

@@ -125,6 +125,10 @@ def test_what_a_search_began_from_and_had_to_gain_is_told(tmp_path, costs, given
         path.write_text(json.dumps(stage))
     (layers,) = [block for block in make_page([folder]).sections[2].blocks if isinstance(block, Grid)]
     assert layers.notes[1:] == words
+    best = "worth most" if any(costs) else "best seen"
+    assert [heading.title for heading in layers.columns][5] == best
+    assert f"Missed: {best} minus chosen." in layers.notes[0]
+    assert ("the best reward need not be worth most" in make_page([folder]).sections[2].blocks[0].caption) == any(costs)
 
 
 def test_a_run_without_stages_still_has_a_page(tmp_path):

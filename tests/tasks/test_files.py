@@ -148,6 +148,11 @@ GOOD = "q1,q2,y\na,b,no\nc,d,yes\n"
             "train.csv, line 6: unexpected end of data; put fields that",
         ),
         (
+            GOOD + '"open,f,no\n' + "e,f,no\n" * 3,
+            GOOD,
+            r"train.csv, line 4: unexpected end of data \(a quote is open until line 7\); put fields that",
+        ),
+        (
             GOOD + '"closed" not,f,no\n',
             GOOD,
             "train.csv, line 4: .* expected after .*, quotes inside doubled, or use jsonl",
@@ -285,7 +290,7 @@ def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ),
         (
             "rows.json",
-            '[{"text": "one", "label": "a"}]',
+            '{"data": []}',
             r"rows\.json, read as SQuAD's questions: Unknown column 'text'",
         ),
         ("rows.txt", "one a\n", r"rows\.txt, read as words with tags: Unknown column 'text'"),

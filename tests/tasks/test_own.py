@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import json
+
+import numpy
 import pandas
 import pytest
+import torch
 from datasets import Dataset
 
 from auber.errors import TaskError
@@ -17,6 +21,29 @@ def test_rows_in_memory_are_a_task():
     assert data.train.labels == (1, 0)
     assert make_task(Dataset.from_list(ROWS), iter(ROWS[:1]), text=["text", "other"]) == data
     assert make_task(pandas.DataFrame(ROWS), pandas.DataFrame(ROWS[:1]), text=["text", "other"]) == data
+
+
+@pytest.mark.parametrize(
+    ("ones", "zeros"),
+    [((1, 1.0, "1", "1.0"), (0, "0.00")), ((numpy.int64(1), torch.tensor(1)), (numpy.float32(0), numpy.str_("0")))],
+)
+def test_a_number_is_one_class_however_it_is_written(ones, zeros):
+    rows = [{"text": f"{label!r}", "label": label} for label in (*ones, *zeros)]
+    data = make_task(rows, rows)
+    assert data.label_names == ("0", "1")
+    assert data.train.labels == (1,) * len(ones) + (0,) * len(zeros)
+
+
+def test_a_name_that_is_given_is_taken_as_it_is():
+    rows = [{"text": "one", "label": "1.0"}, {"text": "two", "label": "2.0"}]
+    assert make_task(rows, rows, labels=["2.0", "1.0"]).train.labels == (1, 0)
+
+
+@pytest.mark.parametrize("text", [json.dumps(ROWS), "\n".join(map(json.dumps, ROWS))], ids=["a list", "lines"])
+def test_json_is_a_list_of_rows_or_a_row_a_line(tmp_path, text):
+    file = tmp_path / "train.json"
+    file.write_text(text)
+    assert make_task(file, file) == make_task(ROWS, ROWS)
 
 
 def test_numbers_to_predict():

@@ -113,7 +113,10 @@ def test_a_bad_text_is_named(tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], r": a JSON object with a list 'data' is needed, as in SQuAD's files"),
+        ({}, r": a JSON object with a list 'data' is needed, as in SQuAD's files"),
+        ([], ": has no rows; at least one is needed"),
+        ([3], ", item 0: must be a JSON object, found int"),
+        ([ROW, {"question": "b"}], ", item 1: one column 'context' is needed, found no such column"),
         ({"data": [{"paragraphs": None}]}, ", data 0: a JSON object with a list 'paragraphs' is needed"),
         (
             {"data": [{"paragraphs": [{"context": "a"}]}]},
@@ -144,7 +147,7 @@ def test_what_is_no_json_at_all(tmp_path):
     file = tmp_path / "train.json"
     file.write_text("{")
     with pytest.raises(
-        TaskError, match=r"train\.json: not a JSON value \(.*\); SQuAD's json, or a \.jsonl file, is needed"
+        TaskError, match=r"train\.json: not a JSON value \(.*\); SQuAD's json, or a list of objects, is needed"
     ):
         make_task(file, file, kind="spans")
 

@@ -52,11 +52,12 @@ def _print_results(results: DemoResults) -> None:
     rows = [_row("fine-tuned start", results.start)]
     rows += [_row(method, result) for method, result in results.methods.items()]
     total = sum(result["cost"]["seconds"]["total"] for result in (results.start, *results.methods.values()))
-    columns = ["", "removed", "dev", "train", "gap", "rewards", "steps", "seconds"]
+    columns = ["", "removed", "dev", "train", "gap", "rewards", "steps", "to decide", "seconds"]
     screen.print_table(
         columns,
         rows,
-        title=f"Subject-verb agreement: heads removed, accuracy in %, and what it took ({total:.0f} s in all)",
+        title="Subject-verb agreement: heads removed, accuracy in %, and what it took: rewards, tuning steps, those of scouts and gates "
+        f"to decide ({total:.0f} s in all)",
     )
 
 
@@ -70,5 +71,6 @@ def _row(name: str, result: dict[str, Any]) -> list[str]:
         f"{100 * result['gap']:+.1f}",
         str(cost["rewards_computed"]),
         str(cost["tuning_steps"]),
+        str(cost.get("scout_steps", 0) + cost.get("gate_steps", 0)),
         f"{cost['seconds']['total']:.0f}",
     ]

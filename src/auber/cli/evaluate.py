@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from auber.cli import options, screen
 from auber.errors import TaskError
 
-_ROWS = "--task TASK, or --train FILE --dev FILE --text COLUMN --label COLUMN"
+if TYPE_CHECKING:
+    from auber.kinds import Kind
+
+_ROWS = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
 
 
 def command(
@@ -38,7 +41,8 @@ def command(
 
     Example: auber evaluate runs/mrpc --task mrpc --json
 
-    Your own rows: auber evaluate runs/own --dev test.csv --text q1,q2 --label y   (the classes are the model's, or those of --train)
+    Your own rows: auber evaluate runs/own --dev test.csv --text q1,q2 --label y   (the classes are the model's, or those of --train;
+    the metric and kind are the run's)
     """
     from auber import api
     from auber.metrics import get_metric
@@ -49,6 +53,8 @@ def command(
     if task is None and train is None and dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}")
     with screen.listening(quiet=quiet):
+        if task is None and kind is None and metric is None:
+            kind, metric = _asked_of(folder)
         if dev is not None and train is None and task is None:
             if split == "train":
                 raise TaskError(
@@ -66,18 +72,41 @@ def command(
         screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()})
     else:
         print(f"{split} {rows.metric} {100 * scores.score:.2f}, loss {scores.loss:.4f}, {scores.rows} rows")
+        for line in screen.warnings_of(scores.to_json(), rows.metric, split):
+            print(line)
 
 
-def _classes_of(folder: str) -> tuple[str, ...] | None:
-    """The classes or tags of a model in its order; None where it answers by numbers or places."""
-    from auber.checkpoint import classes_of, model_folder
+def _asked_of(folder: str) -> tuple[str | None, str | None]:
+    """The kind of a model and, where it is a run's, the metric it was made for."""
+    from auber.runs import run_of
+
+    run = run_of(folder)
+    if run is not None:
+        return None, run["metric"]
+    _, kind = _config_of(folder)
+    return (None if kind is None else kind.name), None
+
+
+def _config_of(folder: str) -> tuple[Any, Kind | None]:
+    from auber.checkpoint import model_folder
     from auber.kinds import kind_of_class
     from auber.sources import read_config
 
     config, _ = read_config(str(model_folder(Path(folder))))
-    kind = kind_of_class((config.architectures or [""])[0])
-    if config.num_labels == 1 or (kind is not None and kind.name == "spans"):
+    return config, kind_of_class((config.architectures or [""])[0])
+
+
+def _classes_of(folder: str) -> tuple[str, ...] | None:
+    """The classes or tags of a model in its order; None where it answers by places."""
+    from auber.checkpoint import classes_of
+
+    config, kind = _config_of(folder)
+    if kind is not None and kind.name == "spans":
         return None
+    if config.num_labels == 1:
+        raise TaskError(
+            f"{folder}: the model answers with a number; add --metric pearson, spearman or r_squared to score those"
+        )
     names = classes_of(config)
     if names is None:
         raise TaskError(
@@ -88,10 +117,11 @@ def _classes_of(folder: str) -> tuple[str, ...] | None:
 
 def _tuned_on(folder: str) -> str:
     """What a finished run was tuned on, as far as that is known, and what names the rows."""
-    from auber.runs import is_run, read_result
+    from auber.runs import run_of
     from auber.tasks import TASKS
 
-    if not is_run(folder):
+    run = run_of(folder)
+    if run is None:
         return f"; add {_ROWS}"
-    task = read_result(folder)["task"]
+    task = run["task"]
     return f" (the run is of task '{task}'); add {f'--task {task}' if task in TASKS else _ROWS}"

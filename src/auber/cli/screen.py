@@ -24,14 +24,17 @@ _BETWEEN = 2  # blanks between two columns of a table
 
 
 @contextmanager
-def listening(*, quiet: bool) -> Iterator[Progress]:
+def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     """A listener that fits the terminal: bars on a screen, a line a stage in a log file, nothing if quiet.
 
+    Quiet is without progress: what a reader of the scores must know is said all the same, unless `warn` is off.
     Of a group of processes the first one speaks; what it says holds for all.
     """
     console = Console(stderr=True)
+    warn = warn and is_main_process()
     quiet = quiet or not is_main_process()
     logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s")
+    logging.getLogger("auber").setLevel(logging.WARNING if warn else logging.ERROR)
     _silence_libraries(quiet=quiet)
     if quiet:
         yield Silent()
@@ -216,12 +219,21 @@ def describe_result(result: dict[str, Any]) -> list[str]:
         f"dev {result['metric']} {100 * dev['score']:.2f}, train {100 * result['train']['score']:.2f}, "
         f"gap {100 * result['gap']:+.2f} points (protocol {result['protocol']}, seed {result['seed']})",
         f"{heads['removed']} of {heads['total']} heads removed; {cost['rewards_computed']} rewards computed for "
-        f"{cost['rewards_asked']} asked; {cost['tuning_steps']} tuning steps; {cost['seconds']['total']:.0f} s",
+        f"{cost['rewards_asked']} asked; {tuning_words(cost)}; {cost['seconds']['total']:.0f} s",
     ]
-    if dev["one_class"]:
-        lines.append(
-            "careful: the model gives everything in dev the same answer, so its score says nothing of the rows"
-        )
-    elif dev["majority"] is not None and result["metric"] == "accuracy" and dev["score"] <= dev["majority"]:
-        lines.append(f"careful: always answering the most frequent class would score {100 * dev['majority']:.2f}")
-    return lines
+    return [*lines, *warnings_of(dev, result["metric"], "dev")]
+
+
+def tuning_words(cost: dict[str, Any]) -> str:
+    """The steps of a run's own tunings, and of those that its search made to decide."""
+    others = {"scouts": cost.get("scout_steps"), "gates": cost.get("gate_steps")}
+    words = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
+    return f"{cost['tuning_steps']} tuning steps" + (f" (and {words})" if words else "")
+
+
+def warnings_of(scores: dict[str, Any], metric: str, split: str) -> Iterator[str]:
+    """What a reader of a score must know."""
+    if scores["one_class"]:
+        yield f"careful: the model gives everything in {split} the same answer, so its score says nothing of the rows"
+    elif scores["majority"] is not None and metric == "accuracy" and scores["score"] <= scores["majority"]:
+        yield f"careful: always answering the most frequent class would score {100 * scores['majority']:.2f}"

@@ -94,7 +94,7 @@ def command(
     from auber.study.estimate import read_clock
 
     # The study draws its own bars; what is wanted of the other listener is that the libraries' are silent.
-    with screen.listening(quiet=True), _bars(quiet) as bars:
+    with screen.listening(quiet=True, warn=False), _bars(quiet) as bars:
         open_runs = _open_runs(study, folder, selection)
         listener = _Screen(bars, open_runs, read_clock(study, folder), place.request.jobs)
         outcomes = run_study(

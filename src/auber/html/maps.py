@@ -144,10 +144,11 @@ def draw_values(
     num_layers: int,
     num_heads: int,
     *,
+    action: str,
     title: Callable[[int, int], str],
     label: str,
 ) -> str:
-    """The agent's values of removing each head first, and of stopping (the last column): gains in one colour, losses in another."""
+    """The agent's values of each first action, the last column that of stopping: gains in one colour, losses in another."""
     grid = Grid.of(num_layers, num_heads + 1)
     found = [*stops.values(), *(value for heads in values.values() for value in heads.values())]
     largest = max(map(abs, found)) or 1.0
@@ -163,11 +164,11 @@ def draw_values(
                 parts.append(grid.square(layer, column, GAIN if value >= 0 else LOSS, shade, words))
     parts.append(grid.crosses(plan, charts.INK))
     columns = {**{head: str(head) for head in range(num_heads)}, num_heads: "stop"}
-    parts += grid.axes(columns, counts={}, x_title="remove head, or stop")
+    parts += grid.axes(columns, counts={}, x_title=f"{action}, or stop")
     legend = grid.bottom + _AXIS + 8
-    parts += _sample(_LEFT, legend, GAIN, f"gain, at most {largest:.2f}")
-    parts += _sample(_LEFT + 122, legend, LOSS, "loss")
-    crossed = max(grid.width - _CROSSED, _LEFT + 122 + 54)
+    parts += _sample(_LEFT, legend, GAIN, "gain")
+    parts += _sample(_LEFT + 56, legend, LOSS, f"loss, full colour at {largest:.2f}")
+    crossed = max(grid.width - _CROSSED, _LEFT + 56 + 160)
     parts += _crossed(crossed, legend)
     return charts.document(crossed + _CROSSED, legend + _LEGEND, label, filter(None, parts), columns=num_heads + 1)
 

@@ -36,7 +36,7 @@ class Search:
     rewards_computed: int
     begun: float | None  # of what it began from: the unpruned layer, or what a plan leaves of it
     chosen: float | None  # of the heads that were removed; None where the record does not say
-    best: float | None  # of the best mask seen
+    best: float | None  # of the mask seen that is worth most, the cost of its changes taken off
     best_mask: tuple[int, ...]
     curve: tuple[tuple[int, float], ...]  # (different masks scored, best score so far) at each improvement
     state: Mapping[int, float]  # by head; empty where the method has none
@@ -177,9 +177,9 @@ def _stage(path: Path, plan: PruningPlan, record: RunRecord, budget: PruningPlan
     return Stage(
         layer,
         removed,
-        read.get("seconds", float),
+        read.get("seconds", float) + (0.0 if tuned is read else tuned.get("seconds", float)),
         None if read.find("search", dict) is None else _search(read, layer, removed, plan, record),
-        read.find("tuning.seconds", float) or 0.0,
+        tuned.find("tuning.seconds", float) or 0.0,
         tuned.find("tuning.steps", int) or 0,
     )
 

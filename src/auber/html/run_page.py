@@ -255,7 +255,8 @@ def _head_words(run: RunView) -> Callable[[int, int], str]:
         if search is not None and head in search.state:
             parts.append(f"state {search.state[head]:.4f}")
         if search is not None and head in search.values:
-            parts.append(f"value of removing it first {search.values[head]:+.3f} points")
+            first = "putting it back" if head in search.given else "removing it"
+            parts.append(f"value of {first} first {search.values[head]:+.3f} points")
         if search is not None and search.best_mask:
             parts.append(f"{'in' if head in search.best_mask else 'not in'} the best mask seen")
         score = None if run.ranking is None else run.ranking.scores.get(layer, {}).get(head)
@@ -288,6 +289,8 @@ def _search_figures(runs: Sequence[RunView]) -> Figures | None:
         f"Rewards: the best one found against the masks scored, as points over {begun_from(runs)} on the reward set; masks asked for again "
         "cost nothing and are not counted. The dot is what was chosen in the end. Layers in the order they were searched."
     )
+    if any(search.change_cost for run in runs for _, search in run.searched):
+        caption += " Each change of a head had to gain something, which is not taken off here: the best reward need not be worth most."
     return figures(caption, [_search_figure(run, runs) for run in runs])
 
 
@@ -309,7 +312,14 @@ def _value_figures(runs: Sequence[RunView]) -> Figures | None:
         if values:
             record, label = run.record, f"{run.label}: the agent's values of each first action"
             svg = maps.draw_values(
-                values, stops, run.plan, record.layers, record.heads, title=_head_words(run), label=label
+                values,
+                stops,
+                run.plan,
+                record.layers,
+                record.heads,
+                action="change head" if run.has_prior else "remove head",
+                title=_head_words(run),
+                label=label,
             )
             found.append(
                 Figure(slug("values", run.label), _titled(run, "The agent's values, points of reward", runs), svg)
@@ -325,7 +335,10 @@ def _value_figures(runs: Sequence[RunView]) -> Figures | None:
 
 
 def _timelines(runs: Sequence[RunView]) -> Figures | None:
-    caption = "What was removed when: the layers in the order they were gone through, on the run's own time; at the right the heads removed and left."
+    caption = (
+        "What was removed when: the layers in the order they were gone through, one after the other; the tunings before them and the last one "
+        "are left out. At the right the heads removed and left."
+    )
     return figures(caption, [_timeline(run, runs) for run in runs])
 
 
@@ -356,12 +369,14 @@ def _stages_grid(run: RunView) -> Grid | None:
     if not run.searched:
         return None
     begun = "begun from" if run.has_prior else "unpruned"
+    # Where each change of a head has its cost, what scores best need not be what the search was after.
+    best = "worth most" if any(search.change_cost for _, search in run.searched) else "best seen"
     titles = (
         "removed",
         "left",
         begun,
         "chosen",
-        "best seen",
+        best,
         "missed",
         "rewards asked",
         "computed",
@@ -390,7 +405,7 @@ def _stages_grid(run: RunView) -> Grid | None:
     smooth = run.record.config.get("reward.measure") == "smooth"
     what = "what smooth rewards measure" if smooth else "the metric"
     notes = (
-        f"{begun.capitalize()}, chosen, best seen: {what} on the layer's reward set, in points. Missed: best seen minus chosen.",
+        f"{begun.capitalize()}, chosen, {best}: {what} on the layer's reward set, in points. Missed: {best} minus chosen.",
         *_search_notes(run),
     )
     return Grid(f"{run.label}: layer by layer", columns, tuple(rows), notes, folded=True)

@@ -62,12 +62,19 @@ def shorten(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
+def plain(value: Any) -> Any:
+    """A value as Python's own numbers and lists, where it is one of NumPy's, torch's or pandas'."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def _read_separated(path: Path, columns: Sequence[str], delimiter: str) -> Iterator[Record]:
     lines = read_lines(path, newline="")
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] = []
+    begun = 1  # the line of the present record's first
     try:
         for fields in reader:
+            begun = reader.line_num + 1
             if not fields:  # a blank line
                 continue
             if not header:
@@ -80,8 +87,9 @@ def _read_separated(path: Path, columns: Sequence[str], delimiter: str) -> Itera
                 raise TaskError(f"{where}: {len(header)} columns are needed, found {len(fields)}; correct the line")
             yield where, dict(zip(header, fields, strict=True))
     except csv.Error as error:
+        open_until = f" (a quote is open until line {reader.line_num})" if reader.line_num > begun else ""
         raise TaskError(
-            f"{path}, line {reader.line_num}: {error}; put fields that hold quotes, separators or line ends in quotes, "
+            f"{path}, line {begun}: {error}{open_until}; put fields that hold quotes, separators or line ends in quotes, "
             "quotes inside doubled, or use jsonl"
         ) from error
     finally:
@@ -169,12 +177,33 @@ def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
             words, tags = [], []
 
 
-def _read_squad(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    require_columns(columns, ["question", "context", "answers"], f"{path}, read as SQuAD's questions")
+def _read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    """A list of objects, or SQuAD's questions; a file of a JSON object a line is one of jsonl, whatever it is called."""
     try:
         content = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
-        raise TaskError(f"{path}: not a JSON value ({error}); SQuAD's json, or a .jsonl file, is needed") from error
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            yield from _read_jsonl(path, columns)
+            return
+        raise TaskError(f"{path}: not a JSON value ({error}); SQuAD's json, or a list of objects, is needed") from error
+    if isinstance(content, list):
+        yield from _read_list(path, content, columns)
+    else:
+        yield from _read_squad(path, content, columns)
+
+
+def _read_list(path: Path, content: list[Any], columns: Sequence[str]) -> Iterator[Record]:
+    for number, fields in enumerate(content):
+        where = f"{path}, item {number}"
+        if not isinstance(fields, dict):
+            raise TaskError(f"{where}: must be a JSON object, found {type(fields).__name__}")
+        require_columns(columns, list(fields), where, is_first=number == 0)
+        yield where, fields
+
+
+def _read_squad(path: Path, content: Any, columns: Sequence[str]) -> Iterator[Record]:
+    if isinstance(content, dict) and "data" in content:
+        require_columns(columns, ["question", "context", "answers"], f"{path}, read as SQuAD's questions")
     for title, article in enumerate(_squad_list(content, "data", str(path))):
         place = f"{path}, data {title}"
         for number, paragraph in enumerate(_squad_list(article, "paragraphs", place)):
@@ -199,7 +228,7 @@ def _squad_list(value: Any, key: str, where: str) -> list[Any]:
 _READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
     ".conll": _read_conll,
     ".csv": _read_csv,
-    ".json": _read_squad,
+    ".json": _read_json,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
     ".tsv": _read_tsv,

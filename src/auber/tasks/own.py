@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from auber.errors import TaskError
 from auber.kinds import KINDS, Kind, get_kind
 from auber.tasks.base import Rows, TaskData, check_rows, check_task, check_text
-from auber.tasks.files import ColumnError, ReadSplit, Record, read_records, require_columns, shorten
+from auber.tasks.files import ColumnError, ReadSplit, Record, plain, read_records, require_columns, shorten
 from auber.tasks.own_questions import build_questions
 from auber.tasks.own_words import build_words
 
@@ -158,7 +158,7 @@ def _build_texts(
     seen = _Classes(names, whose)
 
     def number(record: Record) -> int:
-        return seen.number(_class_name(record, label), record[0])
+        return seen.number(_class_name(record, label, known=names or ()), record[0])
 
     train_texts, train_classes = _columns(read("train"), text, number)
     ordered = seen.close()
@@ -244,16 +244,20 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _class_name(record: Record, label: str) -> str:
-    """The label as text, so that 1, 1.0 and "1" are one class whichever kind of file they come from."""
+def _class_name(record: Record, label: str, known: Sequence[str]) -> str:
+    """The label as text, so that 1, 1.0, "1" and "1.0" are one class whichever kind of file they come from.
+
+    A name that is known is taken as it is.
+    """
     where, fields = record
-    value = fields[label]
+    value = plain(fields[label])
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, (str, int)) and str(value).strip():
-        return str(value).strip()
+        name = str(value).strip()
+        return name if name in known else re.sub(r"\A(-?[0-9]+)\.0+\Z", r"\1", name)
     if value is None or isinstance(value, str):
         raise TaskError(f"{where}, column '{label}': the label is empty; fill it in or leave the row out")
     raise TaskError(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from auber.errors import TaskError
-from auber.tasks.files import ReadSplit, Record, shorten
+from auber.tasks.files import ReadSplit, Record, plain, shorten
 from auber.tasks.rows import WordRows, check_words
 
 
@@ -38,6 +38,7 @@ def _row(record: Record, text: str, label: str) -> tuple[tuple[str, ...], tuple[
 
 def _strings(value: Any, where: str) -> tuple[str, ...]:
     """A list of words or tags; tags may be whole numbers."""
+    value = plain(value)
     if not isinstance(value, (list, tuple)):
         raise TaskError(
             f"{where}: must be a list, found {type(value).__name__} {value!r:.40}; use jsonl or CoNLL columns"
