@@ -95,6 +95,16 @@ def test_it_was_tuned_itself(places):
         prune(second)
 
 
+def test_a_model_that_has_lost_heads_has_no_origin_with_the_same(places):
+    _, start = places
+    first = prune(start)
+    assert first.plan
+    for place in (start.parent / "run", start.parent / "run" / "model"):
+        message = f"^{place}: has lost heads already, and scouts are made of a model with the same heads .*; choose --protocol seen$"
+        with pytest.raises(ConfigError, match=message):
+            auber.prune(place, task=TASK, config=CONFIG, out=start.parent / "again")
+
+
 def test_a_live_model_has_no_place(tmp_path):
     auber.finetune(*small_start(), task=TASK, config=CONFIG, out=tmp_path / "start")
     message = f"^{tmp_path / 'start'}: does not say what it was tuned from, and scouts are made of that: name it with --origin, or choose"

@@ -301,7 +301,7 @@ METRICS: dict[str, Metric] = {
         Metric(
             "f1",
             "classes",
-            "F1 of class 1; with more than two classes their mean",
+            "F1 of the second of two classes, in their order; of more classes the mean of theirs",
             "a row of class 1",
             _has_counted_class,
             confusion,

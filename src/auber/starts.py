@@ -218,6 +218,11 @@ def _require_unseen(folder: str | None, task: TaskData, remedy: str) -> None:
 
 def _remembered_origin(start: Start, job: Job, progress: Progress) -> PreTrainedModel:
     """What a start that is a fine-tuning run was tuned from, as far as it lies where it was and is what it was."""
+    if encoder_of(start.model).removed:
+        raise ConfigError(
+            f"{start.source or start.name}: has lost heads already, and scouts are made of a model with the same heads that has not seen the "
+            "rows; choose --protocol seen"
+        )
     if start.source is None or start.result is None or start.result["kind"] != "finetune":
         raise ConfigError(
             f"{start.name}: is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin, give the "

@@ -98,6 +98,7 @@ def test_version(run_auber):
             ],
         ),
         ("methods", ["auber", "auber-reverse", "random", "original+tuning"]),
+        ("metrics", ["accuracy", "sequence", "F1 of the second of two classes", "span_f1", "spans"]),
         ("settings", ["agent.gamma", "reward.max_rows", "protocol"]),
     ],
 )
@@ -364,7 +365,7 @@ def test_quiet_is_without_progress_and_not_without_what_a_reader_must_know(run_a
         "finetune", "--model", files / "model", *rows, "--out", tmp_path / "run", *SMALL, "--quiet"
     )
     assert (code, err) == (0, "")
-    assert re.match(r"careful: (\d+) of \1 dev rows also stand in train: ", caplog.messages[0])
+    assert re.match(r"careful: (\d+) of \1 dev rows also stand in train: ", caplog.messages[-1])
 
 
 def test_a_model_of_numbers_is_scored_by_the_metric_of_its_run(run_auber, files, tmp_path):

@@ -88,10 +88,10 @@ def test_the_card_says_what_the_run_found(run, tmp_path):
     for layer in range(3):
         gone = result["plan"].get(str(layer), [])
         assert f"| {layer} | {4 - len(gone)} of 4 | {', '.join(map(str, gone)) or 'none'} |" in text
-    assert result["data"] in text
+    assert f"24 dev, cut to {result['config']['max_length']} tokens, content hash `{result['data']}`" in text
     assert f"torch {torch.__version__}" in text
     assert f"{len(MODELING_FILE.read_text().splitlines())} lines" in text
-    assert 'model="mine", trust_remote_code=True' in text
+    assert 'model="path/to/this/folder", trust_remote_code=True' in text
     assert str(run) not in card
     assert "None" not in card
 
@@ -140,7 +140,7 @@ def test_the_card_of_a_tagger(tmp_path):
     assert "The same flag goes with `AutoModelForTokenClassification.from_pretrained`" in text
     assert "None" not in card
 
-    found = run_lines(text.replace('model="mine"', f'model="{exported.place}"'))
+    found = run_lines(text.replace('model="path/to/this/folder"', f'model="{exported.place}"'))
     model, tokenizer = checkpoint.load(exported.place), checkpoint.load_tokenizer(exported.place)
     words = task.dev.words[0]
     encoded = tokenizer(" ".join(words), return_tensors="pt")
@@ -163,7 +163,7 @@ def test_the_card_of_a_model_that_finds_answers(tmp_path):
     assert (
         "A model that finds the answer to a question in a text (`BertForQuestionAnswering`) without 6 of its 12" in card
     )
-    found = run_lines(card.replace('("mine"', f'("{exported.place}"'))
+    found = run_lines(card.replace('("path/to/this/folder"', f'("{exported.place}"'))
     assert type(found["model"]).__module__.startswith("transformers_modules.")  # the folder's own code
     assert found["answers"] == own_answers(model, found)
 

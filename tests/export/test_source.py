@@ -17,7 +17,7 @@ def make_run(folder, *, finished=True, keep_weights=True):
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     if finished:
-        (folder / "result.json").write_text(json.dumps({"task": "rte"}))
+        (folder / "result.json").write_text(json.dumps({"task": "rte", "config": {"max_length": 5}}))
     if keep_weights:
         save_pruned(folder / "model")
     return folder
@@ -35,6 +35,13 @@ def test_inputs_are_what_the_tokenizer_gives_and_the_model_reads(tmp_path):
     assert open_source(tmp_path / "bert").inputs == ("input_ids", "attention_mask", "token_type_ids")
     auber.save(tiny_model("distilbert", pad_token_id=0), tiny_tokenizer(), tmp_path / "distilbert")
     assert open_source(tmp_path / "distilbert").inputs == ("input_ids", "attention_mask")
+
+
+def test_rows_are_cut_as_the_run_did(tmp_path):
+    run = make_run(tmp_path / "mine")
+    assert open_source(run).row_length == 5
+    model = open_source(run / "model")
+    assert model.row_length == model.encoder.num_positions
 
 
 def test_an_unfinished_run_is_refused(tmp_path):

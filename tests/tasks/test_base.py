@@ -60,6 +60,15 @@ def test_rows_in_both_splits_are_counted(caplog: pytest.LogCaptureFixture) -> No
     ]
 
 
+@pytest.mark.parametrize(("copies", "told"), [(1, False), (2, True)])
+def test_many_rows_that_repeat_others_are_counted(copies: int, told: bool, caplog: pytest.LogCaptureFixture) -> None:
+    texts = tuple(f"text {number}" for number in range(100))
+    train = Rows((*texts, *texts[:copies]), None, tuple(number % 2 for number in range(100 + copies)))
+    check_task(replace(DATA, train=train, dev=Rows(("a", "b"), None, (0, 1))))
+    message = "careful: 2 of 102 train rows have the texts of another one: of rows held out of a tuning, some may be known to it"
+    assert caplog.messages == ([message] if told else [])
+
+
 EMPTY = Rows((), (), ())
 
 

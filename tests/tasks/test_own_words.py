@@ -124,7 +124,7 @@ def test_a_tag_that_is_not_trains_is_named(tmp_path):
     with pytest.raises(TaskError, match=message):
         make_task(ROWS, dev, kind="tokens")
     with pytest.raises(
-        TaskError, match=r"^train row 0, word 0 'EU': tag 'B-ORG' is not one of the labels given \(O, B-X\)"
+        TaskError, match=r"^train row 0, word 0 'EU': tag 'B-ORG' is not one of the known labels \(O, B-X\)"
     ):
         make_task(ROWS, ROWS, kind="tokens", labels=["O", "B-X"])
 

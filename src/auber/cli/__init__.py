@@ -62,6 +62,7 @@ app.command("doctor", short_help="Check what this installation can do, and say w
 app.command("tasks")(listings.tasks)
 app.command("models")(listings.models)
 app.command("methods")(listings.methods)
+app.command("metrics", short_help="List the metrics --metric takes.")(listings.metrics)
 app.command("settings", short_help="List the settings of --set and config files, by preset.")(listings.settings)
 
 

@@ -1,4 +1,4 @@
-"""`auber tasks`, `models`, `methods`, `settings`: what can be named."""
+"""`auber tasks`, `models`, `methods`, `metrics`, `settings`: what can be named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from auber.config import settings as declared_settings
 from auber.kinds import KINDS
 
 _FORMATS = {
-    "sequence": "csv, tsv, jsonl or parquet with --text q1[,q2] --label y",
+    "sequence": "csv, tsv, json, jsonl or parquet with --text q1[,q2] --label y",
     "tokens": "conll or txt (a word and its tag a line, a blank line between sentences), jsonl or parquet (tokens, tags)",
     "spans": "SQuAD json, jsonl or parquet (question, context, answers)",
 }
@@ -52,6 +52,17 @@ def methods(json: options.Json = False) -> None:
         for name, method in METHODS.items()
     ]
     _show(["method", "decides how many", "what it is"], rows, json)
+
+
+def metrics(json: options.Json = False) -> None:
+    """List the metrics --metric takes, each with the kind of rows it scores.
+
+    Example: auber prune --model DIR --train a.csv --dev b.csv --text q --label y --metric f1 --out runs/own
+    """
+    from auber.metrics import METRICS
+
+    rows = [[name, metric.kind, metric.doc] for name, metric in METRICS.items()]
+    _show(["metric", "kind of rows", "what it is"], rows, json)
 
 
 def settings(json: options.Json = False) -> None:

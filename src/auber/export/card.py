@@ -144,7 +144,7 @@ def write_card(source: Source, place: str) -> str:
         picture=PICTURE,
         table="\n".join(_table(encoder)),
         lines=len(MODELING_FILE.read_text(encoding="utf-8").splitlines()),
-        load=purpose.load.format(place=place, longest=encoder.num_positions, longest_answer=LONGEST_ANSWER),
+        load=purpose.load.format(place=place, longest=source.row_length, longest_answer=LONGEST_ANSWER),
         auto_class=source.kind.auto_class,
         provenance="\n".join(_provenance(result)),
     )
@@ -218,7 +218,10 @@ def _provenance(result: dict[str, Any] | None) -> Iterator[str]:
     yield f"- made from: {result['model']}"
     if result["command"]:
         yield f"- command: `{result['command']}`"
-    yield f"- rows: {result['rows']['train']} train, {result['rows']['dev']} dev, content hash `{result['data']}`"
+    yield (
+        f"- rows: {result['rows']['train']} train, {result['rows']['dev']} dev, cut to {result['config']['max_length']} tokens, "
+        f"content hash `{result['data']}`"
+    )
     yield f"- weights before the search: `{result['start']}`"
     yield f"- versions: {', '.join(f'{name} {version}' for name, version in about['versions'].items())}"
     if about["commit"]:

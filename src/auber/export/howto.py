@@ -111,7 +111,7 @@ def write_how_to(source: Source, graph: str) -> str:
     encoder, config, how_to = source.encoder, source.model.config, _HOW_TO[source.kind.name]
     lines = how_to.lines.format(
         graph=graph,
-        longest=encoder.num_positions,
+        longest=source.row_length,
         longest_answer=LONGEST_ANSWER,
         answers=_NUMBERS if config.problem_type == "regression" else _CLASSES,
     )

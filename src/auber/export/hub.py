@@ -20,6 +20,7 @@ from auber.hub import why_no_name
 from auber.progress import Progress
 
 CARD = "README.md"
+_UNPUSHED = "path/to/this/folder"  # a reader's place for it, as long as the hub has none
 _LONGEST_REASON = 300  # characters
 _TOKEN = re.compile(r"hf_\w+|(?<=Bearer )\S+")
 
@@ -66,7 +67,7 @@ def push(exported: Exported, name: str, *, api: Any = None) -> str:
 def _write(source: Source, folder: Path) -> None:
     checkpoint.save(source.model, source.tokenizer, folder)
     (folder / PICTURE).write_text(draw_heads(source.encoder), encoding="utf-8")
-    (folder / CARD).write_text(write_card(source, source.name), encoding="utf-8")
+    (folder / CARD).write_text(write_card(source, _UNPUSHED), encoding="utf-8")
 
 
 def _compute(source: Source, folder: Path) -> Compute:

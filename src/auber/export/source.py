@@ -40,6 +40,12 @@ class Source:
         return self.encoder.kind
 
     @property
+    def row_length(self) -> int:
+        """The tokens that rows are cut to: as the run did, and never more than the model has places for."""
+        longest = self.encoder.num_positions
+        return longest if self.result is None else min(longest, self.result["config"]["max_length"])
+
+    @property
     def outputs(self) -> Outputs:
         """How what the model gives is read."""
         return OUTPUTS[self.kind.name]

@@ -104,7 +104,7 @@ def _read_run(folder: Path) -> RunTables:
     if method != "exhaustive":
         raise RunError(
             f"{folder}: only a run of method exhaustive has scored every mask, found method {method:.40}; "
-            "make one with 'auber prune --method exhaustive'"
+            "make one with 'auber prune --method exhaustive --preset paper'"
         )
     _require_plain_games(folder, _take({"config": {}, **result}, "config", dict, where))
     layers = []

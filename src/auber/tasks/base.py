@@ -21,6 +21,8 @@ __all__ = ["Rows", "TaskData", "check_task", "check_text"]
 
 logger = logging.getLogger(__name__)
 
+_FEW = 0.01  # of train's rows: as many repetitions as stand in data that was made with care
+
 
 @dataclass(frozen=True)
 class TaskData:
@@ -78,6 +80,13 @@ def check_task(data: TaskData) -> TaskData:
     check_rows(data)
     _check_classes(data)
     known = set(data.train.texts())
+    again = len(data.train) - len(known)
+    if again > _FEW * len(data.train):
+        logger.warning(
+            "careful: %d of %d train rows have the texts of another one: of rows held out of a tuning, some may be known to it",
+            again,
+            len(data.train),
+        )
     repeated = sum(texts in known for texts in data.dev.texts())
     if repeated:
         logger.warning(

@@ -1,4 +1,4 @@
-"""Files of rows as records, each with the place it stands at: csv, tsv, jsonl, parquet, CoNLL columns and SQuAD's json.
+"""Files of rows as records, each with the place it stands at: csv, tsv, json, jsonl, parquet, CoNLL columns and SQuAD's json.
 
 The first line of a csv or tsv file names its columns. Both follow RFC 4180, tsv with tabs in place of commas: a field
 that starts with a quote runs to the closing quote, and a quote inside it is doubled. That is what spreadsheets and

@@ -154,7 +154,7 @@ def _build_texts(
     read: ReadSplit, text: Sequence[str], label: str, names: Sequence[str] | None
 ) -> tuple[Rows, Rows, tuple[str, ...]]:
     """Both splits, and the names of the classes."""
-    whose = "train's" if names is None else "the labels given"
+    whose = "train's" if names is None else "the known labels"
     seen = _Classes(names, whose)
 
     def number(record: Record) -> int:

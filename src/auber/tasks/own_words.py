@@ -23,7 +23,7 @@ def build_words(
     train = list(read("train"))
     rows = [_row(record, text[0], label) for record in train]
     ordered = sort_tags({tag for _, tags in rows for tag in tags}) if names is None else tuple(names)
-    whose = "train's" if names is None else "the labels given"
+    whose = "train's" if names is None else "the known labels"
     trained = _number(train, rows, ordered, whose)
     dev = list(read("dev"))
     return trained, _number(dev, [_row(record, text[0], label) for record in dev], ordered, whose), ordered
