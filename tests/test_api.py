@@ -205,6 +205,7 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
             ConfigError,
             "^metric is for rows given as train and dev, found a task beside it; leave one out$",
         ),
+        ({"labels": ["a", "b"]}, ConfigError, "^labels is for rows given as train and dev, found a task beside it"),
         ({"dev": "dev.csv"}, ConfigError, "^dev is for rows given as train and dev, found a task beside it"),
         ({"task": "mprc"}, TaskError, "Unknown task 'mprc'. Did you mean 'mrpc'?"),
         ({"method": "random", "heads_from": "nowhere"}, RunError, "nowhere: not a run's folder"),

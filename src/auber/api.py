@@ -71,9 +71,11 @@ def prune(
     task: str | TaskData | None = None,
     train: Any = None,
     dev: Any = None,
+    name: str | None = None,
     kind: str | None = None,
     text: str | list[str] | None = None,
     label: str | None = None,
+    labels: Sequence[str] | None = None,
     metric: str | None = None,
     method: str = "auber",
     heads: int | None = None,
@@ -91,7 +93,7 @@ def prune(
 
     `model`: folder, hub name, finished run, or a live model (left untouched) with its `tokenizer`.
     `task`: a known task's name or a `TaskData`; or `train` and `dev`: files, or rows that map columns to values, as
-    `make_task` takes them with `kind`, `text`, `label` and `metric`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove;
+    `make_task` takes them with `name`, `kind`, `text`, `label`, `labels` and `metric`. `heads` or `heads_from` (a finished run) say how many heads the ranking methods remove;
     under protocol crossfit `heads` is for a search too.
     `origin`: what a fine-tuned `model` was before it saw the rows, a folder, hub name or live model; protocol crossfit needs it, unless the
     model is a run of `finetune`, which knows it.
@@ -102,7 +104,8 @@ def prune(
     """
     _require_folder(out, resume=resume)
     trackers = _trackers(track, out)
-    data = _task_data(task, train, dev, kind, text, label, metric)
+    own = {"name": name, "kind": kind, "text": text, "label": label, "labels": labels, "metric": metric}
+    data = _task_data(task, train, dev, own)
     ask = make_ask(data, get_method(method), _settings(config, data.name), heads, heads_from)
     start = load_start(model, tokenizer, data, ask.settings)
     warn_of_classes(start.name, start.classes, data)
@@ -120,9 +123,11 @@ def finetune(
     task: str | TaskData | None = None,
     train: Any = None,
     dev: Any = None,
+    name: str | None = None,
     kind: str | None = None,
     text: str | list[str] | None = None,
     label: str | None = None,
+    labels: Sequence[str] | None = None,
     metric: str | None = None,
     config: Config | str = "default",
     out: str | Path | None = None,
@@ -135,7 +140,8 @@ def finetune(
     """The first tuning alone: the start that several prunings can share. Arguments as in `prune`."""
     _require_folder(out, resume=resume)
     trackers = _trackers(track, out)
-    data = _task_data(task, train, dev, kind, text, label, metric)
+    own = {"name": name, "kind": kind, "text": text, "label": label, "labels": labels, "metric": metric}
+    data = _task_data(task, train, dev, own)
     settings = _settings(config, data.name).replace({"first.when": "always"})
     hardware = resolve_hardware(settings)
     start = load_start(model, tokenizer, data, settings)
@@ -273,26 +279,19 @@ def _identity(kind: str, job: Job, start: Start) -> dict[str, Any]:
     }
 
 
-def _task_data(
-    task: str | TaskData | None,
-    train: Any,
-    dev: Any,
-    kind: str | None,
-    text: str | list[str] | None,
-    label: str | None,
-    metric: str | None,
-) -> TaskData:
+def _task_data(task: str | TaskData | None, train: Any, dev: Any, own: dict[str, Any]) -> TaskData:
+    """The task that is named or given, or that rows make; `own` is what `make_task` takes beside them, None where it was not given."""
     if (task is None) == (train is None):
         raise ConfigError("give either a task or train and dev rows, found " + ("neither" if task is None else "both"))
+    given = {name: value for name, value in own.items() if value is not None}
     if task is not None:
-        beside = {"dev": dev, "kind": kind, "text": text, "label": label, "metric": metric}
-        given = [name for name, value in beside.items() if value is not None]
-        if given:
-            raise ConfigError(f"{given[0]} is for rows given as train and dev, found a task beside it; leave one out")
+        beside = [*(["dev"] if dev is not None else []), *given]
+        if beside:
+            raise ConfigError(f"{beside[0]} is for rows given as train and dev, found a task beside it; leave one out")
         return task if isinstance(task, TaskData) else load_task(task)
     if dev is None:
         raise ConfigError("train rows need dev rows beside them, found train alone; give dev too")
-    return make_task(train, dev, kind=kind, text=text, label=label, metric=metric)
+    return make_task(train, dev, **given)
 
 
 def _settings(config: Config | str, task: str) -> Config:

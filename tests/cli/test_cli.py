@@ -143,9 +143,10 @@ def test_who_watches_a_stopped_run_is_told_the_command_that_the_run_said(run_aub
 def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     code, out, _ = run_auber(
         "finetune", "--model", files / "model", *own_rows(files), "--out", tmp_path / "start", *SMALL, "--quiet",
-        "--track", "tensorboard",
+        "--track", "tensorboard", "--name", "films",
     )  # fmt: skip
     assert code == 0
+    assert json.loads((tmp_path / "start" / "result.json").read_text())["task"] == "films"
     assert any((tmp_path / "start" / "track").rglob("events.out.*"))
     assert "dev accuracy" in out
     code, out, err = run_auber(

@@ -182,6 +182,16 @@ def test_what_the_seeds_share_is_said(tmp_path):
     )
 
 
+def test_rows_without_a_name_may_be_several_data_sets(tmp_path):
+    for seed in (0, 1):
+        result = make_result("agreement", "auber", seed, 0.9, data=f"rows {seed}")
+        write_run(tmp_path, f"own-{seed}", {**result, "task": "own"})
+    (section,) = report_of(tmp_path).sections
+    assert section.notes == (
+        "The rows of own differ from seed to seed. If they are several data sets, give each a --name.",
+    )
+
+
 def test_runs_that_differ_in_settings_are_named(tmp_path):
     for seed, episodes in ((0, 150), (1, 20)):
         config = {"seed": seed, "agent.episodes": episodes, "last.epochs": 6, "first.when": "auto"}

@@ -46,6 +46,14 @@ def test_json_is_a_list_of_rows_or_a_row_a_line(tmp_path, text):
     assert make_task(file, file) == make_task(ROWS, ROWS)
 
 
+@pytest.mark.parametrize("name", ["mrpc", "", " mine", "mi\nne"])
+def test_a_name_is_a_word_that_is_no_known_task(name):
+    message = r"^name: must be a word or more, and none of a known task \(agreement, .*\), found .*; choose another$"
+    with pytest.raises(TaskError, match=message):
+        make_task(ROWS, ROWS, name=name)
+    assert make_task(ROWS, ROWS, name="my films").name == "my films"
+
+
 def test_numbers_to_predict():
     rows = [{"text": "one", "label": 1}, {"text": "two", "label": "2.5"}]
     data = make_task(rows, rows, metric="pearson")

@@ -15,6 +15,7 @@ def command(
     data: options.Data = None,
     train: options.Train = None,
     dev: options.Dev = None,
+    name: options.Name = None,
     kind: options.Kind = None,
     text: options.Text = None,
     label: options.Label = None,
@@ -43,7 +44,9 @@ def command(
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
-        rows = options.read_task(task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels)
+        rows = options.read_task(
+            task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels, name=name
+        )
         tuned = api.finetune(
             model,
             task=rows,

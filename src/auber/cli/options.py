@@ -34,10 +34,18 @@ Data = Annotated[Path | None, typer.Option("--data", help="A GLUE folder to read
 Train = Annotated[
     Path | None,
     typer.Option(
-        "--train", help="Your own training rows: csv, tsv, jsonl, parquet, conll (tokens) or SQuAD json (spans)."
+        "--train", help="Your own training rows: csv, tsv, json, jsonl, parquet, conll (tokens) or SQuAD json (spans)."
     ),
 ]
 Dev = Annotated[Path | None, typer.Option("--dev", help="Your own rows to report on.")]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        help="What reports call your own rows, so that they are not taken for others of yours: 'own' unless given.",
+        show_default=False,
+    ),
+]
 Kind = Annotated[
     str | None,
     typer.Option(
@@ -161,14 +169,23 @@ def read_task(
     *,
     kind: str | None = None,
     labels: str | Sequence[str] | None = None,
+    name: str | None = None,
 ) -> TaskData:
     """The task the options describe."""
     from auber.tasks import load_task, make_task
+    from auber.tasks.own import OWN
 
     if task is not None:
         if train or dev:
             raise TaskError("--task and --train/--dev exclude each other; name a known task or give your own rows")
-        own = (("--text", text), ("--label", label), ("--metric", metric), ("--kind", kind), ("--labels", labels))
+        own = (
+            ("--text", text),
+            ("--label", label),
+            ("--metric", metric),
+            ("--kind", kind),
+            ("--labels", labels),
+            ("--name", name),
+        )
         for option, value in own:
             if value:
                 raise TaskError(f"{option} goes with your own rows; task '{task}' has its own")
@@ -190,6 +207,7 @@ def read_task(
         label=label,
         labels=split_names(labels),
         metric=metric,
+        name=OWN if name is None else name,
     )
 
 

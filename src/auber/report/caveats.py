@@ -11,6 +11,7 @@ from auber.report.cells import Cell, Cells
 from auber.report.record import RunRecord
 from auber.report.roles import CONTROL, CONTROLS, MATCHED, SUBJECT
 from auber.report.words import count
+from auber.tasks.own import OWN
 
 _DEFAULTS = Config().flat()
 
@@ -75,7 +76,8 @@ def find_notes(cells: Cells, protocol: str) -> Iterable[str]:
             f"The seeds of {', '.join(shared)} share one dev set: an interval speaks of other seeds, not of other rows."
         )
     if own_rows:
-        yield f"The rows of {', '.join(own_rows)} differ from seed to seed."
+        names = " If they are several data sets, give each a --name." if OWN in own_rows else ""
+        yield f"The rows of {', '.join(own_rows)} differ from seed to seed.{names}"
     if protocol in OTHER_START and any(name in of_task for of_task in cells.values() for name in CONTROLS):
         yield OTHER_START[protocol]
     for task, of_task in cells.items():

@@ -20,6 +20,8 @@ from auber.tasks.files import ColumnError, ReadSplit, Record, plain, read_record
 from auber.tasks.own_questions import build_questions
 from auber.tasks.own_words import build_words
 
+OWN = "own"  # what rows are called that nobody names
+
 Answer = TypeVar("Answer")
 Source = str | Path | Iterable[Mapping[str, Any]]  # a file, or rows such as dicts or a datasets.Dataset
 
@@ -33,15 +35,17 @@ def make_task(
     label: str | None = None,
     labels: Sequence[str] | None = None,
     metric: str | None = None,
-    name: str = "own",
+    name: str = OWN,
 ) -> TaskData:
     """A task of your own rows: `train` and `dev` are files, or rows that map columns to values.
 
     `kind` is sequence, tokens or spans; without it, the kind that `metric` scores, sequence where neither is given. `text`
     and `label` name the columns: text (or two for pairs) and label; tokens and tags; question, context and answers.
     `labels` fixes the names of classes or tags and their order, that of a trained model; without it they are those of train.
-    `metric` is accuracy, entity_f1 or span_f1 unless given; pearson, spearman and r_squared make it a regression.
+    `metric` is accuracy, entity_f1 or span_f1 unless given; pearson, spearman and r_squared make it a regression. `name` is what
+    reports call it: runs of the same name are taken for runs of the same rows.
     """
+    _check_name(name)
     return check_task(_read_task(train, dev, kind, text, label, labels, metric, name))
 
 
@@ -53,10 +57,19 @@ def make_scored_rows(
     label: str | None = None,
     labels: Sequence[str] | None = None,
     metric: str | None = None,
-    name: str = "own",
+    name: str = OWN,
 ) -> TaskData:
     """Rows that a trained model is to be scored on, as a task whose both splits they are; arguments as in `make_task`."""
     return check_rows(_read_task(rows, rows, kind, text, label, labels, metric, name))
+
+
+def _check_name(name: str) -> None:
+    from auber.tasks import TASKS  # which knows this module
+
+    if name in TASKS or not name.isprintable() or name != name.strip() or not name:
+        raise TaskError(
+            f"name: must be a word or more, and none of a known task ({', '.join(TASKS)}), found {name!r:.40}; choose another"
+        )
 
 
 def _read_task(
