@@ -37,7 +37,7 @@ def test_one_run(tmp_path):
     )
     assert verdict.points[1] == (
         "One run proves nothing. A score on 277 rows has a standard error of about 2.9 points. To know more: auber study with "
-        "several seeds and the control original+tuning."
+        "several seeds and the control original+tuning, then auber report of its folder."
     )
     assert verdict.points[2] == (
         "In 3 of 3 layers the search had seen a better mask than the one chosen, by up to 2.00 points of reward."
@@ -49,6 +49,15 @@ def test_one_run(tmp_path):
     (layers,) = [block for block in page.sections[2].blocks if isinstance(block, Grid)]
     assert layers.rows[0] == ("0", "1, 3", "2", "70.00", "71.00", "72.00", "1.00", "60", "12", "9", "3.5")
     assert layers.rows[1][1:3] == ("none", "4")
+
+
+def test_rows_of_ones_own_are_no_study(tmp_path):
+    folder = write_searched(tmp_path)
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps({**result, "task": "films"}))
+    (verdict,) = make_page([folder]).verdicts
+    assert "To know more: the same with --seed 1, 2, ..., beside each --method original+tuning" in verdict.points[1]
+    assert "study" not in verdict.points[1]
 
 
 def test_a_head_tells_all_that_is_known_of_it(tmp_path):

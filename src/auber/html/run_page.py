@@ -11,6 +11,7 @@ from auber.html.model import RunView, Search
 from auber.html.page import Figure, Figures, Grid, Heading, Page, Section, Verdict, figures, joined, section, slug
 from auber.report.record import RunRecord
 from auber.report.results_file import ResultsFile
+from auber.tasks import TASKS
 
 _SCORE_NAMES = {
     "importance": "Importance (how much the loss depends on the head)",
@@ -78,9 +79,7 @@ def _points(run: RunView, *, alone: bool) -> Iterable[str]:
     elif record.metric == "accuracy" and record.majority is not None and record.dev < record.majority:
         yield f"Careful: always answering the most frequent class would score {100 * record.majority:.2f}."
     if alone:
-        yield (
-            f"One run proves nothing.{_doubt(record)} To know more: auber study with several seeds and the control original+tuning."
-        )
+        yield f"One run proves nothing.{_doubt(record)} To know more: {_more_runs(record)}."
     below = [layer for layer, search in run.searched if _is_below(search)]
     if below:
         which = f"layer{'s' if len(below) > 1 else ''} {', '.join(map(str, below))}"
@@ -125,8 +124,18 @@ def _comparison(runs: Sequence[RunView]) -> Iterable[Verdict]:
         "One run each shows no difference between methods or settings.",
         (
             *words,
-            f"For a verdict the pairs of several seeds are needed: auber study, then auber report of its folder.{_doubt(first)}{starts}",
+            f"For a verdict the pairs of several seeds are needed: {_more_runs(first)}.{_doubt(first)}{starts}",
         ),
+    )
+
+
+def _more_runs(record: RunRecord) -> str:
+    """What makes the pairs that a verdict needs."""
+    if record.task in TASKS:
+        return "auber study with several seeds and the control original+tuning, then auber report of its folder"
+    return (
+        "the same with --seed 1, 2, ..., beside each --method original+tuning with --heads-from that run, all in one folder, then auber "
+        "report of it"
     )
 
 
