@@ -31,7 +31,7 @@ from auber.tags import TagTruth, entity_counts
 
 Truth = Tensor | TagTruth | SpanTruth
 
-# Numbers of a statistic that are finished on the host at most. A smooth metric is fitted in 900 operations on a GPU, which takes some
+# Numbers of a statistic that are finished on the host at most. A smooth metric is fitted in 1,000 operations on a GPU, which takes some
 # microseconds to start each however few numbers it has; a CPU stops when it has converged, after 2 ms with 6,000 numbers.
 _ON_HOST = 32_768
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 4  # raised whenever the scorer may give other bits; part of every score's key
+VERSION = 5  # raised whenever the scorer may give other bits; part of every score's key
 
 # Tokens of one slab at most, and tokens that fill the device: below that several masks share a pass. On a CPU small slabs
 # stay in its caches; on a GPU large ones keep the matrix units busy.
