@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from auber.ledger import Ledger
 from auber.methods.base import Mask
 from auber.metrics import Metric, settle
-from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, standard_error
-
-Scorer = LayerScorer | ShardedScorer | CrossedScorer
+from auber.scoring import MaskScorer, standard_error
 
 
 class MeteredScorer:
@@ -19,7 +17,7 @@ class MeteredScorer:
     `asked_for_noise` counts the scores that no method asked for, but caution did.
     """
 
-    def __init__(self, scorer: Scorer, metric: Metric, ledger: Ledger) -> None:
+    def __init__(self, scorer: MaskScorer, metric: Metric, ledger: Ledger) -> None:
         self._scorer, self._metric, self._ledger = scorer, metric, ledger
         self.seconds = 0.0
         self.asked_for_noise = 0
