@@ -39,6 +39,17 @@ def test_half_precision_is_tuned_in_on_a_cpu_too():
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
+@pytest.mark.parametrize("asked", ["bf16", "fp16"])
+def test_the_environment_does_not_change_the_precision(asked, monkeypatch):
+    expected = tuned(FIRST)[0].state_dict()
+    seen, (model, _) = set(), small_start()
+    model.classifier.register_forward_hook(lambda module, arguments, output: seen.add(output.dtype))
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", asked)
+    tune(model, small_rows(40), FIRST, seed=1, hardware=cpu())
+    assert seen == {torch.float32}
+    assert all(torch.equal(weight, expected[name]) for name, weight in model.state_dict().items())
+
+
 def test_tuning_lowers_the_loss_and_counts_its_steps():
     start, _ = small_start()
     before = evaluate_rows(start, small_rows(40), "accuracy").loss

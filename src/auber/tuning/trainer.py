@@ -316,6 +316,8 @@ def _training_arguments(settings: TuningSettings, seed: int, hardware: Hardware,
     if arguments.n_gpu > 1:
         # Several GPUs in one process would mean DataParallel and a larger batch; torchrun is the way to use them.
         arguments._n_gpu = 1
+    # Where bf16 is False the Trainer would follow ACCELERATE_MIXED_PRECISION of the environment, whatever `precision` says.
+    arguments.mixed_precision = "bf16" if arguments.bf16 else "no"
     return arguments
 
 
