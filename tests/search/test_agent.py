@@ -10,7 +10,7 @@ import torch
 
 from auber.config import Agent, make_config
 from auber.errors import ConfigError
-from auber.search.agent import DQNAgent, EpisodeInfo, LayerOutcome, epsilon, play_layer
+from auber.search.agent import DQNAgent, EpisodeInfo, LayerOutcome, check_games, epsilon, play_layer
 from auber.search.game import FloatArray, PruningGame
 from auber.search.learner import QNetwork
 from auber.search.replay import Batch, unpack
@@ -204,6 +204,46 @@ def test_replay_must_hold_what_learning_waits_for() -> None:
     )
     with pytest.raises(ConfigError, match=message):
         make_agent(config=dataclasses.replace(Agent(), replay_size=64))
+
+
+@pytest.mark.parametrize(("has_given", "most"), [(False, 36), (True, 48)])
+def test_games_must_be_enough_for_an_update_where_the_policy_decides(has_given: bool, most: int) -> None:
+    """Of three heads two go and the game stops; one that is given comes back besides."""
+    config = dataclasses.replace(SMALL, choose="rollout", learning_starts=most)
+    check_games(config, 3, 5, has_given=has_given)
+    config = dataclasses.replace(config, learning_starts=most + 1)
+    message = (
+        rf"^layer 5: agent\.episodes must be so many that the agent learns, found 12: its games on 3 heads make {most} moves at most, and "
+        rf"the first update waits for {most + 1}; raise it, lower agent\.learning_starts, or set agent\.choose=best$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        check_games(config, 3, 5, has_given=has_given)
+    check_games(dataclasses.replace(config, choose="best"), 3, 5, has_given=has_given)
+
+
+@pytest.mark.parametrize("given", [(), (1,)])
+def test_no_game_is_longer_than_that(given: tuple[int, ...]) -> None:
+    order = [1, 0, 2]  # what is given comes back first, so that all the others can go
+    game = PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, given=given)
+    moves = 0
+    while not game.over:
+        legal = game.legal_actions()
+        game.step(next((head for head in order if legal[head]), game.stop))
+        moves += 1
+    assert moves == 3 + bool(given)
+
+
+def test_updates_are_counted() -> None:
+    config = dataclasses.replace(SMALL, episodes=9)
+    toy = ToyLayer(4, seed=0)
+    losses: list[float | None] = []
+    for starts, is_taught in ((8, True), (64, False)):
+        game = PruningGame(toy.state, toy.score)
+        asked = dataclasses.replace(config, learning_starts=starts)
+        outcome = play_layer(game, asked, seed=0, layer=0, on_episode=lambda info: losses.append(info.loss))
+        assert outcome.updates == 2 * sum(loss is not None for loss in losses)
+        assert (outcome.updates > 0) == is_taught
+        losses.clear()
 
 
 def test_same_seed_same_play_to_the_last_bit() -> None:

@@ -90,6 +90,7 @@ class Decisions:
                 for _, (mask, gain) in sorted(best_by_size(gains(work, metered.known)).items())
             ]
         self._tell(layer, metered.known, num_rows, None if config.search.heads else len(choice.removed))
+        self._say(notices.nothing_updated(layer, config, choice.details.get("updates")))
         return info
 
     def warn_of_blindness(self, layer: int, rows: EncodedRows) -> None:
@@ -124,5 +125,8 @@ class Decisions:
             self._nothing_said = nothing is not None
             words.append(nothing)
         for each in words:
-            if each is not None:
-                self._progress.say(each)
+            self._say(each)
+
+    def _say(self, words: str | None) -> None:
+        if words is not None:
+            self._progress.say(words)
