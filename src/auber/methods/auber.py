@@ -21,11 +21,11 @@ def choose_layer(work: LayerWork) -> LayerChoice:
     """Learn to prune one layer, and prune it as the learned policy would."""
     from auber.search.agent import play_layer
     from auber.search.game import PruningGame
-    from auber.search.state import head_norms, head_state
+    from auber.search.state import projection_state
 
     config = work.config
     weight = getattr(work.encoder.parts(work.layer), config.search.matrix).weight
-    state = head_state(head_norms(weight.detach().float().cpu(), len(work.heads), config.search.norm))
+    state = projection_state(weight, len(work.heads), config.search.norm)
 
     def score(positions: tuple[int, ...]) -> float:
         return work.score(tuple(work.heads[position] for position in positions))

@@ -36,7 +36,6 @@ class EpisodeInfo:
     """What a finished episode tells a progress bar or a log."""
 
     episode: int  # from 1
-    actions: int  # chosen so far in this layer, forced stops not counted
     epsilon: float  # the share of random actions now
     episode_return: float  # sum of the episode's rewards
     best_score: float
@@ -54,7 +53,6 @@ class LayerOutcome:
     best: Mask  # the mask scored that is worth most; among equals the one that departs least from what is given, then the first scored
     best_score: float
     given_score: float  # of what it began with; in the paper, and where no plan is given, the unpruned layer's
-    actions: int  # chosen by the agent, forced stops and the roll-out not counted
     updates: int  # of the networks' weights; 0: the roll-out is what they were drawn to play
     rewards_asked: int  # requests for a metric, known ones included
     rewards_computed: int  # different masks scored, the one it began with included
@@ -180,7 +178,6 @@ def play_layer(
             on_episode(
                 EpisodeInfo(
                     episode,
-                    agent.actions_taken,
                     agent.epsilon,
                     episode_return,
                     game.metric(best),
@@ -198,7 +195,6 @@ def play_layer(
         best=best,
         best_score=game.scores[best],
         given_score=given_score,
-        actions=agent.actions_taken,
         updates=agent.updates_made,
         rewards_asked=game.rewards_asked,
         rewards_computed=game.rewards_computed,
