@@ -214,6 +214,12 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
             ConfigError,
             r"agent.replay_size must be at least agent.learning_starts \(8\), found 4: no update would ever be made",
         ),
+        (
+            {"config": small_config(agent__learning_starts=25, agent__choose="rollout")},
+            ConfigError,
+            "^layer 0: agent.episodes must be so many that the agent learns, found 6: its games on 4 heads make 24 moves at most, and the "
+            "first update waits for 25; raise it, lower agent.learning_starts, or set agent.choose=best$",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_computed(start, tmp_path, arguments, error, message):

@@ -84,6 +84,24 @@ def test_pearson_survives_a_mean_far_from_zero() -> None:
     assert found.item() == pytest.approx(value, abs=1e-8)
 
 
+@pytest.mark.parametrize(("mean", "spread"), [(1e6, 1.0), (-1e6, 1.5), (1.7e9, 1e3), (1.7e9, 1e9)])
+def test_targets_may_vary_little_beside_their_mean(mean: float, spread: float) -> None:
+    """Such as times in seconds."""
+    predictions, targets = measured(0)
+    targets = (mean + spread * targets.double()).float()
+    assert len(targets.unique()) > 10
+    value = stats.pearsonr(predictions.double(), targets.double()).statistic
+    assert 0.1 < value < 0.99
+    assert get_metric("pearson").compute(predictions, targets).item() == pytest.approx(value, abs=1e-9)
+    explained = get_metric("r_squared")
+    assert explained.compute(predictions, targets).item() == pytest.approx(value**2, abs=1e-9)
+    assert explained.by_row is not None
+    assert explained.by_row(explained.statistics(predictions, targets)).mean().item() == pytest.approx(
+        value**2, abs=1e-9
+    )
+    assert not explained.is_blind(targets, 1)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_undefined_classification_values_are_zero(classes: int) -> None:
     logits = torch.zeros(6, classes)

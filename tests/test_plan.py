@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +36,22 @@ def test_a_plan_counts_and_answers():
 def test_something_else_than_a_plan(plan, message):
     with pytest.raises(PlanError, match=message):
         PruningPlan(plan)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {1: np.array([5, 3])},
+        {np.int64(1): [np.int32(3), 5]},
+        {1: torch.tensor([3, 5])},
+        {torch.tensor(1): (torch.tensor(5), torch.tensor(3, dtype=torch.uint8))},
+    ],
+)
+def test_whole_numbers_of_other_libraries_are_taken(plan):
+    plan = PruningPlan(plan)
+    assert plan == PruningPlan({1: [3, 5]})
+    assert {type(number) for number in (*plan, *plan[1])} == {int}
+    assert json.dumps(plan.to_json()) == '{"1": [3, 5]}'
 
 
 def test_two_plans_together():
@@ -71,6 +89,12 @@ def test_an_empty_layer_may_be_asked_for():
         ({-1: [0]}, "plan: a layer must be a whole number from 0, found -1"),
         ({0: [1.5]}, "layer 0: a head must be a whole number from 0, found 1.5"),
         ({0: [True]}, "layer 0: a head must be a whole number from 0, found True"),
+        ({0: [np.bool_(True)]}, "layer 0: a head must be a whole number from 0, found "),
+        ({0: [torch.tensor(True)]}, r"layer 0: a head must be a whole number from 0, found tensor\(True\)"),
+        ({0: np.array([1.0])}, "layer 0: a head must be a whole number from 0, found "),
+        ({0: torch.tensor([-1])}, r"layer 0: a head must be a whole number from 0, found tensor\(-1\)"),
+        ({0: [np.int64(1), 1]}, r"layer 0: each head may be named once, the plan has \[1, 1\]"),
+        ({torch.tensor(0): [1], torch.tensor(0): [2]}, "^layer 0: is named twice; name all its heads at once$"),
         ({0: [1, 1]}, r"layer 0: each head may be named once, the plan has \[1, 1\]"),
     ],
 )

@@ -56,6 +56,18 @@ def test_it_is_what_a_general_optimizer_finds(rows: int, classes: int, strength:
         assert (value > 0.05) == (strength > 0)
 
 
+@pytest.mark.parametrize("classes", [50, 77])
+def test_of_many_classes_with_rare_ones_too(classes: int) -> None:
+    random = np.random.default_rng(0)
+    frequencies = random.dirichlet(np.ones(classes))  # the rarest classes have a row or none
+    labels = random.choice(classes, 2000, p=frequencies)
+    guesses = np.where(random.random(2000) < 0.85, labels, random.choice(classes, 2000, p=frequencies))
+    logits = random.normal(size=(2000, classes)) / 2
+    logits[np.arange(2000), guesses] += random.normal(6, 1, size=2000)
+    value = explained(torch.tensor(logits), torch.tensor(labels))
+    assert value == pytest.approx(explained_by_scipy(torch.tensor(logits), torch.tensor(labels)), abs=1e-6)
+
+
 @pytest.mark.parametrize("classes", [2, 4])
 def test_scale_biases_and_what_softmax_forgets_cost_nothing(classes: int) -> None:
     logits, labels = classified(400, classes, 0)

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import copy
 import gc
+import random
 import weakref
+from contextlib import nullcontext
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -39,6 +42,17 @@ def test_half_precision_is_tuned_in_on_a_cpu_too():
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
+@pytest.mark.parametrize("asked", ["bf16", "fp16"])
+def test_the_environment_does_not_change_the_precision(asked, monkeypatch):
+    expected = tuned(FIRST)[0].state_dict()
+    seen, (model, _) = set(), small_start()
+    model.classifier.register_forward_hook(lambda module, arguments, output: seen.add(output.dtype))
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", asked)
+    tune(model, small_rows(40), FIRST, seed=1, hardware=cpu())
+    assert seen == {torch.float32}
+    assert all(torch.equal(weight, expected[name]) for name, weight in model.state_dict().items())
+
+
 def test_tuning_lowers_the_loss_and_counts_its_steps():
     start, _ = small_start()
     before = evaluate_rows(start, small_rows(40), "accuracy").loss
@@ -53,6 +67,34 @@ def test_same_seed_same_bits_other_seed_other_bits():
     first, again, other = (tuned(FIRST, seed=seed)[0].state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_generators_of_the_process_are_left_alone(fails, monkeypatch):
+    """Who calls draws from them; a tuning seeds them, as its dropout does."""
+    if fails:
+        monkeypatch.setattr(trainer.StepTrainer, "training_step", lambda *arguments: 1 / 0)
+    drawn = []
+    for is_tuned in (False, True):
+        torch.manual_seed(1)
+        random.seed(2)
+        np.random.seed(3)
+        if is_tuned:
+            with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+                tuned(FIRST)
+        drawn.append((torch.rand(3).tolist(), random.random(), np.random.rand()))
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.gpu
+def test_the_generator_of_a_gpu_is_left_alone_too():
+    model, _ = small_start()
+    hardware = resolve_hardware(small_config(device="cuda"))
+    torch.cuda.manual_seed(1)
+    expected = torch.rand(3, device="cuda")
+    torch.cuda.manual_seed(1)
+    tune(model, small_rows(40), FIRST, seed=1, hardware=hardware)
+    assert torch.equal(torch.rand(3, device="cuda"), expected)
 
 
 def test_every_epoch_takes_each_row_once_in_an_order_of_its_own(monkeypatch):

@@ -7,6 +7,7 @@ after some of its heads are gone. A plan is a value: immutable, ordered, equal t
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,13 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
         checked: dict[int, tuple[int, ...]] = {}
         if removed is not None and not isinstance(removed, Mapping):
             raise PlanError(f"a plan maps layers to heads, such as {{0: [3, 5]}}, found {type(removed).__name__}")
-        for layer, heads in (removed or {}).items():
-            _require_index("layer", layer, where="plan")
-            if not isinstance(heads, Iterable):
-                raise PlanError(f"layer {layer}: a list of heads is needed, found {heads!r:.40}")
-            heads = list(heads)
-            for head in heads:
-                _require_index("head", head, where=f"layer {layer}")
+        for key, given in (removed or {}).items():
+            layer = _index("layer", key, where="plan")
+            if not isinstance(given, Iterable):
+                raise PlanError(f"layer {layer}: a list of heads is needed, found {given!r:.40}")
+            heads = [_index("head", head, where=f"layer {layer}") for head in given]
+            if layer in checked:  # tensors of one number are keys of their own
+                raise PlanError(f"layer {layer}: is named twice; name all its heads at once")
             if len(set(heads)) != len(heads):
                 raise PlanError(
                     f"layer {layer}: each head may be named once, the plan has {heads!s:.60}; remove the repeats"
@@ -122,6 +123,13 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
         return cls.from_json(data, where=str(path))
 
 
-def _require_index(kind: str, value: object, where: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+def _index(kind: str, value: object, where: str) -> int:
+    """A whole number from 0 as Python's own, be it NumPy's or torch's."""
+    is_bool = isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool")
+    try:
+        found = -1 if is_bool else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        found = -1
+    if found < 0:
         raise PlanError(f"{where}: a {kind} must be a whole number from 0, found {value!r:.60}")
+    return found

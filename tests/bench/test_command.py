@@ -13,7 +13,8 @@ TINY = ["bench", "--size", "tiny", "--rows", "cola", "--count", "24", "--set", "
 
 
 def test_everything_at_once(run_auber, tmp_path):
-    quick = ["--repeats", "2", "--steps", "1", "--growth", "--set", "agent.episodes=2", "--set", "last.epochs=1"]
+    quick = ["--repeats", "2", "--steps", "1", "--growth", "--set", "last.epochs=1"]
+    quick += ["--set", "agent.episodes=2", "--set", "agent.learning_starts=4"]
     code, out, err = run_auber(*TINY, *quick, "--json", "--out", tmp_path / "new" / "result.json")
     assert code == 0
     data = json.loads(out)

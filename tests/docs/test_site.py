@@ -125,5 +125,6 @@ def test_the_reference_is_made_from_docstrings(site: dict[Path, Page]):
     anchors = site[ROOT / "site" / "api.html"].anchors
     for name in auber.__all__:
         assert f"auber.{name}" in anchors, name
+    assert "auber.scoring.LayerScorer.score_many" in anchors, "also what it shares with other scorers"
     text = (ROOT / "site" / "api.html").read_text()
     assert "Prune the heads of an encoder for a task and fine-tune what is left." in text

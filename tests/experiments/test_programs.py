@@ -57,7 +57,16 @@ def test_develop_with_a_number_of_heads(place, monkeypatch):
 
 
 def test_a_second_search_decides_for_itself(place, monkeypatch):
-    few = ["--preset", "paper", "--set", "agent.episodes=2", "--set", "search.layers=0"]
+    few = [
+        "--preset",
+        "paper",
+        "--set",
+        "agent.episodes=2",
+        "--set",
+        "agent.learning_starts=4",
+        "--set",
+        "search.layers=0",
+    ]
     found = run(develop, place, monkeypatch, "--methods", "auber,greedy", *few)
     assert list(found["runs"]) == ["auber", "greedy"]
     assert found["runs"]["greedy"]["cost"]["rewards_computed"] > 0
@@ -75,7 +84,7 @@ def test_development_rows_are_cut_off_train_by_class_and_dev_is_left_out(place):
 
 
 def test_cost(place, monkeypatch):
-    found = run(cost, place, monkeypatch, "--set", "agent.episodes=3", "--set", "reward.folds=2")
+    found = run(cost, place, monkeypatch, *FEW, "--set", "agent.learning_starts=4")
     assert list(found["runs"]) == ["paper", "default"]
     for name, protocol in (("paper", "seen"), ("default", "crossfit")):
         spent = found["runs"][name]["cost"]["seconds"]
@@ -89,9 +98,7 @@ def test_cost(place, monkeypatch):
     gates = [run["cost"]["seconds"].get("choosing", 0.0) for run in found["runs"].values()]
     assert gates[0] == 0 < gates[1], "the default begins from gates"
     assert [row[columns.index("gates")] for row in rows] == [f"{seconds:.0f}" for seconds in gates]
-    other = run(
-        cost, place, monkeypatch, "--presets", "default", "--set", "agent.episodes=3", "--set", "reward.folds=2"
-    )
+    other = run(cost, place, monkeypatch, "--presets", "default", *FEW)
     assert list(other["runs"]) == ["default"]
     text = page.render([found])
     assert "## What it costs\n" in text

@@ -140,6 +140,25 @@ def test_what_a_search_began_from_and_had_to_gain_is_told(tmp_path, costs, given
     assert ("the best reward need not be worth most" in make_page([folder]).sections[2].blocks[0].caption) == any(costs)
 
 
+@pytest.mark.parametrize(
+    ("updates", "words"),
+    [
+        ([None, None, None], ()),  # of an earlier version
+        ([3, 0, 9], ("The agent made no update in layer 1: its plan there is not learned.",)),
+        ([0, 3, 0], ("The agent made no update in layers 0, 2: its plan there is not learned.",)),
+    ],
+)
+def test_where_the_agent_learned_nothing_is_told(tmp_path, updates, words):
+    folder = write_searched(tmp_path)
+    for layer, number in enumerate(updates):
+        path = folder / "stages" / f"layer-{layer:02}.json"
+        stage = json.loads(path.read_text())
+        stage["search"] |= {} if number is None else {"updates": number}
+        path.write_text(json.dumps(stage))
+    (layers,) = [block for block in make_page([folder]).sections[2].blocks if isinstance(block, Grid)]
+    assert layers.notes[1:] == words
+
+
 def test_a_run_without_stages_still_has_a_page(tmp_path):
     page = make_page([write_run(tmp_path, "bare", make_result("rte", "random", 0, 0.6))])
     assert names(page) == ["heads-bare", "time"]

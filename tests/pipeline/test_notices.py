@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from auber.encoders import encoder_of
-from auber.pipeline.notices import equal_rewards, layers_that_stay, nothing_learned
+from auber.pipeline.notices import equal_rewards, layers_that_stay, nothing_learned, nothing_updated
 from auber.surgery import remove_heads
 from tests.models import tiny_model
+from tests.small import small_config
 
 
 def test_layers_of_one_head_are_named():
@@ -56,3 +57,26 @@ def test_where_a_plan_was_given_equal_rewards_leave_it():
         "layer 4: all 2 masks scored the same (0.5000), so the rewards tell no head from another; the plan that the search began from "
         "decides"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "worth"),
+    [
+        ({"agent__choose": "rollout"}, "plays"),
+        ({"agent__choose": "best"}, "and chance came by"),
+        ({"agent__choose": "rollout", "search__heads": 4}, "and chance came by"),
+    ],
+)
+def test_an_agent_that_made_no_update_is_named(changes, worth):
+    config = small_config(**changes)
+    assert nothing_updated(4, config, 0) == (
+        f"layer 4: the agent made no update, as its 6 games had fewer than 8 moves; what an untaught network {worth} decides; raise "
+        "agent.episodes, or lower agent.learning_starts"
+    )
+    assert nothing_updated(4, config, 1) is None
+    assert nothing_updated(4, config, None) is None, "other methods have no agent"
+
+
+@pytest.mark.parametrize("asked", [{"agent__episodes": 0}, {"agent__updates_per_episode": 0}])
+def test_an_agent_that_was_told_not_to_learn_is_not_named(asked):
+    assert nothing_updated(4, small_config(**asked), 0) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from auber.errors import ModelError
 from auber.ledger import Ledger
 from auber.metrics import get_metric
 from auber.pipeline.rewards import MeteredScorer
@@ -57,3 +58,20 @@ def test_scores_behind_the_noise_are_not_computed_again(ledger):
     assert metered.score_many([(), (1,), (2,)]) == metric.finish_all(scorer.statistics([(), (1,), (2,)]))
     assert scorer.asked == []
     assert set(metered.known) == {(), (0,), (1,), (2,)}
+
+
+def test_a_score_that_is_not_a_number_is_an_error_and_not_remembered(ledger):
+    scorer, metric = Scorer(), get_metric("r_squared")
+    metered = MeteredScorer(scorer, metric, ledger)
+    known = metered.score_many([(), (0,)])
+    scorer.truth = scorer.truth * torch.nan
+    message = (
+        r"^layer 3: the score with heads \[{}\] removed must be a finite number, found nan: the model's weights are finite but too large "
+        "to compute with; give lower learning rates, and as that is another run, another --out$"
+    )
+    with pytest.raises(ModelError, match=message.format("1, 2")):
+        metered.score_many([(0,), (1, 2)])
+    with pytest.raises(ModelError, match=message.format("")):
+        metered.noise_of_a_head()
+    assert len(ledger) == len(metered.known) == 2
+    assert metered.score_many([(), (0,)]) == known, "what is known stays known"

@@ -17,6 +17,12 @@ def test_numbers_stand_on_one_line_and_stay_what_they_are():
     assert text.endswith("}\n")
 
 
+@pytest.mark.parametrize("text", ["--out 'runs [ 1,  2 ]'", "[ 1 ]", "[\t1,\n2 ]", "[\u20281,\u20282\u2028]"])
+def test_texts_stay_what_they_are(text):
+    data = {"command": text, text: [text, 1]}
+    assert json.loads(compact_json(data)) == data
+
+
 def test_a_file_that_cannot_be_written(tmp_path):
     with pytest.raises(RunError, match="x.json: cannot be written .No such file or directory.; choose another file"):
         write_kept(tmp_path / "none" / "x.json", "")

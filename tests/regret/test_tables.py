@@ -63,9 +63,16 @@ def test_masks_name_positions_and_the_best_names_heads():
 
 
 def test_a_layer_may_come_once(run):
-    message = r"^layer 0 of BertForSequenceClassification, .*, seen, seed 0 comes twice; name each run and each file"
+    message = r"^layer 0 of BertForSequenceClassification, .* by accuracy, seen, seed 0 comes twice; name each run and each file"
     with pytest.raises(RunError, match=message):
         read_tables([run, run])
+
+
+def test_a_layer_may_come_once_for_each_metric(run, tmp_path):
+    (tables,) = read_tables([run])
+    both = [tables, replace(tables, metric="f1")]
+    write_tables(tmp_path / "tables.json", both)
+    assert read_tables([tmp_path / "tables.json"]) == both
 
 
 @pytest.mark.parametrize(

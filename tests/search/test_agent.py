@@ -10,7 +10,7 @@ import torch
 
 from auber.config import Agent, make_config
 from auber.errors import ConfigError
-from auber.search.agent import DQNAgent, EpisodeInfo, LayerOutcome, epsilon, play_layer
+from auber.search.agent import DQNAgent, EpisodeInfo, LayerOutcome, check_games, epsilon, play_layer
 from auber.search.game import FloatArray, PruningGame
 from auber.search.learner import QNetwork
 from auber.search.replay import Batch, unpack
@@ -206,6 +206,46 @@ def test_replay_must_hold_what_learning_waits_for() -> None:
         make_agent(config=dataclasses.replace(Agent(), replay_size=64))
 
 
+@pytest.mark.parametrize(("has_given", "most"), [(False, 36), (True, 48)])
+def test_games_must_be_enough_for_an_update_where_the_policy_decides(has_given: bool, most: int) -> None:
+    """Of three heads two go and the game stops; one that is given comes back besides."""
+    config = dataclasses.replace(SMALL, choose="rollout", learning_starts=most)
+    check_games(config, 3, 5, has_given=has_given)
+    config = dataclasses.replace(config, learning_starts=most + 1)
+    message = (
+        rf"^layer 5: agent\.episodes must be so many that the agent learns, found 12: its games on 3 heads make {most} moves at most, and "
+        rf"the first update waits for {most + 1}; raise it, lower agent\.learning_starts, or set agent\.choose=best$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        check_games(config, 3, 5, has_given=has_given)
+    check_games(dataclasses.replace(config, choose="best"), 3, 5, has_given=has_given)
+
+
+@pytest.mark.parametrize("given", [(), (1,)])
+def test_no_game_is_longer_than_that(given: tuple[int, ...]) -> None:
+    order = [1, 0, 2]  # what is given comes back first, so that all the others can go
+    game = PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, given=given)
+    moves = 0
+    while not game.over:
+        legal = game.legal_actions()
+        game.step(next((head for head in order if legal[head]), game.stop))
+        moves += 1
+    assert moves == 3 + bool(given)
+
+
+def test_updates_are_counted() -> None:
+    config = dataclasses.replace(SMALL, episodes=9)
+    toy = ToyLayer(4, seed=0)
+    losses: list[float | None] = []
+    for starts, is_taught in ((8, True), (64, False)):
+        game = PruningGame(toy.state, toy.score)
+        asked = dataclasses.replace(config, learning_starts=starts)
+        outcome = play_layer(game, asked, seed=0, layer=0, on_episode=lambda info: losses.append(info.loss))
+        assert outcome.updates == 2 * sum(loss is not None for loss in losses)
+        assert (outcome.updates > 0) == is_taught
+        losses.clear()
+
+
 def test_same_seed_same_play_to_the_last_bit() -> None:
     layer = ToyLayer(6, seed=0)
     torch.manual_seed(1)
@@ -259,8 +299,7 @@ def test_outcome_adds_up() -> None:
     assert [info.episode for info in infos] == list(range(1, 26))
     assert infos[0].loss is None
     assert infos[-1].loss is not None
-    assert infos[-1].actions == outcome.actions
-    assert infos[-1].epsilon == epsilon(SMALL, outcome.actions)
+    assert infos[-1].epsilon < infos[0].epsilon < SMALL.epsilon_start
 
 
 @pytest.mark.parametrize("choose", ["rollout", "best"])
@@ -276,7 +315,7 @@ def test_among_equal_scores_the_best_removes_fewest() -> None:
 
 def test_layer_of_one_head_is_left_alone() -> None:
     outcome = play_layer(PruningGame(np.ones(1, dtype=np.float32), lambda removed: 0.5), SMALL, seed=0, layer=0)
-    assert (outcome.removed, outcome.rewards_computed, outcome.actions) == ((), 1, 0)
+    assert (outcome.removed, outcome.rewards_computed, outcome.updates) == ((), 1, 0)
 
 
 def greedy_score(layer: ToyLayer) -> float:

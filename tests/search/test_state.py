@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auber.errors import ConfigError, ModelError
-from auber.search.state import head_norms, head_state
+from auber.search.state import head_norms, head_state, projection_state
 
 
 def test_norms_by_hand() -> None:
@@ -114,3 +114,12 @@ def test_lemma_1_fails_with_a_value_bias_at_zero_input() -> None:
     bound = 3 * torch.zeros(3, 6).abs().sum() * head_norms(weight, 2, "l1")
     assert bound.tolist() == [0.0, 0.0]
     assert outputs.abs().sum(dim=(1, 2)).tolist() == [12.0, 12.0]  # the bias alone: 3 tokens x 4 entries
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_a_layer_begins_in_the_state_of_its_projections_norms(norm, dtype):
+    weight = torch.nn.Parameter(torch.randn(12, 5, generator=torch.Generator().manual_seed(0)).to(dtype))
+    state = projection_state(weight, 4, norm)
+    assert torch.equal(state, head_state(head_norms(weight.detach().float(), 4, norm)))
+    assert not state.requires_grad

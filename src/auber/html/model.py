@@ -44,6 +44,7 @@ class Search:
     stop_value: float | None
     given: tuple[int, ...]  # the heads that the plan it began from removes
     change_cost: float  # points that a head had to gain by which it departs from that plan
+    updates: int | None  # that the agent made; None where there is no agent, and where an earlier version did not count
 
     @property
     def missed(self) -> float | None:
@@ -205,6 +206,7 @@ def _search(read: Fields, layer: int, removed: tuple[int, ...], plan: PruningPla
         stop_value=values[-1] if values else None,
         given=read.items("search.given", int),
         change_cost=read.find("search.change_cost", float) or 0.0,
+        updates=read.find("search.updates", int),
     )
 
 

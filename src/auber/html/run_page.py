@@ -421,7 +421,7 @@ def _stages_grid(run: RunView) -> Grid | None:
 
 
 def _search_notes(run: RunView) -> Iterator[str]:
-    """What the searches began from, and what their departures had to gain."""
+    """What the searches began from, what their departures had to gain, and where the agent learned nothing."""
     given = sum(len(search.given) for _, search in run.searched)
     if given:
         changed = sum(len({*stage.search.given} ^ {*stage.removed}) for stage in run.stages if stage.search)
@@ -431,6 +431,9 @@ def _search_notes(run: RunView) -> Iterator[str]:
         low, high = f"{min(costs):.3g}", f"{max(costs):.3g}"
         what = "changed" if given else "removed"
         yield f"A {what} head had to gain {low if low == high else f'{low} to {high}'} points."
+    untaught = [str(layer) for layer, search in run.searched if search.updates == 0]
+    if untaught:
+        yield f"The agent made no update in layer{'s' if len(untaught) > 1 else ''} {', '.join(untaught)}: its plan there is not learned."
 
 
 def _points_cell(score: float | None) -> str:

@@ -21,11 +21,11 @@ def choose_layer(work: LayerWork) -> LayerChoice:
     """Learn to prune one layer, and prune it as the learned policy would."""
     from auber.search.agent import play_layer
     from auber.search.game import PruningGame
-    from auber.search.state import head_norms, head_state
+    from auber.search.state import projection_state
 
     config = work.config
     weight = getattr(work.encoder.parts(work.layer), config.search.matrix).weight
-    state = head_state(head_norms(weight.detach().float().cpu(), len(work.heads), config.search.norm))
+    state = projection_state(weight, len(work.heads), config.search.norm)
 
     def score(positions: tuple[int, ...]) -> float:
         return work.score(tuple(work.heads[position] for position in positions))
@@ -69,6 +69,7 @@ def choose_layer(work: LayerWork) -> LayerChoice:
             "best": [work.heads[position] for position in outcome.best],
             "best_score": outcome.best_score,
             "q_values": list(outcome.q_values),
+            "updates": outcome.updates,
             "curve": [list(point) for point in outcome.curve],
         },
     )
@@ -76,9 +77,14 @@ def choose_layer(work: LayerWork) -> LayerChoice:
 
 def _check(config: Config, heads: Mapping[int, int]) -> None:
     """Raise `ConfigError` where the agent could not learn."""
-    from auber.search.agent import check_memory
+    from auber.search.agent import check_games, check_memory
 
     check_memory(config.agent)
+    for layer, number in heads.items():
+        if (
+            number > 1 and not config.search.heads
+        ):  # else there is nothing to learn, or the roll-out alone decides nothing
+            check_games(config.agent, number, layer, has_given=config.search.prior != "none")
 
 
 _as_auber = partial(Method, choose_layer=choose_layer, check=_check)

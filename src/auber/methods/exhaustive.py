@@ -65,13 +65,13 @@ def choose_layer(work: LayerWork) -> LayerChoice:
 
 def _states(work: LayerWork) -> dict[str, dict[str, list[float]]]:
     """The layer's initial state by `search.matrix` and `search.norm`: six short lists save scoring all masks six times."""
-    from auber.search.state import head_norms, head_state  # torch: the table of methods is read without it
+    from auber.search.state import projection_state  # torch: the table of methods is read without it
 
     parts = work.encoder.parts(work.layer)
     states: dict[str, dict[str, list[float]]] = {}
     for matrix in ("value", "query", "key"):
-        weight = getattr(parts, matrix).weight.detach().float().cpu()
-        states[matrix] = {norm: head_state(head_norms(weight, len(work.heads), norm)).tolist() for norm in ("l1", "l2")}
+        weight = getattr(parts, matrix).weight
+        states[matrix] = {norm: projection_state(weight, len(work.heads), norm).tolist() for norm in ("l1", "l2")}
     return states
 
 

@@ -33,13 +33,12 @@ from auber.pipeline.accounts import describe_result, layer_numbers, result_numbe
 from auber.pipeline.budget import best_plan, most_to_remove
 from auber.pipeline.decisions import Decisions
 from auber.pipeline.job import Job
-from auber.pipeline.rewards import Scorer
 from auber.pipeline.scouts import Scouts
 from auber.pipeline.tunings import Tunings
 from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
-from auber.scoring import CrossedScorer, Workers, make_scorer, open_workers
+from auber.scoring import CrossedScorer, MaskScorer, Workers, make_scorer, open_workers
 from auber.speed.saving import LIMITS, measure_saving
 from auber.splits import Splits, make_splits
 from auber.stages import BUDGET, PLAN, PRIOR, REWIND, TIMING, layer_of, layer_stage, tuning_stage
@@ -346,7 +345,7 @@ class Pipeline:
         remove_heads(self.model, plan)
         return {"plan": plan.to_json(), "gain": gain}
 
-    def _scorer(self, layer: int, rows: tuple[int, ...], workers: Workers | None) -> Scorer:
+    def _scorer(self, layer: int, rows: tuple[int, ...], workers: Workers | None) -> MaskScorer:
         """Who scores a layer's masks on these rows: the model itself, or the scouts."""
         hardware, metric = self.job.hardware, self.job.reward_metric
         if self._scouts is None:

@@ -17,8 +17,9 @@ from auber.metrics import get_metric
 from auber.pipeline import notices
 from auber.pipeline.budget import best_by_size, gains
 from auber.pipeline.job import Job
-from auber.pipeline.rewards import MeteredScorer, Scorer
+from auber.pipeline.rewards import MeteredScorer
 from auber.progress import Progress
+from auber.scoring import MaskScorer
 from auber.tasks.encoding import EncodedRows
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Decisions:
             ) from error
 
     def search(
-        self, encoder: Encoder, scorer: Scorer, num_rows: int, given: Mask, time_pay: float = 0.0
+        self, encoder: Encoder, scorer: MaskScorer, num_rows: int, given: Mask, time_pay: float = 0.0
     ) -> dict[str, Any]:
         """The record of a layer's search, on the scorer's rewards for so many rows; `given` is what it begins from.
 
@@ -89,6 +90,7 @@ class Decisions:
                 for _, (mask, gain) in sorted(best_by_size(gains(work, metered.known)).items())
             ]
         self._tell(layer, metered.known, num_rows, None if config.search.heads else len(choice.removed))
+        self._say(notices.nothing_updated(layer, config, choice.details.get("updates")))
         return info
 
     def warn_of_blindness(self, layer: int, rows: EncodedRows) -> None:
@@ -123,5 +125,8 @@ class Decisions:
             self._nothing_said = nothing is not None
             words.append(nothing)
         for each in words:
-            if each is not None:
-                self._progress.say(each)
+            self._say(each)
+
+    def _say(self, words: str | None) -> None:
+        if words is not None:
+            self._progress.say(words)

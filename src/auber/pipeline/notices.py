@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 import torch
 
+from auber.config import Config
 from auber.encoders.base import Encoder
 from auber.metrics import get_metric
 from auber.pipeline.job import Job
@@ -86,6 +87,19 @@ def equal_rewards(
     return (
         f"layer {layer}: all {len(scores)} masks scored the same ({next(iter(scores)):.4f}), so the rewards tell no "
         f"head from another; {worth}"
+    )
+
+
+def nothing_updated(layer: int, config: Config, updates: int | None) -> str | None:
+    """That a layer's games were too few or too short for the agent to learn from; None where it learned or was told not to."""
+    agent = config.agent
+    if updates != 0 or not (agent.episodes and agent.updates_per_episode):
+        return None
+    untaught = agent.choose == "rollout" and not config.search.heads
+    worth = f"what an untaught network {'plays' if untaught else 'and chance came by'}"
+    return (
+        f"layer {layer}: the agent made no update, as its {agent.episodes} games had fewer than {agent.learning_starts} moves; {worth} "
+        "decides; raise agent.episodes, or lower agent.learning_starts"
     )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from auber.errors import ModelError
 from auber.ledger import Ledger
 from auber.methods.base import Mask
 from auber.metrics import Metric, settle
-from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, standard_error
-
-Scorer = LayerScorer | ShardedScorer | CrossedScorer
+from auber.scoring import MaskScorer, standard_error
 
 
 class MeteredScorer:
@@ -19,7 +19,7 @@ class MeteredScorer:
     `asked_for_noise` counts the scores that no method asked for, but caution did.
     """
 
-    def __init__(self, scorer: Scorer, metric: Metric, ledger: Ledger) -> None:
+    def __init__(self, scorer: MaskScorer, metric: Metric, ledger: Ledger) -> None:
         self._scorer, self._metric, self._ledger = scorer, metric, ledger
         self.seconds = 0.0
         self.asked_for_noise = 0
@@ -28,7 +28,7 @@ class MeteredScorer:
     def score_many(self, masks: Sequence[Mask]) -> list[float]:
         """The metric on the reward set for each of several sets of removed heads."""
         started = time.perf_counter()
-        scores = self._ledger.complete(self._scorer.key, self._scorer.layer, masks, self._scorer.score_many)
+        scores = self._ledger.complete(self._scorer.key, self._scorer.layer, masks, self._compute)
         self.seconds += time.perf_counter() - started
         self.known.update(zip(map(tuple, masks), scores, strict=True))
         return scores
@@ -40,6 +40,7 @@ class MeteredScorer:
         statistics = settle(self._scorer.statistics(masks))
         noise = standard_error(self._metric, statistics[0], statistics[1:])
         found = dict(zip(masks, self._metric.finish_all(statistics), strict=True))
+        self._require_finite(found)
         scores = self._ledger.complete(
             self._scorer.key, self._scorer.layer, masks, lambda missing: [found[mask] for mask in missing]
         )
@@ -47,3 +48,18 @@ class MeteredScorer:
         self.asked_for_noise += len(masks)
         self.seconds += time.perf_counter() - started
         return noise
+
+    def _compute(self, masks: list[Mask]) -> list[float]:
+        scores = self._scorer.score_many(masks)
+        self._require_finite(dict(zip(masks, scores, strict=True)))
+        return scores
+
+    def _require_finite(self, scores: Mapping[Mask, float]) -> None:
+        """Nothing is better or worse than not a number, so that a search would take the mask or leave it by chance."""
+        for removed, score in scores.items():
+            if not math.isfinite(score):
+                raise ModelError(
+                    f"layer {self._scorer.layer}: the score with heads {list(removed)} removed must be a finite number, found {score}: "
+                    "the model's weights are finite but too large to compute with; give lower learning rates, and as that is "
+                    "another run, another --out"
+                )

@@ -10,7 +10,8 @@ from typing import Any
 from auber.errors import RunError
 from auber.files import write_text
 
-_NUMBERS = re.compile(r"\[\s+([-+.\deE]+(?:,\s+[-+.\deE]+)*)\s+\]")  # no string: it would have quotes
+# Never a part of a text, in which JSON has no line end as it is.
+_NUMBERS = re.compile(r"\[\n\s*([-+.\deE]+(?:,\s+[-+.\deE]+)*)\s+\]")
 
 
 def compact_json(data: Any) -> str:

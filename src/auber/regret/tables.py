@@ -81,10 +81,10 @@ def read_tables(paths: Sequence[Path]) -> list[RunTables]:
     seen: set[tuple[object, ...]] = set()
     for run in found:
         for table in run.layers:
-            key = (run.model, run.task, run.protocol, run.seed, table.layer)
+            key = (run.model, run.task, run.metric, run.protocol, run.seed, table.layer)
             if key in seen:
                 raise RunError(
-                    f"layer {table.layer} of {run.model}, {run.task}, {run.protocol}, seed {run.seed} comes twice; "
+                    f"layer {table.layer} of {run.model}, {run.task} by {run.metric}, {run.protocol}, seed {run.seed} comes twice; "
                     "name each run and each file of tables once"
                 )
             seen.add(key)

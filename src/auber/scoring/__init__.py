@@ -2,10 +2,11 @@
 
 `slabs` packs the rows without padding, `layers` computes on packed tokens, `kernels` holds what a GPU needs beside matrix
 products, `memory` decides what may be kept, `scorer` puts them together. `sharded` and `ray_shards`
-spread the rows over several devices or Ray workers; `crossed` has each row scored by the model that never saw it; `noise` says how
-far a difference of scores can be believed.
+spread the rows over several devices or Ray workers; `crossed` has each row scored by the model that never saw it; `base` is what
+all scorers share; `noise` says how far a difference of scores can be believed.
 """
 
+from auber.scoring.base import MaskScorer
 from auber.scoring.crossed import CrossedScorer, Part
 from auber.scoring.noise import check_caution, standard_error
 from auber.scoring.scorer import VERSION, LayerScorer
@@ -16,6 +17,7 @@ __all__ = [
     "CrossedScorer",
     "DeviceWorkers",
     "LayerScorer",
+    "MaskScorer",
     "Part",
     "ShardedScorer",
     "Workers",

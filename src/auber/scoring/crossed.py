@@ -19,6 +19,7 @@ from auber.devices import Hardware
 from auber.encoders import encoder_of
 from auber.errors import ModelError, TaskError
 from auber.metrics import get_metric
+from auber.scoring.base import MaskScorer
 from auber.scoring.scorer import LayerScorer
 from auber.tasks.encoding import EncodedRows
 
@@ -34,7 +35,7 @@ class Part(NamedTuple):
     identity: str | None = None
 
 
-class CrossedScorer:
+class CrossedScorer(MaskScorer):
     """Scores masks as `LayerScorer` does, the rows of each part by its model; a part without rows has no say."""
 
     def __init__(
@@ -50,8 +51,7 @@ class CrossedScorer:
             raise TaskError(
                 f"layer {layer}: one part at least must have rows, found none in {len(parts)} parts; add rows"
             )
-        self.layer, self._metric = layer, get_metric(metric)
-        self.present = _common_heads([part.model for part in every], layer)
+        super().__init__(layer, _common_heads([part.model for part in every], layer), get_metric(metric))
         self._scorers = [
             LayerScorer(part.model, layer, part.rows, metric, hardware, tenants=len(filled), identity=part.identity)
             for part in filled
@@ -63,18 +63,8 @@ class CrossedScorer:
         keys = [scorer.key for scorer in self._scorers]
         return keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
 
-    def score(self, removed: Sequence[int]) -> float:
-        """The metric with these heads (numbered as in the unpruned model) removed from the layer of every model."""
-        return self.score_many([removed])[0]
-
-    def score_many(self, masks: Sequence[Sequence[int]]) -> list[float]:
-        """The metric for each of several sets of removed heads."""
-        return self._metric.finish_all(self.statistics(masks)) if masks else []
-
-    def statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """What the metric is a function of, for each of at least one mask."""  # (masks, ...)
-        parts = [scorer.statistics(masks) for scorer in self._scorers]  # by part: (masks, ...)
-        return torch.stack([self._metric.combine([part[mask] for part in parts]) for mask in range(len(masks))])
+    def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
+        return self._joined([scorer.statistics(masks) for scorer in self._scorers])
 
 
 def _common_heads(models: Sequence[PreTrainedModel], layer: int) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from auber.encoders.base import Encoder
 from auber.errors import ModelError
 from auber.metrics import get_metric
 from auber.scoring import memory
+from auber.scoring.base import MaskScorer
 from auber.scoring.layers import load_kernels, pack_layers
 from auber.scoring.slabs import Slab, cut_rows, padded_inputs
 from auber.tasks.encoding import EncodedRows
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 4  # raised whenever the scorer may give other bits; part of every score's key
+VERSION = 5  # raised whenever the scorer may give other bits; part of every score's key
 
 # Tokens of one slab at most, and tokens that fill the device: below that several masks share a pass. On a CPU small slabs
 # stay in its caches; on a GPU large ones keep the matrix units busy.
@@ -70,7 +71,7 @@ class _Graph:
     replay: Callable[[], None]
 
 
-class LayerScorer:
+class LayerScorer(MaskScorer):
     """Scores masks of one layer of a model whose other layers stay as they are; the model itself is left alone.
 
     The caches are made at the first score, so that a scorer whose every score is already known costs nothing. `tenants` is
@@ -89,13 +90,12 @@ class LayerScorer:
         tenants: int = 1,
         identity: str | None = None,
     ) -> None:
-        self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
-        self._identity = identity
-        self._metric, self._tenants = get_metric(metric), tenants
+        encoder = encoder_of(model)
+        super().__init__(layer, encoder.present(layer), get_metric(metric))
+        self._model, self._rows, self._hardware = model, rows, hardware
+        self._identity, self._tenants = identity, tenants
         self._tokens_per_slab = tokens_per_slab or _SLAB_TOKENS.get(hardware.device.type, _SLAB_TOKENS["cpu"])
         self._pieces: list[_Piece] | None = None
-        encoder = encoder_of(model)
-        self.present = encoder.present(layer)
         last = encoder.num_layers - 1
         self._last_reads_first = encoder.reads == "first" and encoder.between(last) is None
         self._first_only = self._last_reads_first and layer == last  # a score computes first tokens alone
@@ -111,18 +111,7 @@ class LayerScorer:
         identity = self._identity or weights_digest(self._model)
         return score_key(identity, self._rows, self._metric.name, self._hardware.precision)
 
-    def score(self, removed: Sequence[int]) -> float:
-        """The metric with these heads (numbered as in the unpruned model) removed from the layer."""
-        return self.score_many([removed])[0]
-
-    def score_many(self, masks: Sequence[Sequence[int]]) -> list[float]:
-        """The metric for each of several sets of removed heads; several share a pass where one does not fill the device."""
-        if not masks:
-            return []
-        return self._metric.finish_all(self.statistics(masks))
-
-    def statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """What the metric is a function of, for each of at least one mask."""  # (masks, ...)
+    def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
         self._prepare()
         width = min(self._masks_per_pass(), len(masks))
         found = []
@@ -135,6 +124,7 @@ class LayerScorer:
 
     def logits(self, removed: Sequence[int]) -> torch.Tensor:
         """The logits of every row, or of every token where the classifier reads them all, longest row first, in float32."""
+        self._require_masks([removed])
         self._prepare()
         return self._logits([removed])[0]
 

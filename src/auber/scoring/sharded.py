@@ -27,6 +27,7 @@ from auber.encoders import encoder_of
 from auber.errors import ConfigError
 from auber.group import num_processes
 from auber.metrics import get_metric
+from auber.scoring.base import MaskScorer
 from auber.scoring.scorer import LayerScorer, score_key
 from auber.tasks.encoding import EncodedRows
 
@@ -58,7 +59,7 @@ class Workers(Protocol):
         """Let go of all that was started."""
 
 
-class ShardedScorer:
+class ShardedScorer(MaskScorer):
     """Scores masks as `LayerScorer` does, each shard of the rows by a worker."""
 
     def __init__(
@@ -70,9 +71,8 @@ class ShardedScorer:
         hardware: Hardware,
         workers: Workers,
     ) -> None:
-        self._model, self.layer, self._rows, self._hardware = model, layer, rows, hardware
-        self._metric, self._workers = get_metric(metric), workers
-        self.present = encoder_of(model).present(layer)
+        super().__init__(layer, encoder_of(model).present(layer), get_metric(metric))
+        self._model, self._rows, self._hardware, self._workers = model, rows, hardware, workers
         parts = tuple(rows.select(part) for part in deal_rows(rows.lengths, workers.num_shards))
         self._assignment = Assignment(model, layer, metric, parts)
 
@@ -83,18 +83,8 @@ class ShardedScorer:
         exact = self._metric.exact and self._hardware.dtype == torch.float32
         return key if exact else f"{key}-{self._workers.num_shards}"
 
-    def score(self, removed: Sequence[int]) -> float:
-        """The metric with these heads (numbered as in the unpruned model) removed from the layer."""
-        return self.score_many([removed])[0]
-
-    def score_many(self, masks: Sequence[Sequence[int]]) -> list[float]:
-        """The metric for each of several sets of removed heads."""
-        return self._metric.finish_all(self.statistics(masks)) if masks else []
-
-    def statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """What the metric is a function of, for each of at least one mask."""  # (masks, ...)
-        shards = self._workers.statistics(self._assignment, masks)  # by shard: (masks, ...)
-        joined = torch.stack([self._metric.combine([shard[mask] for shard in shards]) for mask in range(len(masks))])
+    def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
+        joined = self._joined(self._workers.statistics(self._assignment, masks))
         if self._hardware.device.type == "cuda":
             joined = joined.to(self._hardware.device)  # finished where one scorer would, so that its bits are the same
         return joined

@@ -36,7 +36,6 @@ class EpisodeInfo:
     """What a finished episode tells a progress bar or a log."""
 
     episode: int  # from 1
-    actions: int  # chosen so far in this layer, forced stops not counted
     epsilon: float  # the share of random actions now
     episode_return: float  # sum of the episode's rewards
     best_score: float
@@ -54,7 +53,7 @@ class LayerOutcome:
     best: Mask  # the mask scored that is worth most; among equals the one that departs least from what is given, then the first scored
     best_score: float
     given_score: float  # of what it began with; in the paper, and where no plan is given, the unpruned layer's
-    actions: int  # chosen by the agent, forced stops and the roll-out not counted
+    updates: int  # of the networks' weights; 0: the roll-out is what they were drawn to play
     rewards_asked: int  # requests for a metric, known ones included
     rewards_computed: int  # different masks scored, the one it began with included
     q_values: tuple[float, ...]  # of the initial state at the end: one per head, then stopping
@@ -76,6 +75,20 @@ def check_memory(config: Agent) -> None:
         )
 
 
+def check_games(config: Agent, num_heads: int, layer: int, *, has_given: bool) -> None:
+    """Raise `ConfigError` where even the longest games of a layer are too few for one update, and the roll-out would be the plan.
+
+    A game changes each head once at most and then stops; the last head may only go where another has come back (`has_given`).
+    """
+    most = config.episodes * (num_heads + has_given)
+    if config.choose == "rollout" and most < config.learning_starts:
+        raise ConfigError(
+            f"layer {layer}: agent.episodes must be so many that the agent learns, found {config.episodes}: its games on {num_heads} "
+            f"heads make {most} moves at most, and the first update waits for {config.learning_starts}; raise it, lower "
+            "agent.learning_starts, or set agent.choose=best"
+        )
+
+
 class DQNAgent:
     """Networks, replay memory and exploration of one layer's player."""
 
@@ -90,6 +103,7 @@ class DQNAgent:
         self.memory = ReplayMemory(config.replay_size, num_heads)
         self.actions_taken = 0
         self.episodes_played = 0
+        self.updates_made = 0
         self._exploration = seeds.generator(seed, "exploration", layer)
         self._sampling = seeds.generator(seed, "replay", layer)
 
@@ -128,6 +142,7 @@ class DQNAgent:
         with _one_thread():
             if len(self.memory) >= self.config.learning_starts:
                 losses = [self._update() for _ in range(self.config.updates_per_episode)]
+                self.updates_made += len(losses)
             if self.episodes_played % self.config.target_every == 0:
                 self.learner.copy_to_target()
         return float(torch.stack(losses).mean()) if losses else None
@@ -163,7 +178,6 @@ def play_layer(
             on_episode(
                 EpisodeInfo(
                     episode,
-                    agent.actions_taken,
                     agent.epsilon,
                     episode_return,
                     game.metric(best),
@@ -181,7 +195,7 @@ def play_layer(
         best=best,
         best_score=game.scores[best],
         given_score=given_score,
-        actions=agent.actions_taken,
+        updates=agent.updates_made,
         rewards_asked=game.rewards_asked,
         rewards_computed=game.rewards_computed,
         q_values=tuple(agent.q_values(game.initial_state).tolist()),

@@ -46,3 +46,8 @@ def head_state(norms: Tensor) -> Tensor:
     if deviation <= _ROUNDING * exact.abs().max():
         return torch.full((len(exact),), 1 / len(exact))
     return torch.softmax(centred / deviation, dim=0).float()
+
+
+def projection_state(weight: Tensor, num_heads: int, norm: str) -> Tensor:
+    """The initial state of a layer by the weight of one of its projections: (num_heads,), float32, on the CPU."""
+    return head_state(head_norms(weight, num_heads, norm))

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -205,22 +206,38 @@ def pad_batch(features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_mult
     lengths = np.array([len(row["input_ids"]) for row in features])
     width = -(-int(lengths.max()) // pad_to_multiple_of) * pad_to_multiple_of
     filled = np.arange(width) < lengths[:, None]  # (batch, width)
-    padding = {"input_ids": pad_token_id, "labels": NO_TAG}
     batch: dict[str, Tensor] = {}
+    for key, values in flat_columns(features).items():
+        if isinstance(values, Tensor):
+            batch[key] = values
+            continue
+        column = np.full((len(features), width), padding_of(key, pad_token_id), dtype=np.int64)
+        column[filled] = values
+        batch[key] = torch.from_numpy(column)
+    return batch
+
+
+def flat_columns(features: Sequence[dict[str, Any]]) -> dict[str, Tensor | NDArray[np.int32]]:
+    """What rows have, by name: a tensor (rows,) where it is given for a row, for each token an array (tokens,), row after row."""
+    lengths = [len(row["input_ids"]) for row in features]
+    columns: dict[str, Tensor | NDArray[np.int32]] = {}
     for key, value in features[0].items():
         if isinstance(value, (int, float)):
             dtype = torch.float32 if isinstance(value, float) else torch.int64
-            batch[key] = torch.tensor([row[key] for row in features], dtype=dtype)
+            columns[key] = torch.tensor([row[key] for row in features], dtype=dtype)
             continue
-        if [len(row[key]) for row in features] != lengths.tolist():
+        if [len(row[key]) for row in features] != lengths:
             raise TaskError(
                 f"rows to pad: column '{key}' must have one value for each token of input_ids; leave it out, or give one"
             )
         # All rows at once: row by row takes several times as long, and every tuning begins with it.
-        column = np.full((len(features), width), padding.get(key, 0), dtype=np.int64)
-        column[filled] = np.fromiter(chain.from_iterable(row[key] for row in features), np.int64, int(lengths.sum()))
-        batch[key] = torch.from_numpy(column)
-    return batch
+        columns[key] = np.fromiter(chain.from_iterable(row[key] for row in features), np.int32, sum(lengths))
+    return columns
+
+
+def padding_of(key: str, pad_token_id: int) -> int:
+    """What stands in a column behind the tokens of a row."""
+    return {"input_ids": pad_token_id, "labels": NO_TAG}.get(key, 0)
 
 
 def part_batch(batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""Training rows as batches: every row once an epoch, rows of like length together, padded once and cut to size.
+"""Training rows as batches: every row once an epoch, rows of like length together, padded to the longest of them.
 
 A difference from the paper, whose batches are drawn without regard to length: grouping halves what a step computes where
 lengths vary as in RTE. Which rows meet in a batch stays random: only rows of one shuffled pool are sorted, and the order
@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from auber.tasks.encoding import EncodedRows, pad_batch
+from auber.tasks.encoding import EncodedRows, flat_columns, padding_of
 
 # Batches that are sorted together. On RTE's lengths with batches of 32, padding adds 96 % to the tokens without a pool,
 # 11 % with 8 batches a pool and 4 % with 32, where the batches of an epoch resemble those of the last more and more.
@@ -54,21 +55,30 @@ class LengthGroups(Sampler[int]):
 
 
 class RowCollator:
-    """Turns row numbers into a batch: the rows are padded once, a batch is a slice as wide as its longest row.
+    """Turns row numbers into a batch as wide as its longest row; until then the tokens of all rows stand one after another.
 
-    The width is rounded up to `width_multiple`, but never beyond the longest row of all.
+    Rows that were padded once for all would take the room of the longest, though one among thousands may be long. The width is
+    rounded up to `width_multiple`, but never beyond the longest row of all.
     """
 
     def __init__(self, rows: EncodedRows, width_multiple: int = 1) -> None:
-        self._columns = pad_batch([rows[row] for row in range(len(rows))], rows.pad_token_id)
-        self._lengths, self._width_multiple = rows.lengths, width_multiple
+        self._width_multiple, self._longest = width_multiple, max(rows.lengths)
+        self._lengths = np.array(rows.lengths)
+        self._starts = np.cumsum(self._lengths) - self._lengths
+        self._by_row: dict[str, Tensor] = {}
+        self._by_token: dict[str, NDArray[np.int32]] = {}  # (tokens + 1,): what pads comes last
+        for name, values in flat_columns([rows[row] for row in range(len(rows))]).items():
+            if isinstance(values, Tensor):
+                self._by_row[name] = values
+            else:
+                self._by_token[name] = np.append(values, np.int32(padding_of(name, rows.pad_token_id)))
 
     def __call__(self, rows: Sequence[int]) -> dict[str, Tensor]:
         """The batch: what is given for each token is (rows, width), what is given for a row (rows,)."""
-        longest = max(self._lengths[row] for row in rows)
-        width = -(-longest // self._width_multiple) * self._width_multiple
-        chosen = torch.tensor(rows)
-        return {
-            name: column[chosen] if column.ndim == 1 else column[:, :width][chosen]
-            for name, column in self._columns.items()
-        }
+        chosen = np.asarray(rows)
+        lengths = self._lengths[chosen]
+        width = min(-(-int(lengths.max()) // self._width_multiple) * self._width_multiple, self._longest)
+        positions = np.arange(width)
+        places = np.where(positions < lengths[:, None], self._starts[chosen][:, None] + positions, -1)  # (rows, width)
+        batch = {name: torch.from_numpy(values[places].astype(np.int64)) for name, values in self._by_token.items()}
+        return batch | {name: values[torch.from_numpy(chosen)] for name, values in self._by_row.items()}

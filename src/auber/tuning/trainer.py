@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import gc
 import logging
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Sampler
@@ -225,7 +227,7 @@ def run_trainer(
 
     `on_begin` hears how many steps there will be, `on_step` the number of each step done and its loss, on the device: to read
     it makes a GPU wait. It returns whether to stop. Messages name the `stage`. Steps that are `kept` are replayed from the first
-    batch on.
+    batch on. The Trainer seeds the process's own generators; they go on afterwards as if there had been no training.
     """
     arguments = _training_arguments(settings, seed, hardware, scratch)
     recorder = _recorder(hardware)
@@ -234,25 +236,41 @@ def run_trainer(
         assert trainer.last_loss is not None, "a step has a loss when it is done"
         return on_step(step, trainer.last_loss)
 
-    trainer = StepTrainer(
-        model=model,
-        args=arguments,
-        # The Trainer deals in row numbers; the collator knows the rows.
-        train_dataset=range(len(rows)),
-        data_collator=RowCollator(rows, RECORDED_WIDTH if recorder else 1),
-        # In a process group consecutive batches make up a step: they are grouped as one.
-        kind=rows.kind,
-        sampler=LengthGroups(rows.lengths, arguments.train_batch_size * num_processes(), arguments.data_seed),
-        recorder=recorder,
-        kept=kept,
-        stage=stage,
-        device_name=hardware.name,
-        callbacks=[_Listener(on_begin, hand_on)],
-    )
-    trainer.remove_callback(PrinterCallback)
-    with _wrapping_taken_back(model):
+    with _generators_kept(hardware), _wrapping_taken_back(model):
+        trainer = StepTrainer(
+            model=model,
+            args=arguments,
+            # The Trainer deals in row numbers; the collator knows the rows.
+            train_dataset=range(len(rows)),
+            data_collator=RowCollator(rows, RECORDED_WIDTH if recorder else 1),
+            # In a process group consecutive batches make up a step: they are grouped as one.
+            kind=rows.kind,
+            sampler=LengthGroups(rows.lengths, arguments.train_batch_size * num_processes(), arguments.data_seed),
+            recorder=recorder,
+            kept=kept,
+            stage=stage,
+            device_name=hardware.name,
+            callbacks=[_Listener(on_begin, hand_on)],
+        )
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
     return Trained(trainer.state.global_step, trainer.micro_batch)
+
+
+@contextmanager
+def _generators_kept(hardware: Hardware) -> Iterator[None]:
+    """Leave the generators of Python, NumPy and torch as they were: who calls may draw from them.
+
+    Those of all GPUs, as all are seeded; where CUDA has not been started, and is not wanted, it stays so.
+    """
+    cuda = hardware.device.type == "cuda" or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if cuda else []):
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
 
 
 @contextmanager
@@ -316,6 +334,8 @@ def _training_arguments(settings: TuningSettings, seed: int, hardware: Hardware,
     if arguments.n_gpu > 1:
         # Several GPUs in one process would mean DataParallel and a larger batch; torchrun is the way to use them.
         arguments._n_gpu = 1
+    # Where bf16 is False the Trainer would follow ACCELERATE_MIXED_PRECISION of the environment, whatever `precision` says.
+    arguments.mixed_precision = "bf16" if arguments.bf16 else "no"
     return arguments
 
 

@@ -114,6 +114,7 @@ SEARCH: Shape = {  # of a stage; methods tell more or less
     "best_score": optional(is_number),
     "rollout": optional(is_heads),
     "rollout_score": optional(is_number),
+    "updates": optional(is_count),
 }
 RESULT: Shape = {
     "dev.score": is_number,
