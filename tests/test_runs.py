@@ -55,6 +55,28 @@ def test_a_run_of_other_rows_or_weights_is_told_in_words(tmp_path):
         Run(tmp_path / "run", {**known, "data": "c" * 64, "weights": "d" * 32}, small_config(), resume=True)
 
 
+@pytest.mark.parametrize(
+    ("begun", "asked", "words", "hint"),
+    [
+        ({"processes": 2}, {}, "processes was 2 and is now 1", "torchrun --nproc-per-node 2"),
+        ({}, {"processes": 2}, "processes was 1 and is now 2", "without torchrun"),
+        ({"computed_on_threads": 1}, {"computed_on_threads": 2}, "computed_on_threads was 1 and is now 2", "--set threads=1"),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_only_where_it_computes_alike(tmp_path, begun, asked, words, hint):
+    Run(tmp_path / "run", {**IDENTITY, **begun}, small_config())
+    message = rf"run: is another run: {words}; use the same settings \({hint}\) or another --out$"
+    with pytest.raises(RunError, match=message):
+        Run(tmp_path / "run", {**IDENTITY, **asked}, small_config(), resume=True)
+
+
+def test_of_threads_the_number_that_computes_counts(tmp_path):
+    """As many as torch found at first may be named later, where it finds another number."""
+    known = {**IDENTITY, "computed_on_threads": 1}
+    Run(tmp_path / "run", known, small_config(threads=0))
+    assert Run(tmp_path / "run", known, small_config(threads=1), resume=True).resumed
+
+
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(RunError, match="must be a new or an empty folder; choose another --out"):

@@ -270,6 +270,8 @@ def _identity(kind: str, job: Job, start: Start) -> dict[str, Any]:
         "device_type": job.hardware.device.type,
         "computed_in": job.hardware.precision,
         "computed_on_threads": job.hardware.threads,
+        # Each takes a part of every batch, and their sums end in other bits than one process's.
+        **({} if num_processes() == 1 else {"processes": num_processes()}),
     }
 
 

@@ -26,7 +26,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,12 @@ _DIGESTED = {
     "data": "its rows were others",
     "weights": "its model had other weights",
     "origin": "its scouts were made of another model",
+}
+_UNRECORDED = {"processes": 1}  # what is meant where neither an old run nor a new one says it
+# What follows from where a run computes: how to have it again as it was.
+_SURROUNDINGS: dict[str, Callable[[Any], str]] = {
+    "computed_on_threads": lambda threads: f"--set threads={threads}",
+    "processes": lambda number: "without torchrun" if number == 1 else f"torchrun --nproc-per-node {number}",
 }
 _SAME_VERSIONS = ("auber", "torch", "transformers")  # another of these may give other numbers
 
@@ -335,14 +341,13 @@ class Run:
 
     def _check_resumable(self, identity: dict[str, Any], config: Config, resume: bool) -> None:
         require_place(self.folder, resume=resume)
-        recorded = {**read_record(self.folder), **make_config("paper", file=self.folder / "config.toml").flat()}
-        for kept in (
-            "versions",
-            "upgrades",
-            "source",
-        ):  # the first are judged by themselves; weights may be read from elsewhere
-            recorded.pop(kept, None)
-        asked = {**identity, **config.flat()}
+        settings = make_config("paper", file=self.folder / "config.toml").flat()
+        recorded = {**_UNRECORDED, **read_record(self.folder), **settings}
+        asked = {**_UNRECORDED, **identity, **config.flat()}
+        # Versions are judged by themselves, weights may be read from elsewhere, and of threads the number that computes counts.
+        for key in ("versions", "upgrades", "source", "threads"):
+            recorded.pop(key, None)
+            asked.pop(key, None)
         changed = sorted(key for key in recorded.keys() | asked.keys() if recorded.get(key) != asked.get(key))
         if changed:
             said = [
@@ -352,7 +357,9 @@ class Run:
             ]
             # other weights, rows or scouts mostly follow from another seed or method
             words = ", ".join(said or [_DIGESTED[key] for key in changed])
-            raise RunError(f"{self.folder}: is another run: {words}; use the same settings or another --out")
+            again = [_SURROUNDINGS[key](recorded.get(key)) for key in changed if key in _SURROUNDINGS]
+            hint = f" ({', '.join(again)})" if again else ""
+            raise RunError(f"{self.folder}: is another run: {words}; use the same settings{hint} or another --out")
 
     # --- versions ---------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from auber.watch.run_view import (
 )
 
 _EVENTS_KEPT = 20
+_STUDY = re.compile(r"(torchrun [-a-z]+ [0-9]+ -m )?auber study\b")
 _RETURN, _LOSS = "/search/return", "/loss"  # what numbers are called after their stage, or their tuning
 
 
@@ -297,7 +299,7 @@ class RunWatcher:
         command, folder = process.get("command"), process.get("folder")
         if command is None:
             return f"the same call with out={str(self.folder)!r}, resume=True"
-        if command.startswith("auber study"):  # who computes its runs may be in another folder than who asked for them
+        if _STUDY.match(command):  # who computes its runs may be in another folder than who asked for them
             return str(command)
         words = command if "--resume" in command.split() else f"{command} --resume"
         # Relative paths mean the same only where they were typed.
