@@ -23,7 +23,7 @@ from auber.errors import ConfigError, unknown_name
 from auber.evaluation import Scores, evaluate_rows
 from auber.group import num_processes
 from auber.methods import get_method
-from auber.pipeline import Job, Pipeline
+from auber.pipeline import Job, Pipeline, check_result
 from auber.plan import PruningPlan
 from auber.progress import Progress, Silent
 from auber.starts import (
@@ -235,6 +235,7 @@ def _carry_through(
     kind: str, job: Job, start: Start, run: runs.Run, progress: Progress, trackers: tuple[str, ...]
 ) -> Pruned:
     if run.result is not None:
+        check_result(runs.RunFile(run.folder / runs.RESULT, run.result))
         progress.say(f"{run.folder} is complete: nothing to do")
         runs.check_digest(run.folder / "model", run.result)
         model = checkpoint.load(run.folder / "model", device=job.hardware.device)

@@ -67,7 +67,7 @@ def load_start(
     result = None
     place = source = str(model)
     if runs.is_run(source):
-        result = runs.read_result(source)
+        result = _read_result(source)
         _check_same_data(source, result, task, config)
         place = str(Path(source) / "model")
         runs.check_digest(Path(place), result)
@@ -179,8 +179,18 @@ def run_of(folder: str | Path) -> dict[str, Any] | None:
     place = Path(folder)
     for run in (place, *([place.parent] if place.name == "model" else [])):
         if runs.is_run(run):
-            return runs.read_result(run)
+            return _read_result(run)
     return None
+
+
+def _read_result(run: str | Path) -> dict[str, Any]:
+    """The result of a finished run, with all that a start is judged by."""
+    result = runs.read_result(run)
+    read = runs.RunFile(Path(run) / runs.RESULT, result)
+    for key in ("kind", "model", "task", "data", "protocol"):
+        read.get(key, str)
+    read.get("seed", int)
+    return result
 
 
 def warn_of_seen_rows(start: Start, config: Config, progress: Progress) -> None:

@@ -88,10 +88,10 @@ def _classes_of(folder: str) -> tuple[str, ...] | None:
 
 def _tuned_on(folder: str) -> str:
     """What a finished run was tuned on, as far as that is known, and what names the rows."""
-    from auber.runs import is_run, read_result
+    from auber.runs import RESULT, RunFile, is_run, read_result
     from auber.tasks import TASKS
 
     if not is_run(folder):
         return f"; add {_ROWS}"
-    task = read_result(folder)["task"]
+    task = RunFile(Path(folder) / RESULT, read_result(folder)).get("task", str)
     return f" (the run is of task '{task}'); add {f'--task {task}' if task in TASKS else _ROWS}"
