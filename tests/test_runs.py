@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 
@@ -11,7 +12,7 @@ import torch
 from auber import checkpoint
 from auber.errors import CheckpointError, RunError
 from auber.plan import PruningPlan
-from auber.runs import Run, is_run, read_json, read_result
+from auber.runs import Run, is_run, read_json, read_result, require_place
 from tests.models import tiny_model
 from tests.small import small_config, small_start
 
@@ -153,6 +154,18 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be created .*; choose another --out"):
         Run(tmp_path / "file" / "run", IDENTITY, small_config())
+
+
+def test_a_name_that_is_too_long(tmp_path):
+    with pytest.raises(RunError, match=r"xxx: cannot be a run's folder \(File name too long\); choose another --out$"):
+        require_place(tmp_path / ("x" * 300), resume=False)
+
+
+def test_a_name_that_tokenizers_cannot_be_written_under(tmp_path):
+    """Said before anything is computed."""
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(RunError, match=r"caf\\udce9: must have a name in UTF-8, .*; choose another --out$"):
+        require_place(place, resume=False)
 
 
 def test_a_run_killed_while_it_was_made_is_made_anew(tmp_path):

@@ -499,7 +499,16 @@ class Run:
 
 def require_place(folder: Path, *, resume: bool) -> None:
     """Raise `RunError` unless a run can begin in a folder, or go on in it."""
-    if is_run(folder):
+    try:
+        str(folder).encode()
+        is_there = is_run(folder)
+    except UnicodeEncodeError as error:
+        raise RunError(
+            f"{folder}: must have a name in UTF-8, without which no tokenizer can be written there; choose another --out"
+        ) from error
+    except OSError as error:  # such as a name that is too long
+        raise RunError(f"{folder}: cannot be a run's folder ({error.strerror}); choose another --out") from error
+    if is_there:
         if not resume:
             state = "a finished" if (folder / RESULT).is_file() else "an unfinished"
             raise RunError(f"{folder}: holds {state} run; add --resume to go on with it, or choose another --out")
