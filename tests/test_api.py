@@ -273,6 +273,44 @@ def test_a_group_of_processes_needs_a_folder_it_can_share(monkeypatch):
         auber.prune(*small_start(), task=small_task(), config=small_config())
 
 
+class Stop(Silent):
+    """Stops a run at its first stage."""
+
+    def begin(self, stage, total):
+        raise KeyboardInterrupt
+
+
+def test_a_run_begun_by_a_group_does_not_go_on_as_one_process(start, tmp_path, monkeypatch):
+    asked = {"task": small_task(), "config": small_config(), "out": tmp_path / "run"}
+    with monkeypatch.context() as group:
+        group.setattr("auber.api.num_processes", lambda: 2)
+        with pytest.raises(KeyboardInterrupt):
+            auber.prune(start, **asked, progress=Stop())
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["processes"] == 2
+    message = r"run: is another run: processes was 2 and is now 1; use the same settings \(torchrun --nproc-per-node 2\) or another --out$"
+    with pytest.raises(RunError, match=message):
+        auber.prune(start, **asked, resume=True)
+
+
+def test_a_run_goes_on_where_torch_finds_another_number_of_cores(start, tmp_path):
+    """With the number that it was begun with, as the message says."""
+    task, out = small_task(), tmp_path / "run"
+    torch.set_num_threads(1)
+    with pytest.raises(KeyboardInterrupt):
+        auber.prune(start, task=task, config=small_config(threads=0), out=out, progress=Stop())
+    torch.set_num_threads(2)
+    try:
+        message = (
+            r"run: is another run: computed_on_threads was 1 and is now 2; use the same settings \(--set threads=1\) or"
+        )
+        with pytest.raises(RunError, match=message):
+            auber.prune(start, task=task, config=small_config(threads=0), out=out, resume=True)
+        pruned = auber.prune(start, task=task, config=small_config(threads=1), out=out, resume=True)
+    finally:
+        torch.set_num_threads(1)
+    assert pruned.result["provenance"]["threads"] == 1
+
+
 def test_a_live_model_needs_its_tokenizer():
     model, _ = small_start()
     with pytest.raises(ConfigError, match="a live model needs its tokenizer beside it"):

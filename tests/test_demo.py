@@ -9,6 +9,7 @@ import pytest
 from auber import demo
 from auber.cli import app
 from auber.runs import read_result
+from auber.watch.run import RunWatcher
 
 
 @pytest.mark.timeout(600)
@@ -35,6 +36,23 @@ def test_the_demonstration(tmp_path, capsys):
         assert f"{100 * results[name]['dev']['score']:.1f}" in printed
     assert str(tmp_path / "demo" / "auber" / "model") in printed
     assert took < 180, "it is said to take under three minutes"
+
+
+@pytest.mark.parametrize("words", ["auber demo --out mine", "auber demo --seed 3"])
+def test_who_watches_a_demonstration_that_was_cut_is_told_the_command(tmp_path, monkeypatch, words):
+    """Also where the folder is the demonstration's own choice."""
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", words.split())
+    monkeypatch.setattr("auber.pipeline.Pipeline.finetune", stop)
+    assert app(words.split()[1:], standalone_mode=False) == 130
+    (place,) = tmp_path.glob("**/start")
+    told = RunWatcher(place).look().resume
+    folder = place.parent.relative_to(tmp_path)
+    assert told == (f"{words} --resume" if "--out" in words else f"{words} --out {folder} --resume")
 
 
 def test_it_goes_on_where_it_was_cut(tmp_path, monkeypatch, capsys):

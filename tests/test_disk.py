@@ -8,7 +8,7 @@ import pytest
 from auber.disk import is_refusal, sync_folder
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG])
 def test_a_disk_that_takes_nothing_more_is_no_bug(code):
     assert is_refusal(OSError(code, os.strerror(code)))
 

@@ -118,7 +118,7 @@ def test_a_lock_of_this_machine_is_not_dropped_unseen(tmp_path):
 DAMAGED = [
     {"process": -1}, {"process": 0}, {"process": 2**31}, {"process": True}, {"process": "1"}, {"started": None},
     {"started": "1"}, {"started": 10**400}, {"started": float("nan")}, {"host": 3}, {"host": "x" * 256}, {"host": "a\nb"},
-    {"since": "1"}, {"since": -1.0}, {"since": 1e300},
+    {"since": "1"}, {"since": -1.0}, {"since": 1e300}, {"after_boot": "1"}, {"after_boot": float("nan")},
 ]  # fmt: skip
 
 
@@ -170,6 +170,16 @@ def test_where_the_file_system_has_no_locks_the_name_decides(tmp_path, monkeypat
     FolderLock(tmp_path).release()
     leave(tmp_path, gone())
     FolderLock(tmp_path).release()
+
+
+def test_a_step_of_the_clock_does_not_give_a_lock_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    lock = FolderLock(tmp_path)
+    holder = json.loads((tmp_path / LOCK).read_text())
+    (tmp_path / LOCK).write_text(json.dumps({**holder, "started": holder["started"] - 3}))  # as the clock was before
+    with pytest.raises(HeldError, match=HELD):
+        FolderLock(tmp_path)
+    lock.release()
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 def test_a_result_knows_its_surroundings(monkeypatch):
     monkeypatch.delenv("AUBER_COMMIT", raising=False)
     described = provenance.describe(cpu())
-    assert described["threads"] == 1
+    assert (described["threads"], described["processes"]) == (1, 1)
     assert described["device"] == "cpu"
     assert set(described["versions"]) >= {"python", "auber", "torch", "transformers"}
     if (ROOT / ".git").exists():  # an unpacked source distribution has no history
@@ -23,6 +23,18 @@ def test_a_result_knows_its_surroundings(monkeypatch):
         assert described["commit"]["id"] == head.stdout.strip()
     else:
         assert described["commit"] is None
+
+
+def test_a_result_tells_of_the_group_that_computed_it(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert provenance.describe(cpu())["processes"] == 4
+
+
+def test_the_command_of_a_group_starts_a_group(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setattr(sys, "argv", ["/src/auber/__main__.py", "prune", "--out", "/runs/a"])
+    assert provenance.typed_command() == "torchrun --nproc-per-node 4 -m auber prune --out /runs/a"
+    assert provenance.command_line() == "torchrun --nproc-per-node 4 -m auber prune --out a"
 
 
 def test_a_copy_without_history_is_told_its_commit(monkeypatch):

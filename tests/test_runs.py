@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 
@@ -11,7 +12,7 @@ import torch
 from auber import checkpoint
 from auber.errors import CheckpointError, RunError
 from auber.plan import PruningPlan
-from auber.runs import Run, is_run, read_json, read_result
+from auber.runs import Run, is_run, read_json, read_result, require_place
 from tests.models import tiny_model
 from tests.small import small_config, small_start
 
@@ -53,6 +54,28 @@ def test_a_run_of_other_rows_or_weights_is_told_in_words(tmp_path):
         RunError, match=r"run: is another run: its rows were others, its model had other weights; use the"
     ):
         Run(tmp_path / "run", {**known, "data": "c" * 64, "weights": "d" * 32}, small_config(), resume=True)
+
+
+@pytest.mark.parametrize(
+    ("begun", "asked", "words", "hint"),
+    [
+        ({"processes": 2}, {}, "processes was 2 and is now 1", "torchrun --nproc-per-node 2"),
+        ({}, {"processes": 2}, "processes was 1 and is now 2", "without torchrun"),
+        ({"computed_on_threads": 1}, {"computed_on_threads": 2}, "computed_on_threads was 1 and is now 2", "--set threads=1"),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_only_where_it_computes_alike(tmp_path, begun, asked, words, hint):
+    Run(tmp_path / "run", {**IDENTITY, **begun}, small_config())
+    message = rf"run: is another run: {words}; use the same settings \({hint}\) or another --out$"
+    with pytest.raises(RunError, match=message):
+        Run(tmp_path / "run", {**IDENTITY, **asked}, small_config(), resume=True)
+
+
+def test_of_threads_the_number_that_computes_counts(tmp_path):
+    """As many as torch found at first may be named later, where it finds another number."""
+    known = {**IDENTITY, "computed_on_threads": 1}
+    Run(tmp_path / "run", known, small_config(threads=0))
+    assert Run(tmp_path / "run", known, small_config(threads=1), resume=True).resumed
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
@@ -131,6 +154,18 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be created .*; choose another --out"):
         Run(tmp_path / "file" / "run", IDENTITY, small_config())
+
+
+def test_a_name_that_is_too_long(tmp_path):
+    with pytest.raises(RunError, match=r"xxx: cannot be a run's folder \(File name too long\); choose another --out$"):
+        require_place(tmp_path / ("x" * 300), resume=False)
+
+
+def test_a_name_that_tokenizers_cannot_be_written_under(tmp_path):
+    """Said before anything is computed."""
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(RunError, match=r"caf\\udce9: must have a name in UTF-8, .*; choose another --out$"):
+        require_place(place, resume=False)
 
 
 def test_a_run_killed_while_it_was_made_is_made_anew(tmp_path):

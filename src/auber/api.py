@@ -23,7 +23,7 @@ from auber.errors import ConfigError, unknown_name
 from auber.evaluation import Scores, evaluate_rows
 from auber.group import num_processes
 from auber.methods import get_method
-from auber.pipeline import Job, Pipeline
+from auber.pipeline import Job, Pipeline, check_result
 from auber.plan import PruningPlan
 from auber.progress import Progress, Silent
 from auber.starts import (
@@ -241,6 +241,7 @@ def _carry_through(
     kind: str, job: Job, start: Start, run: runs.Run, progress: Progress, trackers: tuple[str, ...]
 ) -> Pruned:
     if run.result is not None:
+        check_result(runs.RunFile(run.folder / runs.RESULT, run.result))
         progress.say(f"{run.folder} is complete: nothing to do")
         runs.check_digest(run.folder / "model", run.result)
         model = checkpoint.load(run.folder / "model", device=job.hardware.device)
@@ -276,6 +277,8 @@ def _identity(kind: str, job: Job, start: Start) -> dict[str, Any]:
         "device_type": job.hardware.device.type,
         "computed_in": job.hardware.precision,
         "computed_on_threads": job.hardware.threads,
+        # Each takes a part of every batch, and their sums end in other bits than one process's.
+        **({} if num_processes() == 1 else {"processes": num_processes()}),
     }
 
 

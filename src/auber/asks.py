@@ -113,7 +113,7 @@ def _check_start_of_control(start: Start, job: Job) -> None:
         job.config.protocol == "heldout"
         and not job.method.removes_heads
         and start.source is not None
-        and runs.run_of(start.source) is not None
+        and runs.find_run(start.source) is not None
     ):
         raise ConfigError(
             f"{start.source}: is tuned without the rows held out, and method '{job.method.name}' has them from the start; give --model "

@@ -44,14 +44,23 @@ def demo_config(seed: int = 0) -> Config:
     return make_config("default", task="agreement", settings={**SETTINGS, "seed": seed})
 
 
-def run_demo(out: Path, *, seed: int = 0, resume: bool = False, progress: Progress) -> DemoResults:
-    """Fine-tune, prune and compare; each run has its own folder below `out`."""
+def run_demo(
+    out: Path, *, seed: int = 0, resume: bool = False, progress: Progress, command: str | None = None
+) -> DemoResults:
+    """Fine-tune, prune and compare; each run has its own folder below `out`. `command`: the command line that asks for it."""
     config = demo_config(seed)
     task = make_agreement(seed)
     model = build_model(task.num_labels, seed)
     progress.say(f"1 of 4: fine-tuning a small BERT on {len(task.train)} sentences")
     start = api.finetune(
-        model, build_tokenizer(), task=task, config=config, out=out / "start", resume=resume, progress=progress
+        model,
+        build_tokenizer(),
+        task=task,
+        config=config,
+        out=out / "start",
+        resume=resume,
+        progress=progress,
+        command=command,
     )
     results: dict[str, dict[str, Any]] = {}
     for number, method in enumerate(METHODS, 2):
@@ -66,6 +75,7 @@ def run_demo(out: Path, *, seed: int = 0, resume: bool = False, progress: Progre
             out=out / method,
             resume=resume,
             progress=progress,
+            command=command,
         )
         results[method] = pruned.result
     return DemoResults(start.result, results)

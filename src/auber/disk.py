@@ -1,4 +1,4 @@
-"""Disks that take nothing more: full, over a quota, read-only or closed to us.
+"""Disks that take nothing more: full, over a quota, read-only, closed to us or short of letters for a name.
 
 Such an `OSError` is no bug: whoever runs the program makes room, or chooses another place. Where files are written it is
 turned into one line that says what is kept; the command line catches what is left.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 _REFUSALS = {
     getattr(errno, name)
-    for name in ("EACCES", "EDQUOT", "EFBIG", "EIO", "ENOSPC", "EPERM", "EROFS")
+    for name in ("EACCES", "EDQUOT", "EFBIG", "EIO", "ENAMETOOLONG", "ENOSPC", "EPERM", "EROFS")
     if hasattr(errno, name)  # not every system has quotas
 }
 

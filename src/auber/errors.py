@@ -10,13 +10,17 @@ import difflib
 from collections.abc import Iterable
 
 
+def printable(text: str) -> str:
+    """Text that cannot steer a terminal."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
 class AuberError(Exception):
     """Something the caller can put right; the base of every error raised on purpose."""
 
     def __str__(self) -> str:
         """The message on one line: words out of a file can neither break it nor steer the terminal it is printed on."""
-        text = super().__str__()
-        return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+        return printable(super().__str__())
 
 
 class ConfigError(AuberError, ValueError):

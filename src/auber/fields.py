@@ -16,12 +16,17 @@ class Fields:
     def __init__(self, where: str, data: Any) -> None:
         self.where, self._data = where, data
 
+    @property
+    def remedy(self) -> str:
+        """What to do about what is damaged."""
+        return "make the run again"
+
     def get(self, key: str, kind: type, *, optional: bool = False) -> Any:
         """The value at a key, of this type; with `optional` also None."""
         value: Any = self._data
         for name in key.split("."):
             if not isinstance(value, dict) or name not in value:
-                raise RunError(f"{self.where}: lacks '{key}'; it is damaged or of another version, make the run again")
+                raise RunError(f"{self.where}: lacks '{key}'; it is damaged or of another version, {self.remedy}")
             value = value[name]
         return None if optional and value is None else self._checked(key, value, kind)
 
@@ -31,6 +36,15 @@ class Fields:
         for name in key.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         return None if value is None else self._checked(key, value, kind)
+
+    def has(self, key: str) -> bool:
+        """Whether something is at a key, be it null."""
+        value: Any = self._data
+        for name in key.split("."):
+            if not isinstance(value, dict) or name not in value:
+                return False
+            value = value[name]
+        return True
 
     def items(self, key: str, kind: type) -> tuple[Any, ...]:
         """The entries of a list at a key, all of this type; empty where there is no list."""
@@ -60,6 +74,6 @@ class Fields:
             wanted = {float: "a finite number", int: "a whole number", str: "printable text", bool: "true or false"}
             raise RunError(
                 f"{self.where}: '{key}' must be {wanted.get(kind, f'a {kind.__name__}')}, found {value!r:.40}; "
-                "it is damaged, make the run again"
+                f"it is damaged, {self.remedy}"
             )
         return value

@@ -15,6 +15,11 @@ def is_main_process() -> bool:
     return num_processes() == 1 or int(os.environ.get("RANK", 0)) == 0
 
 
+def launch_words() -> list[str]:
+    """The words before `auber` that start such a group again; none without a group."""
+    return ["torchrun", "--nproc-per-node", str(num_processes()), "-m"] if num_processes() > 1 else []
+
+
 def wait_for_all() -> None:
     """Return when every process of the group has come here."""
     if num_processes() > 1:

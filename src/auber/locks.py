@@ -17,7 +17,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -58,6 +58,7 @@ class Holder:
     started: float  # seconds since 1970: tells it from a later process of the same number
     host: str
     since: float | None = None  # when it took the lock; None where an earlier version of this package wrote it
+    after_boot: float | None = None  # seconds from the machine's start to its own; None likewise
 
     @property
     def is_here(self) -> bool:
@@ -67,7 +68,7 @@ class Holder:
     @property
     def is_running(self) -> bool:
         """Whether it still runs; of a process of another machine nothing is known."""
-        return self.is_here and is_alive(self.process, self.started)
+        return self.is_here and is_alive(self.process, self.started, self.after_boot)
 
     def __str__(self) -> str:
         if self.since is None:
@@ -151,7 +152,8 @@ class FolderLock:
         if holder is not None and not is_guarded and holder.is_running:
             raise self._held(holder)
         self.left_by = holder
-        own = Holder(os.getpid(), psutil.Process().create_time(), platform.node(), round(time.time(), 3))
+        started, after_boot = start_of(psutil.Process())
+        own = Holder(os.getpid(), started, platform.node(), round(time.time(), 3), after_boot)
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, json.dumps(asdict(own)).encode())
@@ -171,10 +173,20 @@ def held(folder: Path, name: str = LOCK) -> Iterator[None]:
         lock.release()
 
 
-def is_alive(number: int, started: float | None = None) -> bool:
+def start_of(process: psutil.Process) -> tuple[float, float]:
+    """When a process began: in seconds since 1970, and since the machine's start.
+
+    Which of them moves when somebody sets the clock depends on the system; one stays.
+    """
+    started = float(process.create_time())
+    return started, max(0.0, round(started - psutil.boot_time(), 3))
+
+
+def is_alive(number: int, started: float | None = None, after_boot: float | None = None) -> bool:
     """Whether a process of this number is here and, where its start is known, no later one of the same number.
 
-    One that has ended and whose parent has not asked after it yet, a zombie, is gone.
+    It is the same one if either reading of its start (`start_of`) is as it was, for the clock may have been set since. One that
+    has ended and whose parent has not asked after it yet, a zombie, is gone.
     """
     if not 0 < number <= _LARGEST_PROCESS:
         return False
@@ -182,7 +194,10 @@ def is_alive(number: int, started: float | None = None) -> bool:
         process = psutil.Process(number)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        return started is None or abs(float(process.create_time()) - started) < _SAME_START
+        recorded = [
+            (now, then) for now, then in zip(start_of(process), (started, after_boot), strict=True) if then is not None
+        ]
+        return not recorded or any(abs(now - then) < _SAME_START for now, then in recorded)
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:
@@ -233,12 +248,14 @@ def _parse(content: bytes) -> Holder | None:
         return None
     if not isinstance(data, dict):
         return None
-    process, started, host, since = (data.get(name) for name in ("process", "started", "host", "since"))
+    process, started, host, since, after_boot = (data.get(field.name) for field in fields(Holder))
     if type(process) is not int or not 0 < process <= _LARGEST_PROCESS or not is_moment(started):
         return None
     if not isinstance(host, str) or len(host) > _LONGEST_HOST or not host.isprintable():
         return None
-    return Holder(process, started, host, since) if since is None or is_moment(since) else None
+    if any(found is not None and not is_moment(found) for found in (since, after_boot)):
+        return None
+    return Holder(process, started, host, since, after_boot)
 
 
 def is_moment(found: Any) -> TypeGuard[float]:

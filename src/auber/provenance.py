@@ -1,4 +1,4 @@
-"""Where a number comes from: versions, commit, device, threads and the command."""
+"""Where a number comes from: versions, commit, device, threads, processes and the command."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.devices import Hardware
+from auber.group import launch_words, num_processes
 
 _PACKAGES = ("auber", "torch", "transformers", "tokenizers", "accelerate", "numpy")
 
@@ -35,12 +36,16 @@ def describe(hardware: Hardware) -> dict[str, Any]:
         "device": hardware.name,
         "precision": hardware.precision,
         "threads": hardware.threads,
+        "processes": num_processes(),
     }
 
 
 def typed_command() -> str:
-    """The command that is running, word for word: typed again in the same folder it means the same."""
-    return shlex.join(["auber", *sys.argv[1:]])
+    """The command that is running, word for word: typed again in the same folder it means the same.
+
+    A group is named by what starts one like it on one machine, whatever started it.
+    """
+    return shlex.join([*launch_words(), "auber", *sys.argv[1:]])
 
 
 def command_line() -> str:

@@ -26,7 +26,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from auber import checkpoint
 from auber.config import Config, make_config
 from auber.disk import is_refusal
 from auber.errors import CheckpointError, RunError
+from auber.fields import Fields
 from auber.files import cut_torn_line, digest_file, write_json, write_text
 from auber.group import is_main_process, wait_for_all
 from auber.ledger import Ledger
@@ -60,6 +61,13 @@ _DIGESTED = {
     "weights": "its model had other weights",
     "origin": "its scouts were made of another model",
 }
+_UNRECORDED = {"processes": 1}  # what is meant where neither an old run nor a new one says it
+# What follows from where a run computes: how to have it again as it was.
+_SURROUNDINGS: dict[str, Callable[[Any], str]] = {
+    "computed_on_threads": lambda threads: f"--set threads={threads}",
+    "processes": lambda number: "without torchrun" if number == 1 else f"torchrun --nproc-per-node {number}",
+}
+_SCORES_STAY = "and scores that are known are not computed again"
 _SAME_VERSIONS = ("auber", "torch", "transformers")  # another of these may give other numbers
 
 
@@ -73,12 +81,60 @@ def read_json(path: Path) -> Any:
         raise RunError(f"{path}: cannot be read ({error}); it is damaged: {_advise(path)}") from error
 
 
+class RunFile(Fields):
+    """A JSON file of a run's folder, read field by field."""
+
+    def __init__(self, path: Path, data: Any) -> None:
+        super().__init__(str(path), data)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it where it is damaged."""
+        return _advise(Path(self.where))
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """A JSON object from a run's folder."""
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise RunError(f"{path}: must be a JSON object, found {type(data).__name__}; it is damaged: {_advise(path)}")
+    return data
+
+
 def _advise(path: Path) -> str:
     """What to do about a damaged file: of a stage another can be made, what a run is and what came of it cannot."""
+    if path.parent.name == "stages":
+        return _advise_stage(path)
     if path.name not in ("run.json", RESULT):
         return "put it back, or delete it"
     model = path.parent / "model"
     return "put a copy of it back" + (f"; the model in {model} can be used without it" if model.is_dir() else "")
+
+
+def _advise_stage(path: Path) -> str:
+    """What to do about a stage's record: the stage can be done again where the weights it began with are there."""
+    if (path.parent.parent / RESULT).is_file():
+        return "put a copy of it back"
+    others = [other for other in path.parent.glob("*.json") if other.stem not in ("first", path.stem)]
+    if path.stem == "first" or not any(map(_has_weights, others)):
+        return f"put a copy of it back, or delete it: the stage is done again with all after it, {_SCORES_STAY}"
+    return _go_back(path.parent)
+
+
+def _has_weights(path: Path) -> bool:
+    """Whether a stage's record says that weights were written, and so those before dropped; a damaged one may have said so."""
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8"))["weights"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return True
+
+
+def _go_back(stages: Path) -> str:
+    """How to go on from the first stage, whose weights are kept."""
+    return (
+        f"put a copy of it back, or delete every file of {stages} but first.json and first/: the run goes on from there, "
+        f"{_SCORES_STAY}"
+    )
 
 
 def is_run(folder: str | Path) -> bool:
@@ -93,32 +149,33 @@ def read_result(folder: str | Path) -> dict[str, Any]:
         raise RunError(f"{folder}: not a run's folder (it has no run.json)")
     if not (folder / RESULT).is_file():
         raise RunError(f"{folder}: the run is not finished; continue it with --resume")
-    result: dict[str, Any] = read_json(folder / RESULT)
-    return result
+    return _read_object(folder / RESULT)
 
 
-def run_of(folder: str | Path) -> dict[str, Any] | None:
-    """The result of the run that a folder is, or whose model lies in it; None of any other."""
+def find_run(folder: str | Path) -> Path | None:
+    """The run that a folder is, or whose model lies in it; None of any other."""
     place = Path(folder)
-    for run in (place, *([place.parent] if place.name == "model" else [])):
-        if is_run(run):
-            return read_result(run)
-    return None
+    return next((run for run in (place, *([place.parent] if place.name == "model" else [])) if is_run(run)), None)
+
+
+def read_field(run: Path, key: str) -> str:
+    """One word of a finished run's result."""
+    word: str = RunFile(run / RESULT, read_result(run)).get(key, str)
+    return word
 
 
 def read_row_settings(folder: str | Path) -> dict[str, Any]:
     """The settings of a finished run that say how its rows are read; none of a folder that is no run's."""
-    settings = (run_of(folder) or {}).get("config", {})
+    run = find_run(folder)
+    if run is None:
+        return {}
+    settings = RunFile(run / RESULT, read_result(run)).find("config", dict) or {}
     return {key: settings[key] for key in ("max_length",) if key in settings}
 
 
 def read_record(folder: str | Path) -> dict[str, Any]:
     """What a run is, as its `run.json` has it."""
-    path = Path(folder) / "run.json"
-    record = read_json(path)
-    if not isinstance(record, dict):
-        raise RunError(f"{path}: must be a JSON object, found {type(record).__name__}")
-    return record
+    return _read_object(Path(folder) / "run.json")
 
 
 def read_source(folder: str | Path) -> str | None:
@@ -181,7 +238,7 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """The result, if the run is complete."""
         path = self.folder / RESULT
-        return read_json(path) if path.is_file() else None
+        return _read_object(path) if path.is_file() else None
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -220,6 +277,16 @@ class Run:
     def stage(self, name: str) -> dict[str, Any] | None:
         """What a finished stage left, None if it is not finished."""
         return self._stages.get(name)
+
+    def read_stage(self, name: str) -> RunFile:
+        """What a finished stage left, read field by field: somebody may have changed it since."""
+        return RunFile(self.folder / "stages" / f"{name}.json", self._stages[name])
+
+    def forget_others(self, kept: Collection[str]) -> None:
+        """Drop the records of all stages but these: they followed one that is done again, and may not follow from it now."""
+        for name in [name for name in self._stages if name not in kept]:
+            del self._stages[name]
+            self.remove(f"stages/{name}.json")
 
     def finish_stage(self, name: str, info: dict[str, Any], model: PreTrainedModel | None = None) -> dict[str, Any]:
         """Record a stage and, if it changed them, the weights at its end; older weights but the first's are dropped."""
@@ -286,12 +353,19 @@ class Run:
             beside = {"versions": versions, "source": source}
             self._create({**identity, **{name: value for name, value in beside.items() if value}}, config)
         # All processes must take the same decisions, so what is done is read once, before anyone goes on.
-        for path in sorted((self.folder / "stages").glob("*.json")):
-            self._stages[path.stem] = read_json(path)
+        if not self._is_complete:
+            self._read_stages()
         if changed:
             self._record_upgrade(changed, versions)
         wait_for_all()
         self.ledger = Ledger(self.folder / "scores.jsonl", writable=is_main_process() and not self._is_complete)
+
+    def _read_stages(self) -> None:
+        for path in sorted((self.folder / "stages").glob("*.json")):
+            self._stages[path.stem] = _read_object(path)
+            read = self.read_stage(path.stem)
+            read.get("weights", bool)
+            read.find(DIGEST, str)
 
     @property
     def _is_complete(self) -> bool:
@@ -344,14 +418,13 @@ class Run:
 
     def _check_resumable(self, identity: dict[str, Any], config: Config, resume: bool) -> None:
         require_place(self.folder, resume=resume)
-        recorded = {**read_record(self.folder), **make_config("paper", file=self.folder / "config.toml").flat()}
-        for kept in (
-            "versions",
-            "upgrades",
-            "source",
-        ):  # the first are judged by themselves; weights may be read from elsewhere
-            recorded.pop(kept, None)
-        asked = {**identity, **config.flat()}
+        settings = make_config("paper", file=self.folder / "config.toml").flat()
+        recorded = {**_UNRECORDED, **read_record(self.folder), **settings}
+        asked = {**_UNRECORDED, **identity, **config.flat()}
+        # Versions are judged by themselves, weights may be read from elsewhere, and of threads the number that computes counts.
+        for key in ("versions", "upgrades", "source", "threads"):
+            recorded.pop(key, None)
+            asked.pop(key, None)
         changed = sorted(key for key in recorded.keys() | asked.keys() if recorded.get(key) != asked.get(key))
         if changed:
             said = [
@@ -361,15 +434,17 @@ class Run:
             ]
             # other weights, rows or scouts mostly follow from another seed or method
             words = ", ".join(said or [_DIGESTED[key] for key in changed])
-            raise RunError(f"{self.folder}: is another run: {words}; use the same settings or another --out")
+            again = [_SURROUNDINGS[key](recorded.get(key)) for key in changed if key in _SURROUNDINGS]
+            hint = f" ({', '.join(again)})" if again else ""
+            raise RunError(f"{self.folder}: is another run: {words}; use the same settings{hint} or another --out")
 
     # --- versions ---------------------------------------------------------------------------------------------------
 
     def _changed_versions(self, versions: Mapping[str, str], allowed: bool) -> dict[str, list[str]]:
         """The packages of which the run was begun with another version: what it was, and what it is now."""
-        recorded = read_record(self.folder)
-        self.upgrades = list(recorded.get("upgrades", []))
-        before = recorded.get("versions", {})
+        recorded = RunFile(self.folder / "run.json", read_record(self.folder))
+        self.upgrades = list(recorded.items("upgrades", dict))
+        before = recorded.find("versions", dict) or {}
         changed = {
             name: [before.get(name, "not recorded"), versions[name]]
             for name in _SAME_VERSIONS
@@ -432,15 +507,21 @@ class Run:
         has_lost_first = self._stages["first"]["weights"] and not (self.folder / "stages" / "first").is_dir()
         if stage == "first" or has_lost_first:
             return "put a copy of it back, or start anew with another --out"
-        return (
-            f"put a copy of it back, or delete every file of {self.folder / 'stages'} but first.json and first/: the run goes on "
-            "from there, and scores that are known are not computed again"
-        )
+        return _go_back(self.folder / "stages")
 
 
 def require_place(folder: Path, *, resume: bool) -> None:
     """Raise `RunError` unless a run can begin in a folder, or go on in it."""
-    if is_run(folder):
+    try:
+        str(folder).encode()
+        is_there = is_run(folder)
+    except UnicodeEncodeError as error:
+        raise RunError(
+            f"{folder}: must have a name in UTF-8, without which no tokenizer can be written there; choose another --out"
+        ) from error
+    except OSError as error:  # such as a name that is too long
+        raise RunError(f"{folder}: cannot be a run's folder ({error.strerror}); choose another --out") from error
+    if is_there:
         if not resume:
             state = "a finished" if (folder / RESULT).is_file() else "an unfinished"
             raise RunError(f"{folder}: holds {state} run; add --resume to go on with it, or choose another --out")

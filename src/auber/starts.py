@@ -67,11 +67,11 @@ def load_start(
     result = None
     place = source = str(model)
     if runs.is_run(source):
-        result = runs.read_result(source)
+        result = _read_result(source)
         _check_same_data(source, result, task, config)
         place = str(Path(source) / "model")
         runs.check_digest(Path(place), result)
-    elif (of_run := runs.run_of(source)) is not None and of_run["data"] == task.content_hash:
+    elif (of_run := run_of(source)) is not None and of_run["data"] == task.content_hash:
         _check_held_out(source, of_run, config)
     loaded = checkpoint.load_start(
         place,
@@ -174,6 +174,22 @@ def find_origin(
     return found
 
 
+def run_of(folder: str | Path) -> dict[str, Any] | None:
+    """The result of the run that a folder is, or whose model lies in it; None of any other."""
+    run = runs.find_run(folder)
+    return None if run is None else _read_result(run)
+
+
+def _read_result(run: str | Path) -> dict[str, Any]:
+    """The result of a finished run, with all that a start is judged by."""
+    result = runs.read_result(run)
+    read = runs.RunFile(Path(run) / runs.RESULT, result)
+    for key in ("kind", "model", "task", "data", "protocol"):
+        read.get(key, str)
+    read.get("seed", int)
+    return result
+
+
 def warn_of_seen_rows(start: Start, config: Config, progress: Progress) -> None:
     """Say where nobody can know whether a model was tuned on the rows that the protocol holds out of its tuning."""
     if config.protocol == "heldout" and start.tuned and start.result is None:
@@ -211,7 +227,7 @@ def check_kind(model: PreTrainedModel, task: TaskData) -> None:
 
 def _require_unseen(folder: str | None, task: TaskData, remedy: str) -> None:
     """Raise `RunError` for a run of the same rows, or its model: it has seen them, and scouts must not."""
-    run = None if folder is None else runs.run_of(folder)
+    run = None if folder is None else run_of(folder)
     if run is not None and run["data"] == task.content_hash:
         raise RunError(f"{folder}: is of a run, whose model has seen rows that scouts must not; {remedy}")
 

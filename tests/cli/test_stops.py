@@ -25,6 +25,12 @@ def test_what_a_stopped_command_says(words, said):
     assert stops.describe_stop(words[0], words) == said
 
 
+def test_a_stopped_group_is_told_how_to_go_on_as_a_group(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = stops.describe_stop("prune", ["prune", "--out", "a"])
+    assert said == "stopped; go on with: torchrun --nproc-per-node 2 -m auber prune --out a --resume"
+
+
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_command_with_one_line(sent, code, run_auber, monkeypatch):
     handler = signal.getsignal(signal.SIGTERM)

@@ -12,15 +12,22 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 
 from auber import checkpoint, runs
 from auber.bench.record import read_bench
+from auber.cli.screen import describe_result
 from auber.config import make_config
 from auber.html import make_page
 from auber.imports import import_model
 from auber.ledger import Ledger
 from auber.locks import FolderLock, drop_foreign_lock, read_holder
+from auber.pipeline import check_result
+from auber.pipeline.accounts import describe_cost
+from auber.pipeline.budget import best_plan
+from auber.pipeline.records import check_stage
 from auber.plan import PruningPlan
 from auber.rates.record import read_record
 from auber.regret.tables import read_tables, write_tables
@@ -29,6 +36,7 @@ from auber.report.record import read_result
 from auber.report.results_file import read_results, read_results_file, save_results
 from auber.report.speeds import speed_tables
 from auber.speed.subjects import read_subjects
+from auber.starts import load_start
 from auber.study.folder import StudyFolder
 from auber.study.plan import read_study
 from auber.tasks import make_task
@@ -43,7 +51,7 @@ from tests.bench.records import make_bench
 from tests.html.made import write_ranked, write_searched
 from tests.regret.made import make_run as make_tables
 from tests.report.results import make_result, write_plan, write_run
-from tests.small import small_config, small_start
+from tests.small import small_config, small_start, small_task
 from tests.watch.folders import NOW, RESULT, RunFolder
 
 Place = Callable[[Path], None]
@@ -211,21 +219,62 @@ def _read_study_folder(folder: Path) -> None:
 
 
 _IDENTITY = {"kind": "prune", "model": "made-up", "heads": None}
+_STAGES = {
+    "first": {"digest": "abc", "seconds": 4.5, "tuning": {"steps": 8, "seconds": 4.0}, "peak_gpu_bytes": 7},
+    "timing": {"timing": {"percent_a_head": 0.5}, "seconds": 1.0},
+    "prior": {"plan": {"0": [1]}, "seconds": 1.0, "gate_steps": 7},
+    "layer-0": {
+        "removed": [1],
+        "sizes": [{"removed": [1], "score": 0.5, "gain": 0.25}],
+        "search": {"rewards_asked": 9, "rewards_computed": 5, "reward_seconds": 2.0, "seconds": 3.0},
+        "seconds": 3.25,
+    },
+}
 
 
 def _unfinished(folder: Path) -> None:
-    run = runs.Run(folder / "run", _IDENTITY, small_config())
+    run = runs.Run(folder / "run", _IDENTITY, small_config(), versions={"auber": "1"})
     run.ledger.add("key", 0, {(1,): 0.5})
-    run.finish_stage("layer-0", {"removed": [1]})
+    for name, info in _STAGES.items():
+        run.finish_stage(name, info)
     run.close()
 
 
 def _resume(folder: Path) -> None:
-    run = runs.Run(folder / "run", _IDENTITY, small_config(), resume=True)
+    """All that a run which goes on reads of its stages, and what it makes of it."""
+    run = runs.Run(folder / "run", _IDENTITY, small_config(), resume=True, versions={"auber": "2"}, allow_upgrade=True)
     try:
-        run.stage("layer-0")
+        names = list(takewhile(run.stage, _STAGES))  # behind a stage that is missing all are done again
+        done = {name: run.stage(name) or {} for name in names}
+        for name in done:
+            check_stage(name, run.read_stage(name))
+        run.load_weights(names, SimpleNamespace(device="cpu"))
+        describe_cost(done, 0.5)
+        if "layer-0" in done:
+            PruningPlan({0: run.read_stage("layer-0").get("removed", list)})
+            sizes = done["layer-0"].get("sizes", [{"removed": [], "gain": 0.0}])
+            best_plan(1, {0: {len(each["removed"]): (tuple(each["removed"]), each["gain"]) for each in sizes}})
     finally:
         run.close()
+
+
+def _finished(folder: Path) -> None:
+    result = make_result("agreement", "original", 0, 0.6, kind="finetune", data=small_task().content_hash)
+    checkpoint.save(*small_start(), folder / "run" / "model")
+    _write(folder, {"run/run.json": json.dumps(_IDENTITY), "run/result.json": json.dumps({**result, "gap": 0.35})})
+
+
+def _begin_from(folder: Path) -> None:
+    """A finished run as a start."""
+    settings = make_config("paper", otherwise=runs.read_row_settings(folder / "run"))
+    load_start(folder / "run", None, small_task(), settings)
+
+
+def _hand_back(folder: Path) -> None:
+    """A finished run that is asked for again."""
+    result = runs.read_result(folder / "run")
+    check_result(runs.RunFile(folder / "run" / runs.RESULT, result))
+    describe_result(result)
 
 
 def _exhaustive(folder: Path) -> None:
@@ -403,7 +452,9 @@ READERS: dict[str, Reader] = {
         Reader("result", ("result.json",), _file("result.json", lambda: json.dumps(make_result("rte", "auber", 0, 0.6))), lambda f: read_result(f / "result.json", "run")),
         Reader("study folder", ("study.toml", "mrpc/seen/seed-0/auber/result.json", "mrpc/seen/seed-0/original.failed.json"), _study_folder, _read_study_folder),
         Reader("results file", ("kept.json",), _kept_runs, lambda f: read_results(f / "kept.json")),
-        Reader("run", tuple(f"run/{name}" for name in ("run.json", "config.toml", "stages/layer-0.json", "scores.jsonl")), _unfinished, _resume, writes=True, share=0.5),
+        Reader("run", tuple(f"run/{name}" for name in ("run.json", "config.toml", *(f"stages/{name}.json" for name in _STAGES), "scores.jsonl")), _unfinished, _resume, writes=True, share=0.5),
+        Reader("start from a run", ("run/result.json", "run/run.json"), _finished, _begin_from, share=0.3),
+        Reader("complete run", ("run/result.json",), _finished, _hand_back),
         Reader("exhaustive run", ("run/result.json", "run/stages/layer-0.json"), _exhaustive, lambda f: read_tables([f / "run"])),
         Reader("score tables", ("tables.json",), _tables, lambda f: read_tables([f / "tables.json"])),
         Reader("rates", ("rates.json",), _file("rates.json", _rates), lambda f: read_record(f / "rates.json").missing),

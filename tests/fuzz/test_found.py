@@ -70,7 +70,7 @@ FOUND = [
     ("rates", changed(asked_seeds=[[]]), r"is damaged \(asked_seeds \[\]\)"),
     ("rates", changed(conditions={"a\nb": 1}), r"is damaged \(Conditions has no 'a\\nb'\)"),
     ("score tables", replaced('"heads": [', '"heads": [1, 1, '), "each head may be named once|finite numbers"),
-    ("exhaustive run", text("[]"), "result.json: method must be of type str, found None"),
+    ("exhaustive run", text("[]"), "result.json: must be a JSON object, found list; it is damaged: put a copy of it back$"),
     ("exhaustive run", changed(method="a\nb"), r"method must be printable text, found 'a\\nb'"),
     ("exhaustive run", changed(seed=None), "seed must be of type int, found None"),
     ("bench", changed(**{"a\nb": 1}), r"found 'a\\nb', command"),

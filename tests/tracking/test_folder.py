@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from auber.locks import start_of
 from auber.runs import Run, read_json
 from auber.tracking.folder import FolderListener
 from tests.small import small_config
@@ -32,7 +33,7 @@ def events_of(run):
 
 def test_the_folder_says_who_is_at_work_and_where(run):
     clock = Clock()
-    with FolderListener(run, "auber prune --out run", clock) as listener:
+    with FolderListener(run, "auber prune --out run", clock, clock) as listener:
         listener.plan(5)
         listener.skip(1)
         listener.begin("layer 0: searching", 40)
@@ -40,7 +41,7 @@ def test_the_folder_says_who_is_at_work_and_where(run):
         listener.step(7, "best 0.5")
         written = read_json(run.folder / "progress.json")
     assert written["process"]["id"] == os.getpid()
-    assert written["process"]["started"] == psutil.Process().create_time()
+    assert (written["process"]["started"], written["process"]["after_boot"]) == start_of(psutil.Process())
     assert written["process"]["command"] == "auber prune --out run"
     assert written["process"]["folder"] == str(Path.cwd())
     assert written["time"] == 1002
@@ -51,7 +52,7 @@ def test_the_folder_says_who_is_at_work_and_where(run):
 def test_it_is_written_at_most_once_a_second_within_a_stage(run, monkeypatch):
     clock, writes = Clock(), []
     monkeypatch.setattr(Run, "write", lambda self, name, data: writes.append(data["stage"] and data["stage"]["done"]))
-    with FolderListener(run, clock=clock) as listener:
+    with FolderListener(run, clock=clock, timer=clock) as listener:
         listener.begin("first tuning", 100)
         for done in range(1, 31):
             clock.now += 0.1
@@ -60,6 +61,17 @@ def test_it_is_written_at_most_once_a_second_within_a_stage(run, monkeypatch):
     assert writes[:2] == [None, 0]
     assert len(writes[2:-1]) in (2, 3), "three seconds"
     assert writes[-1] is None
+
+
+def test_a_clock_that_is_set_back_does_not_keep_it_from_being_written(run):
+    clock, timer = Clock(), Clock()
+    with FolderListener(run, clock=clock, timer=timer) as listener:
+        listener.begin("first tuning", 100)
+        clock.now -= 3600
+        timer.now += 2
+        listener.step(5)
+        written = read_json(run.folder / "progress.json")
+    assert (written["stage"]["done"], written["time"]) == (5, clock.now)
 
 
 def test_numbers_are_events(run):

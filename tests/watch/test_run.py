@@ -211,6 +211,7 @@ def test_a_process_that_is_gone_says_how_to_go_on(folder):
     ("command", "words"),
     [
         ("auber prune --out run --resume", "auber prune --out run --resume"),
+        ("torchrun --nproc-per-node 2 -m auber study s.toml", "torchrun --nproc-per-node 2 -m auber study s.toml"),
         ("auber study s.toml --out o", "auber study s.toml --out o"),
         (None, "the same call with out='{folder}', resume=True"),
     ],

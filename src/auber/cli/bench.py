@@ -122,8 +122,7 @@ def _measure(request: Request, settings: Config, preset: str, progress: Progress
     from auber.bench.measure import run_bench
     from auber.provenance import command_line
 
-    words = f"auber {command_line().partition(' ')[2]}"  # whatever file Python was started with
-    return run_bench(request, settings, preset, words, progress, task)
+    return run_bench(request, settings, preset, command_line(), progress, task)
 
 
 def _hand_over(bench: Bench, out: Path | None, *, as_json: bool) -> None:

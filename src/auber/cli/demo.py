@@ -32,12 +32,15 @@ def command(
 
     Example: auber demo --out runs/demo
     """
-    from auber import demo
+    from auber import demo, provenance
 
-    out = out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    typed = provenance.typed_command()
+    if out is None:  # the command that goes on names the folder of this one
+        out = Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+        typed = f"{typed} --out {shlex.quote(str(out))}"
     with screen.listening(quiet=quiet) as progress:
         progress.say(f"runs go into {out}; to follow them from another terminal: auber watch {shlex.quote(str(out))}")
-        results = demo.run_demo(out, seed=seed, resume=resume, progress=progress)
+        results = demo.run_demo(out, seed=seed, resume=resume, progress=progress, command=typed)
     if json:
         screen.print_json({"start": results.start, **results.methods})
         return

@@ -78,11 +78,11 @@ def command(
 
 def _asked_of(folder: str) -> tuple[str | None, str | None]:
     """The kind of a model and, where it is a run's, the metric it was made for."""
-    from auber.runs import run_of
+    from auber.runs import find_run, read_field
 
-    run = run_of(folder)
+    run = find_run(folder)
     if run is not None:
-        return None, run["metric"]
+        return None, read_field(run, "metric")
     _, kind = _config_of(folder)
     return (None if kind is None else kind.name), None
 
@@ -117,11 +117,11 @@ def _classes_of(folder: str) -> tuple[str, ...] | None:
 
 def _tuned_on(folder: str) -> str:
     """What a finished run was tuned on, as far as that is known, and what names the rows."""
-    from auber.runs import run_of
+    from auber.runs import find_run, read_field
     from auber.tasks import TASKS
 
-    run = run_of(folder)
+    run = find_run(folder)
     if run is None:
         return f"; add {_ROWS}"
-    task = run["task"]
+    task = read_field(run, "task")
     return f" (the run is of task '{task}'); add {f'--task {task}' if task in TASKS else _ROWS}"

@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from auber.group import launch_words
+
 _RESUMING = ("demo", "finetune", "prune")  # they go on with --resume
 _REPEATING = ("rates", "study")  # they go on when they are called again
 
@@ -47,7 +49,7 @@ def describe_stop(command: str | None, words: list[str]) -> str:
         return "stopped"
     if command in _RESUMING and "--resume" not in words:
         words = [*words, "--resume"]
-    return f"stopped; go on with: {shlex.join(['auber', *words])}"
+    return f"stopped; go on with: {shlex.join([*launch_words(), 'auber', *words])}"
 
 
 @contextmanager

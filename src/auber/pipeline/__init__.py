@@ -10,8 +10,8 @@ protocol crossfit all layers are decided on the scouts first (`scouts`), where t
 comes of it is then carried out on the origin, the model before any tuning, which gets the first tuning (`rewind`) and those after
 the layers, or on the start.
 
-`job` says what is to be done, `tunings` tunes, `decisions` asks the method, `rewards` meters the scores, `accounts` makes the
-result out of the stages' records, and `notices` has the words for what a person should know.
+`job` says what is to be done, `tunings` tunes, `decisions` asks the method, `rewards` meters the scores, `records`
+checks what was written before, `accounts` makes the result out of the stages' records, and `notices` has the words for what a person should know.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from auber.pipeline.accounts import describe_result, layer_numbers, result_numbe
 from auber.pipeline.budget import best_plan, most_to_remove
 from auber.pipeline.decisions import Decisions
 from auber.pipeline.job import Job
+from auber.pipeline.records import check_result, check_stage
 from auber.pipeline.scouts import Scouts
 from auber.pipeline.tunings import Tunings
 from auber.plan import PruningPlan
@@ -49,7 +50,7 @@ from auber.tuning import require_finite_weights
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["Job", "Pipeline"]
+__all__ = ["Job", "Pipeline", "check_result"]
 
 logger = logging.getLogger(__name__)
 
@@ -136,10 +137,12 @@ class Pipeline:
         self._say(f"{len(scouts.stages)} scouts: each is tuned on all rows but those that it scores afterwards")
         for fold, name in enumerate(scouts.stages):
             if self.run.stage(name) is None:
+                self.run.forget_others([*self._done, *scouts.stages])  # they know nothing of each other
                 info = self._measured(partial(scouts.make, fold))
                 scouts.keep(fold, info)
                 self.run.log("stage", stage=name, **info)
             else:
+                check_stage(name, self.run.read_stage(name))
                 self.progress.skip(1 + after)
             self._done.append(name)
         for layer in layers:
@@ -214,12 +217,14 @@ class Pipeline:
         info = self.run.stage(name)
         if info is None:
             self._catch_up()
+            self.run.forget_others(self._done)
             info = self._measured(work)
             changed = bool(info.get("removed")) or info.get("tuning", {}).get("steps", 0) > 0
             self.run.finish_stage(name, info, self.model if changed and keeps else None)
             self.run.write("plan.json", encoder_of(self.model).removed.to_json())
             self.run.log("stage", stage=name, **info)
         else:
+            check_stage(name, self.run.read_stage(name))
             self._behind = True
             self.progress.skip(shown)
         self._done.append(name)
@@ -380,8 +385,8 @@ class Pipeline:
 
     def _decided_layers(self) -> dict[int, list[int]]:
         """The heads that go by the layers that were decided, also where there are none."""
-        layers = {layer_of(name): self._info(name) for name in self._done}
-        return {layer: info["removed"] for layer, info in layers.items() if layer is not None}
+        layers = {layer_of(name): self.run.read_stage(name) for name in self._done}
+        return {layer: read.get("removed", list) for layer, read in layers.items() if layer is not None}
 
     def _choose_plan(self) -> dict[str, Any]:
         """Decide all heads at once by the method, and remove them."""

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from auber.locks import start_of
 from auber.runs import PROGRESS, RESULT, Run
 
 logger = logging.getLogger(__name__)
@@ -27,14 +28,25 @@ _WRITE_EVERY = 1.0  # seconds
 
 
 class FolderListener:
-    """Follows a run into its folder; `command` is the command line that asked for it."""
+    """Follows a run into its folder; `command` is the command line that asked for it.
 
-    def __init__(self, run: Run, command: str | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._run, self._clock = run, clock
+    `clock` tells the time that is written down, `timer` when to write again: nobody can set it back.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        command: str | None = None,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run, self._clock, self._timer = run, clock, timer
+        started, after_boot = start_of(psutil.Process())
         self._process = {
             "id": os.getpid(),
-            # tells it from a later process of the same number
-            "started": psutil.Process().create_time(),
+            # tell it from a later process of the same number
+            "started": started,
+            "after_boot": after_boot,
             "host": platform.node(),
             "command": _printable(command),
             "folder": _printable(_present_folder()),
@@ -74,7 +86,7 @@ class FolderListener:
         if self._stage is None:
             return
         self._stage["done"], self._stage["note"] = done, note
-        if self._clock() >= self._next_write:
+        if self._timer() >= self._next_write:
             self._write()
 
     def record(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -92,10 +104,9 @@ class FolderListener:
         self._run.log("said", text=text)
 
     def _write(self) -> None:
-        now = self._clock()
-        self._next_write = now + _WRITE_EVERY
+        self._next_write = self._timer() + _WRITE_EVERY
         shown = {
-            "time": round(now, 3),
+            "time": round(self._clock(), 3),
             "process": self._process,
             "stages": {"planned": self._planned, "finished": self._finished},
             "stage": self._stage,

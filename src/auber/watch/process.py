@@ -24,5 +24,5 @@ def look_at_process(record: dict[str, Any], silent_seconds: float | None) -> Pro
     number, host = int(record["id"]), record.get("host")
     alive = None
     if host in (None, platform.node()):
-        alive = is_alive(number, record.get("started"))
+        alive = is_alive(number, record.get("started"), record.get("after_boot"))
     return ProcessView(number, host, alive, silent_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.config import load_toml
+from auber.errors import printable
 from auber.fields import Fields
 from auber.searches import SearchScores, read_scores
 from auber.stages import BUDGET, PLAN, PRIOR, is_layer_stage, is_tuning_series, layer_of, layer_stage
@@ -27,6 +29,7 @@ from auber.watch.run_view import (
 )
 
 _EVENTS_KEPT = 20
+_STUDY = re.compile(r"(torchrun [-a-z]+ [0-9]+ -m )?auber study\b")
 _RETURN, _LOSS = "/search/return", "/loss"  # what numbers are called after their stage, or their tuning
 
 
@@ -96,7 +99,7 @@ class RunWatcher:
             shapes.require_shape(self.folder / "config.toml", config, shapes.CONFIG)
             facts = {name: identity.get(name) for name in shapes.IDENTITY}
             facts |= {name: config.get(name) for name in shapes.CONFIG}
-            self._facts = {name: _printable(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+            self._facts = {name: printable(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
         return self._facts
 
     def _read_progress(self) -> dict[str, Any] | None:
@@ -145,10 +148,10 @@ class RunWatcher:
                 self._planned = list(entry["stages"])
                 self._num_layers, self._num_heads = entry["layers"], entry["heads_per_layer"]
             elif kind == "stopped":
-                self._error = _printable(entry["error"])
+                self._error = printable(entry["error"])
             text = _describe_event(entry)
             if text is not None:
-                self._events = [*self._events, EventView(moment, _printable(text))][-_EVENTS_KEPT:]
+                self._events = [*self._events, EventView(moment, printable(text))][-_EVENTS_KEPT:]
 
     def _hear(self, moment: float, step: int, values: dict[str, float]) -> None:
         for name, value in values.items():
@@ -297,7 +300,7 @@ class RunWatcher:
         command, folder = process.get("command"), process.get("folder")
         if command is None:
             return f"the same call with out={str(self.folder)!r}, resume=True"
-        if command.startswith("auber study"):  # who computes its runs may be in another folder than who asked for them
+        if _STUDY.match(command):  # who computes its runs may be in another folder than who asked for them
             return str(command)
         words = command if "--resume" in command.split() else f"{command} --resume"
         # Relative paths mean the same only where they were typed.
@@ -331,11 +334,6 @@ def _is_here(folder: str) -> bool:
         return Path(folder).samefile(Path())
     except OSError:  # it is not there, or on another machine
         return False
-
-
-def _printable(text: str) -> str:
-    """Text that cannot steer a terminal."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _summary(result: dict[str, Any]) -> dict[str, Any]:

@@ -92,6 +92,7 @@ PROGRESS: Shape = {
     "process.id": is_count,
     "process.host": optional(is_text),
     "process.started": optional(is_moment),
+    "process.after_boot": optional(is_moment),
     "process.command": optional(is_text),
     "process.folder": optional(is_text),
     "stages.planned": is_count,
