@@ -16,6 +16,7 @@ from auber.study.estimate import model_size
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, Block, Selection, Study, change_study, make_study, read_study, select_runs
 from auber.study.ray_engine import Request, run_ray
+from auber.study.weights import know_weights
 from auber.tasks import load_task
 from auber.tracking import check_trackers
 
@@ -79,6 +80,7 @@ def run_study(
     selection = selection or select_runs(study)
     folder.check(study)
     _check_inputs(study, folder, selection)
+    study = know_weights(study, folder, selection)
     folder.open(study)
     for block in selection.blocks:
         # Where another process is in the block, its failures and weights are that one's.

@@ -327,6 +327,8 @@ def study_differences(was: Study, now: Study) -> list[str]:
     found: dict[str, str] = {}
     if was.model_name != now.model_name:
         found["model"] = f"model was {was.model_name!r} and is now {now.model_name!r}"
+    elif was.weights and now.weights and was.weights != now.weights:
+        found["model"] = f"model {now.model_name!r} has other weights than it had"
     both = joined_studies(was, now)
     for task, protocol in product((None, *was.tasks), both.protocols):
         before, after = _settings(was, task, protocol), _settings(both, task, protocol)
@@ -353,6 +355,7 @@ def joined_studies(old: Study, new: Study) -> Study:
         protocols=_both(old.protocols, new.protocols),
         draws=max(old.draws, new.draws),
         task_settings={**old.task_settings, **new.task_settings},
+        weights=new.weights or old.weights,
     )
 
 
