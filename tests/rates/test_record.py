@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
 
 import pytest
 
@@ -49,6 +51,27 @@ def test_a_grid_can_grow_and_shrink_in_one_file(model, unbroken, tmp_path):
     assert follower.stages == []
     assert choose_rate(record) == choose_rate(unbroken)
     assert len(record.trials) == 5
+
+
+def test_a_file_is_added_to_by_one_call_at_a_time(model, tmp_path):
+    out = tmp_path / "rates.json"
+    tried = []
+
+    class Second(Follower):
+        def begin(self, stage, total):
+            message = (
+                rf"^{re.escape(str(out))}: process {os.getpid()} on .* \(since .*\) is at work in it; wait for it or stop it, or choose "
+                "another --out$"
+            )
+            with pytest.raises(RunError, match=message):
+                try_rates(model, [small_task()], Grid((1e-2,), (0,)), settings=QUICK, out=out)
+            tried.append(stage)
+
+    try_rates(model, [small_task()], Grid((1e-3,), (0,)), settings=QUICK, out=out, progress=Second())
+    assert tried == ["agreement seed 0 rate 0.001"]
+    assert [path.name for path in tmp_path.iterdir()] == ["rates.json"], "the lock is given back"
+    try_rates(model, [small_task()], Grid((1e-2,), (0,)), settings=QUICK, out=out)
+    assert [trial.rate for trial in read_record(out).trials] == [1e-3, 1e-2]
 
 
 def test_trials_of_another_kind_do_not_share_a_file(model, unbroken, tmp_path):
