@@ -35,6 +35,15 @@ def test_the_folder_records_its_study(tmp_path):
     folder.check(study)
 
 
+@pytest.mark.parametrize("name", ["bert-\N{HUGGING FACE}", 'a "quoted" \\ name', "größe"])
+def test_any_name_of_a_model_is_read_back(tmp_path, name):
+    (tmp_path / name).mkdir()
+    folder, study = StudyFolder(tmp_path / "study"), tiny_study(tmp_path / name)
+    folder.open(study)
+    assert read_study(folder.path / "study.toml").model == name
+    folder.open(study)
+
+
 def test_a_study_may_grow(tmp_path):
     folder = StudyFolder(tmp_path / "study")
     folder.open(tiny_study(seeds=[1]))

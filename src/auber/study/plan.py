@@ -301,6 +301,12 @@ def _check_meaning(study: Study, where: str) -> None:
     """What must hold between the parts of a study."""
     if study.preset not in PRESETS:
         raise ConfigError(f"{where}: {unknown_name('preset', study.preset, PRESETS)}")
+    if not study.model_name.isprintable() or not 1 <= len(study.model_name) <= _LONGEST_NAME:
+        # the folder's own name, where the model is given by a link or as '.', and bytes that are no text
+        raise ConfigError(
+            f"{where}: the model's name must be 1 to {_LONGEST_NAME} printable characters, found {show_value(study.model_name)}; "
+            "rename it or choose another"
+        )
     if study.model == EMBEDDED and study.tasks != (EMBEDDED,):
         raise ConfigError(
             f"{where}: the model '{EMBEDDED}' knows the words of the task '{EMBEDDED}' alone, found tasks "
@@ -382,4 +388,5 @@ def _toml(value: Value | tuple[Any, ...]) -> str:
         return f"[{', '.join(_toml(item) for item in value)}]"
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    # TOML has no surrogates: what lies beyond the first plane is written as it is
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
