@@ -74,6 +74,15 @@ def test_a_file_is_added_to_by_one_call_at_a_time(model, tmp_path):
     assert [trial.rate for trial in read_record(out).trials] == [1e-3, 1e-2]
 
 
+def test_a_link_stays_and_what_it_leads_to_is_gone_on_with(model, tmp_path):
+    kept, link = tmp_path / "disk" / "kept.json", tmp_path / "rates.json"
+    link.symlink_to(kept)
+    for seed in (0, 1):
+        try_rates(model, [small_task()], Grid((1e-3,), (seed,)), settings=QUICK, out=link)
+    assert link.is_symlink()
+    assert [trial.seed for trial in read_record(kept).trials] == [0, 1]
+
+
 def test_trials_of_another_kind_do_not_share_a_file(model, unbroken, tmp_path):
     out = tmp_path / "rates.json"
     out.write_text(json.dumps(to_json(unbroken)))

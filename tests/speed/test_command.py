@@ -131,6 +131,7 @@ def test_what_is_not_installed_is_said(run_auber, tmp_path, monkeypatch):
         (["--seconds", "0"], "auber: --seconds must be above 0, found 0"),
         (["--device", "cdua"], "auber: Unknown device 'cdua'. Did you mean 'cuda'? Known: auto, cpu, cuda"),
         (["--out", "."], "auber: .: must be a file in a folder that can be written to; choose another --out"),
+        (["--out", "/dev/null"], "auber: /dev/null: must be a file or a name for a new one, found a device or a pipe"),
         (["--out", "/dev/null/x/y.json"], "auber: /dev/null/x/y.json: its folder cannot be made (Not a directory)"),
         (
             ["--device", "cpu", "--quiet"],

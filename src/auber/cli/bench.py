@@ -130,7 +130,7 @@ def _hand_over(bench: Bench, out: Path | None, *, as_json: bool) -> None:
     from auber.files import write_json
 
     if out is not None:
-        write_json(out, bench.to_json())
+        write_json(out, bench.to_json(), follow=True)
     if as_json:
         screen.print_json(bench.to_json())
     else:

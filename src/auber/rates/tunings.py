@@ -8,6 +8,7 @@ rate. With `out` the record is written after each trial; another call with the s
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -244,7 +245,7 @@ def _alone(out: Path | None) -> Iterator[None]:
     if out is None:
         yield
         return
-    place = out.resolve()
+    place = Path(os.path.realpath(out))
     with _telling(out):
         place.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -259,7 +260,7 @@ def _alone(out: Path | None) -> Iterator[None]:
 def _keep(record: Record, out: Path | None) -> None:
     if out is not None:
         with _telling(out):
-            write_json(out, to_json(record))
+            write_json(out, to_json(record), follow=True)
 
 
 @contextmanager
