@@ -29,7 +29,7 @@ from auber.config import Value, make_config
 from auber.errors import RunError
 from auber.files import write_json, write_text
 from auber.locks import HeldError, drop_foreign_lock, held
-from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun, read_study
+from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun, read_study
 
 Item = TypeVar("Item")
 
@@ -83,6 +83,24 @@ class StudyFolder:
         if changed:
             raise RunError(
                 f"{self.path}: holds another study: {', '.join(changed)}; use the same settings or another --out"
+            )
+        self._require_matched(recorded, joined_studies(recorded, study))
+
+    def _require_matched(self, recorded: Study, joined: Study) -> None:
+        """Raise `RunError` where `auber` is added to a study that has done without it what would be matched with it."""
+        if MATCHED in recorded.methods or MATCHED not in joined.methods:
+            return
+        alone = [
+            self.run_path(block, run)
+            for block in recorded.blocks()
+            for run in joined.runs(block)
+            if run.is_matched and runs.is_run(self.run_path(block, run))
+        ]
+        if alone:
+            more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
+            raise RunError(
+                f"{alone[0]}{more}: done without '{MATCHED}', whose tunings it has to share to be compared with it; delete the folder of "
+                f"each such run to do it anew, or choose another --out to add '{MATCHED}'"
             )
 
     def open(self, study: Study) -> None:
