@@ -7,7 +7,6 @@ does is compared with it. Who only looks at a study reads no weights.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auber import checkpoint, runs
@@ -64,9 +63,8 @@ def _began_with_them(study: Study, folder: StudyFolder) -> bool:
 def _load(study: Study, block: Block, seed: int) -> PreTrainedModel:
     """The model as the first tuning of a block gets it, with what it lacks drawn from a seed."""
     task = load_task(block.task, data=study.data, seed=block.seed)
-    place = Path(study.model) / "model" if runs.is_run(study.model) else study.model
     return checkpoint.load_start(
-        place,
+        study.model,
         num_labels=task.num_labels,
         label_names=task.label_names,
         is_regression=task.is_regression,
