@@ -91,6 +91,7 @@ def test_a_saved_model_in_words(run_auber, tmp_path):
         (["--model", "x", "--task", "rte", "--rows", "rte"], "auber: --task and --rows exclude each other; give one"),
         (["--model", "x", "--task", "rte", "--count", "9"], "auber: --task and --count exclude each other; give one"),
         (["--task", "rte"], "auber: --task needs --model: a model made on the spot cannot read real text"),
+        (["--data", "glue"], "auber: --data is the folder of a --task, found none; name it, or leave --data out"),
         (["--set", "agent.episode=1"], "auber: settings: Unknown setting 'agent.episode'."),
         (["kept.json"], "auber: kept results go with --page PAGE, found kept.json without it"),
         (["--page", "x.md"], "auber: --page needs the results to show, found none"),
