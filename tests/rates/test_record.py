@@ -96,6 +96,19 @@ def test_trials_of_another_kind_do_not_share_a_file(model, unbroken, tmp_path):
     assert out.read_text() == before
 
 
+def test_trials_of_other_versions_do_not_share_a_file(model, unbroken, tmp_path):
+    out = tmp_path / "rates.json"
+    versions = {**unbroken.provenance["versions"], "torch": "1.0"}
+    older = dataclasses.replace(unbroken, provenance={**unbroken.provenance, "versions": versions})
+    out.write_text(json.dumps(to_json(older)))
+    message = r"rates.json: its trials were made with torch 1\.0, and this is .*; use that version or another --out$"
+    with pytest.raises(RunError, match=message):
+        try_rates(model, [small_task()], Grid((1e-2,), (0,)), settings=QUICK, out=out)
+    # Where nothing is tried anew, the file goes on to say what made it.
+    record = try_rates(model, [small_task()], GRID, settings=QUICK, out=out)
+    assert record.provenance == older.provenance == read_record(out).provenance
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
