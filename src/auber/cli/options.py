@@ -141,11 +141,15 @@ def build_config(
 ) -> Config:
     """The configuration the options describe; `otherwise` holds where they say nothing."""
     settings: dict[str, object] = {key: value for key, value in short.items() if value is not None}
+    assigned: dict[str, object] = {}
     for assignment in assignments or []:
         key, value = parse_assignment(assignment)
         if key in settings:
             raise ConfigError(f"--set {key} and --{key} name the same setting; give it once")
-        settings[key] = value
+        if key in assigned:
+            raise ConfigError(f"--set {key} is there more than once; give it once")
+        assigned[key] = value
+    settings |= assigned
     return make_config(preset, task=task, file=file, settings=settings, otherwise=otherwise)
 
 
