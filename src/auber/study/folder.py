@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 from auber import runs
 from auber.config import Value, make_config
 from auber.errors import RunError
+from auber.fields import is_number
 from auber.files import write_json, write_text
 from auber.locks import HeldError, drop_foreign_lock, held
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun, read_study
@@ -37,7 +38,6 @@ RECORD = "study.toml"
 CLAIM = ".claim"
 
 _TOLD = ("dev.score", "train.score", "heads.removed", "heads.total", "cost.seconds.total")  # of every result
-_LARGEST = 1e15
 
 _RECORDING = ".recording"  # the lock under which `study.toml` is written
 _RECORDED_WITHIN = 10.0  # seconds that others may take to write it
@@ -300,7 +300,7 @@ def _require_scores(path: Path, result: Any) -> None:
         found = result
         for name in key.split("."):
             found = found.get(name) if isinstance(found, dict) else None
-        if type(found) not in (int, float) or not -_LARGEST < found < _LARGEST:
+        if not is_number(found):
             raise RunError(
                 f"{path}: '{key}' must be a finite number, found {found!r:.40}; it is damaged, delete {path.parent} to make the run "
                 "again"
