@@ -122,6 +122,24 @@ def test_unknown_preset():
         make_config("papr")
 
 
+def test_an_error_names_where_a_setting_stands(tmp_path):
+    file = tmp_path / "my.toml"
+    file.write_text("agent.gamma = 0.5\nagent.episodes = 3\n")
+    with pytest.raises(ConfigError, match="^settings: agent.gamma must be a number from 0 to 1, found 7$"):
+        make_config("paper", file=file, settings={"agent.gamma": 7})
+    file.write_text("agent.gamma = 7\nagent.epsiodes = 3\n")
+    message = "my.toml: agent.gamma must be a number from 0 to 1, found 7; Unknown setting 'agent.epsiodes'."
+    with pytest.raises(ConfigError, match=message):
+        make_config("paper", file=file)
+    file.write_text("agent.gamma = 7\n")
+    assert make_config("paper", file=file, settings={"agent.gamma": 0.5}).agent.gamma == 0.5
+
+
+def test_a_file_may_begin_with_a_mark_of_its_encoding(tmp_path):
+    (tmp_path / "my.toml").write_text("agent.episodes = 3\n", encoding="utf-8-sig")
+    assert make_config("paper", file=tmp_path / "my.toml").agent.episodes == 3
+
+
 def test_a_broken_file(tmp_path):
     file = tmp_path / "my.toml"
     file.write_text("agent.gamma = ")

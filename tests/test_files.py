@@ -15,6 +15,17 @@ def test_a_file_takes_the_place_of_the_one_before(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_link_is_followed_where_a_person_named_it_and_replaced_elsewhere(tmp_path):
+    kept, link = tmp_path / "kept" / "a.json", tmp_path / "link.json"
+    kept.parent.mkdir()
+    kept.write_text("before")
+    link.symlink_to(kept)
+    write_json(link, 1, follow=True)
+    assert (link.is_symlink(), kept.read_text()) == (True, "1\n")
+    write_json(link, 2)
+    assert (link.is_symlink(), link.read_text(), kept.read_text()) == (False, "2\n", "1\n")
+
+
 def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(28, "No space left on device")

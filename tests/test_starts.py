@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+import torch
 
 import auber
 from auber.errors import ConfigError, RunError
@@ -142,7 +143,7 @@ def test_a_trained_classifier_may_have_seen_rows(places):
     encoder, start = places
     elsewhere = shutil.copytree(start / "model", start.parent / "elsewhere")
     listener = Sayings()
-    prune(start, origin=elsewhere, progress=listener)
+    prune(elsewhere, origin=elsewhere, progress=listener)
     assert (
         f"careful: scouts are made of {elsewhere}, whose classifier is trained; what it has seen of these rows is not unseen to them"
         in listener.said
@@ -150,6 +151,23 @@ def test_a_trained_classifier_may_have_seen_rows(places):
     listener = Sayings()
     auber.prune(start, task=TASK, config=CONFIG, out=start.parent / "plain", origin=encoder, progress=listener)
     assert not [words for words in listener.said if words.startswith("careful: scouts")]
+
+
+def test_an_origin_that_a_run_was_not_tuned_from_is_refused(places):
+    encoder, start = places
+    other, tokenizer = small_start(bare=True)
+    with torch.no_grad():
+        next(other.parameters()).add_(0.5)
+    auber.save(other, tokenizer, start.parent / "other" / "encoder")
+    message = (
+        f"^{start.parent / 'other' / 'encoder'}: the origin must have the weights that {start} was tuned from, found others; "
+        "give what it was tuned from, or choose --protocol seen$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        prune(start, origin=start.parent / "other" / "encoder")
+    assert not (start.parent / "run").exists()
+    # The seed of the pruning is another one: so was the classifier that the start began with.
+    auber.prune(start, task=TASK, config=CONFIG.replace({"seed": 5}), out=start.parent / "seed", origin=encoder)
 
 
 def test_a_model_of_other_rows_may_be_tuned_on(places):

@@ -9,6 +9,13 @@ from typing import Any
 from auber.config import LARGEST_NUMBER
 from auber.errors import RunError
 
+_LARGEST = 1e15  # of a score or of seconds; beyond it they mean nothing
+
+
+def is_number(found: Any) -> bool:
+    """A finite number, as a score or seconds can be."""
+    return type(found) in (int, float) and -_LARGEST < found < _LARGEST
+
 
 class Fields:
     """Typed access to JSON by dotted key; whatever is missing or of another type is named with its place."""

@@ -11,8 +11,14 @@ from typing import Any
 from auber.disk import sync_folder
 
 
-def write_text(path: Path, text: str, *, durable: bool = False) -> None:
-    """Write a file whole or not at all; `durable`: it is on the disk, and not only on its way there, when this returns."""
+def write_text(path: Path, text: str, *, durable: bool = False, follow: bool = False) -> None:
+    """Write a file whole or not at all; `durable`: it is on the disk, and not only on its way there, when this returns.
+
+    A link in its place is replaced, for in a folder that came from elsewhere it may lead anywhere. `follow` is for a file that
+    a person has named: what the link leads to is written, and the link stays.
+    """
+    if follow:
+        path = Path(os.path.realpath(path))
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with scratch.open("w", encoding="utf-8") as file:
@@ -28,9 +34,9 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
         sync_folder(path.parent)
 
 
-def write_json(path: Path, data: Any, *, durable: bool = False) -> None:
-    """Write JSON whole or not at all."""
-    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=durable)
+def write_json(path: Path, data: Any, *, durable: bool = False, follow: bool = False) -> None:
+    """Write JSON whole or not at all; as `write_text`."""
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=durable, follow=follow)
 
 
 def cut_torn_line(path: Path) -> None:

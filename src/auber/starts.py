@@ -171,7 +171,30 @@ def find_origin(
             f"{origin if isinstance(origin, (str, Path)) else type(origin).__name__}: the origin must be built like the model "
             f"{start.name}, and have the same heads; give what the model was fine-tuned from"
         )
+    if named is not None and start.source is not None and start.result is not None:
+        _require_same_origin(named, loaded, start, job)
     return found
+
+
+def _require_same_origin(named: str, loaded: Start, start: Start, job: Job) -> None:
+    """Raise `ConfigError` where a fine-tuning run says that it was tuned from other weights than those of the origin.
+
+    A live origin is not compared: its classifier was drawn by whoever made it.
+    """
+    assert start.source is not None
+    assert start.result is not None
+    recorded = runs.read_record(start.source).get("weights") if start.result["kind"] == "finetune" else None
+    if recorded is None:
+        return
+    if (
+        start.result["seed"] != job.config.seed
+    ):  # a new classifier is drawn from the seed: the start had that of its own
+        loaded = load_start(named, start.tokenizer, job.task, job.config, seed=start.result["seed"])
+    if checkpoint.weights_digest(loaded.model) != recorded:
+        raise ConfigError(
+            f"{named}: the origin must have the weights that {start.source} was tuned from, found others; give what it was tuned from, "
+            "or choose --protocol seen"
+        )
 
 
 def run_of(folder: str | Path) -> dict[str, Any] | None:

@@ -92,11 +92,17 @@ def test_a_saved_model_in_words(run_auber, tmp_path):
         (["--model", "x", "--task", "rte", "--rows", "rte"], "auber: --task and --rows exclude each other; give one"),
         (["--model", "x", "--task", "rte", "--count", "9"], "auber: --task and --count exclude each other; give one"),
         (["--task", "rte"], "auber: --task needs --model: a model made on the spot cannot read real text"),
+        (["--data", "glue"], "auber: --data is the folder of a --task, found none; name it, or leave --data out"),
         (["--set", "agent.episode=1"], "auber: settings: Unknown setting 'agent.episode'."),
         (["kept.json"], "auber: kept results go with --page PAGE, found kept.json without it"),
         (["--page", "x.md"], "auber: --page needs the results to show, found none"),
         (["--page", "x.md", "none.json"], "auber: none.json: no such file; give one made by"),
+        (
+            ["--size", "tiny", "--set", "search.heads=2"],
+            "auber: search.heads must be 0 under protocol seen, which tunes",
+        ),
         (["--out", "."], "auber: .: must be a file in a folder that can be written to; choose another --out"),
+        (["--out", "/dev/null"], "auber: /dev/null: must be a file or a name for a new one, found a device or a pipe"),
         (["--out", "/dev/null/x/y.json"], "auber: /dev/null/x/y.json: its folder cannot be made (Not a directory)"),
     ],
 )

@@ -288,6 +288,10 @@ def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
             "auber: --set seed and --seed name the same setting",
         ),
         (
+            ["--task", "agreement", "--set", "agent.gamma=1", "--set", "agent.gamma=0.5"],
+            "auber: --set agent.gamma is there more than once; give it once",
+        ),
+        (
             ["--task", "agreement", "--metric", "f1"],
             "auber: --metric goes with your own rows; task 'agreement' has its own",
         ),

@@ -53,6 +53,10 @@ def test_tasks_are_summed_up_in_a_last_row(capsys):
         (["--task", "rtte"], "auber: Unknown task 'rtte'. Did you mean 'rte'?"),
         (["--task", "agreement", "--rates", "x"], "auber: --rates must be numbers with commas between"),
         (["--task", "agreement", "--set", "seed=1"], "auber: settings: trying rates reads"),
+        (
+            ["--task", "agreement", "--out", "/dev/null"],
+            "auber: /dev/null: must be a file or a name for a new one, found a device or a pipe",
+        ),
         (["--task", "agreement", "--preset", "papr"], "auber: Unknown preset 'papr'. Did you mean 'paper'?"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
 
 import pytest
 
@@ -51,6 +53,36 @@ def test_a_grid_can_grow_and_shrink_in_one_file(model, unbroken, tmp_path):
     assert len(record.trials) == 5
 
 
+def test_a_file_is_added_to_by_one_call_at_a_time(model, tmp_path):
+    out = tmp_path / "rates.json"
+    tried = []
+
+    class Second(Follower):
+        def begin(self, stage, total):
+            message = (
+                rf"^{re.escape(str(out))}: process {os.getpid()} on .* \(since .*\) is at work in it; wait for it or stop it, or choose "
+                "another --out$"
+            )
+            with pytest.raises(RunError, match=message):
+                try_rates(model, [small_task()], Grid((1e-2,), (0,)), settings=QUICK, out=out)
+            tried.append(stage)
+
+    try_rates(model, [small_task()], Grid((1e-3,), (0,)), settings=QUICK, out=out, progress=Second())
+    assert tried == ["agreement seed 0 rate 0.001"]
+    assert [path.name for path in tmp_path.iterdir()] == ["rates.json"], "the lock is given back"
+    try_rates(model, [small_task()], Grid((1e-2,), (0,)), settings=QUICK, out=out)
+    assert [trial.rate for trial in read_record(out).trials] == [1e-3, 1e-2]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_gone_on_with(model, tmp_path):
+    kept, link = tmp_path / "disk" / "kept.json", tmp_path / "rates.json"
+    link.symlink_to(kept)
+    for seed in (0, 1):
+        try_rates(model, [small_task()], Grid((1e-3,), (seed,)), settings=QUICK, out=link)
+    assert link.is_symlink()
+    assert [trial.seed for trial in read_record(kept).trials] == [0, 1]
+
+
 def test_trials_of_another_kind_do_not_share_a_file(model, unbroken, tmp_path):
     out = tmp_path / "rates.json"
     out.write_text(json.dumps(to_json(unbroken)))
@@ -62,6 +94,19 @@ def test_trials_of_another_kind_do_not_share_a_file(model, unbroken, tmp_path):
     with pytest.raises(RunError, match=f"{message}$"):
         try_rates(model, [small_task()], Grid((1e-3,), (0,), 0.3), settings={**QUICK, "first.epochs": 2}, out=out)
     assert out.read_text() == before
+
+
+def test_trials_of_other_versions_do_not_share_a_file(model, unbroken, tmp_path):
+    out = tmp_path / "rates.json"
+    versions = {**unbroken.provenance["versions"], "torch": "1.0"}
+    older = dataclasses.replace(unbroken, provenance={**unbroken.provenance, "versions": versions})
+    out.write_text(json.dumps(to_json(older)))
+    message = r"rates.json: its trials were made with torch 1\.0, and this is .*; use that version or another --out$"
+    with pytest.raises(RunError, match=message):
+        try_rates(model, [small_task()], Grid((1e-2,), (0,)), settings=QUICK, out=out)
+    # Where nothing is tried anew, the file goes on to say what made it.
+    record = try_rates(model, [small_task()], GRID, settings=QUICK, out=out)
+    assert record.provenance == older.provenance == read_record(out).provenance
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 
 import pytest
+import torch
 
 from auber.export import graph
 from auber.recording import RecordingError
@@ -79,6 +81,43 @@ def test_what_cannot_be_recorded_is_left_out_and_said(run_auber, tmp_path, monke
     )
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 GiB."),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:125] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate"
+        ),
+        MemoryError(),
+    ],
+)
+def test_a_batch_that_does_not_fit_into_the_memory_is_left_out_and_said(run_auber, tmp_path, monkeypatch, error):
+    @contextmanager
+    def open_small(models, hardware):
+        def calls(rows, length):
+            if rows > 2:
+                raise error
+            return plain(rows, length)
+
+        with ways.open_torch(models, hardware) as plain:
+            yield calls
+
+    def small(request):
+        (chosen,), left_out = choose_ways(request)
+        return [Way("torch", chosen.hardware, open_small)], left_out
+
+    monkeypatch.setattr(measure, "choose_ways", small)
+    run = make_run(tmp_path / "mine")
+    code, out, err = run_auber("speed", run, "--batch", "2,99", *QUICK, "--no-onnx", "--quiet")
+    assert (code, err) == (0, "")
+    assert "torch, cpu, float32, batch 2" in out
+    assert "left out: rte auber seed 3: torch, batch 99: it does not fit into the memory\n" in out
+
+
+def test_other_errors_are_not_taken_for_a_full_memory():
+    assert measure._why_not(RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")) is None
+
+
 def test_several_runs_are_a_line_each(run_auber, tmp_path):
     tiny_config("bert").save_pretrained(tmp_path / "origin")
     runs = [
@@ -131,6 +170,7 @@ def test_what_is_not_installed_is_said(run_auber, tmp_path, monkeypatch):
         (["--seconds", "0"], "auber: --seconds must be above 0, found 0"),
         (["--device", "cdua"], "auber: Unknown device 'cdua'. Did you mean 'cuda'? Known: auto, cpu, cuda"),
         (["--out", "."], "auber: .: must be a file in a folder that can be written to; choose another --out"),
+        (["--out", "/dev/null"], "auber: /dev/null: must be a file or a name for a new one, found a device or a pipe"),
         (["--out", "/dev/null/x/y.json"], "auber: /dev/null/x/y.json: its folder cannot be made (Not a directory)"),
         (
             ["--device", "cpu", "--quiet"],

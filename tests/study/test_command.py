@@ -7,7 +7,7 @@ import json
 import pytest
 
 from auber.study import read_study
-from tests.study.tiny import tiny_study
+from tests.study.tiny import QUICK, tiny_study
 
 
 @pytest.fixture
@@ -81,6 +81,38 @@ def test_the_plan_is_shown_even_where_the_model_cannot_be_read(call, file, tmp_p
     code, out, _ = call(file, "--out", tmp_path / "o", "--dry-run", "--model", "./nowhere")
     assert code == 0
     assert "4 open runs: not measured yet, and not counted: './nowhere': the model's size cannot be read" in out
+
+
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        (
+            "search.heads",
+            2,
+            "agreement seen auber: search.heads must be 0 under protocol seen, which tunes after each layer before the next is known, "
+            "found 2; set protocol=crossfit",
+        ),
+        ("device", "cuda", "agreement seen start: device must be one that is here, found 'cuda' but torch sees no GPU"),
+    ],
+)
+def test_settings_that_no_run_can_have_are_said_first(call, tmp_path, monkeypatch, dry_run, setting, value, message):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    study = tiny_study(methods=["auber"], settings={**QUICK, setting: value})
+    (tmp_path / "s.toml").write_text(study.to_toml())
+    code, out, err = call(tmp_path / "s.toml", "--out", tmp_path / "o", *dry_run)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"auber: {message}")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "o").exists()
+
+
+def test_devices_are_those_of_the_nodes_where_ray_computes(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    study = tiny_study(methods=["original"], settings={**QUICK, "device": "cuda"})
+    (tmp_path / "s.toml").write_text(study.to_toml())
+    code, _, err = call(tmp_path / "s.toml", "--out", tmp_path / "o", "--dry-run", "--engine", "ray")
+    assert (code, err) == (0, "")
 
 
 def test_a_stop_by_hand_says_how_to_go_on(call, file, tmp_path, monkeypatch):

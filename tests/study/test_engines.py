@@ -3,11 +3,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 from dataclasses import replace
+from multiprocessing.connection import wait
 
 import pytest
 
 from auber.errors import ConfigError
+from auber.locks import read_holder
 from auber.study import Place, Request, State, StudyFolder, Work, run_study
 from auber.study.engines import MOST_LOSSES, Losses, Watch, run_processes
 from auber.study.plan import Block
@@ -58,6 +61,45 @@ def test_a_block_that_another_process_is_in_is_left_to_it(model, tmp_path):
     assert line.startswith(f"{work.block}: process {os.getpid()} on {platform.node()} (since ")
     assert line.endswith(") is at work in it; left to it")
     assert [outcome.block for outcome in notes.ended] == [other.block]
+
+
+@pytest.mark.parametrize("patience", [60.0, 0.0])
+def test_a_study_that_is_stopped_gives_back_what_its_processes_hold(model, tmp_path, monkeypatch, patience):
+    endless = {**QUICK, "agent.episodes": 100_000}
+    study, folder = tiny_study(model, methods=["auber"], settings=endless), StudyFolder(tmp_path / "study")
+    lock = folder.run_path(BLOCK, "auber") / ".lock"
+
+    def stop_in_the_search(sources, timeout):
+        if lock.exists():
+            raise KeyboardInterrupt
+        return wait(sources, timeout)
+
+    monkeypatch.setattr("auber.study.engines.wait", stop_in_the_search)
+    monkeypatch.setattr("auber.study.engines._LEAVE_WITHIN", patience)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study, folder, Notes(), place=Place("processes"))
+    assert not (folder.block_path(BLOCK) / ".claim").exists(), "another machine could not tell that it is gone"
+    if patience:
+        assert not lock.exists()
+        assert not folder.end_attempt(BLOCK, "auber"), "the process signed off"
+        assert folder.failure(BLOCK, "auber") is None
+
+
+def test_a_process_that_is_killed_leaves_no_claim_to_other_machines(model, tmp_path, monkeypatch):
+    study, folder = tiny_study(model, methods=["original"]), StudyFolder(tmp_path / "study")
+    folder.open(study)
+    work, claim = Work(study, folder.path, BLOCK, ("start",), None), folder.block_path(BLOCK) / ".claim"
+
+    def kill_in_the_block(sources, timeout):
+        holder = read_holder(claim.parent, claim.name)
+        if holder is not None:
+            os.kill(holder.process, signal.SIGKILL)
+        return wait(sources, timeout)
+
+    monkeypatch.setattr("auber.study.engines.wait", kill_in_the_block)
+    run_processes([work], 1, Notes(), retries=0)
+    assert folder.state(BLOCK, "start") is State.FAILED
+    assert not claim.exists()
 
 
 @pytest.mark.slow

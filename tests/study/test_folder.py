@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import threading
 
@@ -35,6 +36,15 @@ def test_the_folder_records_its_study(tmp_path):
     folder.check(study)
 
 
+@pytest.mark.parametrize("name", ["bert-\N{HUGGING FACE}", 'a "quoted" \\ name', "größe"])
+def test_any_name_of_a_model_is_read_back(tmp_path, name):
+    (tmp_path / name).mkdir()
+    folder, study = StudyFolder(tmp_path / "study"), tiny_study(tmp_path / name)
+    folder.open(study)
+    assert read_study(folder.path / "study.toml").model == name
+    folder.open(study)
+
+
 def test_a_study_may_grow(tmp_path):
     folder = StudyFolder(tmp_path / "study")
     folder.open(tiny_study(seeds=[1]))
@@ -43,6 +53,26 @@ def test_a_study_may_grow(tmp_path):
     assert grown.seeds == (1, 0, 2)
     assert grown.methods == ("auber", "random", "original", "original+tuning", "greedy")
     assert grown.draws == 3
+
+
+def test_auber_is_not_added_to_what_was_done_without_it(tmp_path):
+    folder = StudyFolder(tmp_path / "study")
+    folder.open(tiny_study(methods=["original", "original+tuning"], seeds=[0, 1]))
+    make_run(folder, "original", complete=True)
+    make_run(folder, "original+tuning", complete=True)
+    both = tiny_study(methods=["original+tuning", "auber"])
+    alone = folder.run_path(BLOCK, "original+tuning")
+    message = (
+        f"^{re.escape(str(alone))}: done without 'auber', whose tunings it has to share to be compared with it; delete the folder of "
+        "each such run to do it anew, or choose another --out to add 'auber'$"
+    )
+    with pytest.raises(RunError, match=message):
+        folder.check(both)
+    folder.check(tiny_study(methods=["original+tuning"], seeds=[0, 2]))
+    shutil.rmtree(alone)
+    folder.open(both)
+    make_run(folder, "original+tuning", complete=True)
+    folder.open(both)
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,21 @@ def test_the_command_line_goes_before_the_file():
         change_study(study, seeds="1,x")
 
 
+@pytest.mark.parametrize("name", ["tiny-\udce9", "two\nlines", ""])
+def test_a_model_whose_name_cannot_be_written_down(tmp_path, name):
+    shown = re.escape(repr(name))
+    message = (
+        rf"^study: the model's name must be 1 to 1000 printable characters, found {shown}; rename it or choose another$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        change_study(make_study(SMALLEST), model=name)
+    if name:  # and where it is the name of the folder that a link leads to
+        (tmp_path / name).mkdir()
+        (tmp_path / "link").symlink_to(name)
+        with pytest.raises(ConfigError, match=message):
+            change_study(make_study(SMALLEST), model=str(tmp_path / "link"))
+
+
 def test_some_blocks():
     study = make_study({**SMALLEST, "tasks": ["rte", "cola"], "seeds": [0, 1], "protocols": ["seen", "heldout"]})
     assert len(select_runs(study).blocks) == 8

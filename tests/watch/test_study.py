@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -100,8 +100,29 @@ def test_failures_are_told_and_a_study_of_settled_runs_is_over(folder):
     assert view.is_over
     lines = drawn(view)
     assert "agreement seen seed 1 start: ValueError: no luck" in lines
-    assert f"all runs are settled; next: auber report {folder.path}"[:100] in lines
+    assert not view.is_complete
+    told = (
+        f"all runs are settled, 1 failed and 1 skipped; the same 'auber study ... --out {folder.path}' tries them again"
+    )
+    assert told[:100] in lines
     assert lines[-1] == "+ 2 complete  x 1 failed  ~ 1 skipped"
+
+
+def test_a_study_with_all_its_results_is_complete(folder, run_auber):
+    import shutil
+
+    shutil.copytree(folder.block_path(replace(BLOCK, seed=0)), folder.block_path(BLOCK))
+    view = look(folder)
+    assert (view.is_over, view.is_complete) == (True, True)
+    assert f"all runs are settled; next: auber report {folder.path}"[:100] in drawn(view)
+    assert run_auber("watch", folder.path)[0] == 0
+
+
+@pytest.mark.parametrize("option", [[], ["--once"], ["--json"]])
+def test_a_study_that_ended_with_failures_is_exit_code_1(folder, run_auber, option):
+    folder.record_failure(BLOCK, "start", ValueError("no luck"))
+    folder.record_skip(BLOCK, "original", "start")
+    assert run_auber("watch", folder.path, *option)[0] == 1
 
 
 @pytest.mark.parametrize(("width", "height"), [(30, 6), (40, 24), (80, 24)])

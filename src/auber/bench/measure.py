@@ -11,12 +11,13 @@ from auber.bench.catalogue import ROWS, SIZES, Request
 from auber.bench.growth import measure_growth
 from auber.bench.record import Bench, DeviceRecord, SubjectRecord
 from auber.bench.rewards import compare_rewards
-from auber.bench.search import measure_search
+from auber.bench.search import check_search, measure_search
 from auber.bench.subjects import Subject, make_subject
 from auber.bench.tunings import compare_tunings
 from auber.config import Config
 from auber.devices import Hardware, resolve_hardware
 from auber.progress import Progress
+from auber.speed.arithmetic import count_parameters
 from auber.tasks.base import TaskData
 
 
@@ -28,6 +29,8 @@ def run_bench(
     hardware = resolve_hardware(config)
     subject = make_subject(request, config, hardware, task)
     layers = request.check_layers(subject.encoder.num_layers)
+    if request.search:
+        check_search(subject)
     rate = measure_matrix_rate(hardware)
     rewards = tuning = search = growth = None
     if request.rewards:
@@ -70,7 +73,7 @@ def _describe(subject: Subject) -> SubjectRecord:
         heads=encoder.num_heads,
         hidden_size=encoder.hidden_size,
         intermediate_size=encoder.parts(0).contract.in_features,
-        parameters=sum(parameter.numel() for parameter in subject.model.parameters()),
+        parameters=count_parameters(subject.model),
         task=subject.task.name,
         metric=subject.task.metric,
         rows=len(subject.rows),

@@ -42,7 +42,7 @@ def write_page(page: Path, files: Sequence[Path]) -> None:
     try:
         if plot is not None:
             write_text(page.parent / PLOT, plot)
-        write_text(page, text)
+        write_text(page, text, follow=True)
     except OSError as error:
         raise RunError(f"{page}: cannot be written ({error}); choose another --page") from error
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from auber import api
+from auber.asks import make_ask, make_job
 from auber.bench.clock import timed
 from auber.bench.record import SearchRecord, SearchSeconds
 from auber.bench.subjects import Subject
 from auber.methods import get_method
 from auber.pipeline.accounts import TIME_PARTS
 from auber.progress import Progress
+from auber.starts import Start, check_origin
+
+
+def check_search(subject: Subject) -> None:
+    """Raise what the whole run would say, before anything is measured."""
+    method = get_method("auber")
+    ask = make_ask(subject.task, method, subject.config, heads=None)
+    job = make_job(ask, Start(subject.model, subject.tokenizer, subject.name, tuned=True), None, None)
+    check_origin(job, is_given=method.makes_scouts(subject.config.protocol))
 
 
 def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchRecord:

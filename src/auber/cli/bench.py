@@ -108,7 +108,7 @@ def command(
         search=not no_search,
         growth=growth,
     )
-    _check_together({"--size": size, "--rows": rows, "--count": count}, model, task)
+    _check_together({"--size": size, "--rows": rows, "--count": count}, model, task, data)
     settings = options.build_config(preset, task or request.rows, None, assignments, seed=seed)
     if out is not None:
         options.make_room(out)
@@ -129,20 +129,22 @@ def _hand_over(bench: Bench, out: Path | None, *, as_json: bool) -> None:
     from auber.files import write_json
 
     if out is not None:
-        write_json(out, bench.to_json())
+        write_json(out, bench.to_json(), follow=True)
     if as_json:
         screen.print_json(bench.to_json())
     else:
         _print(bench)
 
 
-def _check_together(given: dict[str, object], model: str | None, task: str | None) -> None:
+def _check_together(given: dict[str, object], model: str | None, task: str | None, data: Path | None) -> None:
     """Some options take the place of others."""
     refused = []
     if model is not None and given["--size"] is not None:
         refused.append(("--model", "--size"))
     if task is not None:
         refused += [("--task", name) for name in ("--rows", "--count") if given[name] is not None]
+    if data is not None and task is None:
+        raise ConfigError("--data is the folder of a --task, found none; name it, or leave --data out")
     for name, other in refused:
         raise ConfigError(f"{name} and {other} exclude each other; give one")
     if task is not None and model is None:

@@ -149,11 +149,15 @@ def build_config(
 ) -> Config:
     """The configuration the options describe; `otherwise` holds where they say nothing."""
     settings: dict[str, object] = {key: value for key, value in short.items() if value is not None}
+    assigned: dict[str, object] = {}
     for assignment in assignments or []:
         key, value = parse_assignment(assignment)
         if key in settings:
             raise ConfigError(f"--set {key} and --{key} name the same setting; give it once")
-        settings[key] = value
+        if key in assigned:
+            raise ConfigError(f"--set {key} is there more than once; give it once")
+        assigned[key] = value
+    settings |= assigned
     return make_config(preset, task=task, file=file, settings=settings, otherwise=otherwise)
 
 
@@ -259,9 +263,14 @@ def require_model(place: str | Path) -> None:
 
 def make_room(out: Path, option: str = "--out") -> None:
     """Find out before anything is computed whether its result can be kept."""
+    place = Path(os.path.realpath(out))  # of a link, what it leads to is written
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{out}: its folder cannot be made ({error.strerror}); choose another {option}") from error
-    if out.is_dir() or not os.access(out.parent, os.W_OK):
+    if place.exists() and not place.is_file() and not place.is_dir():
+        raise ConfigError(
+            f"{out}: must be a file or a name for a new one, found a device or a pipe; choose another {option}"
+        )
+    if place.is_dir() or not os.access(place.parent, os.W_OK):
         raise ConfigError(f"{out}: must be a file in a folder that can be written to; choose another {option}")

@@ -59,6 +59,8 @@ def command(
     """
     grid = Grid(parse_rates(rates), parse_seeds(seeds), held_out)
     settings = dict(map(parse_assignment, assignments or []))
+    if out is not None:
+        options.make_room(out)
 
     from auber.provenance import command_line
     from auber.rates.choice import choose_rate, to_json

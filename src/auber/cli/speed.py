@@ -106,7 +106,7 @@ def command(
     with screen.listening(quiet=quiet) as progress:
         speed = measure_speed(request, command=command_line(), progress=progress)
     if out is not None:
-        write_json(out, speed.to_json())
+        write_json(out, speed.to_json(), follow=True)
     if json:
         screen.print_json(speed.to_json())
     else:

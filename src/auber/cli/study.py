@@ -86,7 +86,7 @@ def command(
     place = _place(engine, jobs, num_cpus, num_gpus)
     folder.check(study)
     if dry_run:
-        _show_plan(study, folder, selection, place.request.jobs, as_json=json)
+        _show_plan(study, folder, selection, place, as_json=json)
         return
 
     from auber.provenance import typed_command
@@ -279,22 +279,25 @@ def _count(outcomes: Sequence[Outcome]) -> str:
     return f"{len(outcomes)} runs: {', '.join(counts)}."
 
 
-def _show_plan(study: Study, folder: StudyFolder, selection: Selection, jobs: int, *, as_json: bool) -> None:
+def _show_plan(study: Study, folder: StudyFolder, selection: Selection, place: Place, *, as_json: bool) -> None:
     """The runs of a study, how each stands, and what the open ones may cost."""
-    from auber.study import outcomes_of
+    from auber.study import check_runs, outcomes_of
     from auber.study.estimate import count_bounds, read_clock
 
+    bounds, reason, jobs = None, "", place.request.jobs
+    try:
+        check_runs(study, folder, selection, elsewhere=place.engine == "ray")
+    except ConfigError:
+        raise  # settings with which no run could be done
+    except AuberError as error:
+        reason = str(error)  # a model or a task that cannot be read here: the plan is worth seeing all the same
     outcomes = outcomes_of(study, folder, selection)
     open_runs = _open_runs(study, folder, selection)
     clock = read_clock(study, folder)
     estimate = clock.estimate(open_runs)
     unmeasured = [(block, run) for block, run in open_runs if clock.expect(block.task, run.method) is None]
-    bounds, reason = None, ""
-    if unmeasured:
-        try:
-            bounds = count_bounds(study, unmeasured)
-        except AuberError as error:
-            reason = str(error)  # the plan is worth seeing all the same
+    if unmeasured and not reason:
+        bounds = count_bounds(study, unmeasured)
     if as_json:
         cost: dict[str, Any] = {"runs": estimate.open, "seconds": round(estimate.seconds, 1)}
         cost |= {"runs_not_measured": estimate.unknown}
@@ -319,5 +322,5 @@ def _show_plan(study: Study, folder: StudyFolder, selection: Selection, jobs: in
             f"{estimate.unknown} open runs: not measured yet; at most {bounds.rewards:,} rewards and "
             f"{bounds.tuning_steps:,} tuning steps"
         )
-    elif reason:
+    elif reason and unmeasured:
         print(f"{estimate.unknown} open runs: not measured yet, and not counted: {reason}")

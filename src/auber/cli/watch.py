@@ -44,7 +44,7 @@ def command(
 
     It only reads the folder, so it can be started before, during or after the run, more than once, and on another machine that
     sees the folder. It leaves when the run is over; Ctrl-C leaves it earlier and does nothing to the run. In a folder of several
-    runs, such as that of 'auber demo --out', it goes from one to the next. Exit code 1: the run has stopped without a result.
+    runs, such as that of 'auber demo --out', it goes from one to the next. Exit code 1: the run has stopped without a result, or runs of the study have none at its end.
 
     Of the heads of a layer, each a square, ■ stays, □ is removed and ▒ is being decided; behind them stand how many went and what
     that gained on the reward set, in points.
@@ -61,7 +61,7 @@ def command(
         else:
             console = Console()
             _print(console, sight.draw(view, _sheet(console, bounded=False)))
-        if view.is_left:
+        if view.is_left or (view.is_over and not view.is_complete):
             raise typer.Exit(1)
         return
     try:
@@ -100,7 +100,7 @@ def _find(folder: Path, known: _Sight | None = None) -> _Sight | None:
 
 
 def _follow(folder: Path, interval: float) -> bool:
-    """Draw until it is over; whether there is a result."""
+    """Draw until it is over; whether there is a result, in a study one of every run."""
     from rich.live import Live
     from rich.text import Text
 
@@ -121,11 +121,11 @@ def _follow(folder: Path, interval: float) -> bool:
                 _print(console, [*lines, Text()])
                 shown = frame
             if view is not None and view.is_over and sight is not None and sight.place == folder:
-                return True
+                return bool(view.is_complete)
             if view is None or not (view.is_over or view.is_left):
                 last_sign = time.monotonic()
             elif time.monotonic() - last_sign >= _SURE_AFTER:
-                return bool(view.is_over)
+                return bool(view.is_complete)
             time.sleep(interval)
 
 

@@ -79,11 +79,14 @@ def make_config(
     if preset not in PRESETS:
         raise ConfigError(unknown_name("preset", preset, PRESETS))
     chosen = PRESETS[preset]
-    given: dict[str, Any] = {**({} if file is None else read_toml(file)), **(settings or {})}
+    own = {} if file is None else read_toml(file)
+    # By themselves, so that an error names the file only for what stands in it; what is given beside it holds instead.
+    build(Config, {key: value for key, value in own.items() if key not in (settings or {})}, str(file))
+    given: dict[str, Any] = {**own, **(settings or {})}
     base = {**chosen.settings, **chosen.per_task.get(task or "", {})}
     protocol = given.get("protocol", base.get("protocol", Config.protocol))
     values = {**(otherwise or {}), **base, **chosen.per_protocol.get(str(protocol), {}), **given}
-    return build(Config, values, "settings" if file is None else str(file))
+    return build(Config, values, "settings")
 
 
 def require_read(

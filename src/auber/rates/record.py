@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from auber.errors import RunError
+from auber.fields import Fields
 
 FORMAT = 1
 KIND = "rates"
@@ -139,7 +140,22 @@ def go_on(earlier: Record, asked: Record, where: str) -> Record:
     if changed:
         raise RunError(f"{where}: holds trials of another kind: {', '.join(changed)}; use the same or another --out")
     tasks = {**old, **{task.name: task for task in asked.tasks}}
-    return dataclasses.replace(asked, tasks=tuple(tasks.values()), trials=earlier.trials)
+    record = dataclasses.replace(asked, tasks=tuple(tasks.values()), trials=earlier.trials)
+    if not record.missing:
+        return dataclasses.replace(record, provenance=earlier.provenance)  # nothing comes from this call
+    _require_same_versions(earlier.provenance, asked.provenance, where)
+    return record
+
+
+def _require_same_versions(was: dict[str, Any], now: dict[str, Any], where: str) -> None:
+    """Raise `RunError` where new trials would stand under versions that did not make the older ones, or the other way round."""
+    before, after = (Fields(where, provenance) for provenance in (was, now))
+    for name in ("torch", "transformers"):
+        old, new = (fields.find(f"versions.{name}", str) for fields in (before, after))
+        if old is not None and new is not None and old != new:
+            raise RunError(
+                f"{where}: its trials were made with {name} {old}, and this is {new}; use that version or another --out"
+            )
 
 
 def _changes(was: Any, now: Any) -> list[str]:

@@ -8,8 +8,10 @@ rate. With `out` the record is written after each trial; another call with the s
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.evaluation import evaluate_rows
 from auber.files import write_json
 from auber.group import num_processes
+from auber.locks import HeldError, held
 from auber.metrics import get_metric
 from auber.progress import Progress, Silent
 from auber.rates.choice import to_json
@@ -84,17 +87,18 @@ def try_rates(
         trials=(),
         provenance=provenance.describe(hardware),
     )
-    if out is not None and out.exists():
-        record = go_on(read_record(out), record, str(out))
-    _keep(record, out)  # before anything is computed: a file that cannot be written is found out now
-    missing, asked = record.missing, len(subjects) * len(grid.rates) * len(grid.seeds)
-    if len(missing) < asked:
-        progress.say(f"{out}: {asked - len(missing)} of {asked} tunings are there already")
-    progress.plan(len(missing))
-    for task_name, seed, rate in missing:
-        trial = _try(model, subjects[task_name], seed, rate, grid.held_out, hardware, progress)
-        record = record.add(trial)
-        _keep(record, out)
+    with _alone(out):
+        if out is not None and out.exists():
+            record = go_on(read_record(out), record, str(out))
+        _keep(record, out)  # before anything is computed: a file that cannot be written is found out now
+        missing, asked = record.missing, len(subjects) * len(grid.rates) * len(grid.seeds)
+        if len(missing) < asked:
+            progress.say(f"{out}: {asked - len(missing)} of {asked} tunings are there already")
+        progress.plan(len(missing))
+        for task_name, seed, rate in missing:
+            trial = _try(model, subjects[task_name], seed, rate, grid.held_out, hardware, progress)
+            record = record.add(trial)
+            _keep(record, out)
     return record
 
 
@@ -235,12 +239,35 @@ def _try(
     )
 
 
-def _keep(record: Record, out: Path | None) -> None:
+@contextmanager
+def _alone(out: Path | None) -> Iterator[None]:
+    """Be the only call that adds to a file inside the context: each writes all of it, and would lose what the other has added."""
     if out is None:
+        yield
         return
+    place = Path(os.path.realpath(out))
+    with _telling(out):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(held(place.parent, f".{place.name}.lock"))
+        except HeldError as error:
+            # It speaks of the folder, in which others may well be at work.
+            raise RunError(f"{out}{str(error).removeprefix(str(place.parent))}") from error
+        yield
+
+
+def _keep(record: Record, out: Path | None) -> None:
+    if out is not None:
+        with _telling(out):
+            write_json(out, to_json(record), follow=True)
+
+
+@contextmanager
+def _telling(out: Path) -> Iterator[None]:
+    """Say in one line that a file cannot be written."""
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_json(out, to_json(record))
+        yield
     except OSError as error:
         raise RunError(f"{out}: cannot be written ({error.strerror}); choose another --out") from error
 

@@ -23,6 +23,6 @@ def compact_json(data: Any) -> str:
 def write_kept(path: Path, text: str) -> None:
     """Write a file; `RunError` where that cannot be done."""
     try:
-        write_text(path, text)
+        write_text(path, text, follow=True)
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({error.strerror}); choose another file") from error

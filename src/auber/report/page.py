@@ -61,7 +61,7 @@ def write_page(page: str | Path, files: Sequence[str | Path]) -> None:
     try:
         for drawing in _drawings(files):
             write_text(Path(page).parent / drawing.name, drawing.read_text(encoding="utf-8"))
-        write_text(Path(page), text)
+        write_text(Path(page), text, follow=True)
     except OSError as error:
         raise RunError(f"{page}: cannot be written ({error}); choose another --page") from error
 

@@ -144,7 +144,7 @@ def save_results(place: str | Path, path: str | Path, model: str | None = None, 
     all_notes = list(dict.fromkeys((*known_notes, *source.notes, *map(_checked_note, notes))))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, _to_text(study, common, open_runs, all_notes, ordered))
+        write_text(path, _to_text(study, common, open_runs, all_notes, ordered), follow=True)
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({error}); choose another --save") from error
     added = len(records) - before

@@ -6,6 +6,8 @@ import time
 from importlib import metadata
 from typing import Any
 
+import torch
+
 from auber import provenance
 from auber.encoders import encoder_of
 from auber.progress import Progress, Silent
@@ -43,12 +45,14 @@ def _measure_run(
                     f"{subject.name}: {way.runtime}, {way.hardware.name}, batch {batch}", request.limits.repeats
                 )
                 try:
-                    both = calls(batch, length)
-                except RecordingError as error:
-                    left_out.append(f"{subject.name}: {way.runtime}, batch {batch}: it cannot be recorded: {error}")
+                    seconds = side_by_side(calls(batch, length), timer, request.limits, progress.step)
+                except (MemoryError, RuntimeError) as error:
+                    reason = _why_not(error)
+                    if reason is None:
+                        raise
+                    left_out.append(f"{subject.name}: {way.runtime}, batch {batch}: {reason}")
                     progress.end()
                     continue
-                seconds = side_by_side(both, timer, request.limits, progress.step)
                 pairs.append(Pair.of(way.words, batch, length, *seconds))
                 progress.step(request.limits.repeats, pairs[-1].verdict)
                 progress.end()
@@ -62,6 +66,18 @@ def _measure_run(
         multiply_adds=Amount(count_multiply_adds(unpruned, length), count_multiply_adds(pruned, length)),
         pairs=tuple(pairs),
     )
+
+
+def _why_not(error: Exception) -> str | None:
+    """Why a batch is left out; None where the error is another one."""
+    if isinstance(error, RecordingError):
+        return f"it cannot be recorded: {error}"
+    # On a CPU torch and onnxruntime have no class for it; their messages say it.
+    told = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(
+        words in str(error).lower()
+        for words in ("allocate memory", "not enough memory", "storage size calculation overflowed")
+    )
+    return "it does not fit into the memory" if told else None
 
 
 def _provenance(ways: list[Way]) -> dict[str, Any]:

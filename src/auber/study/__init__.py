@@ -7,16 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from auber.config import Config
 from auber.errors import ConfigError, unknown_name
 from auber.locks import HeldError
 from auber.study.block import Listener, Outcome, Work, outcome_of
+from auber.study.checks import check_runs
 from auber.study.engines import ENGINES, run_local, run_processes
-from auber.study.estimate import model_size
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, Block, Selection, Study, change_study, make_study, read_study, select_runs
 from auber.study.ray_engine import Request, run_ray
-from auber.tasks import load_task
+from auber.study.weights import know_weights
 from auber.tracking import check_trackers
 
 __all__ = [
@@ -32,6 +31,7 @@ __all__ = [
     "StudyFolder",
     "Work",
     "change_study",
+    "check_runs",
     "make_study",
     "outcomes_of",
     "read_study",
@@ -78,7 +78,8 @@ def run_study(
     place = place or Place()
     selection = selection or select_runs(study)
     folder.check(study)
-    _check_inputs(study, folder, selection)
+    check_runs(study, folder, selection, elsewhere=place.engine == "ray")
+    study = know_weights(study, folder, selection)
     folder.open(study)
     for block in selection.blocks:
         # Where another process is in the block, its failures and weights are that one's.
@@ -111,23 +112,6 @@ def run_study(
 def outcomes_of(study: Study, folder: StudyFolder, selection: Selection) -> list[Outcome]:
     """How every run of a part of a study stands."""
     return [outcome_of(folder, block, run.name) for block in selection.blocks for run in selection.runs(study, block)]
-
-
-def _check_inputs(study: Study, folder: StudyFolder, selection: Selection) -> None:
-    """Read model and tasks once before anything is made: a name, folder or layer that is wrong is the user's mistake, no failure."""
-    tasks: dict[str, Config] = {}
-    for block in selection.blocks:
-        for run in folder.pending(study, block, selection.runs(study, block)):
-            tasks.setdefault(block.task, study.config(block, run))  # its runs have the same layers
-    if not tasks:
-        return
-    num_layers, _ = model_size(study)
-    for task, config in tasks.items():
-        try:
-            config.search.layers_of(num_layers)
-        except ConfigError as error:
-            raise ConfigError(f"task {task}: {error}") from error
-        load_task(task, data=study.data)
 
 
 def _absolute(study: Study) -> Study:

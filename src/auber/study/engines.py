@@ -12,14 +12,17 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from auber.errors import ConfigError
+from auber.locks import HeldError
 from auber.progress import Progress, Silent
 from auber.study.block import Listener, Outcome, Work, carry_out, outcome_of
 from auber.study.folder import State, StudyFolder
@@ -61,8 +64,10 @@ def run_processes(works: Sequence[Work], jobs: int, listener: Listener, retries:
                     continue
                 if end.busy is not None:
                     say_busy(work, end.busy, listener)
-                if end.loss is not None and losses.take_up_again(work, end.loss):
-                    waiting.append(work)
+                if end.loss is not None:
+                    _sign_off(work)
+                    if losses.take_up_again(work, end.loss):
+                        waiting.append(work)
                 if waiting and end.loss is None and not _has_failed(work):
                     worker.hand(waiting.popleft())
                 else:
@@ -71,9 +76,7 @@ def run_processes(works: Sequence[Work], jobs: int, listener: Listener, retries:
             if watch.look():
                 losses.hear_of_progress()
     finally:
-        for worker in workers:
-            worker.process.kill()
-            worker.process.join()
+        _stop(workers)
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,25 @@ class _Worker:
         self.process.join(_LEAVE_WITHIN)
         self.process.kill()
         self.process.join()
+
+
+def _stop(workers: Sequence[_Worker]) -> None:
+    """End processes in the middle of their blocks: they have a moment to close their files and to give back their locks."""
+    for worker in workers:
+        worker.process.terminate()
+    ends = time.monotonic() + _LEAVE_WITHIN
+    for worker in workers:
+        worker.process.join(max(0.0, ends - time.monotonic()))
+        worker.process.kill()
+        worker.process.join()
+        _sign_off(worker.work)
+
+
+def _sign_off(work: Work) -> None:
+    """Give back the claim of a process that is gone: another machine cannot know that it is."""
+    # Taken over from it and let go. Where somebody else has the block by now, the claim is theirs.
+    with suppress(HeldError), StudyFolder(work.folder).claim(work.block):
+        pass
 
 
 def _has_failed(work: Work) -> bool:
@@ -247,6 +269,17 @@ def say_busy(work: Work, busy: str, listener: Listener) -> None:
     listener.say(f"{work.block}: {busy}; left to it")
 
 
+class Terminated(SystemExit):
+    """SIGTERM in a worker: it ends like any other error of no run, so that its locks are given back."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # the system and the parent may both send one: the second must not cut the first short
+    raise Terminated(128 + number)
+
+
 def _serve(connection: Connection[str | None, Work]) -> None:
     """Carry out the blocks that come in, until the other end is closed."""
     parent = multiprocessing.parent_process()
@@ -258,6 +291,7 @@ def _serve(connection: Connection[str | None, Work]) -> None:
 
     # A stop by hand reaches parent and children alike; the parent ends the children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _terminate)
     threading.Thread(target=leave_with_the_parent, daemon=True).start()
     while True:
         try:

@@ -27,9 +27,10 @@ from typing import Any, TypeVar
 from auber import runs
 from auber.config import Value, make_config
 from auber.errors import RunError
+from auber.fields import is_number
 from auber.files import write_json, write_text
 from auber.locks import HeldError, drop_foreign_lock, held
-from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun, read_study
+from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun, read_study
 
 Item = TypeVar("Item")
 
@@ -37,7 +38,6 @@ RECORD = "study.toml"
 CLAIM = ".claim"
 
 _TOLD = ("dev.score", "train.score", "heads.removed", "heads.total", "cost.seconds.total")  # of every result
-_LARGEST = 1e15
 
 _RECORDING = ".recording"  # the lock under which `study.toml` is written
 _RECORDED_WITHIN = 10.0  # seconds that others may take to write it
@@ -83,6 +83,24 @@ class StudyFolder:
         if changed:
             raise RunError(
                 f"{self.path}: holds another study: {', '.join(changed)}; use the same settings or another --out"
+            )
+        self._require_matched(recorded, joined_studies(recorded, study))
+
+    def _require_matched(self, recorded: Study, joined: Study) -> None:
+        """Raise `RunError` where `auber` is added to a study that has done without it what would be matched with it."""
+        if MATCHED in recorded.methods or MATCHED not in joined.methods:
+            return
+        alone = [
+            self.run_path(block, run)
+            for block in recorded.blocks()
+            for run in joined.runs(block)
+            if run.is_matched and runs.is_run(self.run_path(block, run))
+        ]
+        if alone:
+            more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
+            raise RunError(
+                f"{alone[0]}{more}: done without '{MATCHED}', whose tunings it has to share to be compared with it; delete the folder of "
+                f"each such run to do it anew, or choose another --out to add '{MATCHED}'"
             )
 
     def open(self, study: Study) -> None:
@@ -282,7 +300,7 @@ def _require_scores(path: Path, result: Any) -> None:
         found = result
         for name in key.split("."):
             found = found.get(name) if isinstance(found, dict) else None
-        if type(found) not in (int, float) or not -_LARGEST < found < _LARGEST:
+        if not is_number(found):
             raise RunError(
                 f"{path}: '{key}' must be a finite number, found {found!r:.40}; it is damaged, delete {path.parent} to make the run "
                 "again"
@@ -327,6 +345,8 @@ def study_differences(was: Study, now: Study) -> list[str]:
     found: dict[str, str] = {}
     if was.model_name != now.model_name:
         found["model"] = f"model was {was.model_name!r} and is now {now.model_name!r}"
+    elif was.weights and now.weights and was.weights != now.weights:
+        found["model"] = f"model {now.model_name!r} has other weights than it had"
     both = joined_studies(was, now)
     for task, protocol in product((None, *was.tasks), both.protocols):
         before, after = _settings(was, task, protocol), _settings(both, task, protocol)
@@ -353,6 +373,7 @@ def joined_studies(old: Study, new: Study) -> Study:
         protocols=_both(old.protocols, new.protocols),
         draws=max(old.draws, new.draws),
         task_settings={**old.task_settings, **new.task_settings},
+        weights=new.weights or old.weights,
     )
 
 

@@ -13,6 +13,7 @@ with it: as many heads, the same tuning. A study file holds only what differs fr
     draws = 3                                 # of method random
     data = "glue"                             # a GLUE folder instead of the hub
     keep_weights = false                      # drop the model of a finished run; results stay
+    weights = "9f86d0..."                     # the encoder's digest, as the folder's record has it: other weights are refused
 
     [settings]
     agent.episodes = 50
@@ -60,6 +61,7 @@ _KEYS = (
     "draws",
     "data",
     "keep_weights",
+    "weights",
     "settings",
 )
 _LONGEST_NAME = 1000  # of a model or a folder; longer ones no system can open
@@ -140,6 +142,7 @@ class Study:
     task_settings: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     data: Path | None = None
     keep_weights: bool = True
+    weights: str | None = None  # digest of the encoder without a classifier; None while nobody has read it
 
     @property
     def model_name(self) -> str:
@@ -186,6 +189,7 @@ class Study:
     def to_toml(self) -> str:
         """The study as a file that `read_study` takes back, but for where the data lies and what is kept."""
         lines = [f"model = {_toml(self.model_name)}"]
+        lines += [f"weights = {_toml(self.weights)}"] if self.weights else []
         if not self.task_settings:
             lines.append(f"tasks = {_toml(self.tasks)}")
         lines += [f"{name} = {_toml(getattr(self, name))}" for name in ("methods", "seeds", "protocols", "preset")]
@@ -235,6 +239,7 @@ def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
         "task_settings": task_settings if any(task_settings.values()) else {},
         "keep_weights": tables.get("keep_weights", True),
         "data": Path(_text(tables["data"], "data", problems)) if "data" in tables else None,
+        "weights": _text(tables["weights"], "weights", problems) if "weights" in tables else None,
     }
     if type(values["draws"]) is not int or values["draws"] < 1:
         problems.append(f"draws must be a whole number from 1, found {show_value(values['draws'])}")
@@ -296,6 +301,12 @@ def _check_meaning(study: Study, where: str) -> None:
     """What must hold between the parts of a study."""
     if study.preset not in PRESETS:
         raise ConfigError(f"{where}: {unknown_name('preset', study.preset, PRESETS)}")
+    if not study.model_name.isprintable() or not 1 <= len(study.model_name) <= _LONGEST_NAME:
+        # the folder's own name, where the model is given by a link or as '.', and bytes that are no text
+        raise ConfigError(
+            f"{where}: the model's name must be 1 to {_LONGEST_NAME} printable characters, found {show_value(study.model_name)}; "
+            "rename it or choose another"
+        )
     if study.model == EMBEDDED and study.tasks != (EMBEDDED,):
         raise ConfigError(
             f"{where}: the model '{EMBEDDED}' knows the words of the task '{EMBEDDED}' alone, found tasks "
@@ -377,4 +388,5 @@ def _toml(value: Value | tuple[Any, ...]) -> str:
         return f"[{', '.join(_toml(item) for item in value)}]"
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value) if isinstance(value, str) else repr(value)
+    # TOML has no surrogates: what lies beyond the first plane is written as it is
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

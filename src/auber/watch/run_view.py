@@ -111,6 +111,11 @@ class RunView:
         return self.state is RunState.COMPLETE
 
     @property
+    def is_complete(self) -> bool:
+        """The same: a run is over when it has its result."""
+        return self.is_over
+
+    @property
     def is_left(self) -> bool:
         """Whether it has begun, has no result, and nobody is at work."""
         return self.state is RunState.STOPPED

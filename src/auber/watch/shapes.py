@@ -13,19 +13,14 @@ from typing import Any
 
 from auber.charts import MOST_HEADS
 from auber.errors import RunError
+from auber.fields import is_number
 from auber.locks import is_moment
 from auber.watch.files import read_object
 
 Check = Callable[[Any], bool]
 Shape = Mapping[str, Check]  # by dotted key
 
-_LARGEST = 1e15  # of a number; beyond it seconds and scores mean nothing
 _LARGEST_COUNT = 2**53
-
-
-def is_number(found: Any) -> bool:
-    """A finite number."""
-    return type(found) in (int, float) and -_LARGEST < found < _LARGEST
 
 
 def is_count(found: Any) -> bool:

@@ -58,6 +58,11 @@ class StudyView:
         return self.settled == self.total
 
     @property
+    def is_complete(self) -> bool:
+        """Whether every run has a result."""
+        return all(cell.state == State.COMPLETE for block in self.blocks for cell in block.cells)
+
+    @property
     def is_left(self) -> bool:
         """Whether something is open and nobody is at work."""
         return not self.is_over and self.someone_at_work is False

@@ -93,7 +93,16 @@ def _study_ending(view: StudyView) -> list[Text]:
         for cell in block.cells
         if cell.state == "failed"
     ][-3:]
-    if view.is_over:
+    if view.is_over and not view.is_complete:
+        states = [cell.state for block in view.blocks for cell in block.cells]
+        counts = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
+        lines.append(
+            Text(
+                f"all runs are settled, {counts}; the same 'auber study ... --out {view.folder}' tries them again",
+                "red",
+            )
+        )
+    elif view.is_over:
         lines.append(Text(f"all runs are settled; next: auber report {view.folder}", "green"))
     elif view.is_left:
         lines.append(
