@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from auber.runs import read_result
+from auber.runs import read_record, read_result
 
 SCRIPT = """
 import sys, torch
@@ -50,5 +50,6 @@ def test_torchrun(tmp_path, protocol):
     assert len(set(digests)) == 1
     result = read_result(tmp_path / "run")
     assert result["dev"]["rows"] == 24
+    assert result["provenance"]["processes"] == read_record(tmp_path / "run")["processes"] == 2
     events = [json.loads(line)["event"] for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     assert events.count("dev_evaluation") == 1, "one process writes"

@@ -61,7 +61,7 @@ def test_a_run_an_export_and_a_report(tmp_path, capsys, caplog, run_auber):
 def test_where_a_number_comes_from_holds_no_environment(monkeypatch):
     monkeypatch.delenv("AUBER_COMMIT", raising=False)
     described = provenance.describe(cpu())
-    assert set(described) == {"versions", "commit", "device", "precision", "threads"}
+    assert set(described) == {"versions", "commit", "device", "precision", "processes", "threads"}
     assert not found_in(json.dumps(described))
 
 
