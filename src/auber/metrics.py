@@ -183,13 +183,11 @@ def _paired(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _pearson(pairs: Tensor) -> Tensor:
-    x, y = (pairs - pairs.mean(0)).unbind(
-        1
-    )  # else what is common to all targets, such as 1.7e9 of a time, would drown the rest
+    # Less their means: what is common to all targets, such as 1.7e9 of a time, would drown the rest.
+    x, y = (pairs - pairs.mean(0)).unbind(1)
     correlation = (x @ y) / ((x @ x).sqrt() * (y @ y).sqrt())
-    return torch.where(
-        _is_flat(pairs[:, 0]) | _is_one(pairs[:, 1]), torch.zeros_like(correlation), correlation.clamp(-1, 1)
-    )
+    is_none = _is_flat(pairs[:, 0]) | _is_one(pairs[:, 1])
+    return torch.where(is_none, torch.zeros_like(correlation), correlation.clamp(-1, 1))
 
 
 def _r_squared(pairs: Tensor) -> Tensor:

@@ -81,9 +81,7 @@ def _check(config: Config, heads: Mapping[int, int]) -> None:
 
     check_memory(config.agent)
     for layer, number in heads.items():
-        if (
-            number > 1 and not config.search.heads
-        ):  # else there is nothing to learn, or the roll-out alone decides nothing
+        if number > 1 and not config.search.heads:  # else there is nothing to learn, or the roll-out does not decide
             check_games(config.agent, number, layer, has_given=config.search.prior != "none")
 
 
