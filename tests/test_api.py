@@ -218,7 +218,7 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
             {"config": small_config(agent__learning_starts=25, agent__choose="rollout")},
             ConfigError,
             "^layer 0: agent.episodes must be so many that the agent learns, found 6: its games on 4 heads make 24 moves at most, and the "
-            "first update waits for 25; raise it, lower agent.learning_starts, or set agent.choose=best$",
+            "first update waits for 25; raise it, lower agent.learning_starts, or let agent.choose=best decide$",
         ),
     ],
 )

@@ -85,7 +85,7 @@ def check_games(config: Agent, num_heads: int, layer: int, *, has_given: bool) -
         raise ConfigError(
             f"layer {layer}: agent.episodes must be so many that the agent learns, found {config.episodes}: its games on {num_heads} "
             f"heads make {most} moves at most, and the first update waits for {config.learning_starts}; raise it, lower "
-            "agent.learning_starts, or set agent.choose=best"
+            "agent.learning_starts, or let agent.choose=best decide"
         )
 
 

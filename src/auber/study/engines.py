@@ -274,9 +274,8 @@ class Terminated(SystemExit):
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # the system and the parent may both send one: the second must not cut the first short
+    # The system and the parent may both send one: the second must not cut the first short.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Terminated(128 + number)
 
 
