@@ -9,6 +9,7 @@ import pytest
 
 import auber
 from auber.cli import app, listings
+from auber.cli.screen import describe_result
 from tests.small import SETTINGS, small_start
 
 SMALL = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
@@ -165,6 +166,11 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     alone = ["--dev", files / "dev.csv", "--text", "sentence", "--label", "good"]
     code, out, err = run_auber("evaluate", tmp_path / "pruned", *alone, "--json")
     assert (code, json.loads(out)) == (0, scores), f"the model knows its classes: {err}"
+    code, out, err = run_auber("evaluate", tmp_path / "pruned", *alone)
+    first, *warnings = out.splitlines()
+    assert (code, first) == (0, f"dev accuracy {100 * scores['score']:.2f}, loss {scores['loss']:.4f}, 8 rows"), err
+    told = describe_result(result)[2:]
+    assert (warnings, bool(told)) == (told, scores["one_class"] or scores["score"] <= result["dev"]["majority"])
     code, _, err = run_auber("evaluate", tmp_path / "pruned", *alone, "--split", "train")
     assert (code, err) == (
         2, "auber: --split train: those rows are needed, found --dev alone; add --train FILE, or leave it out\n"

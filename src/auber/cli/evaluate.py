@@ -72,7 +72,8 @@ def command(
         screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()})
     else:
         print(f"{split} {rows.metric} {100 * scores.score:.2f}, loss {scores.loss:.4f}, {scores.rows} rows")
-        for line in screen.warnings_of(scores.to_json(), rows.metric, split):
+        majority = rows.majority_share if split == "dev" else None
+        for line in screen.warnings_of({**scores.to_json(), "majority": majority}, rows.metric, split):
             print(line)
 
 
