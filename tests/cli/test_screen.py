@@ -31,6 +31,15 @@ def test_scores_heads_and_cost():
     ]
 
 
+@pytest.mark.parametrize("warn", [True, False])
+def test_warnings_are_heard_or_not_while_listening_and_as_before_behind_it(warn):
+    logger = logging.getLogger("auber")
+    before = logger.level
+    with listening(quiet=True, warn=warn):
+        assert logger.isEnabledFor(logging.WARNING) == warn
+    assert logger.level == before
+
+
 def test_steps_that_a_search_made_to_decide_are_told_beside_the_others():
     found = result("f1", 0.5)
     found["cost"] |= {"scout_steps": 1252, "gate_steps": 285}

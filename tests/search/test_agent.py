@@ -214,7 +214,7 @@ def test_games_must_be_enough_for_an_update_where_the_policy_decides(has_given: 
     config = dataclasses.replace(config, learning_starts=most + 1)
     message = (
         rf"^layer 5: agent\.episodes must be so many that the agent learns, found 12: its games on 3 heads make {most} moves at most, and "
-        rf"the first update waits for {most + 1}; raise it, lower agent\.learning_starts, or set agent\.choose=best$"
+        rf"the first update waits for {most + 1}; raise it, lower agent\.learning_starts, or let agent\.choose=best decide$"
     )
     with pytest.raises(ConfigError, match=message):
         check_games(config, 3, 5, has_given=has_given)

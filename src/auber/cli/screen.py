@@ -34,15 +34,27 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     warn = warn and is_main_process()
     quiet = quiet or not is_main_process()
     logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s")
-    logging.getLogger("auber").setLevel(logging.WARNING if warn else logging.ERROR)
     _silence_libraries(quiet=quiet)
-    if quiet:
-        yield Silent()
-    elif console.is_terminal:
-        with _make_bars(console) as bars:
-            yield BarProgress(bars)
-    else:
-        yield LineProgress(console)
+    with _our_warnings(shown=warn):
+        if quiet:
+            yield Silent()
+        elif console.is_terminal:
+            with _make_bars(console) as bars:
+                yield BarProgress(bars)
+        else:
+            yield LineProgress(console)
+
+
+@contextmanager
+def _our_warnings(*, shown: bool) -> Iterator[None]:
+    """Whether this package's warnings are heard, as long as the context is entered."""
+    logger = logging.getLogger("auber")
+    before = logger.level
+    logger.setLevel(logging.WARNING if shown else logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _silence_libraries(*, quiet: bool) -> None:
