@@ -392,6 +392,8 @@ def test_a_model_of_numbers_is_scored_by_the_metric_of_its_run(run_auber, files,
     alone = ["--dev", tmp_path / "dev.csv"]
     code, scored, _ = run_auber("evaluate", tmp_path / "run", *alone, "--json")
     assert json.loads(scored)["metric"] == "pearson"
+    code, again, _ = run_auber("evaluate", tmp_path / "run", *alone, "--kind", "sequence", "--json")
+    assert (code, again) == (0, scored), "a kind that is named does not change the metric"
     assert json.loads(scored)["score"] == json.loads(out)["dev"]["score"]
     shutil.copytree(tmp_path / "run" / "model", tmp_path / "elsewhere")
     code, _, err = run_auber("evaluate", tmp_path / "elsewhere", *alone)

@@ -53,8 +53,8 @@ def command(
     if task is None and train is None and dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}")
     with screen.listening(quiet=quiet):
-        if task is None and kind is None and metric is None:
-            kind, metric = _asked_of(folder)
+        if task is None and metric is None:
+            kind, metric = _asked_of(folder, kind)
         if dev is not None and train is None and task is None:
             if split == "train":
                 raise TaskError(
@@ -77,15 +77,17 @@ def command(
             print(line)
 
 
-def _asked_of(folder: str) -> tuple[str | None, str | None]:
-    """The kind of a model and, where it is a run's, the metric it was made for."""
+def _asked_of(folder: str, kind: str | None) -> tuple[str | None, str | None]:
+    """The kind that is named, else the model's; and the metric that a run of this kind was made for."""
+    from auber.metrics import get_metric
     from auber.runs import find_run, read_field
 
     run = find_run(folder)
     if run is not None:
-        return None, read_field(run, "metric")
-    _, kind = _config_of(folder)
-    return (None if kind is None else kind.name), None
+        metric = read_field(run, "metric")
+        return kind, metric if kind in (None, get_metric(metric).kind) else None
+    _, found = _config_of(folder)
+    return kind or (None if found is None else found.name), None
 
 
 def _config_of(folder: str) -> tuple[Any, Kind | None]:
