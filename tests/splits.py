@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from auber.runs import read_json
+from auber.run_files import read_json
 from auber.splits import LayerSplit, Splits
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from auber import demo
 from auber.cli import app
-from auber.runs import read_result
+from auber.run_files import read_result
 from auber.watch.run import RunWatcher
 
 

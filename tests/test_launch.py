@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from auber.runs import read_record, read_result
+from auber.run_files import read_record, read_result
 
 SCRIPT = """
 import sys, torch

@@ -12,7 +12,8 @@ import torch
 from auber import checkpoint
 from auber.errors import CheckpointError, RunError
 from auber.plan import PruningPlan
-from auber.runs import Run, is_run, read_json, read_result, require_place
+from auber.run_files import is_run, read_json, read_result
+from auber.runs import Run, require_place
 from tests.models import tiny_model
 from tests.small import small_config, small_start
 
@@ -117,28 +118,6 @@ def test_a_result_means_complete(tmp_path):
     assert not any(path.is_dir() for path in (run.folder / "stages").iterdir())
     with pytest.raises(RunError, match="holds a finished run"):
         Run(tmp_path / "run", IDENTITY, small_config())
-
-
-def test_a_foreign_folder_is_not_a_run(tmp_path):
-    with pytest.raises(RunError, match=r"not a run's folder \(it has no run.json\)"):
-        read_result(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("run.json", "put a copy of it back"),
-        ("result.json", "put a copy of it back; the model in {}/model can be used without it"),
-        ("first.json", "put it back, or delete it"),
-    ],
-)
-def test_a_damaged_file_is_named(tmp_path, name, remedy):
-    """And nobody is told to delete what cannot be made again."""
-    (tmp_path / name).write_text("{")
-    if name == "result.json":
-        (tmp_path / "model").mkdir()
-    with pytest.raises(RunError, match=rf"{name}: cannot be read .*; it is damaged: {remedy.format(tmp_path)}$"):
-        read_json(tmp_path / name)
 
 
 def test_events_are_appended_in_order(tmp_path):

@@ -11,7 +11,7 @@ import torch
 import auber
 from auber.errors import ConfigError, RunError
 from auber.progress import Progress
-from auber.runs import read_source
+from auber.run_files import read_source
 from tests.pipeline.test_crossfit import SETTINGS, TASK
 from tests.small import small_config, small_start, small_task
 

@@ -17,7 +17,7 @@ SOURCE = Path(auber.__file__).parent
 # A module imports only from those above it; a package counts as one module.
 ORDER = [
     "errors", "only", "disk", "files", "locks", "group", "hub", "seeds", "config", "fields", "plan", "stages", "searches", "progress", "charts", "kinds", "spans", "tags", "smooth", "metrics", "stats", "tasks", "outputs", "splits", "batching", "devices", "recording", "cluster", "encoders", "remote", "sources", "surgery",
-    "checkpoint", "imports", "ledger", "runs", "tracking", "provenance", "evaluation", "export", "speed", "tuning", "scoring", "search", "methods", "pipeline", "starts", "asks", "api", "callback", "rates",
+    "checkpoint", "imports", "ledger", "run_files", "runs", "tracking", "provenance", "evaluation", "export", "speed", "tuning", "scoring", "search", "methods", "pipeline", "starts", "asks", "api", "callback", "rates",
     "demo", "study", "watch", "doctor", "bench", "regret", "report", "html", "cli",
 ]  # fmt: skip
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from auber import checkpoint, provenance, runs
+from auber import checkpoint, provenance, run_files, runs
 from auber.asks import make_ask, make_job, read_matched
 from auber.config import Config, make_config
 from auber.devices import resolve_hardware
@@ -178,7 +178,7 @@ def evaluate(
     if split not in ("dev", "train"):
         raise ConfigError(unknown_name("split", split, ("dev", "train")))
     if isinstance(config, str) and isinstance(model, (str, Path)):
-        config = make_config(config, task=data.name, otherwise=runs.read_row_settings(model))
+        config = make_config(config, task=data.name, otherwise=run_files.read_row_settings(model))
     settings = _settings(config, data.name)
     hardware = resolve_hardware(settings)
     name = str(model) if isinstance(model, (str, Path)) else f"the live {type(model).__name__}"
@@ -241,9 +241,9 @@ def _carry_through(
     kind: str, job: Job, start: Start, run: runs.Run, progress: Progress, trackers: tuple[str, ...]
 ) -> Pruned:
     if run.result is not None:
-        check_result(runs.RunFile(run.folder / runs.RESULT, run.result))
+        check_result(run_files.RunFile(run.folder / run_files.RESULT, run.result))
         progress.say(f"{run.folder} is complete: nothing to do")
-        runs.check_digest(run.folder / "model", run.result)
+        run_files.check_digest(run.folder / "model", run.result)
         model = checkpoint.load(run.folder / "model", device=job.hardware.device)
         return Pruned(model, start.tokenizer, encoder_of(model).removed, run.result)
     run.log("resumed" if run.resumed else "started", process=os.getpid())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from auber import runs
+from auber import run_files
 from auber.config import Config
 from auber.devices import resolve_hardware
 from auber.encoders import encoder_of
@@ -113,7 +113,7 @@ def _check_start_of_control(start: Start, job: Job) -> None:
         job.config.protocol == "heldout"
         and not job.method.removes_heads
         and start.source is not None
-        and runs.find_run(start.source) is not None
+        and run_files.find_run(start.source) is not None
     ):
         raise ConfigError(
             f"{start.source}: is tuned without the rows held out, and method '{job.method.name}' has them from the start; give --model "
@@ -134,7 +134,7 @@ def read_matched(heads_from: str | Path | None, task: TaskData, config: Config) 
     """The run to match, checked to be comparable."""
     if heads_from is None:
         return None
-    result = Fields(str(Path(heads_from) / runs.RESULT), runs.read_result(heads_from))
+    result = Fields(str(Path(heads_from) / run_files.RESULT), run_files.read_result(heads_from))
     if result.get("data", str) != task.content_hash:
         name = result.get("task", str)
         other = (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from auber import runs
+from auber import run_files, runs
 from auber.api import Pruned, prune
 from auber.asks import check_pruning
 from auber.config import Config, make_config
@@ -89,7 +89,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         check_fit(model, processing_class, self.task, f"the trainer's {type(model).__name__}")
         check_pruning(model, processing_class, task=self.task, method=self.method, heads=self.heads, config=self.config)
         if self.out is not None:
-            if runs.is_run(self.out):
+            if run_files.is_run(self.out):
                 raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
             runs.require_place(Path(self.out), resume=False)
         if get_method(self.method).makes_scouts(self.config.protocol):

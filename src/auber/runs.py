@@ -15,7 +15,7 @@
 
 Every file but the two append-only ones is written beside its place and renamed into it. A run that was killed restarts
 the stage it was in, with weights that are checked to be the ones it wrote, and under the versions it was begun with unless
-the caller allows others. In a process group only the main process writes.
+the caller allows others. In a process group only the main process writes. Who only reads a run needs `auber.run_files`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,22 @@ from auber import checkpoint
 from auber.config import Config, make_config
 from auber.disk import is_refusal
 from auber.errors import CheckpointError, RunError
-from auber.fields import Fields
 from auber.files import cut_torn_line, digest_file, write_json, write_text
 from auber.group import is_main_process, wait_for_all
 from auber.ledger import Ledger
 from auber.locks import LOCK, FolderLock
 from auber.plan import PruningPlan
+from auber.run_files import (
+    DIGEST,
+    RESULT,
+    RunFile,
+    advise_going_back,
+    check_digest,
+    is_run,
+    read_object,
+    read_record,
+    read_result,
+)
 from auber.sources import WEIGHTS
 
 if TYPE_CHECKING:
@@ -49,9 +59,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RESULT = "result.json"
 PROGRESS = "progress.json"
-DIGEST = "model_sha256"  # of the weights, in the record of a stage and in the result
 
 # What a write that was cut leaves beside its place, by `write_text` and by `checkpoint.save`.
 _SCRATCH = re.compile(r"\.((run|splits|plan|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}")
@@ -67,142 +75,7 @@ _SURROUNDINGS: dict[str, Callable[[Any], str]] = {
     "computed_on_threads": lambda threads: f"--set threads={threads}",
     "processes": lambda number: "without torchrun" if number == 1 else f"torchrun --nproc-per-node {number}",
 }
-_SCORES_STAY = "and scores that are known are not computed again"
 _SAME_VERSIONS = ("auber", "torch", "transformers")  # another of these may give other numbers
-
-
-def read_json(path: Path) -> Any:
-    """JSON from a run's folder; `RunError` where it is missing or damaged."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise RunError(f"{path}: no such file; is {path.parent} a run's folder?") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path}: cannot be read ({error}); it is damaged: {_advise(path)}") from error
-
-
-class RunFile(Fields):
-    """A JSON file of a run's folder, read field by field."""
-
-    def __init__(self, path: Path, data: Any) -> None:
-        super().__init__(str(path), data)
-
-    @property
-    def remedy(self) -> str:
-        """What to do about it where it is damaged."""
-        return _advise(Path(self.where))
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    """A JSON object from a run's folder."""
-    data = read_json(path)
-    if not isinstance(data, dict):
-        raise RunError(f"{path}: must be a JSON object, found {type(data).__name__}; it is damaged: {_advise(path)}")
-    return data
-
-
-def _advise(path: Path) -> str:
-    """What to do about a damaged file: of a stage another can be made, what a run is and what came of it cannot."""
-    if path.parent.name == "stages":
-        return _advise_stage(path)
-    if path.name not in ("run.json", RESULT):
-        return "put it back, or delete it"
-    model = path.parent / "model"
-    return "put a copy of it back" + (f"; the model in {model} can be used without it" if model.is_dir() else "")
-
-
-def _advise_stage(path: Path) -> str:
-    """What to do about a stage's record: the stage can be done again where the weights it began with are there."""
-    if (path.parent.parent / RESULT).is_file():
-        return "put a copy of it back"
-    others = [other for other in path.parent.glob("*.json") if other.stem not in ("first", path.stem)]
-    if path.stem == "first" or not any(map(_has_weights, others)):
-        return f"put a copy of it back, or delete it: the stage is done again with all after it, {_SCORES_STAY}"
-    return _go_back(path.parent)
-
-
-def _has_weights(path: Path) -> bool:
-    """Whether a stage's record says that weights were written, and so those before dropped; a damaged one may have said so."""
-    try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["weights"])
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return True
-
-
-def _go_back(stages: Path) -> str:
-    """How to go on from the first stage, whose weights are kept."""
-    return (
-        f"put a copy of it back, or delete every file of {stages} but first.json and first/: the run goes on from there, "
-        f"{_SCORES_STAY}"
-    )
-
-
-def is_run(folder: str | Path) -> bool:
-    """Whether a folder holds a run, finished or not."""
-    return (Path(folder) / "run.json").is_file()
-
-
-def read_result(folder: str | Path) -> dict[str, Any]:
-    """The result of a finished run."""
-    folder = Path(folder)
-    if not is_run(folder):
-        raise RunError(f"{folder}: not a run's folder (it has no run.json)")
-    if not (folder / RESULT).is_file():
-        raise RunError(f"{folder}: the run is not finished; continue it with --resume")
-    return _read_object(folder / RESULT)
-
-
-def find_run(folder: str | Path) -> Path | None:
-    """The run that a folder is, or whose model lies in it; None of any other."""
-    place = Path(folder)
-    return next((run for run in (place, *([place.parent] if place.name == "model" else [])) if is_run(run)), None)
-
-
-def read_field(run: Path, key: str) -> str:
-    """One word of a finished run's result."""
-    word: str = RunFile(run / RESULT, read_result(run)).get(key, str)
-    return word
-
-
-def read_row_settings(folder: str | Path) -> dict[str, Any]:
-    """The settings of a finished run that say how its rows are read; none of a folder that is no run's."""
-    run = find_run(folder)
-    if run is None:
-        return {}
-    settings = RunFile(run / RESULT, read_result(run)).find("config", dict) or {}
-    return {key: settings[key] for key in ("max_length",) if key in settings}
-
-
-def read_record(folder: str | Path) -> dict[str, Any]:
-    """What a run is, as its `run.json` has it."""
-    return _read_object(Path(folder) / "run.json")
-
-
-def read_source(folder: str | Path) -> str | None:
-    """Where a run's model was read from, a folder or a hub name, if it was not a live one."""
-    source = read_record(folder).get("source")
-    if not isinstance(source, str):
-        return None
-    return os.path.normpath(Path(folder).resolve() / source) if source.startswith(os.pardir) else source
-
-
-def check_digest(folder: Path, record: Mapping[str, Any]) -> None:
-    """Raise `CheckpointError` unless a model folder holds the weights that were written into it, as its record says.
-
-    What was written by a version that kept no digest is taken as it is.
-    """
-    path, recorded = folder / WEIGHTS, record.get(DIGEST)
-    if recorded is None:
-        return
-    try:
-        found = digest_file(path)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from error
-    if found != recorded:
-        raise CheckpointError(
-            f"{path}: must be the file the run wrote (sha256 {recorded}), found another (sha256 {found}): "
-            "it is damaged or was changed"
-        )
 
 
 class Run:
@@ -238,7 +111,7 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """The result, if the run is complete."""
         path = self.folder / RESULT
-        return _read_object(path) if path.is_file() else None
+        return read_object(path) if path.is_file() else None
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -362,7 +235,7 @@ class Run:
 
     def _read_stages(self) -> None:
         for path in sorted((self.folder / "stages").glob("*.json")):
-            self._stages[path.stem] = _read_object(path)
+            self._stages[path.stem] = read_object(path)
             read = self.read_stage(path.stem)
             read.get("weights", bool)
             read.find(DIGEST, str)
@@ -507,7 +380,7 @@ class Run:
         has_lost_first = self._stages["first"]["weights"] and not (self.folder / "stages" / "first").is_dir()
         if stage == "first" or has_lost_first:
             return "put a copy of it back, or start anew with another --out"
-        return _go_back(self.folder / "stages")
+        return advise_going_back(self.folder / "stages")
 
 
 def require_place(folder: Path, *, resume: bool) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from auber import checkpoint, runs
+from auber import checkpoint, run_files
 from auber.config import Config
 from auber.encoders import encoder_of
 from auber.errors import AuberError, ConfigError, RunError, TaskError
@@ -66,11 +66,11 @@ def load_start(
         return _take_live(model, tokenizer, task)
     result = None
     place = source = str(model)
-    if runs.is_run(source):
+    if run_files.is_run(source):
         result = _read_result(source)
         _check_same_data(source, result, task, config)
         place = str(Path(source) / "model")
-        runs.check_digest(Path(place), result)
+        run_files.check_digest(Path(place), result)
     elif (of_run := run_of(source)) is not None and of_run["data"] == task.content_hash:
         _check_held_out(source, of_run, config)
     loaded = checkpoint.load_start(
@@ -183,7 +183,7 @@ def _require_same_origin(named: str, loaded: Start, start: Start, job: Job) -> N
     """
     assert start.source is not None
     assert start.result is not None
-    recorded = runs.read_record(start.source).get("weights") if start.result["kind"] == "finetune" else None
+    recorded = run_files.read_record(start.source).get("weights") if start.result["kind"] == "finetune" else None
     if recorded is None:
         return
     if (
@@ -199,14 +199,14 @@ def _require_same_origin(named: str, loaded: Start, start: Start, job: Job) -> N
 
 def run_of(folder: str | Path) -> dict[str, Any] | None:
     """The result of the run that a folder is, or whose model lies in it; None of any other."""
-    run = runs.find_run(folder)
+    run = run_files.find_run(folder)
     return None if run is None else _read_result(run)
 
 
 def _read_result(run: str | Path) -> dict[str, Any]:
     """The result of a finished run, with all that a start is judged by."""
-    result = runs.read_result(run)
-    read = runs.RunFile(Path(run) / runs.RESULT, result)
+    result = run_files.read_result(run)
+    read = run_files.RunFile(Path(run) / run_files.RESULT, result)
     for key in ("kind", "model", "task", "data", "protocol"):
         read.get(key, str)
     read.get("seed", int)
@@ -267,7 +267,7 @@ def _remembered_origin(start: Start, job: Job, progress: Progress) -> PreTrained
             f"{start.name}: is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin, give the "
             "pretrained model itself as --model, or choose --protocol seen"
         )
-    source = runs.read_source(start.source)
+    source = run_files.read_source(start.source)
     if source is None:
         raise ConfigError(
             f"{start.source}: does not say what it was tuned from, and scouts are made of that: name it with --origin, or choose "
@@ -280,7 +280,7 @@ def _remembered_origin(start: Start, job: Job, progress: Progress) -> PreTrained
             f"{start.source}: was tuned from {source}, of which scouts are made and which cannot be read ({error}); name it with --origin, or "
             "choose --protocol seen"
         ) from error
-    if checkpoint.weights_digest(found.model) != runs.read_record(start.source).get("weights"):
+    if checkpoint.weights_digest(found.model) != run_files.read_record(start.source).get("weights"):
         raise ConfigError(
             f"{start.source}: was tuned from {source}, of which scouts are made and which holds other weights now; name what it was with "
             "--origin, or choose --protocol seen"

@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 
-from auber import checkpoint, runs
+from auber import checkpoint, run_files, runs
 from auber.bench.record import read_bench
 from auber.cli.screen import describe_result
 from auber.config import make_config
@@ -266,14 +266,14 @@ def _finished(folder: Path) -> None:
 
 def _begin_from(folder: Path) -> None:
     """A finished run as a start."""
-    settings = make_config("paper", otherwise=runs.read_row_settings(folder / "run"))
+    settings = make_config("paper", otherwise=run_files.read_row_settings(folder / "run"))
     load_start(folder / "run", None, small_task(), settings)
 
 
 def _hand_back(folder: Path) -> None:
     """A finished run that is asked for again."""
-    result = runs.read_result(folder / "run")
-    check_result(runs.RunFile(folder / "run" / runs.RESULT, result))
+    result = run_files.read_result(folder / "run")
+    check_result(run_files.RunFile(folder / "run" / run_files.RESULT, result))
     describe_result(result)
 
 

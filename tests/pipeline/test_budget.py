@@ -58,7 +58,7 @@ def test_as_many_heads_go_as_are_asked_for(run):
     assert outcome.result["tuned_layers"] == list(outcome.plan)
     known = {}
     for layer in range(3):
-        stage = auber.runs.read_json(folder / "stages" / f"layer-{layer:02}.json")
+        stage = auber.run_files.read_json(folder / "stages" / f"layer-{layer:02}.json")
         assert stage["removed"] == []
         assert stage["search"]["present"] == [0, 1, 2, 3]
         known[layer] = {len(each["removed"]): (tuple(each["removed"]), each["gain"]) for each in stage["sizes"]}
@@ -86,7 +86,7 @@ def test_its_page_is_drawn(run):
     (view,) = read_runs([run[1]])
     for stage in view.stages:
         assert stage.removed == run[0].plan.removed(stage.layer)
-        sizes = auber.runs.read_json(run[1] / "stages" / f"layer-{stage.layer:02}.json")["sizes"]
+        sizes = auber.run_files.read_json(run[1] / "stages" / f"layer-{stage.layer:02}.json")["sizes"]
         assert stage.search.chosen in [each["score"] for each in sizes if len(each["removed"]) == len(stage.removed)]
 
 

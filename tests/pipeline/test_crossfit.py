@@ -370,12 +370,12 @@ def test_numbers_to_predict_are_rewarded_by_what_is_explained_of_them(tmp_path):
     )
     assert found.plan.num_removed > 0
     assert found.result["metric"] == "spearman"
-    stage = auber.runs.read_json(tmp_path / "run" / "stages" / "layer-00.json")
+    stage = auber.run_files.read_json(tmp_path / "run" / "stages" / "layer-00.json")
     assert 0 <= stage["search"]["unpruned_score"] <= 1
 
 
 def searches(out):
-    stages = [auber.runs.read_json(path) for path in sorted((out / "stages").glob("layer-*.json"))]
+    stages = [auber.run_files.read_json(path) for path in sorted((out / "stages").glob("layer-*.json"))]
     return [stage["search"] for stage in stages if "search" in stage]
 
 

@@ -41,7 +41,7 @@ def test_a_head_pays_for_what_it_saves(monkeypatch, tmp_path, protocol):
     ours, theirs = searches(tmp_path / "timed"), searches(tmp_path / "paid")
     assert [search["time_pay"] for search in ours] == pytest.approx([1.0] * 3)
     assert [search["best_score"] for search in ours] == [search["best_score"] for search in theirs]
-    stage = auber.runs.read_json(tmp_path / "timed" / "stages" / "timing.json")
+    stage = auber.run_files.read_json(tmp_path / "timed" / "stages" / "timing.json")
     assert stage["timing"] == clock.found.to_json()
     assert timed.result["cost"]["seconds"]["timing"] == stage["seconds"]
     assert "timing" not in paid.result["cost"]["seconds"]
@@ -72,7 +72,7 @@ def test_where_nothing_can_go_nothing_is_paid(monkeypatch, tmp_path):
     prune(tmp_path / "run", **PAID)
     assert len(clock.asked) == 1
     assert not any("time_pay" in search for search in searches(tmp_path / "run"))
-    assert auber.runs.read_json(tmp_path / "run" / "stages" / "timing.json")["timing"] is None
+    assert auber.run_files.read_json(tmp_path / "run" / "stages" / "timing.json")["timing"] is None
 
 
 @pytest.mark.parametrize("method", ["original+tuning", "michel"])
@@ -84,7 +84,7 @@ def test_only_searches_are_paid(monkeypatch, tmp_path, method):
 
 def test_it_is_measured_for_real(tmp_path):
     outcome = prune(tmp_path / "run", **PAID)
-    stage = auber.runs.read_json(tmp_path / "run" / "stages" / "timing.json")
+    stage = auber.run_files.read_json(tmp_path / "run" / "stages" / "timing.json")
     assert stage["timing"]["heads"] == 6
     assert stage["timing"]["ratio"]["low"] <= stage["timing"]["ratio"]["median"] <= stage["timing"]["ratio"]["high"]
     assert outcome.result["config"]["reward.latency"] == 0.5

@@ -22,7 +22,7 @@ GATES = {"search__prior": "voita", "search__prior_share": 0.5, "reward__head": 0
 
 
 def stage_of(folder, name):
-    return auber.runs.read_json(folder / "stages" / f"{name}.json")
+    return auber.run_files.read_json(folder / "stages" / f"{name}.json")
 
 
 @pytest.fixture(scope="module")

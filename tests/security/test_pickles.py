@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import auber
-from auber import checkpoint, runs
+from auber import checkpoint, run_files
 from auber.errors import CheckpointError, RunError
 from auber.ledger import Ledger
 from auber.plan import PlanError, PruningPlan
@@ -117,4 +117,4 @@ def test_records_are_no_pickles(tmp_path, marker):
     for name in ("run.json", "result.json"):
         (tmp_path / name).write_bytes(data)
     with pytest.raises(RunError, match="result.json: cannot be read"):
-        runs.read_result(tmp_path)
+        run_files.read_result(tmp_path)

@@ -118,7 +118,7 @@ def test_bounds_of_layers_that_are_not_there():
 
 
 def test_no_more_is_asked_for_than_bounded(unbroken):
-    from auber.runs import read_result
+    from auber.run_files import read_result
 
     study, path, _ = unbroken
     for run in study.runs(BLOCK):

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from auber import runs
+from auber import run_files
 from auber.errors import RunError
 from auber.locks import HeldError, held
 from auber.study import StudyFolder, read_study
@@ -266,13 +266,13 @@ def test_a_result_that_is_damaged(tmp_path, changes, message):
 def test_a_failure_that_is_being_forgotten_is_none(tmp_path, monkeypatch):
     folder = StudyFolder(tmp_path)
     folder.record_failure(BLOCK, "auber", "no good")
-    read = runs.read_json
+    read = run_files.read_json
 
     def forget_and_read(path):
         StudyFolder(tmp_path).forget_failures(BLOCK, [AUBER])
         return read(path)
 
-    monkeypatch.setattr(runs, "read_json", forget_and_read)
+    monkeypatch.setattr(run_files, "read_json", forget_and_read)
     assert folder.failure(BLOCK, "auber") is None
 
 
@@ -282,13 +282,13 @@ def test_a_result_that_is_being_made_again_is_none(tmp_path, monkeypatch):
     (folder.run_path(BLOCK, "start") / "result.json").write_text("{")
     with pytest.raises(RunError, match="result.json: cannot be read"):
         folder.result(BLOCK, "start")
-    read = runs.read_json
+    read = run_files.read_json
 
     def drop_and_read(path):
         StudyFolder(tmp_path).prepare(BLOCK, StudyRun("start", None, from_start=False, is_matched=False))
         return read(path)
 
-    monkeypatch.setattr(runs, "read_json", drop_and_read)
+    monkeypatch.setattr(run_files, "read_json", drop_and_read)
     assert folder.result(BLOCK, "start") is None
 
 

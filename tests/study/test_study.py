@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from auber import api, checkpoint, runs
+from auber import api, checkpoint, run_files
 from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.scoring import LayerScorer
 from auber.study import State, StudyFolder, run_study, select_runs
@@ -35,7 +35,7 @@ def states(study, folder, block=BLOCK) -> dict[str, str]:
 def test_every_run_is_an_ordinary_run_from_one_start(unbroken):
     study, path, notes = unbroken
     for block in study.blocks():
-        results = {run.name: runs.read_result(path / block.path / run.name) for run in study.runs(block)}
+        results = {run.name: run_files.read_result(path / block.path / run.name) for run in study.runs(block)}
         assert {result["start"] for result in results.values()} == {results["start"]["start"]}
         assert {result["seed"] for result in results.values()} == {block.seed}
         assert results["start"]["kind"] == "finetune"
@@ -106,10 +106,11 @@ def test_under_heldout_the_controls_are_tuned_on_the_reward_rows_from_the_start(
     splits = read_splits(folder.run_path(block, "original"))
     assert len(splits.original_first) > len(splits.first)
     steps = {
-        name: runs.read_result(folder.run_path(block, name))["cost"]["tuning_steps"] for name in ("start", "original")
+        name: run_files.read_result(folder.run_path(block, name))["cost"]["tuning_steps"]
+        for name in ("start", "original")
     }
     assert steps == {"start": -(-len(splits.first) // 100), "original": -(-len(splits.original_first) // 100)}
-    results = [runs.read_result(folder.run_path(block, name))["start"] for name in ("start", "original")]
+    results = [run_files.read_result(folder.run_path(block, name))["start"] for name in ("start", "original")]
     assert results[0] != results[1]
 
 
@@ -119,7 +120,7 @@ def test_under_crossfit_scouts_are_made_of_what_the_start_was_tuned_from(model, 
     outcomes = run_study(study, folder, Notes())
     assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
     (block,) = study.blocks()
-    results = {run.name: runs.read_result(folder.run_path(block, run.name)) for run in study.runs(block)}
+    results = {run.name: run_files.read_result(folder.run_path(block, run.name)) for run in study.runs(block)}
     assert {result["start"] for result in results.values()} == {results["start"]["start"]}
     steps = {name: result["cost"]["tuning_steps"] for name, result in results.items()}
     first, layers = results["start"]["cost"]["tuning_steps"], results["auber"]["tuned_layers"]
@@ -127,8 +128,8 @@ def test_under_crossfit_scouts_are_made_of_what_the_start_was_tuned_from(model, 
     # What came out of auber had its first tuning in the run itself, that of all others is the start's.
     assert steps["auber"] - first == steps["random-0"] == steps["original+tuning"] > 0
     assert results["auber"]["cost"]["scout_steps"] > 3 * -(-400 // 100), "and all tunings after the first"
-    origin = runs.read_json(folder.run_path(block, "auber") / "run.json")["origin"]
-    assert origin == runs.read_json(folder.run_path(block, "start") / "run.json")["weights"]
+    origin = run_files.read_json(folder.run_path(block, "auber") / "run.json")["origin"]
+    assert origin == run_files.read_json(folder.run_path(block, "start") / "run.json")["weights"]
 
 
 def test_weights_can_go_and_a_start_is_made_again_for_a_method_that_comes_later(model, unbroken, tmp_path):
@@ -195,7 +196,7 @@ def test_a_failure_that_is_not_tried_again_stays(model, tmp_path):
 def test_random_pruning_is_drawn_several_times(model, tmp_path):
     study, folder = tiny_study(model, methods=["auber", "random"], draws=2), StudyFolder(tmp_path / "study")
     run_study(study, folder, Notes())
-    results = [runs.read_result(folder.run_path(BLOCK, f"random-{draw}")) for draw in (0, 1)]
+    results = [run_files.read_result(folder.run_path(BLOCK, f"random-{draw}")) for draw in (0, 1)]
     assert results[0]["heads"] == results[1]["heads"]
     assert results[0]["plan"] != results[1]["plan"]
 

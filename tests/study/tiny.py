@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from auber import checkpoint, runs
+from auber import checkpoint, run_files
 from auber.progress import Silent
 from auber.study import Block, Outcome, Study, StudyFolder, make_study
 from tests.small import SETTINGS, small_start
@@ -73,7 +73,8 @@ def results_of(study: Study, folder: Path) -> dict[str, Any]:
     place = StudyFolder(folder)
     return {
         f"{block}/{run.name}": {
-            key: runs.read_result(place.run_path(block, run))[key] for key in ("plan", "dev", "train", "tuned_layers")
+            key: run_files.read_result(place.run_path(block, run))[key]
+            for key in ("plan", "dev", "train", "tuned_layers")
         }
         for block in study.blocks()
         for run in study.runs(block)

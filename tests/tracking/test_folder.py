@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from auber.locks import start_of
-from auber.runs import Run, read_json
+from auber.run_files import read_json
+from auber.runs import Run
 from auber.tracking.folder import FolderListener
 from tests.small import small_config
 

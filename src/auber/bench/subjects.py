@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from auber import checkpoint, runs, seeds
+from auber import checkpoint, run_files, seeds
 from auber.bench.catalogue import PADDED_LENGTH, ROWS, SIZES, Request, RowShape, Size
 from auber.config import Config
 from auber.devices import Hardware
@@ -56,7 +56,7 @@ def make_subject(request: Request, config: Config, hardware: Hardware, task: Tas
     """The subject of a request; `task` replaces the generated rows."""
     if request.model is None:
         return make_sized_subject(SIZES[request.size], ROWS[request.rows], request.count, config, hardware)
-    is_run = runs.is_run(request.model)
+    is_run = run_files.is_run(request.model)
     start = checkpoint.load_start(
         Path(request.model) / "model" if is_run else request.model,
         num_labels=2 if task is None else task.num_labels,

@@ -46,7 +46,7 @@ def command(
     """
     from auber import api
     from auber.metrics import get_metric
-    from auber.runs import read_row_settings
+    from auber.run_files import read_row_settings
 
     options.require_model(folder)
     settings = options.build_config(preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder))
@@ -80,7 +80,7 @@ def command(
 def _asked_of(folder: str, kind: str | None) -> tuple[str | None, str | None]:
     """The kind that is named, else the model's; and the metric that a run of this kind was made for."""
     from auber.metrics import get_metric
-    from auber.runs import find_run, read_field
+    from auber.run_files import find_run, read_field
 
     run = find_run(folder)
     if run is not None:
@@ -120,7 +120,7 @@ def _classes_of(folder: str) -> tuple[str, ...] | None:
 
 def _tuned_on(folder: str) -> str:
     """What a finished run was tuned on, as far as that is known, and what names the rows."""
-    from auber.runs import find_run, read_field
+    from auber.run_files import find_run, read_field
     from auber.tasks import TASKS
 
     run = find_run(folder)

@@ -248,7 +248,7 @@ def split_names(names: str | Sequence[str] | None) -> list[str] | None:
 
 def require_model(place: str | Path) -> None:
     """Tell a folder that is neither a model nor a run, and the runs in it, before the rows are read; hub names pass."""
-    from auber.runs import is_run
+    from auber.run_files import is_run
 
     folder = Path(place)
     if not folder.is_dir() or is_run(folder) or (folder / "config.json").is_file():

@@ -156,7 +156,7 @@ def _write_page(page: Path, files: list[Path], *, as_json: bool) -> None:
 def _write_report(places: list[Path], out: Path | None, *, open_page: bool, as_json: bool) -> None:
     """The page, and the tables unless every place is one run's folder."""
     from auber.html import can_make_pdf, make_page, write_page
-    from auber.runs import is_run
+    from auber.run_files import is_run
 
     held, extras = _with_extras(places)
     if out is None and len(held) == 1 and held[0].is_dir():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auber import checkpoint, runs
+from auber import checkpoint, run_files
 from auber.encoders import encoder_of
 from auber.encoders.base import Encoder
 from auber.errors import ModelError, RunError
@@ -60,8 +60,8 @@ class Source:
 def open_source(run: str | Path) -> Source:
     """The model of a finished run, or of a model folder."""
     folder, result = Path(run), None
-    if runs.is_run(folder):
-        result = runs.read_result(folder)  # a run that is not finished says so itself
+    if run_files.is_run(folder):
+        result = run_files.read_result(folder)  # a run that is not finished says so itself
         folder = folder / "model"
         if not folder.is_dir():
             raise RunError(f"{run}: a model is needed, the run's own was deleted; make the run again with keep_weights")

@@ -16,7 +16,7 @@ from auber.html.page import Page, distinct
 from auber.html.run_page import make_run_page
 from auber.html.study_page import make_study_page
 from auber.report.results_file import ResultsFile
-from auber.runs import is_run
+from auber.run_files import is_run
 
 __all__ = ["can_make_pdf", "make_page", "write_page"]
 

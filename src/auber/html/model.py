@@ -18,8 +18,8 @@ from auber.plan import PruningPlan
 from auber.report.folders import Source, read_folder
 from auber.report.record import RunRecord, read_result
 from auber.report.results_file import read_results
-from auber.runs import RESULT, read_json
-from auber.runs import read_result as require_result
+from auber.run_files import RESULT, read_json
+from auber.run_files import read_result as require_result
 from auber.searches import read_scores
 from auber.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from auber import checkpoint, provenance, runs
+from auber import checkpoint, provenance, run_files
 from auber.config import Config, make_config, require_read
 from auber.devices import Hardware, resolve_hardware
 from auber.errors import ConfigError, ModelError, RunError, TaskError
@@ -152,7 +152,7 @@ def _check(model: str | Path, tasks: Sequence[TaskData], preset: str, settings: 
     for name, config in zip(names, configs, strict=True):
         if config.first.epochs == 0:
             raise ConfigError(f"settings: first.epochs must be at least 1 to try rates on {name}, found 0")
-    if runs.is_run(model):
+    if run_files.is_run(model):
         raise ModelError(f"{model}: is a run, whose model has seen the rows to hold out; give the pretrained encoder")
     return configs
 

@@ -19,7 +19,7 @@ from auber.errors import RunError
 from auber.methods.base import Mask
 from auber.methods.exhaustive import MOST_HEADS, all_masks
 from auber.regret.files import compact_json, write_kept
-from auber.runs import is_run, read_json, read_result
+from auber.run_files import is_run, read_json, read_result
 from auber.stages import is_layer_stage, layer_of
 
 KIND = "auber score tables"

@@ -16,7 +16,7 @@ from typing import Any
 from auber.errors import RunError
 from auber.fields import Fields
 from auber.report.coverage import Key
-from auber.runs import read_json
+from auber.run_files import read_json
 
 FORMAT = 1  # of result.json
 PRUNE = "prune"  # the kind of a run with a method; the other one is a fine-tuned start

@@ -25,7 +25,7 @@ from auber.fields import Fields
 from auber.files import write_text
 from auber.report.folders import LeftOut, Source, read_folder
 from auber.report.record import RunRecord, record_from_json, record_to_json
-from auber.runs import read_json
+from auber.run_files import read_json
 from auber.study import Study, make_study
 from auber.study.folder import joined_studies, study_differences
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auber import runs, seeds
+from auber import run_files, seeds
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, PlanError, RunError
 from auber.kinds import KINDS, Kind, kind_of_class
@@ -92,11 +92,11 @@ class _Source:
 
 def _sources(path: Path, wanted: Mapping[str, set[str]]) -> list[_Source]:
     """What a name stands for: one subject, or the wanted runs of a results file."""
-    if runs.is_run(path):
-        return [_Source(path, path, _checked(runs.read_result(path), path), path / "model")]
-    if path.is_file() or (path / runs.RESULT).is_file():
-        file = path if path.is_file() else path / runs.RESULT
-        content = runs.read_json(file)
+    if run_files.is_run(path):
+        return [_Source(path, path, _checked(run_files.read_result(path), path), path / "model")]
+    if path.is_file() or (path / run_files.RESULT).is_file():
+        file = path if path.is_file() else path / run_files.RESULT
+        content = run_files.read_json(file)
         if is_results_file(content):
             results = [_checked(result, path) for result in kept_results(path, content, wanted)]
             return [
@@ -150,8 +150,8 @@ def _folder_name(folder: Path) -> str:
     if folder.name != "model":
         return folder.name
     run = folder.parent
-    if runs.is_run(run) and (run / runs.RESULT).is_file():
-        return _run_name(_checked(runs.read_result(run), run))
+    if run_files.is_run(run) and (run / run_files.RESULT).is_file():
+        return _run_name(_checked(run_files.read_result(run), run))
     return run.name
 
 

@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from auber import runs
+from auber import run_files
 from auber.config import Value, make_config
 from auber.errors import RunError
 from auber.fields import is_number
@@ -94,7 +94,7 @@ class StudyFolder:
             self.run_path(block, run)
             for block in recorded.blocks()
             for run in joined.runs(block)
-            if run.is_matched and runs.is_run(self.run_path(block, run))
+            if run.is_matched and run_files.is_run(self.run_path(block, run))
         ]
         if alone:
             more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
@@ -137,18 +137,18 @@ class StudyFolder:
     def state(self, block: Block, run: StudyRun | str) -> State:
         """How far a run has come."""
         folder = self.run_path(block, run)
-        if (folder / runs.RESULT).is_file():
+        if (folder / run_files.RESULT).is_file():
             return State.COMPLETE
         failure = self.failure(block, run)
         if failure is not None:
             return State.SKIPPED if failure.skipped else State.FAILED
-        return State.UNFINISHED if runs.is_run(folder) else State.MISSING
+        return State.UNFINISHED if run_files.is_run(folder) else State.MISSING
 
     def result(self, block: Block, run: StudyRun | str) -> dict[str, Any] | None:
         """The result of a run; None where it has none, or another process is just making it again."""
-        path = self.run_path(block, run) / runs.RESULT
+        path = self.run_path(block, run) / run_files.RESULT
         try:
-            result = runs.read_result(path.parent) if path.is_file() else None
+            result = run_files.read_result(path.parent) if path.is_file() else None
         except RunError:
             if path.is_file():
                 raise
@@ -178,7 +178,7 @@ class StudyFolder:
         """The run's folder, cleared where it holds nothing a run can go on from; for who has claimed the block."""
         folder = self.run_path(block, run)
         drop_foreign_lock(folder)  # a node that was lost cannot sign off, and the claim keeps others out
-        if (folder / runs.RESULT).is_file():  # its weights are gone and wanted again
+        if (folder / run_files.RESULT).is_file():  # its weights are gone and wanted again
             _drop(folder)
         return folder
 
@@ -219,7 +219,7 @@ class StudyFolder:
         if not path.is_file():
             return None
         try:
-            data = runs.read_json(path)
+            data = run_files.read_json(path)
         except RunError as error:
             if isinstance(error.__cause__, FileNotFoundError):  # another call is just trying the run again
                 return None

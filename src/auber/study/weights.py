@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from auber import checkpoint, runs
+from auber import checkpoint, run_files
 from auber.errors import ConfigError, RunError
 from auber.study.folder import RECORD, StudyFolder
 from auber.study.plan import EMBEDDED, START, Block, Selection, Study, read_study
@@ -51,9 +51,9 @@ def _began_with_them(study: Study, folder: StudyFolder) -> bool:
         return True  # they are compared
     for block in recorded.blocks():
         start = folder.run_path(block, START)
-        if runs.is_run(start):
+        if run_files.is_run(start):
             try:
-                began = runs.read_record(start).get("weights")
+                began = run_files.read_record(start).get("weights")
             except RunError:
                 return False  # damage, which is told when the run is reached
             return began == checkpoint.weights_digest(_load(study, block, block.seed))

@@ -20,7 +20,8 @@ from typing import Any
 import psutil
 
 from auber.locks import start_of
-from auber.runs import PROGRESS, RESULT, Run
+from auber.run_files import RESULT
+from auber.runs import PROGRESS, Run
 
 logger = logging.getLogger(__name__)
 

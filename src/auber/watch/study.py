@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from auber import runs
+from auber import run_files
 from auber.locks import read_holder
 from auber.study.estimate import Clock
 from auber.study.folder import CLAIM, RECORD, State, StudyFolder
@@ -122,7 +122,7 @@ class StudyWatcher:
     def _dev(self, block: Block, run: StudyRun) -> float | None:
         key = (block, run.name)
         if key not in self._results:
-            place = self._folder.run_path(block, run) / runs.RESULT
+            place = self._folder.run_path(block, run) / run_files.RESULT
             result = read_shaped(place, _RESULT)
             if result is None:  # it is just being made again
                 return None
