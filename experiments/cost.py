@@ -14,8 +14,15 @@ from auber.config import make_config
 from auber.tasks import load_task
 from experiments.command import describe, parser, settings_of_all, write
 
-# Rewards of one game and no tuning but a first one.
-SHORT = {"protocol": "seen", "agent.episodes": 1, "first.epochs": 1, "layer.epochs": 0, "last.epochs": 0}
+# Rewards of one game, which teaches nobody, and no tuning but a first one.
+SHORT = {
+    "protocol": "seen",
+    "agent.episodes": 1,
+    "agent.choose": "best",
+    "first.epochs": 1,
+    "layer.epochs": 0,
+    "last.epochs": 0,
+}
 
 
 def main() -> None:

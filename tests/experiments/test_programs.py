@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from auber.config import make_config
+from auber.methods import METHODS
 from auber.pipeline import Pipeline
 from auber.tasks import load_task
 from experiments import cost, develop, page, parts, summary
@@ -103,6 +105,13 @@ def test_cost(place, monkeypatch):
     text = page.render([found])
     assert "## What it costs\n" in text
     assert f"    {found['command']}    # commit " in text
+
+
+@pytest.mark.parametrize("preset", ["paper", "default"])
+def test_the_short_run_before_a_cost_is_one_that_a_layer_of_any_size_allows(preset):
+    config = make_config(preset, settings=cost.SHORT)
+    for num_heads in (2, 12, 16):
+        METHODS["auber"].check(config, {0: num_heads})
 
 
 FEW = ["--set", "agent.episodes=3", "--set", "reward.folds=2"]
