@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager, nullcontext
+from weakref import WeakSet
+
 import pytest
 import torch
 
-from auber.recording import RecordingError, ShapeRecordings, _MadeOnDevice, _reason, recorder_for
+from auber import recording
+from auber.recording import (
+    CudaRecorder,
+    RecordingError,
+    ShapeRecordings,
+    _MadeOnDevice,
+    _reason,
+    recorder_for,
+)
 from tests.recorders import Repeater, refuse
 
 
@@ -54,6 +66,53 @@ def test_work_that_cannot_be_recorded_is_not_done():
 
 def test_only_a_gpu_has_a_recorder():
     assert recorder_for(torch.device("cpu")) is None
+
+
+def test_recordings_share_the_pool_of_those_that_live(monkeypatch):
+    """As torch does: a graph that is given no pool makes one, and one that all its graphs have left takes no further graph."""
+    pools: list[WeakSet] = []
+
+    class Graph:
+        def pool(self):
+            return next(number for number, graphs in enumerate(pools) if self in graphs)
+
+        def replay(self):
+            return self.pool()
+
+    @contextmanager
+    def record(graph, pool):
+        if pool is None:
+            pools.append(WeakSet())
+        else:
+            assert pools[pool], "use_count > 0 INTERNAL ASSERT FAILED"
+        pools[-1 if pool is None else pool].add(graph)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", record)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: None)
+    monkeypatch.setattr(recording, "_waiting_is_an_error", nullcontext)
+    recorder = CudaRecorder(torch.device("cuda", 0))
+    replays = [recorder(lambda: None) for _ in range(2)]
+    del replays[0]
+    replays.append(recorder(lambda: None))
+    assert [replay() for replay in replays] == [0, 0]
+    replays.clear()
+    gc.collect()
+    assert recorder(lambda: None)() == 1
+
+
+@pytest.mark.gpu
+def test_a_recorder_whose_recordings_are_gone_records_anew():
+    place = torch.ones(1000, device="cuda")
+    recorder = CudaRecorder(place.device)
+    for _ in range(3):
+        kept = []
+        replay = recorder(lambda kept=kept: kept.append(place.cumsum(0)))
+        replay()
+        assert kept[0][-1].item() == 1000
+        del replay  # the result is still there: its memory is the pool's
 
 
 def test_the_reason_is_the_first_error_and_its_place():

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -31,14 +32,17 @@ class CudaRecorder:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._pool = torch.cuda.graph_pool_handle()
+        self._living: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
 
     def __call__(self, work: Work) -> Work:
         """What repeats the work; nothing is computed yet. `RecordingError` if it cannot be recorded."""
         graph = torch.cuda.CUDAGraph()
+        # Held until the end: torch gives up a pool that all its graphs have left, and refuses the next one that asks for it.
+        sharer = next(iter(self._living), None)
+        pool = None if sharer is None else sharer.pool()
         stream, random_state = torch.cuda.current_stream(self._device), torch.cuda.get_rng_state(self._device)
         try:
-            with torch.cuda.graph(graph, pool=self._pool), _MadeOnDevice(self._device), _waiting_is_an_error():
+            with torch.cuda.graph(graph, pool=pool), _MadeOnDevice(self._device), _waiting_is_an_error():
                 work()
         except Exception as error:  # the same work has just run well: whatever fails here is the recording's fault
             _replace_random_state(self._device, random_state)
@@ -48,6 +52,7 @@ class CudaRecorder:
                 torch.cuda.set_stream(stream)
                 _broken_graphs.append(graph)
             raise RecordingError(_reason(error)) from error
+        self._living.add(graph)
         return graph.replay
 
 

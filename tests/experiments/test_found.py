@@ -11,7 +11,9 @@ import pytest
 from auber.report.analysis import analyse
 from auber.report.collect import pool
 from auber.report.results_file import read_results_file, runs_of
-from experiments.page import COST, FOUND
+from experiments.page import COST, FOUND, PARTS
+from experiments.summary import WHOLE, parts_table
+from experiments.summary import interval as interval_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RIVALS = ("random", "confidence", "michel", "voita")
@@ -127,6 +129,29 @@ def test_what_it_costs():
         assert f"{ratio:.1f} times on {task.upper()}" in FOUND
         shares.append(100 * runs["default"]["cost"]["seconds"]["scouts"] / runs["default"]["seconds"])
     assert f"{min(shares):.0f} to {max(shares):.0f} % of its time" in COST
+
+
+def test_what_the_parts_are_worth():
+    results = [
+        json.loads(path.read_text()) for path in sorted((ROOT / "results/experiments").glob("mpnet-parts-*.json"))
+    ]
+    columns, rows = parts_table(results)
+    cautionless, plain, priorless = "reward.caution=0", "reward.caution=0,reward.measure=metric", "search.prior=none"
+    found = {row[1]: dict(zip(columns, row, strict=True)) for row in rows}
+    said = " ".join(PARTS.split())
+    against, removed = f"develop metric against {WHOLE}", "heads removed"
+    assert (
+        f"on {found[WHOLE]['pairs']} pairs so far: without caution the metric is at {found[cautionless][against]} against"
+        in said
+    )
+    assert f"without caution and the smooth measure at {found[plain][against]}, behind it in every pair" in said
+    assert found[plain]["ahead in"] == "0"
+    smooth = [result["runs"][cautionless]["develop"][0] - result["runs"][plain]["develop"][0] for result in results]
+    assert f"the smooth measure is worth {interval_of(smooth)} of that" in said
+    assert (
+        f"begin from it is at {found[priorless][against]}, which is level, and removes {found[priorless][removed]} heads "
+        f"in place of {found[WHOLE][removed]}:" in said
+    )
 
 
 def test_the_paper_beside_it():

@@ -65,9 +65,13 @@ class MPNet(Encoder):
 def _take_present_columns(
     attention: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Cut `position_bias`, the third argument, to the heads that are present: (batch, present_heads, length, length)."""
+    """Cut `position_bias`, the third argument, to the heads that are present.
+
+    All rows of a batch have the same bias, and transformers gives a copy to each; one is cut, (1, present_heads, length,
+    length), and added to all.
+    """
     heads = attention.present_heads
     if "position_bias" in named:
-        return arguments, {**named, "position_bias": named["position_bias"].index_select(1, heads)}
+        return arguments, {**named, "position_bias": named["position_bias"][:1].index_select(1, heads)}
     hidden, mask, bias, *rest = arguments
-    return (hidden, mask, bias.index_select(1, heads), *rest), named
+    return (hidden, mask, bias[:1].index_select(1, heads), *rest), named

@@ -125,12 +125,12 @@ def _share_bias(attention: nn.Module, heads: list[int]) -> None:
 def _take_present_columns(
     attention: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Cut `position_bias`, the third argument, to the heads that are present: (batch, present_heads, length, length)."""
+    """Cut `position_bias`, the third argument, to the heads that are present: (1, present_heads, length, length), for all rows."""
     heads: Any = attention.present_heads
     if "position_bias" in named:
-        return arguments, {**named, "position_bias": named["position_bias"].index_select(1, heads)}
+        return arguments, {**named, "position_bias": named["position_bias"][:1].index_select(1, heads)}
     hidden, mask, bias, *rest = arguments
-    return (hidden, mask, bias.index_select(1, heads), *rest), named
+    return (hidden, mask, bias[:1].index_select(1, heads), *rest), named
 
 
 def _attend_without_heads(
