@@ -58,6 +58,8 @@ def test_another_name_of_the_model(record):
         ({"provenance.commit": None}, lambda record: record.origin.commit is None),
         ({"provenance.commit.dirty": True}, lambda record: record.origin.commit == "0123456789abcdef+"),
         ({"cost.peak_gpu_bytes": 2**30}, lambda record: record.peak_gpu_bytes == 2**30),
+        ({"cost.scout_steps": 5000}, lambda record: record.scout_steps == 5000),
+        ({}, lambda record: record.scout_steps == 0),
         ({"dev.majority": None}, lambda record: record.majority is None),
         ({"kind": "finetune"}, lambda record: record.is_start),
     ],
@@ -75,6 +77,14 @@ def test_a_record_survives_its_line(record, common):
     assert record_from_json(line, common, "file") == record
     assert line["lacking"] == [key for key in common if key == "gone"]
     assert ("last.epochs" in line["settings"]) == ("last.epochs" not in common)
+
+
+def test_a_line_that_knows_of_no_scouts_had_none(record):
+    line = json.loads(json.dumps(record_to_json(record, {})))
+    del line["scout_steps"]
+    assert record_from_json(line, {}, "file") == record
+    with pytest.raises(RunError, match=r"^file: 'scout_steps' must be a whole number, found 'x'"):
+        record_from_json({**line, "scout_steps": "x"}, {}, "file")
 
 
 def test_a_damaged_line_is_named(record):

@@ -145,6 +145,17 @@ def test_costs_count_a_method_once(tmp_path):
     ]
 
 
+def test_costs_tell_the_steps_of_scouts_apart(tmp_path):
+    write_study(tmp_path, {"rte": {"auber": [60.0, 61.0]}}, **{"cost.scout_steps": 5000})
+    write_study(tmp_path, {"rte": {"original+tuning": [60.0, 61.0]}})
+    table = tables_of(tmp_path)["costs"]
+    place = [column.title for column in table.columns].index("scout steps")
+    assert {row[1]: row[place - 1 : place + 1] for row in table.sections[0].rows} == {
+        "auber": (100.5, 5000),
+        "original+tuning": (100.5, 0),
+    }
+
+
 def test_comparisons_on_learned_tasks_stand_below_those_on_all(tmp_path):
     """WNLI's control is below its majority class. A method that was only run where all is learned is compared once."""
     scores = {

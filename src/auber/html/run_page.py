@@ -193,6 +193,7 @@ def _scores_grid(runs: Sequence[RunView]) -> Grid:
         "heads removed",
         "rewards computed",
         "tuning steps",
+        "scout steps",
         "seconds",
     )
     rows = [
@@ -207,6 +208,7 @@ def _scores_grid(runs: Sequence[RunView]) -> Grid:
             f"{run.record.removed} of {run.record.layers * run.record.heads}",
             str(run.record.rewards_computed),
             str(run.record.tuning_steps),
+            str(run.record.scout_steps),
             f"{run.record.seconds:.1f}",
         )
         for run in runs

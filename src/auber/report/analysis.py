@@ -53,6 +53,7 @@ class Cost:
     rewards_asked: float
     rewards_computed: float
     tuning_steps: float
+    scout_steps: float
     seconds: float
     first_seconds: float  # of them, into a first tuning of its own
 
@@ -228,6 +229,7 @@ def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterab
                     cell.mean(lambda run: run.rewards_asked),
                     cell.mean(lambda run: run.rewards_computed),
                     cell.mean(lambda run: run.tuning_steps),
+                    cell.mean(lambda run: run.scout_steps),
                     cell.mean(lambda run: run.seconds),
                     cell.mean(lambda run: run.times.get("first", 0.0)),
                 ),

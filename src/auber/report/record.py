@@ -66,6 +66,7 @@ class RunRecord:
     rewards_asked: int
     rewards_computed: int
     tuning_steps: int
+    scout_steps: int  # of tuning the models that are asked for rewards, which nobody keeps
     times: Mapping[str, float]  # seconds by what they went into, and their total
     peak_gpu_bytes: int | None  # None where it was not recorded
     config: Mapping[str, Any]
@@ -154,6 +155,7 @@ def read_result(path: Path, folder: str) -> RunRecord:
         majority=read.get("dev.majority", float, optional=True),
         plan=read.get("plan", dict),
         tuned_layers=tuple(read.get("tuned_layers", list)),
+        scout_steps=read.find("cost.scout_steps", int) or 0,
         times=read.numbers("cost.seconds"),
         peak_gpu_bytes=read.get("cost.peak_gpu_bytes", int) if "peak_gpu_bytes" in read.get("cost", dict) else None,
         config=config,
@@ -198,6 +200,7 @@ def record_from_json(data: Any, common: Mapping[str, Any], where: str) -> RunRec
         majority=read.get("majority", float, optional=True),
         plan=read.get("plan", dict),
         tuned_layers=tuple(read.get("tuned_layers", list)),
+        scout_steps=read.find("scout_steps", int) or 0,  # lines that know of no scouts had none
         times=read.numbers("times"),
         peak_gpu_bytes=read.get("peak_gpu_bytes", int, optional=True),
         config={**{key: value for key, value in common.items() if key not in lacking}, **own},

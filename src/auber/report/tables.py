@@ -150,6 +150,7 @@ def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
         Column("rewards asked", "number"),
         Column("rewards computed", "number"),
         Column("tuning steps", "number"),
+        Column("scout steps", "number"),
         Column("seconds", "number", 1),
     )
     sections = []
@@ -162,6 +163,7 @@ def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
                 row.cost.rewards_asked,
                 row.cost.rewards_computed,
                 row.cost.tuning_steps,
+                row.cost.scout_steps,
                 row.cost.seconds,
             )
             for row in section.rows
@@ -169,7 +171,8 @@ def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
         if values:
             sections.append(TableSection(section.model, section.protocol, values, label=_label(section.coverage)))
     legend = (
-        "Means a run. A first tuning of its own is counted in a run, a fine-tuned start that several share in none."
+        "Means a run. A first tuning of its own is counted in a run, a fine-tuned start that several share in none. Scouts are tuned to score "
+        "rows that they never saw (protocol crossfit); the pruned model gets the tuning steps alone."
     )
     return Table("costs", "What a run took", columns, tuple(sections), (legend, *notes))
 
