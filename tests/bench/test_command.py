@@ -96,6 +96,18 @@ def test_a_saved_model_in_words(run_auber, tmp_path):
         (["--set", "agent.episode=1"], "auber: settings: Unknown setting 'agent.episode'."),
         (["kept.json"], "auber: kept results go with --page PAGE, found kept.json without it"),
         (["--page", "x.md"], "auber: --page needs the results to show, found none"),
+        (
+            ["--page", "x.md", "none.json", "--size", "tiny"],
+            "auber: --page measures nothing, found --size beside it; leave",
+        ),
+        (
+            ["--page", "x.md", "none.json", "--json"],
+            "auber: --page measures nothing, found --json beside it; leave one",
+        ),
+        (
+            ["--repeats", "30", "--page", "x.md", "none.json"],
+            "auber: --page measures nothing, found --repeats beside it",
+        ),
         (["--page", "x.md", "none.json"], "auber: none.json: no such file; give one made by"),
         (
             ["--size", "tiny", "--set", "search.heads=2"],

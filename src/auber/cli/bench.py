@@ -57,6 +57,7 @@ _Page = Annotated[
 
 
 def command(
+    context: typer.Context,
     files: _Files = None,
     size: _Size = None,
     model: _Model = None,
@@ -89,6 +90,7 @@ def command(
     Example: auber bench --size small --rows cola --no-search --out results/bench/cpu.json
     """
     if page is not None:
+        _check_nothing_is_measured(context)
         _write_page(page, files)
         return
     if files:
@@ -151,6 +153,14 @@ def _check_together(given: dict[str, object], model: str | None, task: str | Non
         raise ConfigError(
             "--task needs --model: a model made on the spot cannot read real text; give a model or --rows"
         )
+
+
+def _check_nothing_is_measured(context: typer.Context) -> None:
+    """Beside --page all other options would do nothing."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in ("files", "page") and source is not None and source.name == "COMMANDLINE":
+            raise ConfigError(f"--page measures nothing, found {parameter.opts[0]} beside it; leave one of them out")
 
 
 def _write_page(page: Path, files: list[Path] | None) -> None:
