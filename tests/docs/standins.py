@@ -64,6 +64,28 @@ last.epochs = 0
 """
 
 
+# The page shows one of three seeds, with a known task beside it; both would only take longer.
+_FILMS = """
+model = "DIR"
+methods = ["auber", "original+tuning"]
+seeds = [0]
+
+[settings]
+threads = 1
+max_length = 24
+agent.episodes = 4
+layer.epochs = 0
+last.epochs = 0
+
+[tasks.films]
+train = "a.csv"
+dev = "b.csv"
+text = "q1,q2"
+label = "y"
+first.epochs = 2
+"""
+
+
 @dataclass(frozen=True)
 class Scene:
     """What the code of one page finds."""
@@ -298,6 +320,7 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "studies/quick.toml": lambda path: path.write_text(_STUDY),
     "studies/table2.toml": _table2,
     "table2.toml": _table2,
+    "films.toml": lambda path: path.write_text(_FILMS),
     "old-model": lambda path: shutil.copytree(ROOT / "tests" / "fixtures" / "v4" / "bert", path),
 }
 _OBJECTS: dict[str, Callable[[], Any]] = {

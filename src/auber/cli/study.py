@@ -76,6 +76,9 @@ def command(
 
     Further keys: protocols, preset, draws, data, keep_weights, [settings], [tasks.NAME]. Exit code 1: some run failed.
 
+    Your own rows are a table in place of a name of tasks: [tasks.films] with train and dev, and where needed kind, text, label,
+    labels and metric, which are read as the options of 'auber prune' are.
+
     Example: auber study studies/quick.toml --out runs/quick
     """
     from auber.study import StudyFolder, change_study, read_study, select_runs
