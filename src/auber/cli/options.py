@@ -182,17 +182,7 @@ def read_task(
     if task is not None:
         if train or dev:
             raise TaskError("--task and --train/--dev exclude each other; name a known task or give your own rows")
-        own = (
-            ("--text", text),
-            ("--label", label),
-            ("--metric", metric),
-            ("--kind", kind),
-            ("--labels", labels),
-            ("--name", name),
-        )
-        for option, value in own:
-            if value:
-                raise TaskError(f"{option} goes with your own rows; task '{task}' has its own")
+        refuse_own(task, text, label, metric, kind=kind, labels=labels, name=name)
         return load_task(task, data=data, seed=seed)
     if train is None and dev is None:
         raise TaskError(
@@ -201,6 +191,30 @@ def read_task(
     _refuse_data(data)
     files = OwnFiles.named(train=train, dev=dev, kind=kind, text=text, label=label, labels=labels, metric=metric)
     return files.read(OWN if name is None else name)
+
+
+def refuse_own(
+    task: str,
+    text: str | None,
+    label: str | None,
+    metric: str | None,
+    *,
+    kind: str | None = None,
+    labels: str | Sequence[str] | None = None,
+    name: str | None = None,
+) -> None:
+    """Raise `TaskError` where something is said of your own rows and a known task is named instead."""
+    own = (
+        ("--text", text),
+        ("--label", label),
+        ("--metric", metric),
+        ("--kind", kind),
+        ("--labels", labels),
+        ("--name", name),
+    )
+    for option, value in own:
+        if value:
+            raise TaskError(f"{option} goes with your own rows; task '{task}' has its own")
 
 
 def read_scored_rows(
