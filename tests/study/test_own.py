@@ -9,10 +9,11 @@ import pytest
 
 from auber.config import settings
 from auber.errors import ConfigError, RunError, TaskError
+from auber.report import FOLDER
 from auber.report.collect import collect
 from auber.report.results_file import save_results
 from auber.study import State, StudyFolder, make_study, read_study, run_study
-from auber.study.own import KEYS
+from auber.study.own import _REPORT, KEYS
 from auber.study.plan import Block
 from auber.tasks import make_task
 from auber.watch.study import StudyWatcher
@@ -135,6 +136,13 @@ def test_the_same_rows_elsewhere_go_on(model, place, begun):
     assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
 
 
+def test_a_link_is_read_by_its_own_name(model, place):
+    (place / "a.csv").rename(place / "blob")
+    (place / "a.csv").symlink_to("blob")
+    outcomes = run_study(films_study(model), StudyFolder(place / "o"), Notes())
+    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
+
+
 def test_a_record_is_no_place_to_read_rows_from(model, place, begun):
     recorded = read_study(begun.path / "study.toml")
     study = films_study(model, {"rows": recorded.own["films"].rows}, seeds=[0, 1])
@@ -228,6 +236,14 @@ def test_what_is_wrong_with_rows_is_said_before_anything_is_made(run_auber, mode
             "study: tasks.rte: train is for rows of your own, rte is a known task; give yours another name",
         ),
         ({"rte": {"metric": "f1"}}, "study: tasks.rte: metric is for rows of your own, rte is a known task; give"),
+        (
+            {"report": FILMS},
+            "study: tasks.report: that folder of a study is for what 'auber report' writes; choose another",
+        ),
+        (
+            {"films": {**FILMS, "lable": "y"}},
+            "study: tasks.films: Unknown key 'lable'. Did you mean 'label'? Known: agent, dev, device, ",
+        ),
         ({"films": {"train": 3, "dev": "b.csv"}}, "study: tasks.films: train must be text, found 3"),
         (
             {"films": {**FILMS, "labels": [0, 1]}},
@@ -271,6 +287,10 @@ def test_a_study_survives_its_file(tmp_path):
     (tmp_path / "study.toml").write_text(known.to_toml())
     assert read_study(tmp_path / "study.toml").own["films"].rows == DIGEST
     assert read_study(tmp_path / "study.toml").to_toml() == known.to_toml()
+
+
+def test_the_name_of_no_task_is_the_folder_of_a_report():
+    assert _REPORT == FOLDER
 
 
 def test_no_setting_is_taken_for_a_word_about_rows():

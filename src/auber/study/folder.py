@@ -385,7 +385,7 @@ def joined_studies(old: Study, new: Study) -> Study:
 
 def _known(new: OwnTask, old: OwnTask | None) -> OwnTask:
     """A task with the digest of its rows, whoever of the two has it."""
-    return replace(new, rows=new.rows or (old and old.rows))
+    return new if new.rows or old is None else replace(new, rows=old.rows)
 
 
 def _both(old: tuple[Item, ...], new: tuple[Item, ...]) -> tuple[Item, ...]:

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from auber.config import show_name, show_value
-from auber.errors import AuberError, TaskError
+from auber.config import settings, show_name, show_value
+from auber.errors import AuberError, TaskError, unknown_name
 from auber.tasks import TASKS, TaskData
 from auber.tasks.own import OwnFiles
 
@@ -28,6 +28,7 @@ KEYS = (*FILE_KEYS, DIGEST)  # of a task's table; all others are settings
 
 _LISTS = ("text", "labels")
 _LONGEST_VALUE = 1000
+_REPORT = "report"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 
 
@@ -59,7 +60,9 @@ class OwnTask:
         """The same with paths that mean the same wherever a worker stands."""
         if self.files is None:
             return self
-        return replace(self, files=replace(self.files, train=self.files.train.resolve(), dev=self.files.dev.resolve()))
+        # A link keeps its name, whose ending says how the file is read.
+        train, dev = self.files.train.absolute(), self.files.dev.absolute()
+        return replace(self, files=replace(self.files, train=train, dev=dev))
 
     def to_table(self) -> dict[str, Any]:
         """The digest, where it is known; else what the files are and how they are read."""
@@ -71,17 +74,24 @@ class OwnTask:
         }
 
 
-def read_own(name: str, given: Mapping[str, Any], problems: list[str]) -> OwnTask:
+def read_own(name: str, table: Mapping[str, Any], problems: list[str]) -> OwnTask:
     """What a task's table says of its rows; what is wrong with it is added to the problems."""
     where = f"tasks.{show_name(name)}"
-    first, before = next(iter(given)), len(problems)
+    given = {key: table[key] for key in table if key in KEYS}
+    known = {*KEYS, *(setting.key.partition(".")[0] for setting in settings())}
+    before = len(problems)
+    problems += [f"{where}: {unknown_name('key', show_name(key), known)}" for key in table if key not in known]
     if name in TASKS:
-        problems.append(f"{where}: {first} is for rows of your own, {name} is a known task; give yours another name")
+        problems.append(
+            f"{where}: {next(iter(given))} is for rows of your own, {name} is a known task; give yours another name"
+        )
     elif not _NAME.fullmatch(name):
         problems.append(
             f"{where}: your own rows have a folder by their name, which must be 1 to 100 of a-z, A-Z, 0-9, _ and -, the first no -; "
             "choose another"
         )
+    elif name == _REPORT:
+        problems.append(f"{where}: that folder of a study is for what 'auber report' writes; choose another name")
     for key, value in given.items():
         if not _is_text(value) and not (key in _LISTS and isinstance(value, list) and all(map(_is_text, value))):
             wanted = "text or a list of it" if key in _LISTS else "text"

@@ -234,11 +234,11 @@ def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
     own: dict[str, OwnTask] = {}
     task_settings: dict[str, dict[str, Any]] = {}
     for name, table in tasks.items() if isinstance(tasks, dict) else ():
-        given = {key: table[key] for key in table if key in OWN_KEYS} if isinstance(table, dict) else {}
-        if given:
-            own[name] = read_own(name, given, problems)
-            table = {key: value for key, value in table.items() if key not in given}
-        task_settings[name] = _settings_in(table, f"tasks.{show_name(name)}", problems)
+        changed = table
+        if isinstance(table, dict) and not table.keys().isdisjoint(OWN_KEYS):
+            own[name] = read_own(name, table, problems)
+            changed = {key: value for key, value in table.items() if key not in OWN_KEYS}
+        task_settings[name] = _settings_in(changed, f"tasks.{show_name(name)}", problems)
     preset = _text(tables.get("preset", "default"), "preset", problems)
     own_protocol = make_config(preset if preset in PRESETS else "default").protocol
     values: dict[str, Any] = {
