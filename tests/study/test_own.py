@@ -58,6 +58,9 @@ def digest_of(folder):
 def test_the_command_does_a_study_and_goes_on_with_it(run_auber, model, place):
     lines = films_study(model).to_toml().replace('"tiny"', f'"{model}"')
     (place / "films.toml").write_text(lines)
+    code, out, _ = run_auber("study", "films.toml", "--out", "o", "--dry-run")
+    assert code == 0
+    assert "2 open runs: not measured yet; at most 0 rewards and 1 tuning steps" in out
     code, out, err = run_auber("study", "films.toml", "--out", "o", "--jobs", "1")
     assert (code, out) == (0, "2 runs: 2 complete.   Next: auber report o\n")
     assert "[1/2] films seen seed 0 start: dev accuracy " in err
@@ -92,6 +95,14 @@ def test_the_numbers_are_those_of_a_known_task_with_the_same_rows(model, place, 
     for name, study in (("known", known), ("own", own)):
         run_study(study, StudyFolder(place / name), Notes())
     assert list(results_of(known, place / "known").values()) == list(results_of(own, place / "own").values())
+
+
+def test_what_is_doubtful_about_rows_is_said_once(model, place):
+    notes = Notes()
+    study = films_study(model, {**FILMS, "dev": "a.csv"}, seeds=[0, 1])
+    run_study(study, StudyFolder(place / "o"), notes)
+    (words,) = [said for said in notes.said if "stand in train" in said]
+    assert words == "films: careful: 60 of 60 dev rows also stand in train: a score on them says little of new rows"
 
 
 @pytest.mark.parametrize("kind", ["tokens", "spans"])

@@ -89,7 +89,10 @@ def command(
     place = _place(engine, jobs, num_cpus, num_gpus)
     folder.check(study)
     if dry_run:
-        _show_plan(study, folder, selection, place, as_json=json)
+        with screen.listening(
+            quiet=True, warn=False
+        ):  # what is doubtful about rows is said when they are computed with
+            _show_plan(study, folder, selection, place, as_json=json)
         return
 
     from auber.provenance import typed_command

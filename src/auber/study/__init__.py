@@ -80,7 +80,8 @@ def run_study(
     selection = selection or select_runs(study)
     folder.check(study)
     check_runs(study, folder, selection, elsewhere=place.engine == "ray")
-    study = know_weights(know_rows(study, folder, selection), folder, selection)
+    study = know_rows(study, folder, selection, listener.say)
+    study = know_weights(study, folder, selection)
     folder.open(study)
     for block in selection.blocks:
         # Where another process is in the block, its failures and weights are that one's.
