@@ -64,6 +64,28 @@ last.epochs = 0
 """
 
 
+# What the page shows, but for two of its seeds and the known task, and with as good as no training.
+_FILMS = """
+model = "DIR"
+methods = ["auber", "original+tuning"]
+seeds = [0]
+
+[settings]
+threads = 1
+max_length = 24
+agent.episodes = 4
+layer.epochs = 0
+last.epochs = 0
+
+[tasks.films]
+train = "a.csv"
+dev = "b.csv"
+text = "q1,q2"
+label = "y"
+first.epochs = 2
+"""
+
+
 @dataclass(frozen=True)
 class Scene:
     """What the code of one page finds."""
@@ -200,6 +222,14 @@ def _table2(path: Path) -> None:
     path.write_text(_TABLE2.format(model=json.dumps(str(model))))
 
 
+def _films(path: Path) -> None:
+    """A study of rows of one's own, and what it names beside it."""
+    path.write_text(_FILMS)
+    for name in ("DIR", "a.csv", "b.csv"):
+        if not path.with_name(name).exists():
+            _FILES[name](path.with_name(name))
+
+
 def _tagger(path: Path) -> None:
     """A model for the tags of `_tagged`, whose order is not the one that auber would give them."""
     names = ("O", "B-THING", "I-THING", "B-PLACE", "I-PLACE")
@@ -298,6 +328,7 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "studies/quick.toml": lambda path: path.write_text(_STUDY),
     "studies/table2.toml": _table2,
     "table2.toml": _table2,
+    "films.toml": _films,
     "old-model": lambda path: shutil.copytree(ROOT / "tests" / "fixtures" / "v4" / "bert", path),
 }
 _OBJECTS: dict[str, Callable[[], Any]] = {

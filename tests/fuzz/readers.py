@@ -107,6 +107,16 @@ search.layers = "2,6"
 first.epochs = 2
 
 [tasks.rte]
+
+[tasks.films]
+train = "a.csv"
+dev = "b.csv"
+text = ["q1", "q2"]
+labels = "no,yes"
+last.epochs = 1
+
+[tasks.books]
+rows = "9f86d081"
 """
 _LEDGER = "".join(
     json.dumps({"key": "abc/f32", "layer": layer, "removed": [0, layer], "score": 0.5 + layer / 7}) + "\n"

@@ -51,13 +51,12 @@ def test_one_run(tmp_path):
     assert layers.rows[1][1:3] == ("none", "4")
 
 
-def test_rows_of_ones_own_are_no_study(tmp_path):
+def test_rows_of_ones_own_are_named_to_a_study(tmp_path):
     folder = write_searched(tmp_path)
     result = json.loads((folder / "result.json").read_text())
     (folder / "result.json").write_text(json.dumps({**result, "task": "films"}))
     (verdict,) = make_page([folder]).verdicts
-    assert "To know more: the same with --seed 1, 2, ..., beside each --method original+tuning" in verdict.points[1]
-    assert "study" not in verdict.points[1]
+    assert "To know more: auber study with several seeds, the files of your rows and the control" in verdict.points[1]
 
 
 def test_a_head_tells_all_that_is_known_of_it(tmp_path):

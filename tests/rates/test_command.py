@@ -8,6 +8,7 @@ import pytest
 
 from auber.rates.choice import RULE, choose_rate
 from auber.rates.record import read_record
+from tests.kinds import write_kind_files
 from tests.rates.made import QUICK, record_of
 
 
@@ -36,6 +37,33 @@ def test_the_command(run_auber, model, tmp_path):
     assert json.loads(printed)["trials"] == json.loads(out.read_text())["trials"]
 
 
+def test_rows_of_your_own_alone_and_beside_a_known_task(run_auber, model, tmp_path):
+    lines = [f"the key is red {number},{number % 2}\n" for number in range(40)]
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("".join(["said,y\n", *lines]))
+    small = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
+    files = ["--train", tmp_path / "a.csv", "--dev", tmp_path / "b.csv"]
+    call = ["rates", "--model", model, "--rates", "1e-3", "--seeds", "0", *small, "--out", tmp_path / "rates.json"]
+    code, out, _ = run_auber(*call, *files, "--text", "said", "--label", "y", "--name", "films")
+    assert code == 0
+    assert out.splitlines()[2].split()[:3] == ["films", "accuracy", "8"]
+    both = [*files, "--text", "said", "--label", "y", "--name", "films", "--task", "agreement"]
+    code, _, err = run_auber(*call, *both)
+    assert code == 0
+    assert "rates.json: 1 of 2 tunings are there already" in err
+    assert read_record(tmp_path / "rates.json").asked_tasks == ("agreement", "films")
+
+    (tmp_path / "a.csv").write_text("".join(["said,y\n", *lines[2:]]))
+    code, _, err = run_auber(*call, *both)
+    assert code == 2
+    assert "rates.json: holds trials of another kind: films: data was '" in err
+
+    train, dev = write_kind_files("tokens", tmp_path)
+    code, _, err = run_auber("rates", "--model", model, *small, "--train", train, "--dev", dev, "--metric", "entity_f1")
+    message = "auber: rows of kind sequence are needed here, found rows of kind tokens; give texts with labels\n"
+    assert (code, err.endswith(message)) == (2, True)
+
+
 def test_tasks_are_summed_up_in_a_last_row(capsys):
     from auber.cli.rates import show
 
@@ -57,6 +85,11 @@ def test_tasks_are_summed_up_in_a_last_row(capsys):
             ["--task", "agreement", "--out", "/dev/null"],
             "auber: /dev/null: must be a file or a name for a new one, found a device or a pipe",
         ),
+        ([], "auber: name a task with --task, or your own rows with --train FILE --dev FILE"),
+        (["--train", "a.csv"], "auber: --train and --dev go together, found --train alone; add --dev FILE"),
+        (["--train", "no.csv", "--dev", "b.csv"], "auber: no.csv: there is no such file; correct the path"),
+        (["--train", "a.csv", "--dev", "b.csv", "--data", "x"], "auber: --data goes with --task; your own rows are"),
+        (["--task", "agreement", "--text", "x"], "auber: --text goes with your own rows; task 'agreement' has its own"),
         (["--task", "agreement", "--preset", "papr"], "auber: Unknown preset 'papr'. Did you mean 'paper'?"),
     ],
 )

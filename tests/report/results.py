@@ -59,7 +59,9 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
     return result
 
 
-def write_plan(root: Path, tasks: list[str], methods: list[str], seeds: list[int], **changes: Any) -> None:
+def write_plan(
+    root: Path, tasks: list[str] | dict[str, Any], methods: list[str], seeds: list[int], **changes: Any
+) -> None:
     """The record of a study that asks for these runs."""
     tables = {"model": "mpnet-base", "tasks": tasks, "methods": methods, "seeds": seeds, "preset": "paper"}
     root.mkdir(parents=True, exist_ok=True)

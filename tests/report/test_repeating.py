@@ -68,3 +68,13 @@ def test_times_of_different_devices_are_not_mixed(tmp_path):
     text = text_of(tmp_path)
     assert "Estimated from the 3 runs and starts on NVIDIA L4" in text
     assert "| L4 (recorded here) | 121 | 2.0 h |" in text, "two runs of auber; the start was not made there"
+
+
+def test_rows_of_your_own_are_not_fetched(tmp_path):
+    text = text_of(tmp_path)
+    assert "not fetched" not in text
+    write_plan(tmp_path / "own", {"films": {"rows": "9f86"}}, ["auber"], [0])
+    write_run(tmp_path / "own", "auber", {**make_result("rte", "auber", 0, 0.6), "task": "films"})
+    save_results(tmp_path / "own", tmp_path / "own.json")
+    text = render_repeating([read_results_file(tmp_path / "own.json")])
+    assert " The rows of films are not fetched: the study's file names their files." in text

@@ -176,43 +176,45 @@ def read_task(
     name: str | None = None,
 ) -> TaskData:
     """The task the options describe."""
-    from auber.tasks import load_task, make_task
-    from auber.tasks.own import OWN
+    from auber.tasks import load_task
+    from auber.tasks.own import OWN, OwnFiles
 
     if task is not None:
         if train or dev:
             raise TaskError("--task and --train/--dev exclude each other; name a known task or give your own rows")
-        own = (
-            ("--text", text),
-            ("--label", label),
-            ("--metric", metric),
-            ("--kind", kind),
-            ("--labels", labels),
-            ("--name", name),
-        )
-        for option, value in own:
-            if value:
-                raise TaskError(f"{option} goes with your own rows; task '{task}' has its own")
+        refuse_own(task, text, label, metric, kind=kind, labels=labels, name=name)
         return load_task(task, data=data, seed=seed)
-    if train or dev:
-        _refuse_data(data)
-    if (train is None) != (dev is None):
-        found, lacking = ("train", "dev") if dev is None else ("dev", "train")
-        raise TaskError(f"--train and --dev go together, found --{found} alone; add --{lacking} FILE")
-    if train is None or dev is None:
+    if train is None and dev is None:
         raise TaskError(
             "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"
         )
-    return make_task(
-        train,
-        dev,
-        kind=kind,
-        text=split_names(text),
-        label=label,
-        labels=split_names(labels),
-        metric=metric,
-        name=OWN if name is None else name,
+    _refuse_data(data)
+    files = OwnFiles.named(train=train, dev=dev, kind=kind, text=text, label=label, labels=labels, metric=metric)
+    return files.read(OWN if name is None else name)
+
+
+def refuse_own(
+    task: str,
+    text: str | None,
+    label: str | None,
+    metric: str | None,
+    *,
+    kind: str | None = None,
+    labels: str | Sequence[str] | None = None,
+    name: str | None = None,
+) -> None:
+    """Raise `TaskError` where something is said of your own rows and a known task is named instead."""
+    own = (
+        ("--text", text),
+        ("--label", label),
+        ("--metric", metric),
+        ("--kind", kind),
+        ("--labels", labels),
+        ("--name", name),
     )
+    for option, value in own:
+        if value:
+            raise TaskError(f"{option} goes with your own rows; task '{task}' has its own")
 
 
 def read_scored_rows(
@@ -227,6 +229,7 @@ def read_scored_rows(
 ) -> TaskData:
     """Your own rows of one file, which a model is to be scored on."""
     from auber.tasks import make_scored_rows
+    from auber.tasks.own import split_names
 
     _refuse_data(data)
     return make_scored_rows(
@@ -237,13 +240,6 @@ def read_scored_rows(
 def _refuse_data(data: Path | None) -> None:
     if data is not None:
         raise TaskError("--data goes with --task; your own rows are the files of --train and --dev")
-
-
-def split_names(names: str | Sequence[str] | None) -> list[str] | None:
-    """Names with commas between as a list; None where there are none."""
-    if isinstance(names, str):
-        names = [name.strip() for name in names.split(",")]
-    return list(names) if names else None
 
 
 def require_model(place: str | Path) -> None:

@@ -19,7 +19,7 @@ _Model = Annotated[
     str, typer.Option("--model", help="A pretrained encoder: a model folder or a hub name.", show_default=False)
 ]
 _Tasks = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--task",
         metavar="TASK",
@@ -39,8 +39,15 @@ _Out = Annotated[
 
 def command(
     model: _Model,
-    tasks: _Tasks,
+    tasks: _Tasks = None,
     data: options.Data = None,
+    train: options.Train = None,
+    dev: options.Dev = None,
+    name: options.Name = None,
+    text: options.Text = None,
+    label: options.Label = None,
+    labels: options.Labels = None,
+    metric: options.Metric = None,
     rates: _Rates = "1e-5,2e-5,5e-5,1e-4",
     seeds: _Seeds = "0,1,2",
     held_out: _HeldOut = HELD_OUT,
@@ -55,6 +62,8 @@ def command(
     For each task, seed and rate the encoder is fine-tuned on most of train, with the task's own epochs and batch size, and
     scored on the rest. The best rate has the highest mean over the tasks; of equal ones it is the smallest.
 
+    Your own rows, texts with a label, are a task too, alone or beside others: --train FILE --dev FILE, as 'auber prune' reads them.
+
     Example: auber rates --model bert-base-cased --task rte --task mrpc --rates 1e-5,2e-5,5e-5 --out rates.json
     """
     grid = Grid(parse_rates(rates), parse_seeds(seeds), held_out)
@@ -68,11 +77,17 @@ def command(
     from auber.tasks import load_task
 
     with screen.listening(quiet=quiet) as progress:
+        if tasks and not (train or dev):
+            options.refuse_own(tasks[0], text, label, metric, labels=labels, name=name)
         # A generated task is that of seed 0: seeds added later then meet the same rows.
-        loaded = [load_task(name, data=data) for name in tasks]
+        rows = [load_task(task, data=data) for task in tasks or ()]
+        if train or dev or not tasks:
+            unread = None if tasks else data  # a folder that no task is read from
+            own = options.read_task(None, unread, train, dev, text, label, metric, labels=labels, name=name)
+            rows.append(own)
         record = try_rates(
             model,
-            loaded,
+            rows,
             grid,
             preset=preset,
             settings=settings,

@@ -76,6 +76,9 @@ def command(
 
     Further keys: protocols, preset, draws, data, keep_weights, [settings], [tasks.NAME]. Exit code 1: some run failed.
 
+    Your own rows are a table in place of a name of tasks: [tasks.films] with train and dev, and where needed kind, text, label,
+    labels and metric, which are read as the options of 'auber prune' are.
+
     Example: auber study studies/quick.toml --out runs/quick
     """
     from auber.study import StudyFolder, change_study, read_study, select_runs
@@ -86,7 +89,10 @@ def command(
     place = _place(engine, jobs, num_cpus, num_gpus)
     folder.check(study)
     if dry_run:
-        _show_plan(study, folder, selection, place, as_json=json)
+        with screen.listening(
+            quiet=True, warn=False
+        ):  # what is doubtful about rows is said when they are computed with
+            _show_plan(study, folder, selection, place, as_json=json)
         return
 
     from auber.provenance import typed_command

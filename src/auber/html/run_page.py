@@ -131,12 +131,8 @@ def _comparison(runs: Sequence[RunView]) -> Iterable[Verdict]:
 
 def _more_runs(record: RunRecord) -> str:
     """What makes the pairs that a verdict needs."""
-    if record.task in TASKS:
-        return "auber study with several seeds and the control original+tuning, then auber report of its folder"
-    return (
-        "the same with --seed 1, 2, ..., beside each --method original+tuning with --heads-from that run, all in one folder, then auber "
-        "report of it"
-    )
+    files = "" if record.task in TASKS else ", the files of your rows"
+    return f"auber study with several seeds{files} and the control original+tuning, then auber report of its folder"
 
 
 def _doubt(record: RunRecord) -> str:

@@ -63,6 +63,8 @@ def _study(source: Source, study: Study) -> str:
     else:
         found = ", ".join(f"{layers} layers of {heads} heads" for layers, heads in sorted(sizes))
         words = f"With the study's own model: it has {found}, and its settings were chosen for it."
+    if study.own:
+        words += f" The rows of {', '.join(study.own)} are not fetched: the study's file names their files."
     return "\n".join([*lines, *_estimate(device, records, study, words), "", _memory(source.records)]) + "\n"
 
 

@@ -15,6 +15,7 @@ from auber.study.engines import ENGINES, run_local, run_processes
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, Block, Selection, Study, change_study, make_study, read_study, select_runs
 from auber.study.ray_engine import Request, run_ray
+from auber.study.rows import know_rows
 from auber.study.weights import know_weights
 from auber.tracking import check_trackers
 
@@ -79,6 +80,7 @@ def run_study(
     selection = selection or select_runs(study)
     folder.check(study)
     check_runs(study, folder, selection, elsewhere=place.engine == "ray")
+    study = know_rows(study, folder, selection, listener.say)
     study = know_weights(study, folder, selection)
     folder.open(study)
     for block in selection.blocks:
@@ -118,4 +120,5 @@ def _absolute(study: Study) -> Study:
     """The study with paths that mean the same wherever a worker stands."""
     is_folder = study.model != EMBEDDED and Path(study.model).exists()
     model = str(Path(study.model).resolve()) if is_folder else study.model
-    return replace(study, model=model, data=study.data and study.data.resolve())
+    own = {name: task.resolved() for name, task in study.own.items()}
+    return replace(study, model=model, data=study.data and study.data.resolve(), own=own)

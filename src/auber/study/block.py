@@ -20,7 +20,6 @@ from auber.locks import HeldError
 from auber.progress import Progress
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
-from auber.tasks import load_task
 from auber.tasks.base import TaskData
 
 logger = logging.getLogger(__name__)
@@ -87,7 +86,7 @@ def carry_out(work: Work, listener: Listener) -> str | None:
             else:
                 try:
                     with folder.attempt(work.block, run):
-                        task = task or load_task(work.block.task, data=work.study.data, seed=work.block.seed)
+                        task = task or work.study.load_task(work.block.task, work.block.seed)
                         _do(work, folder, run, task, listener.working(work.block, run.name))
                 # Whatever goes wrong in one run, out of memory or a bug, must not take the others with it.
                 except Exception as error:

@@ -21,7 +21,6 @@ from auber.study.estimate import model_size
 from auber.study.folder import StudyFolder
 from auber.study.plan import EMBEDDED, START, Block, Selection, Study, StudyRun
 from auber.surgery import remove_heads
-from auber.tasks import load_task
 from auber.tasks.base import TaskData
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def check_runs(study: Study, folder: StudyFolder, selection: Selection, *, elsew
                 study.config(block, run).search.layers_of(num_layers)
             except ConfigError as error:
                 raise ConfigError(f"task {block.task}: {error}") from error
-            tasks[block.task] = load_task(block.task, data=study.data)
+            tasks[block.task] = study.load_task(block.task)
     models = {task.kind: _outline(study, task) for task in tasks.values()}
     for block, run in kinds.values():
         task = tasks[block.task]

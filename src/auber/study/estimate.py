@@ -20,7 +20,6 @@ from auber.sources import read_config
 from auber.splits import Splits, make_splits
 from auber.study.folder import StudyFolder
 from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun
-from auber.tasks import load_task
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def count_bounds(study: Study, open_runs: Sequence[tuple[Block, StudyRun]]) -> B
     for block, run in open_runs:
         config = study.config(block, run)
         if block not in splits:
-            task = load_task(block.task, data=study.data, seed=block.seed)
+            task = study.load_task(block.task, block.seed)
             splits[block] = make_splits(task.train.labels, config, num_layers, not task.has_classes)
         total.update(_bounds(run, config, splits[block], num_heads, config.search.layers_of(num_layers)))
     return Bounds(total["rewards"], total["tuning_steps"])

@@ -8,7 +8,7 @@
     TASK/PROTOCOL/seed-N/.NAME.begun              while a run is worked on; left where its process was killed
 
 The state of a run is what lies there and nothing else, so whoever looks, in this process or on another machine, sees the
-same. Tasks, methods, seeds, protocols and draws may be added to a study later; model and settings may not change.
+same. Tasks, methods, seeds, protocols and draws may be added to a study later; model, rows and settings may not change.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from auber.errors import RunError
 from auber.fields import is_number
 from auber.files import write_json, write_text
 from auber.locks import HeldError, drop_foreign_lock, held
+from auber.study.own import OwnTask
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun, read_study
 
 Item = TypeVar("Item")
@@ -341,12 +342,16 @@ def _visible(folder: Path) -> list[str]:
 
 
 def study_differences(was: Study, now: Study) -> list[str]:
-    """What keeps two studies out of one folder: another model, or other settings for all or for tasks the older one has."""
+    """What keeps two studies out of one folder: another model, other rows, or other settings for all or for tasks the older one has."""
     found: dict[str, str] = {}
     if was.model_name != now.model_name:
         found["model"] = f"model was {was.model_name!r} and is now {now.model_name!r}"
     elif was.weights and now.weights and was.weights != now.weights:
         found["model"] = f"model {now.model_name!r} has other weights than it had"
+    for name in was.own:
+        rows, other = was.own[name].rows, now.own[name].rows if name in now.own else None
+        if rows and other and rows != other:
+            found[f"tasks.{name}"] = f"task {name} has other rows than it had"
     both = joined_studies(was, now)
     for task, protocol in product((None, *was.tasks), both.protocols):
         before, after = _settings(was, task, protocol), _settings(both, task, protocol)
@@ -373,8 +378,14 @@ def joined_studies(old: Study, new: Study) -> Study:
         protocols=_both(old.protocols, new.protocols),
         draws=max(old.draws, new.draws),
         task_settings={**old.task_settings, **new.task_settings},
+        own={**old.own, **{name: _known(own, old.own.get(name)) for name, own in new.own.items()}},
         weights=new.weights or old.weights,
     )
+
+
+def _known(new: OwnTask, old: OwnTask | None) -> OwnTask:
+    """A task with the digest of its rows, whoever of the two has it."""
+    return new if new.rows or old is None else replace(new, rows=old.rows)
 
 
 def _both(old: tuple[Item, ...], new: tuple[Item, ...]) -> tuple[Item, ...]:

@@ -5,7 +5,8 @@ to a process or a machine. Within it `auber` comes first, because the ranking me
 with it: as many heads, the same tuning. A study file holds only what differs from the defaults:
 
     model = "bert-base-cased"                 # hub name, folder, or "agreement": the small generated default
-    tasks = ["mrpc", "rte"]                   # or a table [tasks.rte] for each, holding the settings of that task alone
+    tasks = ["mrpc", "rte"]                   # or a table [tasks.rte] for each, holding the settings of that task alone,
+                                              # or [tasks.NAME] with the files of rows of your own (`auber.study.own`)
     methods = ["auber", "random", "original"]
     seeds = [0, 1, 2]
     preset = "paper"                          # optional, as is all below
@@ -44,7 +45,9 @@ from auber.config import (
 from auber.errors import ConfigError, unknown_name
 from auber.methods import METHODS
 from auber.only import parse_only
-from auber.tasks import TASKS
+from auber.study.own import KEYS as OWN_KEYS
+from auber.study.own import OwnTask, read_own
+from auber.tasks import TASKS, TaskData, load_task
 
 EMBEDDED = "agreement"  # the model made on the spot, and the one task it can read
 START = "start"
@@ -140,6 +143,7 @@ class Study:
     draws: int = 1
     settings: Mapping[str, Value] = field(default_factory=dict)
     task_settings: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    own: Mapping[str, OwnTask] = field(default_factory=dict)  # the tasks that are rows of your own
     data: Path | None = None
     keep_weights: bool = True
     weights: str | None = None  # digest of the encoder without a classifier; None while nobody has read it
@@ -182,21 +186,30 @@ class Study:
         """Whether a run makes scouts, out of what the start was tuned from."""
         return run.method is not None and METHODS[run.method].makes_scouts(block.protocol)
 
+    def load_task(self, name: str, seed: int = 0) -> TaskData:
+        """The rows of one of its tasks; `seed` matters to generated ones only."""
+        return self.own[name].load(name) if name in self.own else load_task(name, data=self.data, seed=seed)
+
     def settings_of(self, task: str) -> dict[str, Value]:
         """What the study changes for a task."""
         return {**self.settings, **self.task_settings.get(task, {})}
 
     def to_toml(self) -> str:
-        """The study as a file that `read_study` takes back, but for where the data lies and what is kept."""
+        """The study as a file that `read_study` takes back, but for what is kept and where the data lies.
+
+        Of rows of your own the digest stands in place of their files, once it is known.
+        """
         lines = [f"model = {_toml(self.model_name)}"]
         lines += [f"weights = {_toml(self.weights)}"] if self.weights else []
-        if not self.task_settings:
+        has_tables = bool(self.task_settings or self.own)
+        if not has_tables:
             lines.append(f"tasks = {_toml(self.tasks)}")
         lines += [f"{name} = {_toml(getattr(self, name))}" for name in ("methods", "seeds", "protocols", "preset")]
         lines.append(f"draws = {self.draws}")
         lines += _table("settings", self.settings) if self.settings else []
-        for task in self.tasks if self.task_settings else ():
-            lines += _table(f"tasks.{task}", self.task_settings.get(task, {}))
+        for task in self.tasks if has_tables else ():
+            own = self.own[task].to_table() if task in self.own else {}
+            lines += _table(f"tasks.{task}", {**own, **self.task_settings.get(task, {})})
         return "\n".join(lines) + "\n"
 
 
@@ -218,16 +231,19 @@ def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
     problems = [unknown_name("key", show_name(key), _KEYS) for key in tables if key not in _KEYS]
     problems += [f"{key} is missing" for key in _NEEDED if key not in tables]
     tasks = tables.get("tasks", [])
+    own: dict[str, OwnTask] = {}
     task_settings: dict[str, dict[str, Any]] = {}
-    if isinstance(tasks, dict):
-        task_settings = {
-            name: _settings_in(table, f"tasks.{show_name(name)}", problems) for name, table in tasks.items()
-        }
+    for name, table in tasks.items() if isinstance(tasks, dict) else ():
+        changed = table
+        if isinstance(table, dict) and not table.keys().isdisjoint(OWN_KEYS):
+            own[name] = read_own(name, table, problems)
+            changed = {key: value for key, value in table.items() if key not in OWN_KEYS}
+        task_settings[name] = _settings_in(changed, f"tasks.{show_name(name)}", problems)
     preset = _text(tables.get("preset", "default"), "preset", problems)
     own_protocol = make_config(preset if preset in PRESETS else "default").protocol
     values: dict[str, Any] = {
         "model": _text(tables["model"], "model", problems) if "model" in tables else "",
-        "tasks": _names(list(tasks) if isinstance(tasks, dict) else tasks, "task", TASKS, problems)
+        "tasks": _names(list(tasks) if isinstance(tasks, dict) else tasks, "task", {*TASKS, *own}, problems)
         if "tasks" in tables
         else (),
         "methods": _names(tables["methods"], "method", METHODS, problems) if "methods" in tables else (),
@@ -237,6 +253,7 @@ def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
         "draws": tables.get("draws", 1),
         "settings": _settings_in(tables.get("settings", {}), "settings", problems),
         "task_settings": task_settings if any(task_settings.values()) else {},
+        "own": own,
         "keep_weights": tables.get("keep_weights", True),
         "data": Path(_text(tables["data"], "data", problems)) if "data" in tables else None,
         "weights": _text(tables["weights"], "weights", problems) if "weights" in tables else None,
@@ -312,6 +329,8 @@ def _check_meaning(study: Study, where: str) -> None:
             f"{where}: the model '{EMBEDDED}' knows the words of the task '{EMBEDDED}' alone, found tasks "
             f"{', '.join(study.tasks)}; name another model or that task"
         )
+    if study.data is not None and set(study.tasks) <= set(study.own):
+        raise ConfigError(f"{where}: data is the folder of known tasks, found your own rows alone; leave data out")
     unmatched = [name for name in study.methods if not METHODS[name].decides_number and METHODS[name].removes_heads]
     if unmatched and MATCHED not in study.methods:
         raise ConfigError(
@@ -379,7 +398,7 @@ def _settings_in(found: Any, name: str, problems: list[str]) -> dict[str, Any]:
         return {}
 
 
-def _table(name: str, values: Mapping[str, Value]) -> list[str]:
+def _table(name: str, values: Mapping[str, Any]) -> list[str]:
     return ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in sorted(values.items()))]
 
 

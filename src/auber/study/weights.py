@@ -13,7 +13,6 @@ from auber import checkpoint, run_files
 from auber.errors import ConfigError, RunError
 from auber.study.folder import RECORD, StudyFolder
 from auber.study.plan import EMBEDDED, START, Block, Selection, Study, read_study
-from auber.tasks import load_task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -62,7 +61,7 @@ def _began_with_them(study: Study, folder: StudyFolder) -> bool:
 
 def _load(study: Study, block: Block, seed: int) -> PreTrainedModel:
     """The model as the first tuning of a block gets it, with what it lacks drawn from a seed."""
-    task = load_task(block.task, data=study.data, seed=block.seed)
+    task = study.load_task(block.task, block.seed)
     return checkpoint.load_start(
         study.model,
         num_labels=task.num_labels,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -79,22 +80,23 @@ def check_task(data: TaskData) -> TaskData:
     """The same data, or a `TaskError` that says why it cannot be used; rows in both splits are counted in a warning."""
     check_rows(data)
     _check_classes(data)
+    for doubt in find_doubts(data):
+        logger.warning("%s", doubt)
+    return data
+
+
+def find_doubts(data: TaskData) -> Iterator[str]:
+    """What a reader of scores on these rows should know, though they can be used."""
     known = set(data.train.texts())
     again = len(data.train) - len(known)
     if again > _FEW * len(data.train):
-        logger.warning(
-            "careful: %d of %d train rows have the texts of another one: of rows held out of a tuning, some may be known to it",
-            again,
-            len(data.train),
+        yield (
+            f"careful: {again} of {len(data.train)} train rows have the texts of another one: of rows held out of a tuning, some may "
+            "be known to it"
         )
     repeated = sum(texts in known for texts in data.dev.texts())
     if repeated:
-        logger.warning(
-            "careful: %d of %d dev rows also stand in train: a score on them says little of new rows",
-            repeated,
-            len(data.dev),
-        )
-    return data
+        yield f"careful: {repeated} of {len(data.dev)} dev rows also stand in train: a score on them says little of new rows"
 
 
 def check_rows(data: TaskData) -> TaskData:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,6 +62,59 @@ def make_scored_rows(
 ) -> TaskData:
     """Rows that a trained model is to be scored on, as a task whose both splits they are; arguments as in `make_task`."""
     return check_rows(_read_task(rows, rows, kind, text, label, labels, metric, name))
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """Files of your own rows and how they are read, as a command or a study names them; nothing is read yet."""
+
+    train: Path
+    dev: Path
+    kind: str | None = None
+    text: tuple[str, ...] | None = None
+    label: str | None = None
+    labels: tuple[str, ...] | None = None
+    metric: str | None = None
+
+    @classmethod
+    def named(
+        cls,
+        *,
+        train: str | Path | None = None,
+        dev: str | Path | None = None,
+        kind: str | None = None,
+        text: str | Sequence[str] | None = None,
+        label: str | None = None,
+        labels: str | Sequence[str] | None = None,
+        metric: str | None = None,
+    ) -> OwnFiles:
+        """What the words of a user mean: names of columns and labels may stand in one text, with commas between."""
+        if train is None and dev is None:
+            raise TaskError("your own rows need --train FILE and --dev FILE, found neither; add both")
+        if train is None or dev is None:
+            found, lacking = ("train", "dev") if dev is None else ("dev", "train")
+            raise TaskError(f"--train and --dev go together, found --{found} alone; add --{lacking} FILE")
+        return cls(Path(train), Path(dev), kind, split_names(text), label, split_names(labels), metric)
+
+    def read(self, name: str) -> TaskData:
+        """The task of these rows."""
+        return make_task(
+            self.train,
+            self.dev,
+            kind=self.kind,
+            text=self.text,
+            label=self.label,
+            labels=self.labels,
+            metric=self.metric,
+            name=name,
+        )
+
+
+def split_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names with commas between as a tuple; None where there are none."""
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
+    return tuple(names) if names else None
 
 
 def _check_name(name: str) -> None:

@@ -1,0 +1,35 @@
+"""Which rows a study is of, where they are rows of your own: their name says nothing of what stands in their files.
+
+The digest of a task's rows goes into the study's record when the task is asked for first, and every later call that computes
+with them is compared with it. Who only looks at a study reads no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from auber.study.folder import RECORD, StudyFolder
+from auber.study.plan import Selection, Study, read_study
+from auber.tasks.base import find_doubts
+
+
+def know_rows(study: Study, folder: StudyFolder, selection: Selection, say: Callable[[str], None]) -> Study:
+    """The study with the digests of the rows of its own that a call computes with, or that its record does not know yet.
+
+    What is doubtful about them is said once, whoever computes with them.
+    """
+    if not study.own:
+        return study
+    record = folder.path / RECORD
+    recorded = read_study(record).own if record.is_file() else {}
+    wanted = {name for name in study.own if name not in recorded or recorded[name].rows is None}
+    wanted |= {block.task for block in selection.blocks if folder.pending(study, block, selection.runs(study, block))}
+    known = dict(study.own)
+    for name, own in study.own.items():
+        if name in wanted:
+            task = study.load_task(name)
+            for doubt in find_doubts(task):
+                say(f"{name}: {doubt}")
+            known[name] = replace(own, rows=task.content_hash)
+    return replace(study, own=known)
