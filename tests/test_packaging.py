@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SHORT_DEMO = """
 import runpy, sys
 from auber import demo
-demo.SETTINGS |= {"first.epochs": 1, "agent.episodes": 4, "layer.epochs": 0, "last.epochs": 1}
+demo.SETTINGS |= {"first.epochs": 1, "agent.episodes": 4, "layer.epochs": 0, "last.epochs": 1, "voita.epochs": 1}
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
