@@ -15,9 +15,10 @@ demo: $(READY)
 # Several processes; each loads torch, so they are few.
 TOGETHER := --numprocesses auto --maxprocesses 4
 
-# A file's tests stay in one process, since they share what is costly to make.
+# A file's tests stay in one process, since they share what is costly to make. The longest files are first in tests/conftest.py's
+# order; left to itself the scheduler would begin with those that have the most tests, and end with one process in a long one.
 test: $(READY)
-	$(BIN)/python -m pytest $(TOGETHER) --dist loadfile
+	$(BIN)/python -m pytest $(TOGETHER) --dist loadfile --no-loadscope-reorder
 
 test-all: $(READY)
 	$(BIN)/python -m pytest -m ""
@@ -34,7 +35,7 @@ format: $(READY)
 
 # The site, strictly, into site/; then every code block of README and docs.
 docs: $(READY)
-	$(BIN)/python -m pytest -m "" $(TOGETHER) tests/docs
+	$(BIN)/python -m pytest -m "" $(TOGETHER) --dist loadgroup --no-loadscope-reorder tests/docs
 
 notebooks: $(READY)
 	$(BIN)/python -m pytest -m "" tests/test_notebooks.py
@@ -53,11 +54,12 @@ soak: $(READY)
 	AUBER_REGENERATE=1 $(BIN)/python -m pytest tests/soak/test_page.py
 
 # Torch is named on its own so that the pinned build is taken before anything else can ask for a newer one.
+# Bytecode is made when a module is first imported: most modules never are.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("auber needs Python 3.11 or later, found " + sys.version.split()[0] + "; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev,docs]'
 	touch $(READY)
 
 clean:

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
@@ -14,6 +15,35 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # by default Ray's workers co
 
 import pytest
 import torch
+
+TESTS = Path(__file__).parent
+
+# Files that take a minute of a core or so, the longest first. Several processes begin with them, so that none is left in a long
+# one when the others have nothing to do any more. The order is no promise: any test may be run before or after any other.
+LONGEST = (
+    "docs/test_running.py",
+    "test_demo.py",
+    "soak/test_load.py",
+    "export/test_graph.py",
+    "pipeline/test_prior.py",
+    "pipeline/test_crossfit.py",
+    "study/test_engines.py",
+    "export/test_export.py",
+    "study/test_study.py",
+    "soak/test_faults.py",
+    "experiments/test_programs.py",
+    "pipeline/test_latency.py",
+    "test_starts.py",
+    "test_determinism.py",
+    "pipeline/test_budget.py",
+    "speed/test_ways.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, the others as they were."""
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(autouse=True, scope="session")

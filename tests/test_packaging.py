@@ -19,6 +19,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
+# The program that pip wrote, for a demonstration of a pass where it takes many; tests/test_demo.py does it whole.
+SHORT_DEMO = """
+import runpy, sys
+from auber import demo
+demo.SETTINGS |= {"first.epochs": 1, "agent.episodes": 4, "layer.epochs": 0, "last.epochs": 1, "voita.epochs": 1}
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
@@ -118,6 +127,8 @@ def test_the_wheel_runs_in_an_empty_environment(built: Built, tmp_path: Path):
     where = run(programs / "python", "-c", "import auber; print(auber.__file__)", folder=place)
     assert Path(where).is_relative_to(tmp_path / "empty")
     run(auber, "doctor", folder=place, **offline)
-    table = run(auber, "demo", "--out", "demo", "--quiet", folder=place, **offline)
+    table = run(
+        programs / "python", "-c", SHORT_DEMO, auber, "demo", "--out", "demo", "--quiet", folder=place, **offline
+    )
     assert "original+tuning" in table
     assert (place / "demo" / "auber" / "model" / "config.json").is_file()

@@ -28,12 +28,19 @@ class Sayings(Progress):
         self.said.append(text)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with an encoder and a run that has tuned it."""
+    folder = tmp_path_factory.mktemp("made")
+    auber.save(*small_start(bare=True), folder / "encoder")
+    auber.finetune(folder / "encoder", task=TASK, config=CONFIG, out=folder / "start")
+    return folder
+
+
 @pytest.fixture
-def places(tmp_path):
-    """An encoder's folder, and a run that has tuned it."""
-    auber.save(*small_start(bare=True), tmp_path / "encoder")
-    auber.finetune(tmp_path / "encoder", task=TASK, config=CONFIG, out=tmp_path / "start")
-    return tmp_path / "encoder", tmp_path / "start"
+def places(made, tmp_path):
+    """An encoder's folder, and a run that has tuned it; the run knows where the encoder lies beside it."""
+    return tuple(shutil.copytree(made / name, tmp_path / name) for name in ("encoder", "start"))
 
 
 def prune(start, **more):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import auber
+from tests.conftest import LONGEST, TESTS
 
 SOURCE = Path(auber.__file__).parent
 
@@ -89,3 +90,7 @@ def test_help_starts_in_under_a_second():
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert "prune" in done.stdout
     assert min(seconds) < 1.0
+
+
+def test_the_files_that_are_begun_with_are_there():
+    assert [name for name in LONGEST if not (TESTS / name).is_file()] == []

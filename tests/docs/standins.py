@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from auber.bench.catalogue import SIZES
 from auber.tasks.agreement_model import build_model, build_tokenizer, vocabulary
 from auber.tasks.glue import FORMATS, HUB_DATASET
 from tests.docs import machines
-from tests.docs.blocks import ROOT
+from tests.docs.blocks import ROOT, Block
 from tests.docs.hub_server import TOKEN, serve_hub
 from tests.kinds import question_records, tagged_records
 from tests.models import tiny_model
@@ -46,15 +46,16 @@ agent.episodes = 4
 layer.epochs = 0
 last.epochs = 0
 reward.folds = 2
+voita.epochs = 1
 """
 
 
-# The tasks and seeds of the real one, which pages name; as good as no training.
+# The tasks of the real one, which pages name; as good as no training.
 _TABLE2 = """
 model = {model}
 tasks = ["mrpc", "cola", "rte", "wnli"]
 methods = ["original"]
-seeds = [0, 1, 2]
+seeds = {seeds}
 
 [settings]
 threads = 1
@@ -110,14 +111,26 @@ class Scene:
             _FILES[name](self.folder / name)
 
 
+def seeds_for(block: Block) -> list[int]:
+    """Those of the real study where a block names each, as the tasks of an array do; else one, for Ray starts Python for each run."""
+    return [0, 1, 2] if "#SBATCH --array" in block.code else [0]
+
+
+def put_studies(block: Block, folder: Path) -> None:
+    """The study that machines are to do, as long as this block needs it."""
+    for name in block.stand_ins:
+        if Path(name).name == "table2.toml":
+            _table2(folder / name, seeds_for(block))
+
+
 def fill_shared(path: Path) -> None:
     """What all machines of a cluster see."""
     make_glue(path / "glue")
 
 
-def check_shared(path: Path) -> None:
-    """Raise unless a study in it has all blocks of `_TABLE2`, each complete."""
-    study = tomllib.loads(_TABLE2.format(model='""'))
+def check_shared(path: Path, seeds: list[int]) -> None:
+    """Raise unless a study in it has all blocks of `_TABLE2` with these seeds, each complete."""
+    study = tomllib.loads(_TABLE2.format(model='""', seeds=seeds))
     wanted = {(task, f"seed-{seed}") for task in study["tasks"] for seed in study["seeds"]}
     # STUDY/TASK/PROTOCOL/seed-N/METHOD/result.json
     found = {result.parts[-5:-2:2] for result in path.glob("*/*/*/*/original/result.json")}
@@ -205,7 +218,7 @@ def _hide_gpus(scene: Scene) -> None:
 
 def _shorten_demo(scene: Scene) -> None:
     """The demonstration with a pass where it takes many; tests/test_demo.py does it whole."""
-    short = {"first.epochs": 1, "agent.episodes": 4, "layer.epochs": 0, "last.epochs": 1}
+    short = {"first.epochs": 1, "agent.episodes": 4, "layer.epochs": 0, "last.epochs": 1, "voita.epochs": 1}
     scene.monkeypatch.setattr("auber.demo.SETTINGS", demo.SETTINGS | short)
 
 
@@ -214,12 +227,12 @@ def _shrink_small(scene: Scene) -> None:
     scene.monkeypatch.setitem(SIZES, "small", replace(SIZES["tiny"], name="small"))
 
 
-def _table2(path: Path) -> None:
+def _table2(path: Path, seeds: Sequence[int] = (0, 1, 2)) -> None:
     """A study of the real one's blocks, and its model beside it."""
     model = path.with_name("table2-model").resolve()
     if not model.exists():
         make_encoder(model)
-    path.write_text(_TABLE2.format(model=json.dumps(str(model))))
+    path.write_text(_TABLE2.format(model=json.dumps(str(model)), seeds=list(seeds)))
 
 
 def _films(path: Path) -> None:

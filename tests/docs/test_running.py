@@ -7,6 +7,7 @@ reader's would, though for enough to learn.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -22,12 +23,14 @@ from auber.cli import main
 from auber.config import PRESETS
 from tests.docs import machines
 from tests.docs.blocks import ROOT, Block, blocks_of, pages, parse
-from tests.docs.standins import Scene, check_shared, fill_shared
+from tests.docs.standins import Scene, check_shared, fill_shared, put_studies, seeds_for
 
 # A Trainer with its defaults, as readers have it, says on a machine without a GPU that it has none.
 pytestmark = [pytest.mark.docs, pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")]
 
-WITH_CODE = [page for page in pages() if blocks_of(page)]
+# The page that takes longest first, and those that take long last: several processes then come to their ends together.
+_LONGEST = "studies.md"
+WITH_CODE = sorted((page for page in reversed(pages()) if blocks_of(page)), key=lambda page: page.name != _LONGEST)
 
 _EPISODES = 60  # of 150; the first update is made after 128 actions, which small layers have taken by then
 _FOLDS = 2  # of 5: fewer scouts
@@ -86,7 +89,8 @@ def run(blocks: Iterable[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) 
             for name in block.stand_ins:
                 scene.make(name)
             if machines.is_for_machines(block):
-                machines.run(block, folder, fill_shared, check_shared)
+                put_studies(block, folder)
+                machines.run(block, folder, fill_shared, functools.partial(check_shared, seeds=seeds_for(block)))
             elif block.language == "python":
                 exec(compile(_placed(block), block.where, "exec"), scene.names)
             else:

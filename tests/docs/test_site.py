@@ -22,6 +22,8 @@ from auber.export.card import draw_heads
 from tests.docs.blocks import ROOT
 from tests.models import tiny_model
 
+pytestmark = pytest.mark.xdist_group("site")  # in one process: two would build into one folder
+
 # Written into the page of performance by its command; by itself it is not a page.
 FRAGMENTS = {"performance-notes.md"}
 
