@@ -19,7 +19,7 @@ def test_a_study_on_ray_with_workers_killed_tells_each_run_once(tmp_path, monkey
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(load.ROOT))
     try:
-        assert load.study_on_ray(tmp_path, 5, kill_every=1.0).details["workers_killed"] >= 1
+        assert load.study_on_ray(tmp_path, 8, kill_every=1.0).details["workers_killed"] >= 1
     finally:
         ray.shutdown()
 
