@@ -89,9 +89,8 @@ def command(
     place = _place(engine, jobs, num_cpus, num_gpus)
     folder.check(study)
     if dry_run:
-        with screen.listening(
-            quiet=True, warn=False
-        ):  # what is doubtful about rows is said when they are computed with
+        # What is doubtful about rows is said when they are computed with.
+        with screen.listening(quiet=True, warn=False):
             _show_plan(study, folder, selection, place, as_json=json)
         return
 
