@@ -126,8 +126,9 @@ def test_other_rows_under_the_same_name_are_refused(model, place, begun):
     message = (
         "^.*o: holds another study: task films has other rows than it had; use the same settings or another --out$"
     )
-    with pytest.raises(RunError, match=message):
-        run_study(films_study(model, seeds=[0, 1]), begun, Notes())
+    for seeds in ([0, 1], [0]):  # also where nothing is left to be computed: that is of the rows before
+        with pytest.raises(RunError, match=message):
+            run_study(films_study(model, seeds=seeds), begun, Notes())
     assert (digest_of(begun.path), read_study(begun.path / "study.toml").seeds) == (digest, (0,))
     write_rows(place / "b.csv", small_task().dev)
     with pytest.raises(RunError, match="task films has other rows"):  # another metric makes other scores of them

@@ -39,6 +39,11 @@ class OwnTask:
     files: OwnFiles | None  # None: as a record tells of them
     rows: str | None = None  # digest of all that a score depends on; None while nobody has read them
 
+    @property
+    def is_there(self) -> bool:
+        """Whether there are files to read."""
+        return self.files is not None and self.files.train.is_file() and self.files.dev.is_file()
+
     def load(self, name: str) -> TaskData:
         """The task, if its rows are those that are meant; all that is wrong is a `TaskError` that names its table."""
         if self.files is None:

@@ -1,7 +1,8 @@
 """Which rows a study is of, where they are rows of your own: their name says nothing of what stands in their files.
 
-The digest of a task's rows goes into the study's record when the task is asked for first, and every later call that computes
-with them is compared with it. Who only looks at a study reads no rows.
+The digest of a task's rows goes into the study's record when the task is asked for first, and every later call is compared with
+it: a study that is complete for other rows is not complete for these. Rows that nothing is left to be computed with may be gone
+by then. Who only looks at a study reads no rows.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from auber.tasks.base import find_doubts
 
 
 def know_rows(study: Study, folder: StudyFolder, selection: Selection, say: Callable[[str], None]) -> Study:
-    """The study with the digests of the rows of its own that a call computes with, or that its record does not know yet.
+    """The study with the digests of the rows of its own that a call computes with, that its record does not know yet, or that are there.
 
-    What is doubtful about them is said once, whoever computes with them.
+    What is doubtful about those to compute with is said once, whoever does.
     """
     if not study.own:
         return study
@@ -27,9 +28,9 @@ def know_rows(study: Study, folder: StudyFolder, selection: Selection, say: Call
     wanted |= {block.task for block in selection.blocks if folder.pending(study, block, selection.runs(study, block))}
     known = dict(study.own)
     for name, own in study.own.items():
-        if name in wanted:
+        if name in wanted or own.is_there:
             task = study.load_task(name)
-            for doubt in find_doubts(task):
+            for doubt in find_doubts(task) if name in wanted else ():
                 say(f"{name}: {doubt}")
             known[name] = replace(own, rows=task.content_hash)
     return replace(study, own=known)
