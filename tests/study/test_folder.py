@@ -90,7 +90,7 @@ def test_auber_is_not_added_to_what_was_done_without_it(tmp_path):
 def test_another_study_is_refused(tmp_path, changes, message):
     folder = StudyFolder(tmp_path / "study")
     folder.open(tiny_study())
-    with pytest.raises(RunError, match=f"study: holds another study: {message}; use the same settings or another"):
+    with pytest.raises(RunError, match=f"study: holds another study: {message}; use what it had or another"):
         folder.open(tiny_study(**changes))
 
 
@@ -167,7 +167,7 @@ def test_settings_of_a_task_stay_when_other_tasks_join(tmp_path):
     folder = StudyFolder(tmp_path)
     folder.open(tiny_study(tasks=["wnli"], model="bert-base-cased", preset="reference", settings={}))
     other = tiny_study(tasks=["mrpc"], model="bert-base-cased", preset="paper", settings=plain)
-    message = r"holds another study: reward.fraction for task wnli was 1.0 and is now 0.25; use the same settings"
+    message = r"holds another study: reward.fraction for task wnli was 1.0 and is now 0.25; use what it had or another"
     with pytest.raises(RunError, match=message):
         folder.open(other)
 

@@ -123,9 +123,7 @@ def begun(model, place):
 def test_other_rows_under_the_same_name_are_refused(model, place, begun):
     digest = digest_of(begun.path)
     write_rows(place / "b.csv", small_task().dev.select(range(12)))
-    message = (
-        "^.*o: holds another study: task films has other rows than it had; use the same settings or another --out$"
-    )
+    message = "^.*o: holds another study: task films has other rows than it had; use what it had or another --out$"
     for seeds in ([0, 1], [0]):  # also where nothing is left to be computed: that is of the rows before
         with pytest.raises(RunError, match=message):
             run_study(films_study(model, seeds=seeds), begun, Notes())

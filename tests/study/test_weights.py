@@ -57,7 +57,7 @@ def test_the_record_has_the_digest_of_the_bare_encoder(model, folder):
 
 def test_other_weights_under_the_same_name_are_refused(other, folder):
     message = (
-        f"^{folder.path}: holds another study: model 'tiny' has other weights than it had; use the same settings or "
+        f"^{folder.path}: holds another study: model 'tiny' has other weights than it had; use what it had or "
         "another --out$"
     )
     with pytest.raises(RunError, match=message):

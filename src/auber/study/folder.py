@@ -82,9 +82,7 @@ class StudyFolder:
         recorded = read_study(self.path / RECORD)
         changed = study_differences(recorded, study)
         if changed:
-            raise RunError(
-                f"{self.path}: holds another study: {', '.join(changed)}; use the same settings or another --out"
-            )
+            raise RunError(f"{self.path}: holds another study: {', '.join(changed)}; use what it had or another --out")
         self._require_matched(recorded, joined_studies(recorded, study))
 
     def _require_matched(self, recorded: Study, joined: Study) -> None:
