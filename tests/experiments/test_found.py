@@ -11,8 +11,9 @@ import pytest
 from auber.report.analysis import analyse
 from auber.report.collect import pool
 from auber.report.results_file import read_results_file, runs_of
+from auber.stats import compare
 from experiments.page import COST, FOUND, PARTS
-from experiments.summary import WHOLE, parts_table
+from experiments.summary import CONTROL, WHOLE, parts_table
 from experiments.summary import interval as interval_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,6 +130,9 @@ def test_what_it_costs():
         assert f"{ratio:.1f} times on {task.upper()}" in FOUND
         shares.append(100 * runs["default"]["cost"]["seconds"]["scouts"] / runs["default"]["seconds"])
     assert f"{min(shares):.0f} to {max(shares):.0f} % of its time" in COST
+    assert not (ROOT / "results/experiments/mpnet-cost-cola-0.json").exists()
+    assert "CoLA was not timed" in COST
+    assert "CoLA was not timed" in FOUND
 
 
 def test_what_the_parts_are_worth():
@@ -140,18 +144,32 @@ def test_what_the_parts_are_worth():
     found = {row[1]: dict(zip(columns, row, strict=True)) for row in rows}
     said = " ".join(PARTS.split())
     against, removed = f"develop metric against {WHOLE}", "heads removed"
+    assert {found[name]["pairs"] for name in (cautionless, plain, priorless)} == {"6", "7"}
+    assert f"without caution the metric is at {found[cautionless][against]} against" in said
+    behind, pairs = int(found[plain]["pairs"]) - int(found[plain]["ahead in"]), found[plain]["pairs"]
+    assert f"smooth measure at {found[plain][against]}, behind it in {behind} of {pairs} pairs" in said
+    smooth = differences(results, cautionless, plain)
+    assert f"is worth {interval_of(smooth).removesuffix(')')}, {len(smooth)} pairs)" in said
+    tested = compare({name: differences(results, name, WHOLE) for name in (cautionless, plain, priorless)})
+    assert f"the least p is {tested[plain].p:.3f}, corrected for the three {tested[plain].corrected:.3f}:" in said
+    assert min(tested.values(), key=lambda comparison: comparison.p) is tested[plain]
+    assert not any(comparison.shown for comparison in tested.values())
     assert (
-        f"on {found[WHOLE]['pairs']} pairs so far: without caution the metric is at {found[cautionless][against]} against"
-        in said
+        f"begin from it is at {found[priorless][against]}, which is level, with a better log-likelihood, and removes "
+        f"{found[priorless][removed]} heads in place of {found[WHOLE][removed]}:" in said
     )
-    assert f"without caution and the smooth measure at {found[plain][against]}, behind it in every pair" in said
-    assert found[plain]["ahead in"] == "0"
-    smooth = [result["runs"][cautionless]["develop"][0] - result["runs"][plain]["develop"][0] for result in results]
-    assert f"the smooth measure is worth {interval_of(smooth)} of that" in said
-    assert (
-        f"begin from it is at {found[priorless][against]}, which is level, and removes {found[priorless][removed]} heads "
-        f"in place of {found[WHOLE][removed]}:" in said
-    )
+    assert found[priorless][f"develop log-likelihood against {WHOLE}"].startswith("+")
+    judged = differences(results, WHOLE, CONTROL)
+    assert f"is at {interval_of(judged).removesuffix(')')}, {len(judged)} pairs) against the unpruned model here" in said
+    cut = [f"{result['task'].upper()} {result['seed']}" for result in results if CONTROL not in result["runs"]]
+    assert cut == ["MRPC 0", "MRPC 2", "RTE 2"]
+    assert "Three runs (MRPC 0 and 2, RTE 2) were cut" in said
+
+
+def differences(results, name, against):
+    """Of the development metric, in the results that have both; each pair of task and seed has one."""
+    both = [result["runs"] for result in results if {name, against} <= result["runs"].keys()]
+    return [runs[name]["develop"][0] - runs[against]["develop"][0] for runs in both]
 
 
 def test_the_paper_beside_it():
