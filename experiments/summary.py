@@ -26,6 +26,40 @@ def interval(values: Sequence[float]) -> str:
     return f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
 
 
+def agents_table(results: Sequence[dict[str, Any]], preset: str) -> tuple[list[str], Rows]:
+    """The regrets of a preset's agent as `auber regret` replays it, by what was set, beside that without a setting; a row for each model."""
+    columns = [
+        "model", "settings", "layers", "after 50 rewards", "after 100", "after 300", "after 300, against none", "roll-out", "rewards"
+    ]  # fmt: skip
+    plain = next(result["presets"][preset] for result in results if "--set" not in result["command"])
+    at_hand: dict[str, list[dict[str, float]]] = {}
+    rows = []
+    for result in sorted(results, key=lambda result: "--set" in result["command"]):
+        changed = [f"{key}={value}" for key, value in result["presets"][preset].items() if value != plain[key]]
+        for model in dict.fromkeys(panel["model"] for panel in result["panels"]):
+            layers = [
+                {name: layer["searches"][preset][name]["mean"] for name in ("50", "100", "300", "rollout", "rewards")}
+                for panel in result["panels"]
+                if panel["model"] == model
+                for layer in panel["layers"]
+            ]
+            before = at_hand.setdefault(model, layers)
+            against = [mine["300"] - other["300"] for mine, other in zip(layers, before, strict=True)]
+            mean = {name: fmean(layer[name] for layer in layers) for name in layers[0]}
+            rows.append(
+                [
+                    model,
+                    ", ".join(changed) or "none",
+                    str(len(layers)),
+                    *(f"{mean[name]:.2f}" for name in ("50", "100", "300")),
+                    interval(against) if changed else "",
+                    f"{mean['rollout']:.2f}",
+                    f"{mean['rewards']:.0f}",
+                ]
+            )
+    return columns, sorted(rows, key=lambda row: row[0], reverse=True)
+
+
 def search_table(results: Sequence[dict[str, Any]], against: str = CONTROL) -> tuple[list[str], Rows]:
     """Each variant on the development rows against one of them, where both are."""
     columns = [

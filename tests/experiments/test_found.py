@@ -12,8 +12,8 @@ from auber.report.analysis import analyse
 from auber.report.collect import pool
 from auber.report.results_file import read_results_file, runs_of
 from auber.stats import compare
-from experiments.page import COST, FOUND, PARTS
-from experiments.summary import CONTROL, WHOLE, parts_table
+from experiments.page import COST, FOUND, PARTS, SOONER
+from experiments.summary import CONTROL, WHOLE, agents_table, parts_table
 from experiments.summary import interval as interval_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,6 +121,30 @@ def test_regret():
         assert said.format(*found) in FOUND
 
 
+def test_an_agent_that_learns_sooner():
+    results = [
+        json.loads(path.read_text()) for path in sorted((ROOT / "results/experiments").glob("agent-sooner-*.json"))
+    ]
+    columns, rows = agents_table(results, "default")
+    found = {(row[0], row[1]): dict(zip(columns, row, strict=True)) for row in rows}
+    before, sooner, double = (
+        found["mpnet-base", settings]
+        for settings in ("none", "agent.learning_starts=32, agent.double_q=True", "agent.double_q=True")
+    )
+    against, said = "after 300, against none", " ".join(SOONER.split())
+    assert (
+        f"falls on mpnet-base from {before['after 300']} to {sooner['after 300']} points, "
+        f"{sooner[against].removesuffix(')')}, {sooner['layers']} layers), and after 100 from {before['after 100']} to "
+        f"{sooner['after 100']}, where" in said
+    )
+    panels = [panel for panel in results[0]["panels"] if panel["model"] == "mpnet-base"]
+    assert f"where random masks are at {fmean(panel['mean']['random']['100']['mean'] for panel in panels):.2f}" in said
+    assert double[against].startswith("-0.00 (")
+    rows_of = {panel["task"]: {layer["reward_rows"] for layer in panel["layers"]} for panel in panels}
+    (wnli,), (rte,) = rows_of["wnli"], rows_of["rte"]
+    assert f"is {100 / wnli:.2f} points on WNLI and {100 / rte:.2f} on RTE" in said
+
+
 def test_what_it_costs():
     shares = []
     for task, said in (("rte", "{:.1f} times as long as `paper` on RTE"), ("mrpc", "and {:.1f} times on MRPC")):
@@ -160,7 +184,9 @@ def test_what_the_parts_are_worth():
     )
     assert found[priorless][f"develop log-likelihood against {WHOLE}"].startswith("+")
     judged = differences(results, WHOLE, CONTROL)
-    assert f"is at {interval_of(judged).removesuffix(')')}, {len(judged)} pairs) against the unpruned model here" in said
+    assert (
+        f"is at {interval_of(judged).removesuffix(')')}, {len(judged)} pairs) against the unpruned model here" in said
+    )
     cut = [f"{result['task'].upper()} {result['seed']}" for result in results if CONTROL not in result["runs"]]
     assert cut == ["MRPC 0", "MRPC 2", "RTE 2"]
     assert "Three runs (MRPC 0 and 2, RTE 2) were cut" in said

@@ -111,3 +111,29 @@ def test_a_search_without_a_part_stands_beside_the_whole_one():
     assert [(row[0], row[2]) for row in rows] == [("preset=default", "2")] * 2 + [
         ("preset=default, agent.episodes=9", "1")
     ] * 2
+
+
+def replayed(regrets, *settings, **changed):
+    """A result of `auber regret` in which the agent has these regrets after 300 rewards, one a layer."""
+    layers = [
+        {"searches": {"default": {name: {"mean": value} for name in ("50", "100", "300", "rollout", "rewards")}}}
+        for value in regrets
+    ]
+    return {
+        "command": " ".join(["auber regret tables.json", *(f"--set {setting}" for setting in settings)]),
+        "presets": {"default": {"agent.learning_starts": 128, "agent.double_q": False, **changed}},
+        "panels": [{"model": model, "layers": layers} for model in ("minilm-l6", "mpnet-base")],
+    }
+
+
+def test_agents_are_paired_by_layer_with_the_one_as_it_is():
+    sooner = replayed([0.1, 0.3], "agent.learning_starts=32", **{"agent.learning_starts": 32})
+    columns, rows = summary.agents_table([sooner, replayed([0.5, 0.5])], "default")
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    assert [(row["model"], row["settings"]) for row in found] == [
+        ("mpnet-base", "none"), ("mpnet-base", "agent.learning_starts=32"),
+        ("minilm-l6", "none"), ("minilm-l6", "agent.learning_starts=32"),
+    ]  # fmt: skip
+    assert [row["after 300"] for row in found] == ["0.50", "0.20", "0.50", "0.20"]
+    assert [row["after 300, against none"].split(" ")[0] for row in found] == ["", "-0.30", "", "-0.30"]
+    assert {row["layers"] for row in found} == {"2"}
