@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import textwrap
 import time
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from auber.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TextIO
 
     from rich.progress import Progress as Bars
 
@@ -33,7 +35,9 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     console = Console(stderr=True)
     warn = warn and is_main_process()
     quiet = quiet or not is_main_process()
-    logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s")
+    logging.basicConfig(
+        level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s", handlers=[_CurrentStderr()]
+    )
     _silence_libraries(quiet=quiet)
     with _our_warnings(shown=warn):
         if quiet:
@@ -43,6 +47,19 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
                 yield BarProgress(bars)
         else:
             yield LineProgress(console)
+
+
+class _CurrentStderr(logging.StreamHandler["TextIO"]):
+    """What is logged goes to the stderr of that moment: bars put one in its place that writes above them, not into their lines."""
+
+    @property
+    def stream(self) -> TextIO:
+        """The stderr of this moment."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        """Whatever stood here when the handler was made is not kept."""
 
 
 @contextmanager
@@ -127,7 +144,7 @@ class BarProgress(Silent):
 
     def say(self, text: str) -> None:
         """A line above the bars."""
-        self._bars.console.print(text, highlight=False, markup=False)
+        print_line(self._bars.console, text)
 
 
 class LineProgress(Silent):
@@ -152,7 +169,12 @@ class LineProgress(Silent):
 
     def say(self, text: str) -> None:
         """A line."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        print_line(self._console, text)
+
+
+def print_line(console: Console, text: str) -> None:
+    """A text as it is: on a terminal wrapped between words, in a log file one line however long."""
+    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
 
 
 def print_json(data: Any) -> None:
