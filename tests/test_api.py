@@ -228,6 +228,15 @@ def test_what_cannot_be_done_is_said_before_anything_is_computed(start, tmp_path
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("work", [auber.prune, auber.finetune])
+def test_too_few_rows_leave_no_folder_behind(work, tmp_path):
+    model, tokenizer = small_start()
+    message = "^train, rows to watch: at least one row is needed, it would have none of 4; raise last.watch_fraction or give more rows$"
+    with pytest.raises(TaskError, match=message):
+        work(model, tokenizer, task=small_task(4), config=small_config(), out=tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
 def test_more_heads_than_can_be_searched_through_are_said_before_the_first_tuning(tmp_path):
     model, tokenizer = small_start(hidden_size=34, num_attention_heads=17)
     message = (

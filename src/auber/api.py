@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from auber import checkpoint, provenance, run_files, runs
-from auber.asks import make_ask, make_job, read_matched
+from auber.asks import check_rows, make_ask, make_job, read_matched
 from auber.config import Config, make_config
 from auber.devices import resolve_hardware
 from auber.encoders import encoder_of
@@ -147,6 +147,7 @@ def finetune(
     start = load_start(model, tokenizer, data, settings)
     warn_of_classes(start.name, start.classes, data)
     check_lengths(start.model, start.tokenizer, data, settings.max_length, ("train", "dev"))
+    check_rows(data, settings, encoder_of(start.model))
     job = Job(
         task=data,
         model_name=start.name,
