@@ -113,10 +113,15 @@ def test_the_controls_remove_nothing(pruned, start, tmp_path):
 class Counter(Silent):
     """Counts the stages that were planned, fell away and ended."""
 
-    planned = ended = 0
+    planned = ended = weighed = 0
 
     def plan(self, stages):
         self.planned = stages
+
+    def weigh(self, work):
+        assert len(work) == self.planned
+        assert min(work) >= 0
+        self.weighed += 1
 
     def skip(self, stages):
         self.planned -= stages
@@ -134,6 +139,7 @@ def test_the_stages_shown_are_the_stages_there_are(method, start, tmp_path):
     arguments = {"task": small_task(), "method": method, "heads": heads, "config": small_config(agent__episodes=2)}
     auber.prune(start, **arguments, out=tmp_path / "run", progress=counter)
     assert counter.ended == counter.planned > 0
+    assert counter.weighed == 1
 
 
 @pytest.mark.parametrize("method", ["auber-query", "auber-key", "auber-l2", "auber-reverse"])

@@ -24,6 +24,7 @@ def test_several_listeners_hear_the_same_in_order():
     several = Several(Notes("a", heard), Notes("b", heard))
     calls = [
         ("plan", 3),
+        ("weigh", [1.0, 5.0, 2.0]),
         ("skip", 1),
         ("begin", "first", 9),
         ("step", 4, "note"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 logger = logging.getLogger(__name__)
@@ -23,8 +23,11 @@ class Progress(Protocol):
     def plan(self, stages: int) -> None:
         """The run will have this many stages."""
 
+    def weigh(self, work: Sequence[float]) -> None:
+        """How much work each of the planned stages is beside the others, in their order; behind `plan`, where that can be told."""
+
     def skip(self, stages: int) -> None:
-        """So many of the planned stages fall away."""
+        """So many of the planned stages fall away: those that would come next."""
 
     def begin(self, stage: str, total: int) -> None:
         """A stage starts; it has `total` steps, 0 where that cannot be known."""
@@ -49,6 +52,9 @@ class Silent:
     """Nobody listens; also the base of whoever listens to a part of it."""
 
     def plan(self, stages: int) -> None:
+        """Nothing."""
+
+    def weigh(self, work: Sequence[float]) -> None:
         """Nothing."""
 
     def skip(self, stages: int) -> None:
@@ -125,6 +131,11 @@ class Several:
         """Hand it on."""
         for listener in self._listeners:
             listener.plan(stages)
+
+    def weigh(self, work: Sequence[float]) -> None:
+        """Hand it on."""
+        for listener in self._listeners:
+            listener.weigh(work)
 
     def skip(self, stages: int) -> None:
         """Hand it on."""
