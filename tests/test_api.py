@@ -113,10 +113,15 @@ def test_the_controls_remove_nothing(pruned, start, tmp_path):
 class Counter(Silent):
     """Counts the stages that were planned, fell away and ended."""
 
-    planned = ended = 0
+    planned = ended = weighed = 0
 
     def plan(self, stages):
         self.planned = stages
+
+    def weigh(self, work):
+        assert len(work) == self.planned
+        assert min(work) >= 0
+        self.weighed += 1
 
     def skip(self, stages):
         self.planned -= stages
@@ -134,6 +139,7 @@ def test_the_stages_shown_are_the_stages_there_are(method, start, tmp_path):
     arguments = {"task": small_task(), "method": method, "heads": heads, "config": small_config(agent__episodes=2)}
     auber.prune(start, **arguments, out=tmp_path / "run", progress=counter)
     assert counter.ended == counter.planned > 0
+    assert counter.weighed == 1
 
 
 @pytest.mark.parametrize("method", ["auber-query", "auber-key", "auber-l2", "auber-reverse"])
@@ -225,6 +231,15 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
 def test_what_cannot_be_done_is_said_before_anything_is_computed(start, tmp_path, arguments, error, message):
     with pytest.raises(error, match=message):
         auber.prune(start, **{"task": small_task(), "config": small_config(), "out": tmp_path / "x", **arguments})
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("work", [auber.prune, auber.finetune])
+def test_too_few_rows_leave_no_folder_behind(work, tmp_path):
+    model, tokenizer = small_start()
+    message = "^train, rows to watch: at least one row is needed, it would have none of 4; raise last.watch_fraction or give more rows$"
+    with pytest.raises(TaskError, match=message):
+        work(model, tokenizer, task=small_task(4), config=small_config(), out=tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from auber.progress import Several, Silent, describe_seconds
+import auber
+from auber.progress import Logged, Several, Silent, describe_seconds
+from tests.small import small_config, small_start, small_task
 
 
 class Notes:
@@ -20,6 +24,7 @@ def test_several_listeners_hear_the_same_in_order():
     several = Several(Notes("a", heard), Notes("b", heard))
     calls = [
         ("plan", 3),
+        ("weigh", [1.0, 5.0, 2.0]),
         ("skip", 1),
         ("begin", "first", 9),
         ("step", 4, "note"),
@@ -35,6 +40,35 @@ def test_several_listeners_hear_the_same_in_order():
 def test_every_listener_of_the_package_hears_every_call():
     interface = {name for name in vars(Silent) if not name.startswith("_")}
     assert interface == {name for name in vars(Several) if not name.startswith("_")}
+
+
+def test_the_log_hears_of_each_stage_and_once_a_minute_of_a_long_one(caplog):
+    caplog.set_level(logging.INFO, "auber.progress")
+    now = [0.0]
+    progress = Logged(timer=lambda: now[0])
+    progress.plan(4)
+    progress.skip(1)
+    progress.say("5 rows are cut")
+    progress.begin("training gates", 100)
+    for second in range(0, 200, 10):
+        now[0] = float(second)
+        progress.step(second // 4)
+    progress.end()
+    assert caplog.messages == [
+        "5 rows are cut",
+        "training gates: 15 of 100 steps, about 6 min left",
+        "training gates: 30 of 100 steps, about 5 min left",
+        "training gates: 45 of 100 steps, about 4 min left",
+        "training gates: 3 min (stage 1 of 3)",
+    ]
+
+
+def test_a_run_that_nobody_listens_to_is_told_to_the_log(caplog):
+    caplog.set_level(logging.INFO, "auber")
+    model, tokenizer = small_start()
+    auber.prune(model, tokenizer, task=small_task(), method="random", heads=2, config=small_config(layer__epochs=0))
+    assert [message.partition(":")[0] for message in caplog.messages] == ["drawing heads", "last tuning", "evaluating"]
+    assert caplog.messages[-1].endswith(" s (stage 3 of 3)")
 
 
 @pytest.mark.parametrize(

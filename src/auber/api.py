@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from auber import checkpoint, provenance, run_files, runs
-from auber.asks import make_ask, make_job, read_matched
+from auber.asks import check_rows, make_ask, make_job, read_matched
 from auber.config import Config, make_config
 from auber.devices import resolve_hardware
 from auber.encoders import encoder_of
 from auber.errors import ConfigError, unknown_name
 from auber.evaluation import Scores, evaluate_rows
-from auber.group import num_processes
+from auber.group import is_main_process, num_processes
 from auber.methods import get_method
 from auber.pipeline import Job, Pipeline, check_result
 from auber.plan import PruningPlan
-from auber.progress import Progress, Silent
+from auber.progress import Logged, Progress, Silent
 from auber.starts import (
     NO_TOKENIZER,
     Start,
@@ -98,7 +98,8 @@ def prune(
     `origin`: what a fine-tuned `model` was before it saw the rows, a folder, hub name or live model; protocol crossfit needs it, unless the
     model is a run of `finetune`, which knows it.
     `config`: a preset's name or a `Config`. `out`: the run's folder; a temporary one without it. `resume`: go on with the run in it,
-    which other versions of this package, torch or transformers may do only with `allow_upgrade`. `progress`: who listens;
+    which other versions of this package, torch or transformers may do only with `allow_upgrade`. `progress`: who listens; without it the log does,
+    at level INFO, which `logging.basicConfig(level="INFO")` shows;
     `track`: experiment trackers that get the same numbers, such as ["tensorboard"] (see docs/watch.md), with files in `out`.
     `command`: the command line that asks for it; the result has it with paths cut to their last part.
     """
@@ -111,9 +112,10 @@ def prune(
     warn_of_classes(start.name, start.classes, data)
     matched = read_matched(heads_from, data, ask.settings)
     job = make_job(ask, start, matched, command)
-    start = replace(start, origin=find_origin(origin, start, job, progress or Silent()))
-    warn_of_seen_rows(start, job.config, progress or Silent())
-    return _carry_out("prune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
+    listener = _listener(progress)
+    start = replace(start, origin=find_origin(origin, start, job, listener))
+    warn_of_seen_rows(start, job.config, listener)
+    return _carry_out("prune", job, start, out, _Resume(resume, allow_upgrade), listener, trackers)
 
 
 def finetune(
@@ -147,6 +149,7 @@ def finetune(
     start = load_start(model, tokenizer, data, settings)
     warn_of_classes(start.name, start.classes, data)
     check_lengths(start.model, start.tokenizer, data, settings.max_length, ("train", "dev"))
+    check_rows(data, settings, encoder_of(start.model))
     job = Job(
         task=data,
         model_name=start.name,
@@ -159,7 +162,7 @@ def finetune(
         first_tuning=True,
         has_trained_classifier=start.tuned,
     )
-    return _carry_out("finetune", job, start, out, _Resume(resume, allow_upgrade), progress or Silent(), trackers)
+    return _carry_out("finetune", job, start, out, _Resume(resume, allow_upgrade), _listener(progress), trackers)
 
 
 def evaluate(
@@ -203,6 +206,11 @@ def _require_folder(out: str | Path | None, *, resume: bool) -> None:
         )
     if out is not None and num_processes() == 1:  # in a group another process may have made it by now
         runs.require_place(Path(out), resume=resume)
+
+
+def _listener(progress: Progress | None) -> Progress:
+    """Who listens; the log where a caller names nobody, and of a group of processes that of the first."""
+    return progress or (Logged() if is_main_process() else Silent())
 
 
 def _trackers(track: Sequence[str], out: str | Path | None) -> tuple[str, ...]:

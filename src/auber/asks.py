@@ -21,6 +21,7 @@ from auber.metrics import get_metric
 from auber.pipeline import Job
 from auber.pipeline.budget import most_to_remove
 from auber.scoring import check_caution
+from auber.splits import make_splits
 from auber.starts import Start, check_lengths, check_origin
 from auber.tasks.base import TaskData
 
@@ -79,7 +80,13 @@ def make_job(ask: Ask, start: Start, matched: Matched | None, command: str | Non
         check_caution(get_metric(job.reward_metric), settings.reward.caution)
         _check_one_clock(settings.reward.latency)
     check_lengths(start.model, start.tokenizer, ask.task, settings.max_length, ("train", "dev"))
+    check_rows(ask.task, settings, encoder)
     return job
+
+
+def check_rows(task: TaskData, settings: Config, encoder: Encoder) -> None:
+    """Raise `TaskError` where train has too few rows for all that they are to serve; later a folder would be taken by then."""
+    make_splits(task.train.labels, settings, encoder.num_layers, not task.has_classes)
 
 
 def check_pruning(

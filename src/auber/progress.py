@@ -7,8 +7,14 @@ computes the same whoever listens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+_TELL_EVERY = 60.0  # seconds
 
 
 class Progress(Protocol):
@@ -17,8 +23,11 @@ class Progress(Protocol):
     def plan(self, stages: int) -> None:
         """The run will have this many stages."""
 
+    def weigh(self, work: Sequence[float]) -> None:
+        """How much work each of the planned stages is beside the others, in their order; behind `plan`, where that can be told."""
+
     def skip(self, stages: int) -> None:
-        """So many of the planned stages fall away."""
+        """So many of the planned stages fall away: those that would come next."""
 
     def begin(self, stage: str, total: int) -> None:
         """A stage starts; it has `total` steps, 0 where that cannot be known."""
@@ -45,6 +54,9 @@ class Silent:
     def plan(self, stages: int) -> None:
         """Nothing."""
 
+    def weigh(self, work: Sequence[float]) -> None:
+        """Nothing."""
+
     def skip(self, stages: int) -> None:
         """Nothing."""
 
@@ -64,6 +76,51 @@ class Silent:
         """Nothing."""
 
 
+class Logged(Silent):
+    """Tells the log at level INFO: each stage when it is over, a long one once a minute, and what a person should read.
+
+    It is who listens where a caller names nobody; a program that shows nothing at that level shows nothing of it.
+    """
+
+    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
+        self._timer = timer
+        self._planned, self._finished = 0, 0
+        self._stage, self._total = "", 0
+        self._began = self._told = timer()
+
+    def plan(self, stages: int) -> None:
+        """The run will have this many stages."""
+        self._planned, self._finished = stages, 0
+
+    def skip(self, stages: int) -> None:
+        """Fewer stages than planned."""
+        self._planned -= stages
+
+    def begin(self, stage: str, total: int) -> None:
+        """Remember when it began."""
+        self._stage, self._total = stage, total
+        self._began = self._told = self._timer()
+
+    def step(self, done: int, note: str = "") -> None:
+        """Tell where it is, if nothing was told within the last minute."""
+        now = self._timer()
+        if now - self._told < _TELL_EVERY or not 0 < done < self._total:
+            return
+        self._told = now
+        left = describe_seconds((now - self._began) / done * (self._total - done))
+        logger.info("%s: %d of %d steps, about %s left", self._stage, done, self._total, left)
+
+    def end(self) -> None:
+        """Tell how long it took."""
+        self._finished += 1
+        seconds = describe_seconds(self._timer() - self._began)
+        logger.info("%s: %s (stage %d of %d)", self._stage, seconds, self._finished, self._planned)
+
+    def say(self, text: str) -> None:
+        """Tell it."""
+        logger.info("%s", text)
+
+
 class Several:
     """Several listeners as one; each hears everything, in this order."""
 
@@ -74,6 +131,11 @@ class Several:
         """Hand it on."""
         for listener in self._listeners:
             listener.plan(stages)
+
+    def weigh(self, work: Sequence[float]) -> None:
+        """Hand it on."""
+        for listener in self._listeners:
+            listener.weigh(work)
 
     def skip(self, stages: int) -> None:
         """Hand it on."""

@@ -90,7 +90,7 @@ def make_splits(labels: Sequence[Any], config: Config, num_layers: int, without_
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
     rows = np.arange(len(classes))
     watch = _draw(rows, _share(config.last.watch_fraction, rows), seeds.generator(config.seed, "watch rows"))
-    _require_rows("watch", watch, rows, "raise last.watch_fraction")
+    _require_rows("rows to watch", watch, rows, "raise last.watch_fraction")
     layers = []
     for layer in range(num_layers):
         rng = seeds.generator(config.seed, "reward set", layer)
@@ -114,7 +114,7 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     uncut = _draw_reward(rows, HELDOUT_REWARD, classes, rng, "choose protocol seen")
     others = np.setdiff1d(rows, uncut)
     watch = _draw(others, _share(HELDOUT_WATCH, rows), rng)
-    _require_rows("watch", watch, rows, "choose protocol seen")
+    _require_rows("rows to watch", watch, rows, "choose protocol seen")
     tune = np.setdiff1d(others, watch)
     reward = _indices(_bound(uncut, config, classes, rng))
     # Here reward.fraction only says how small mini-train is; 1 would leave it nothing, so then it is all of tune.
@@ -217,5 +217,5 @@ def _indices(rows: Array) -> Indices:
 def _require_rows(name: str, drawn: Array, rows: Array, remedy: str) -> None:
     if not len(drawn):
         raise TaskError(
-            f"{name}: at least one row is needed, it would have none of {len(rows)}; {remedy} or give more rows"
+            f"train, {name}: at least one row is needed, it would have none of {len(rows)}; {remedy} or give more rows"
         )

@@ -253,6 +253,13 @@ def test_an_unfinished_run_is_not_evaluated(run_auber, files, tmp_path):
     assert (code, err) == (2, f"auber: {tmp_path}: the run is not finished; continue it with --resume\n")
 
 
+def test_a_model_that_is_not_there_is_said_before_rows_are_read_from_the_hub(run_auber, monkeypatch):
+    monkeypatch.setattr("auber.tasks.glue.load_glue_from_hub", None)
+    code, _, err = run_auber("evaluate", "runs/none", "--task", "cola")
+    message = "auber: runs/none: must be a finished run or a model folder, found nothing; correct the path\n"
+    assert (code, err) == (2, message)
+
+
 def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
     """Four tokens leave out the verb, so that the score shows where rows were cut."""
     start = tmp_path / "start"

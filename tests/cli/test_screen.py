@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import logging
 import os
 import subprocess
@@ -7,8 +8,10 @@ import sys
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress as Bars
 
-from auber.cli.screen import describe_result, fit_columns, listening, print_table, wrap
+from auber.cli.screen import BarProgress, describe_result, fit_columns, listening, print_line, print_table, wrap
 
 
 def result(metric: str, score: float, *, one_class: bool = False, majority: float | None = None) -> dict[str, Any]:
@@ -38,6 +41,54 @@ def test_warnings_are_heard_or_not_while_listening_and_as_before_behind_it(warn)
     with listening(quiet=True, warn=warn):
         assert logger.isEnabledFor(logging.WARNING) == warn
     assert logger.level == before
+
+
+def test_a_warning_stands_above_the_bars_not_in_their_lines(monkeypatch, capsys):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    with listening(quiet=False) as progress:
+        progress.plan(2)
+        logging.getLogger("auber.tasks").warning("careful: %d rows", 7)
+    shown = capsys.readouterr().err
+    assert "\x1b[2Kauber: careful: 7 rows" in shown, "the line of the bar is cleared first"
+
+
+def shares(bars):
+    return bars.tasks[0].completed, bars.tasks[0].total
+
+
+def test_the_bar_of_the_whole_run_counts_work_where_that_is_told():
+    bars = Bars()
+    progress = BarProgress(bars)
+    progress.plan(4)
+    progress.weigh([10.0, 60.0, 10.0, 20.0])
+    progress.begin("first tuning", 5)
+    progress.end()
+    progress.begin("training gates", 4)
+    progress.step(3)
+    assert shares(bars) == (10 + 45, 100), "three quarters of the longest stage are not those of a fourth of the run"
+    progress.end()
+    progress.skip(1)
+    assert shares(bars) == (70, 90), "what comes next falls away"
+    progress.begin("last tuning", 0)
+    progress.end()
+    assert shares(bars) == (90, 90)
+
+
+def test_the_bar_of_the_whole_run_counts_stages_otherwise():
+    bars = Bars()
+    progress = BarProgress(bars)
+    progress.plan(3)
+    progress.begin("writing", 2)
+    progress.step(1)
+    assert shares(bars) == (0.5, 3)
+    progress.end()
+    progress.skip(1)
+    assert shares(bars) == (1, 2)
 
 
 def test_steps_that_a_search_made_to_decide_are_told_beside_the_others():
@@ -108,6 +159,16 @@ def test_a_title_may_be_wider_than_its_table(monkeypatch, capsys):
         "a",
         "1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("on_terminal", "lines"),
+    [(True, ["[1/7] films seed", "0: 2 min left"]), (False, ["[1/7] films seed 0: 2 min left"])],
+)
+def test_a_line_is_torn_within_no_word_on_a_terminal_and_nowhere_in_a_log_file(on_terminal, lines):
+    written = io.StringIO()
+    print_line(Console(file=written, force_terminal=on_terminal, width=18), "[1/7] films seed 0: 2 min left")
+    assert [line.rstrip() for line in written.getvalue().splitlines()] == lines
 
 
 def test_a_text_is_wrapped_between_words(monkeypatch):

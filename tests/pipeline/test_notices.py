@@ -71,7 +71,7 @@ def test_an_agent_that_made_no_update_is_named(changes, worth):
     config = small_config(**changes)
     assert nothing_updated(4, config, 0) == (
         f"layer 4: the agent made no update, as its 6 games had fewer than 8 moves; what an untaught network {worth} decides; raise "
-        "agent.episodes, or lower agent.learning_starts"
+        "agent.episodes, or lower agent.learning_starts (said once; the report names all such layers)"
     )
     assert nothing_updated(4, config, 1) is None
     assert nothing_updated(4, config, None) is None, "other methods have no agent"

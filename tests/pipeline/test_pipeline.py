@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
 import auber
 from auber.devices import Hardware
 from auber.errors import ConfigError, ModelError
+from auber.progress import Silent
 from auber.runs import Run
 from tests.small import small_config, small_start, small_task
 
@@ -64,6 +67,21 @@ def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_pa
     peaks = iter([300, 900, 500, 100])  # first, two layers, last
     monkeypatch.setattr(Hardware, "peak_bytes", lambda self: next(peaks))
     assert prune(tmp_path, search__layers="0,1").result["cost"]["peak_gpu_bytes"] == 900
+
+
+def test_that_the_agent_made_no_update_is_said_once(tmp_path):
+    model, tokenizer = small_start()
+    config = small_config(first__when="never", last__epochs=0, agent__learning_starts=64, agent__choose="best")
+    said = []
+
+    class Listener(Silent):
+        def say(self, text):
+            said.append(text)
+
+    auber.prune(model, tokenizer, task=small_task(), config=config, out=tmp_path / "run", progress=Listener())
+    assert len([text for text in said if "the agent made no update" in text]) == 1
+    untaught = [json.loads(path.read_text())["search"]["updates"] for path in tmp_path.glob("run/stages/layer-*.json")]
+    assert untaught == [0, 0, 0], "it held for every layer"
 
 
 def test_without_a_gpu_no_peak_is_recorded(tmp_path):

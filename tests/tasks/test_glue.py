@@ -75,6 +75,15 @@ def test_the_real_files_have_the_published_counts(name: str, train: int, dev: in
     assert data.majority_share == pytest.approx(share, abs=1e-4)
 
 
+def test_a_folder_that_is_the_tasks_own_or_holds_none(tmp_path: Path) -> None:
+    (tmp_path / "RTE").mkdir()
+    message = (
+        "RTE: a GLUE folder must hold RTE/train.tsv and dev.tsv, found no RTE in it; give --data the folder above RTE$"
+    )
+    with pytest.raises(TaskError, match=message):
+        read_glue("rte", tmp_path / "RTE")
+
+
 @pytest.mark.parametrize(
     ("name", "file", "content", "message"),
     [

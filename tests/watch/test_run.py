@@ -29,6 +29,12 @@ def test_before_the_run_there_is_nothing_to_see(tmp_path):
     assert watcher.look().state is RunState.RUNNING, "the same watcher sees it come"
 
 
+def test_the_score_on_dev_is_told_in_points_as_everywhere(folder):
+    folder.search_layer_1()
+    folder.event("dev_evaluation", score=0.68333, rows=60)
+    assert watch(folder).look().events[-1].text == "dev 68.33 points on 60 rows"
+
+
 def test_a_search_in_the_middle(folder):
     folder.search_layer_1()
     view = watch(folder).look()

@@ -48,7 +48,7 @@ def command(
     from auber.metrics import get_metric
     from auber.run_files import read_row_settings
 
-    options.require_model(folder)
+    options.require_model(folder, on_disk=True)
     settings = options.build_config(preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder))
     if task is None and train is None and dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}")

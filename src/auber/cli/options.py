@@ -242,11 +242,14 @@ def _refuse_data(data: Path | None) -> None:
         raise TaskError("--data goes with --task; your own rows are the files of --train and --dev")
 
 
-def require_model(place: str | Path) -> None:
-    """Tell a folder that is neither a model nor a run, and the runs in it, before the rows are read; hub names pass."""
+def require_model(place: str | Path, *, on_disk: bool = False) -> None:
+    """Tell a folder that is neither a model nor a run, and the runs in it, before the rows are read; hub names pass unless `on_disk`."""
     from auber.run_files import is_run
 
     folder = Path(place)
+    if on_disk and not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing"
+        raise CheckpointError(f"{folder}: must be a finished run or a model folder, found {found}; correct the path")
     if not folder.is_dir() or is_run(folder) or (folder / "config.json").is_file():
         return
     below = [str(path) for path in sorted(folder.iterdir()) if is_run(path)]

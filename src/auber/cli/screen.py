@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import textwrap
 import time
 from contextlib import contextmanager
@@ -16,11 +17,13 @@ from auber.group import is_main_process
 from auber.progress import Progress, Silent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import TextIO
 
     from rich.progress import Progress as Bars
 
 _BETWEEN = 2  # blanks between two columns of a table
+_SPEED_OVER = 600.0  # seconds back that the time left is reckoned from: a run's stages differ, and some last minutes
 
 
 @contextmanager
@@ -33,7 +36,9 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     console = Console(stderr=True)
     warn = warn and is_main_process()
     quiet = quiet or not is_main_process()
-    logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s")
+    logging.basicConfig(
+        level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s", handlers=[_CurrentStderr()]
+    )
     _silence_libraries(quiet=quiet)
     with _our_warnings(shown=warn):
         if quiet:
@@ -43,6 +48,19 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
                 yield BarProgress(bars)
         else:
             yield LineProgress(console)
+
+
+class _CurrentStderr(logging.StreamHandler["TextIO"]):
+    """What is logged goes to the stderr of that moment: bars put one in its place that writes above them, not into their lines."""
+
+    @property
+    def stream(self) -> TextIO:
+        """The stderr of this moment."""
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        """Whatever stood here when the handler was made is not kept."""
 
 
 @contextmanager
@@ -87,26 +105,33 @@ def _make_bars(console: Console) -> Bars:
         TextColumn("{task.fields[note]}"),
         console=console,
         transient=True,
+        speed_estimate_period=_SPEED_OVER,
     )
 
 
 class BarProgress(Silent):
-    """Two bars: the whole run, and the stage it is in."""
+    """Two bars: the whole run, in work where that is told and else in stages, and the stage it is in."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self._whole = bars.add_task("whole run", total=None, note="")
         self._stage = bars.add_task("", total=None, note="", visible=False)
-        self._finished = 0
+        self._work: list[float] = []  # of each stage
+        self._at = 0  # the present stage, or between two the next
 
     def plan(self, stages: int) -> None:
         """The run will have this many stages."""
-        self._finished = 0
-        self._bars.reset(self._whole, total=stages)
+        self.weigh([1.0] * stages)
+
+    def weigh(self, work: Sequence[float]) -> None:
+        """They are so much work."""
+        self._work, self._at = list(work), 0
+        self._bars.reset(self._whole, total=sum(self._work))
 
     def skip(self, stages: int) -> None:
         """Fewer stages than planned."""
-        self._bars.update(self._whole, total=(self._bars.tasks[0].total or 0) - stages)
+        del self._work[self._at : self._at + stages]
+        self._bars.update(self._whole, total=sum(self._work))
 
     def begin(self, stage: str, total: int) -> None:
         """Show a stage."""
@@ -117,17 +142,22 @@ class BarProgress(Silent):
         self._bars.update(self._stage, completed=done, note=note)
         total = self._bars.tasks[1].total
         if total:
-            self._bars.update(self._whole, completed=self._finished + done / total)
+            self._move(done / total)
 
     def end(self) -> None:
         """The stage is over."""
-        self._finished += 1
-        self._bars.update(self._whole, completed=self._finished)
+        self._at += 1
+        self._move(0.0)
         self._bars.update(self._stage, visible=False)
 
     def say(self, text: str) -> None:
         """A line above the bars."""
-        self._bars.console.print(text, highlight=False, markup=False)
+        print_line(self._bars.console, text)
+
+    def _move(self, share: float) -> None:
+        """Show what is done, with a share of the present stage."""
+        present = share * sum(self._work[self._at : self._at + 1])
+        self._bars.update(self._whole, completed=sum(self._work[: self._at]) + present)
 
 
 class LineProgress(Silent):
@@ -152,7 +182,12 @@ class LineProgress(Silent):
 
     def say(self, text: str) -> None:
         """A line."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        print_line(self._console, text)
+
+
+def print_line(console: Console, text: str) -> None:
+    """A text as it is: on a terminal wrapped between words, in a log file one line however long."""
+    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
 
 
 def print_json(data: Any) -> None:

@@ -169,7 +169,7 @@ class _Screen:
     def say(self, text: str) -> None:
         """A line above the bars."""
         if self._bars is not None:
-            self._bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            screen.print_line(self._bars.console, text)
 
     def _time_left(self, before: str = "") -> str:
         """What the clock makes of the runs that are open."""
@@ -214,7 +214,7 @@ class _RunBar(Silent):
 
     def say(self, text: str) -> None:
         """A line above the bars."""
-        self._bars.console.print(text, highlight=False, markup=False)
+        screen.print_line(self._bars.console, text)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ comes of it is then carried out on the origin, the model before any tuning, whic
 the layers, or on the start.
 
 `job` says what is to be done, `tunings` tunes, `decisions` asks the method, `rewards` meters the scores, `records`
-checks what was written before, `accounts` makes the result out of the stages' records, and `notices` has the words for what a person should know.
+checks what was written before, `work` weighs the stages for who shows the time left, `accounts` makes the result out of the stages' records, and `notices` has the words for what a person should know.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from auber.pipeline.job import Job
 from auber.pipeline.records import check_result, check_stage
 from auber.pipeline.scouts import Scouts
 from auber.pipeline.tunings import Tunings
+from auber.pipeline.work import Work
 from auber.plan import PruningPlan
 from auber.progress import Progress
 from auber.runs import Run
@@ -74,6 +75,7 @@ class Pipeline:
         self._train = encode_split(tokenizer, task, "train", config.max_length)
         self.splits: Splits = make_splits(task.train.labels, config, encoder.num_layers, not task.has_classes)
         self._tunings = Tunings(job, self._train, self.splits, progress)
+        self._work = Work(job, self.splits, encoder)
         self._done: list[str] = []
         self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
         self._decisions = Decisions(job, run.ledger, progress)
@@ -85,7 +87,7 @@ class Pipeline:
 
     def finetune(self) -> None:
         """The first tuning alone."""
-        self.progress.plan(2)
+        self._plan([self._work.first(), self._work.evaluation()])
         self._announce(["first"])
         self._first_stage(self.splits.first)
 
@@ -104,7 +106,10 @@ class Pipeline:
     def _prune_by_layers(self, layers: list[int]) -> None:
         """Decide one layer after the other, with tuning between."""
         timing = self._timing_stages()
-        self.progress.plan(1 + len(timing) + 2 * len(layers) + 1 + 1)
+        work = self._work
+        *after, last = work.later(layers)
+        by_layer = [each for layer, tuning in zip(layers, after, strict=True) for each in (work.search(layer), tuning)]
+        self._plan([work.first(), *(0.0 for _ in timing), *by_layer, last, work.evaluation()])
         self._announce(["first", *timing, *map(layer_stage, layers), "last"])
         fewest = min(len(self.splits.layers[layer].reward) for layer in layers)
         with open_workers(self.job.config, self.job.hardware, fewest) as workers:
@@ -125,8 +130,18 @@ class Pipeline:
         )
         decided = ["first", *timing, *prior, *scouts.stages, *map(layer_stage, layers), *budget, *rewind]
         after = len(layers) + 1  # tunings of every model
-        self.progress.plan(
-            1 + len(timing) + len(prior) + len(scouts.stages) * (1 + after) + len(layers) + len(rewind) + after + 1
+        work = self._work
+        self._plan(
+            [
+                work.first(),
+                *(0.0 for _ in timing),
+                *(work.ranking(search.prior) for _ in prior),
+                *work.scouts(layers),
+                *map(work.search, layers),
+                *(work.first() for _ in rewind),
+                *work.later(layers),
+                work.evaluation(),
+            ]
         )
         self._announce([*decided, *map(tuning_stage, layers), "last"])
         self._first_stage(self.splits.first)
@@ -165,7 +180,9 @@ class Pipeline:
         """Decide all heads at once, then tune as often as the run that this one is matched with."""
         method = self.job.method
         choices, last = int(method.removes_heads), ["last"] * method.tunes
-        self.progress.plan(1 + choices + (len(layers) + 1 if method.tunes else 0) + 1)
+        work = self._work
+        choice = [work.ranking(method.name)] * choices
+        self._plan([work.first(), *choice, *(work.later(layers) if method.tunes else ()), work.evaluation()])
         self._announce(["first", PLAN, *last])
         self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
         self._stage(PLAN, self._choose_plan, shown=choices)
@@ -205,6 +222,11 @@ class Pipeline:
             upgrades=self.run.upgrades,
         )
         return self.run.finish(self.model, self.tokenizer, encoder.removed, result)
+
+    def _plan(self, work: list[float]) -> None:
+        """Tell how many stages there will be, and how much work each is."""
+        self.progress.plan(len(work))
+        self.progress.weigh(work)
 
     # --- stages -----------------------------------------------------------------------------------------------------
 

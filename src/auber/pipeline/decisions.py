@@ -33,7 +33,7 @@ class Decisions:
 
     def __init__(self, job: Job, ledger: Ledger, progress: Progress) -> None:
         self._job, self._ledger, self._progress = job, ledger, progress
-        self._blindness_said = self._nothing_said = False
+        self._blindness_said = self._nothing_said = self._no_update_said = False
 
     def rank(self, method: Method, model: PreTrainedModel, rows: EncodedRows, num_removed: int) -> RankingChoice:
         """What a ranking method, the job's or another, says of a model's heads."""
@@ -90,7 +90,10 @@ class Decisions:
                 for _, (mask, gain) in sorted(best_by_size(gains(work, metered.known)).items())
             ]
         self._tell(layer, metered.known, num_rows, None if config.search.heads else len(choice.removed))
-        self._say(notices.nothing_updated(layer, config, choice.details.get("updates")))
+        if not self._no_update_said:
+            no_update = notices.nothing_updated(layer, config, choice.details.get("updates"))
+            self._no_update_said = no_update is not None
+            self._say(no_update)
         return info
 
     def warn_of_blindness(self, layer: int, rows: EncodedRows) -> None:

@@ -99,7 +99,7 @@ def nothing_updated(layer: int, config: Config, updates: int | None) -> str | No
     worth = f"what an untaught network {'plays' if untaught else 'and chance came by'}"
     return (
         f"layer {layer}: the agent made no update, as its {agent.episodes} games had fewer than {agent.learning_starts} moves; {worth} "
-        "decides; raise agent.episodes, or lower agent.learning_starts"
+        "decides; raise agent.episodes, or lower agent.learning_starts (said once; the report names all such layers)"
     )
 
 

@@ -77,6 +77,11 @@ FORMATS = {
 def read_glue(name: str, folder: Path) -> TaskData:
     """A task from the files of a GLUE folder."""
     layout = _layout(name)
+    if not (folder / layout.folder).is_dir():
+        raise TaskError(
+            f"{folder}: a GLUE folder must hold {layout.folder}/train.tsv and dev.tsv, found no {layout.folder} in it; give --data the folder "
+            f"above {layout.folder}"
+        )
     return _task(name, layout, lambda split: _read_tsv(folder / layout.folder / f"{split}.tsv", layout))
 
 

@@ -12,7 +12,7 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -72,6 +72,9 @@ class FolderListener:
     def plan(self, stages: int) -> None:
         """The run will have this many stages."""
         self._planned, self._finished = stages, 0
+
+    def weigh(self, work: Sequence[float]) -> None:
+        """Nothing: a folder counts stages."""
 
     def skip(self, stages: int) -> None:
         """Fewer stages than planned."""

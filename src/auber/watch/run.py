@@ -363,7 +363,7 @@ def _describe_event(entry: dict[str, Any]) -> str | None:
             words.append(f"{sum(map(len, removed.values()))} heads removed")
         return ", ".join(words)
     if kind == "dev_evaluation":
-        return f"dev {entry['score']:.4f} on {entry['rows']} rows"
+        return f"dev {100 * entry['score']:.2f} points on {entry['rows']} rows"
     if kind == "stopped":
         return f"stopped: {entry.get('error')}"
     return str(entry.get("text")) if kind == "said" else None
