@@ -160,7 +160,9 @@ def test_what_the_parts_are_worth():
     )
     assert found[priorless][f"develop log-likelihood against {WHOLE}"].startswith("+")
     judged = differences(results, WHOLE, CONTROL)
-    assert f"is at {interval_of(judged).removesuffix(')')}, {len(judged)} pairs) against the unpruned model here" in said
+    assert (
+        f"is at {interval_of(judged).removesuffix(')')}, {len(judged)} pairs) against the unpruned model here" in said
+    )
     cut = [f"{result['task'].upper()} {result['seed']}" for result in results if CONTROL not in result["runs"]]
     assert cut == ["MRPC 0", "MRPC 2", "RTE 2"]
     assert "Three runs (MRPC 0 and 2, RTE 2) were cut" in said
