@@ -4,6 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Bytecode is kept, also where the environment says otherwise: pip makes none below, and a process that finds none compiles torch
+# and transformers anew, seven seconds of a core each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The same sources give the same files: times inside them are the last commit's, outside of git the first a wheel can hold.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 

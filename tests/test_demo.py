@@ -10,6 +10,7 @@ from auber import demo
 from auber.cli import app
 from auber.run_files import read_result
 from auber.watch.run import RunWatcher
+from tests.short_demo import SHORT
 
 
 @pytest.mark.timeout(600)
@@ -56,8 +57,7 @@ def test_who_watches_a_demonstration_that_was_cut_is_told_the_command(tmp_path, 
 
 
 def test_it_goes_on_where_it_was_cut(tmp_path, monkeypatch, capsys):
-    quick = {**demo.SETTINGS, "first.epochs": 1, "agent.episodes": 1, "layer.epochs": 0, "last.epochs": 0}
-    monkeypatch.setattr(demo, "SETTINGS", quick)
+    monkeypatch.setattr(demo, "SETTINGS", demo.SETTINGS | SHORT)
     for arguments in ([], ["--resume"]):
         app(["demo", "--out", str(tmp_path / "demo"), "--seed", "3", "--json", *arguments], standalone_mode=False)
     assert capsys.readouterr().err.count("is complete: nothing to do") == 4

@@ -16,14 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.short_demo import SHORT
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-# The program that pip wrote, for a demonstration of a pass where it takes many; tests/test_demo.py does it whole.
-SHORT_DEMO = """
+# The program that pip wrote, for a demonstration of a pass where it takes many. Where it runs there are no tests to import from.
+SHORT_DEMO = f"""
 import runpy, sys
 from auber import demo
-demo.SETTINGS |= {"first.epochs": 1, "agent.episodes": 4, "layer.epochs": 0, "last.epochs": 1, "voita.epochs": 1}
+demo.SETTINGS |= {SHORT}
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -31,6 +31,7 @@ from tests.docs.hub_server import TOKEN, serve_hub
 from tests.kinds import question_records, tagged_records
 from tests.models import tiny_model
 from tests.report.made import make_regret
+from tests.short_demo import SHORT
 from tests.small import small_config, small_start, small_task
 
 _STUDY = """
@@ -217,9 +218,8 @@ def _hide_gpus(scene: Scene) -> None:
 
 
 def _shorten_demo(scene: Scene) -> None:
-    """The demonstration with a pass where it takes many; tests/test_demo.py does it whole."""
-    short = {"first.epochs": 1, "agent.episodes": 4, "layer.epochs": 0, "last.epochs": 1, "voita.epochs": 1}
-    scene.monkeypatch.setattr("auber.demo.SETTINGS", demo.SETTINGS | short)
+    """The demonstration with a pass where it takes many."""
+    scene.monkeypatch.setattr("auber.demo.SETTINGS", demo.SETTINGS | SHORT)
 
 
 def _shrink_small(scene: Scene) -> None:

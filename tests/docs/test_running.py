@@ -33,7 +33,7 @@ _LONGEST = "studies.md"
 WITH_CODE = sorted((page for page in reversed(pages()) if blocks_of(page)), key=lambda page: page.name != _LONGEST)
 
 _EPISODES = 60  # of 150; the first update is made after 128 actions, which small layers have taken by then
-_FOLDS = 2  # of 5: fewer scouts
+_CROSSFIT = {"reward.folds": 2, "voita.epochs": 1}  # of 5 scouts and 3 passes for the gates
 
 _READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # what auber.cluster sets for Ray
 
@@ -52,9 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _shorter_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, preset in PRESETS.items():
         assert "agent.episodes" not in preset.settings
-        by_protocol = {
-            protocol: {**settings, "reward.folds": _FOLDS} for protocol, settings in preset.per_protocol.items()
-        }
+        by_protocol = {protocol: settings | _CROSSFIT for protocol, settings in preset.per_protocol.items()}
         settings = {**preset.settings, "agent.episodes": _EPISODES}
         monkeypatch.setitem(PRESETS, name, replace(preset, settings=settings, per_protocol=by_protocol))
 

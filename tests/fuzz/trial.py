@@ -159,9 +159,12 @@ def watching(folder: Path) -> Iterator[list[str]]:
         sys.addaudithook(_hook)
         _hooked = True
     _watched.append((f"{folder.resolve()}{os.sep}", []))
+    # the bytecode of a module that is first imported now would be such a change, and none of the reader's
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield _watched[-1][1]
     finally:
+        sys.dont_write_bytecode = before
         _watched.pop()
 
 
