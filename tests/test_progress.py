@@ -5,7 +5,7 @@ import logging
 import pytest
 
 import auber
-from auber.progress import Logged, Several, Silent, describe_seconds
+from auber.progress import Logged, Several, Silent, Way, describe_seconds
 from tests.small import small_config, small_start, small_task
 
 
@@ -40,6 +40,28 @@ def test_several_listeners_hear_the_same_in_order():
 def test_every_listener_of_the_package_hears_every_call():
     interface = {name for name in vars(Silent) if not name.startswith("_")}
     assert interface == {name for name in vars(Several) if not name.startswith("_")}
+
+
+def test_the_way_counts_work_where_that_is_told():
+    way = Way()
+    assert way.share() is None, "nothing is planned"
+    way.plan(4)
+    assert way.share(0.5) == 0.125
+    way.weigh([10.0, 60.0, 10.0, 20.0])
+    way.end()
+    assert way.share(0.75) == 0.55, "three quarters of the longest stage are not those of a fourth of the run"
+    way.end()
+    way.skip(1)
+    assert (way.share(), way.finished, way.planned) == (70 / 90, 2, 3), "what comes next falls away"
+    way.end()
+    assert way.share() == 1
+    assert way.share(1.0) == 1, "behind the last stage nothing comes"
+
+
+def test_stages_without_any_work_have_no_share():
+    way = Way()
+    way.weigh([0.0, 0.0])
+    assert way.share(0.5) is None
 
 
 def test_the_log_hears_of_each_stage_and_once_a_minute_of_a_long_one(caplog):

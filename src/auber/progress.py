@@ -76,6 +76,46 @@ class Silent:
         """Nothing."""
 
 
+class Way:
+    """How far a run has come, for a listener that shows it: in work where that is told, else in stages."""
+
+    def __init__(self) -> None:
+        self._work: list[float] = []  # of each stage
+        self._at = 0  # the present stage, or between two the next
+
+    def plan(self, stages: int) -> None:
+        """The run will have this many stages."""
+        self.weigh([1.0] * stages)
+
+    def weigh(self, work: Sequence[float]) -> None:
+        """They are so much work."""
+        self._work, self._at = list(work), 0
+
+    def skip(self, stages: int) -> None:
+        """So many of the stages that would come next fall away."""
+        del self._work[self._at : self._at + stages]
+
+    def end(self) -> None:
+        """The present stage is over."""
+        self._at += 1
+
+    @property
+    def planned(self) -> int:
+        """How many stages there are."""
+        return len(self._work)
+
+    @property
+    def finished(self) -> int:
+        """How many of them are over."""
+        return self._at
+
+    def share(self, of_stage: float = 0.0) -> float | None:
+        """The share of the whole that is done, with that share of the present stage; None where nothing is planned."""
+        whole = sum(self._work)
+        present = sum(self._work[self._at : self._at + 1])
+        return min(1.0, (sum(self._work[: self._at]) + of_stage * present) / whole) if whole else None
+
+
 class Logged(Silent):
     """Tells the log at level INFO: each stage when it is over, a long one once a minute, and what a person should read.
 
@@ -83,18 +123,17 @@ class Logged(Silent):
     """
 
     def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
-        self._timer = timer
-        self._planned, self._finished = 0, 0
+        self._timer, self._way = timer, Way()
         self._stage, self._total = "", 0
         self._began = self._told = timer()
 
     def plan(self, stages: int) -> None:
         """The run will have this many stages."""
-        self._planned, self._finished = stages, 0
+        self._way.plan(stages)
 
     def skip(self, stages: int) -> None:
         """Fewer stages than planned."""
-        self._planned -= stages
+        self._way.skip(stages)
 
     def begin(self, stage: str, total: int) -> None:
         """Remember when it began."""
@@ -112,9 +151,9 @@ class Logged(Silent):
 
     def end(self) -> None:
         """Tell how long it took."""
-        self._finished += 1
+        self._way.end()
         seconds = describe_seconds(self._timer() - self._began)
-        logger.info("%s: %s (stage %d of %d)", self._stage, seconds, self._finished, self._planned)
+        logger.info("%s: %s (stage %d of %d)", self._stage, seconds, self._way.finished, self._way.planned)
 
     def say(self, text: str) -> None:
         """Tell it."""

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 
 from auber.cli.screen import BarProgress, describe_result, fit_columns, listening, print_line, print_table, wrap
+from auber.cli.study import _RunBar
 
 
 def result(metric: str, score: float, *, one_class: bool = False, majority: float | None = None) -> dict[str, Any]:
@@ -57,8 +58,8 @@ def test_a_warning_stands_above_the_bars_not_in_their_lines(monkeypatch, capsys)
     assert "\x1b[2Kauber: careful: 7 rows" in shown, "the line of the bar is cleared first"
 
 
-def shares(bars):
-    return bars.tasks[0].completed, bars.tasks[0].total
+def shown_share(bars):
+    return bars.tasks[0].percentage / 100
 
 
 def test_the_bar_of_the_whole_run_counts_work_where_that_is_told():
@@ -70,13 +71,13 @@ def test_the_bar_of_the_whole_run_counts_work_where_that_is_told():
     progress.end()
     progress.begin("training gates", 4)
     progress.step(3)
-    assert shares(bars) == (10 + 45, 100), "three quarters of the longest stage are not those of a fourth of the run"
+    assert shown_share(bars) == pytest.approx(0.55), "three quarters of the longest stage"
     progress.end()
     progress.skip(1)
-    assert shares(bars) == (70, 90), "what comes next falls away"
+    assert shown_share(bars) == pytest.approx(70 / 90), "what comes next falls away"
     progress.begin("last tuning", 0)
     progress.end()
-    assert shares(bars) == (90, 90)
+    assert shown_share(bars) == 1
 
 
 def test_the_bar_of_the_whole_run_counts_stages_otherwise():
@@ -85,10 +86,27 @@ def test_the_bar_of_the_whole_run_counts_stages_otherwise():
     progress.plan(3)
     progress.begin("writing", 2)
     progress.step(1)
-    assert shares(bars) == (0.5, 3)
+    assert shown_share(bars) == pytest.approx(0.5 / 3)
     progress.end()
     progress.skip(1)
-    assert shares(bars) == (1, 2)
+    assert shown_share(bars) == 0.5
+
+
+def test_the_bar_of_a_study_s_run_counts_work_and_goes_with_the_last_stage():
+    bars = Bars()
+    progress = _RunBar(bars, "rte seed 0 auber")
+    progress.plan(3)
+    progress.weigh([10.0, 70.0, 20.0])
+    progress.begin("first tuning", 5)
+    progress.end()
+    progress.begin("layer 0: searching", 10)
+    progress.step(5, "best 0.9")
+    assert shown_share(bars) == pytest.approx(0.45)
+    assert bars.tasks[0].fields["note"] == "layer 0: searching best 0.9"
+    progress.end()
+    progress.skip(1)
+    progress.end()
+    assert not bars.tasks[0].visible
 
 
 def test_steps_that_a_search_made_to_decide_are_told_beside_the_others():

@@ -82,7 +82,7 @@ FOUND = [
     # runs that are watched: numbers where objects are meant, and the like
     ("watched run", replaced('"id":', '"id": null, "was":'), r"progress.json: 'process.id' must be what a run writes there"),
     ("watched run", changed(time="now"), r"progress.json: 'time' must be what a run writes there, found something else; the file is"),
-    ("watched run", changed(stages=None), r"progress.json: 'stages.planned' must be"),
+    ("watched run", changed(share=1.5), r"progress.json: 'share' must be"),
     ("watched run", replaced('"note": "best 0.9"', '"note": {}'), r"progress.json: 'stage.note' must be"),
     ("watched run", replaced('"command": null', '"command": "\\u001b[2J"'), r"progress.json: 'process.command' must be"),
     ("ended run", changed(gap=None), r"result.json: 'gap' must be"),

@@ -41,12 +41,16 @@ def test_the_folder_says_who_is_at_work_and_where(run):
         clock.now += 2
         listener.step(7, "best 0.5")
         written = read_json(run.folder / "progress.json")
+        listener.weigh([30.0, 10.0])
+        listener.begin("layer 0: searching", 40)
+        listener.end()
+        assert read_json(run.folder / "progress.json")["share"] == 0.75, "by work where that is told"
     assert written["process"]["id"] == os.getpid()
     assert (written["process"]["started"], written["process"]["after_boot"]) == start_of(psutil.Process())
     assert written["process"]["command"] == "auber prune --out run"
     assert written["process"]["folder"] == str(Path.cwd())
     assert written["time"] == 1002
-    assert written["stages"] == {"planned": 4, "finished": 0}
+    assert written["share"] == 7 / 40 / 4
     assert written["stage"] == {"name": "layer 0: searching", "began": 1000, "done": 7, "total": 40, "note": "best 0.5"}
 
 

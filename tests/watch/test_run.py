@@ -57,7 +57,7 @@ def test_a_search_in_the_middle(folder):
     ]
     assert (view.progress.done, view.progress.total, view.progress.note) == (3, 12, "best 0.9")
     assert view.progress.seconds_left == pytest.approx(20 / 3 * 9 - 4), "three of twelve in 20 s, and 4 s ago"
-    assert view.progress.finished_share == pytest.approx((3 + 0.25) / 8)
+    assert view.progress.finished_share == 0.40625
     assert view.layers_left_seconds == 30
     assert (view.num_layers, view.num_heads) == (3, 4)
     assert [(layer.state, layer.removed) for layer in view.layers] == [
@@ -271,6 +271,7 @@ def test_an_error_stops_a_run_even_in_a_session_that_lives_on(folder):
     folder.event("stopped", error="ValueError: no luck")
     view = watch(folder).look()
     assert (view.state, view.error) == (RunState.STOPPED, "ValueError: no luck")
+    assert view.progress.seconds_left is None, "nobody works on what is left"
     folder.event("resumed", process=1)
     assert watch(folder).look().state is RunState.RUNNING
 

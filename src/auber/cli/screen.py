@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from auber.group import is_main_process
-from auber.progress import Progress, Silent
+from auber.progress import Progress, Silent, Way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,22 +116,21 @@ class BarProgress(Silent):
         self._bars = bars
         self._whole = bars.add_task("whole run", total=None, note="")
         self._stage = bars.add_task("", total=None, note="", visible=False)
-        self._work: list[float] = []  # of each stage
-        self._at = 0  # the present stage, or between two the next
+        self._way = Way()
 
     def plan(self, stages: int) -> None:
         """The run will have this many stages."""
-        self.weigh([1.0] * stages)
+        self._way.plan(stages)
+        self._bars.reset(self._whole, total=1.0)
 
     def weigh(self, work: Sequence[float]) -> None:
         """They are so much work."""
-        self._work, self._at = list(work), 0
-        self._bars.reset(self._whole, total=sum(self._work))
+        self._way.weigh(work)
 
     def skip(self, stages: int) -> None:
         """Fewer stages than planned."""
-        del self._work[self._at : self._at + stages]
-        self._bars.update(self._whole, total=sum(self._work))
+        self._way.skip(stages)
+        self._move(0.0)
 
     def begin(self, stage: str, total: int) -> None:
         """Show a stage."""
@@ -146,7 +145,7 @@ class BarProgress(Silent):
 
     def end(self) -> None:
         """The stage is over."""
-        self._at += 1
+        self._way.end()
         self._move(0.0)
         self._bars.update(self._stage, visible=False)
 
@@ -156,8 +155,7 @@ class BarProgress(Silent):
 
     def _move(self, share: float) -> None:
         """Show what is done, with a share of the present stage."""
-        present = share * sum(self._work[self._at : self._at + 1])
-        self._bars.update(self._whole, completed=sum(self._work[: self._at]) + present)
+        self._bars.update(self._whole, completed=self._way.share(share) or 0.0)
 
 
 class LineProgress(Silent):

@@ -11,7 +11,7 @@ import typer
 
 from auber.cli import options, screen
 from auber.errors import AuberError, ConfigError
-from auber.progress import Progress, Silent, describe_seconds
+from auber.progress import Progress, Silent, Way, describe_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -185,16 +185,20 @@ class _RunBar(Silent):
     def __init__(self, bars: Bars, label: str) -> None:
         self._bars, self._label = bars, label
         self._bar = bars.add_task(label, total=None, note="")
-        self._stages, self._finished, self._total = 0, 0, 0
+        self._way, self._total = Way(), 0
         self._stage = ""
 
     def plan(self, stages: int) -> None:
         """The run will have this many stages."""
-        self._stages = stages
+        self._way.plan(stages)
+
+    def weigh(self, work: Sequence[float]) -> None:
+        """They are so much work."""
+        self._way.weigh(work)
 
     def skip(self, stages: int) -> None:
         """Fewer stages than planned."""
-        self._stages -= stages
+        self._way.skip(stages)
 
     def begin(self, stage: str, total: int) -> None:
         """Show a stage."""
@@ -204,13 +208,14 @@ class _RunBar(Silent):
     def step(self, done: int, note: str = "") -> None:
         """Move on within a stage."""
         share = done / self._total if self._total else 0.0
-        text = f"{self._stage} {note}".strip()
-        self._bars.update(self._bar, total=self._stages or None, completed=self._finished + share, note=text)
+        text, whole = f"{self._stage} {note}".strip(), self._way.share(share)
+        self._bars.update(self._bar, total=None if whole is None else 1.0, completed=whole or 0.0, note=text)
 
     def end(self) -> None:
         """The stage is over; after the last one the bar goes."""
-        self._finished += 1
-        self._bars.update(self._bar, completed=self._finished, visible=self._finished < self._stages)
+        self._way.end()
+        open_stages = self._way.finished < self._way.planned
+        self._bars.update(self._bar, completed=self._way.share() or 0.0, visible=open_stages)
 
     def say(self, text: str) -> None:
         """A line above the bars."""

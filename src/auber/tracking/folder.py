@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from auber.locks import start_of
+from auber.progress import Way
 from auber.run_files import RESULT
 from auber.runs import PROGRESS, Run
 
@@ -52,7 +53,7 @@ class FolderListener:
             "command": _printable(command),
             "folder": _printable(_present_folder()),
         }
-        self._planned, self._finished = 0, 0
+        self._way = Way()
         self._stage: dict[str, Any] | None = None
         self._next_write = 0.0
         self._has_warned = False
@@ -71,14 +72,15 @@ class FolderListener:
 
     def plan(self, stages: int) -> None:
         """The run will have this many stages."""
-        self._planned, self._finished = stages, 0
+        self._way.plan(stages)
 
     def weigh(self, work: Sequence[float]) -> None:
-        """Nothing: a folder counts stages."""
+        """They are so much work."""
+        self._way.weigh(work)
 
     def skip(self, stages: int) -> None:
         """Fewer stages than planned."""
-        self._planned -= stages
+        self._way.skip(stages)
 
     def begin(self, stage: str, total: int) -> None:
         """Show a stage."""
@@ -99,7 +101,7 @@ class FolderListener:
 
     def end(self) -> None:
         """The stage is over."""
-        self._finished += 1
+        self._way.end()
         self._stage = None
         self._write()
 
@@ -109,11 +111,12 @@ class FolderListener:
 
     def _write(self) -> None:
         self._next_write = self._timer() + _WRITE_EVERY
+        stage = self._stage
         shown = {
             "time": round(self._clock(), 3),
             "process": self._process,
-            "stages": {"planned": self._planned, "finished": self._finished},
-            "stage": self._stage,
+            "share": self._way.share(stage["done"] / stage["total"] if stage and stage["total"] else 0.0),
+            "stage": stage,
         }
         try:
             self._run.write(PROGRESS, shown)

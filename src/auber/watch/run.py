@@ -69,7 +69,7 @@ class RunWatcher:
             state=state,
             facts=facts,
             stages=stages,
-            progress=None if stage is None else self._progress(written or {}, stage),
+            progress=None if stage is None else self._progress(written or {}, stage, state),
             layers_left_seconds=None if result else self._layers_left(stages),
             num_layers=self._num_layers,
             num_heads=self._num_heads,
@@ -203,16 +203,14 @@ class RunWatcher:
                 views.append(StageView(name, "present" if is_first_open else "open"))
         return tuple(views)
 
-    def _progress(self, written: dict[str, Any], stage: dict[str, Any]) -> ProgressView:
+    def _progress(self, written: dict[str, Any], stage: dict[str, Any], state: RunState) -> ProgressView:
         done, total = int(stage["done"]), int(stage["total"])
         left = None
-        if done and total:
+        if done and total and state is not RunState.STOPPED:
             worked = written["time"] - stage["began"]
             silent = max(0.0, self._clock() - written["time"])
             left = max(0.0, worked / done * (total - done) - silent)
-        planned, finished = written["stages"]["planned"], written["stages"]["finished"]
-        share = (finished + (done / total if total else 0.0)) / planned if planned else None
-        return ProgressView(stage["name"], done, total, stage["note"], left, share)
+        return ProgressView(stage["name"], done, total, stage["note"], left, written.get("share"))
 
     def _layers_left(self, stages: tuple[StageView, ...]) -> float | None:
         """What the layers that are open will take, if they are like those done."""

@@ -37,7 +37,7 @@ class ProgressView:
     total: int  # 0: not known
     note: str
     seconds_left: float | None
-    finished_share: float | None  # of the whole run, counted in stages
+    finished_share: float | None  # of the whole run, by the work of its stages
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,11 @@ def is_count(found: Any) -> bool:
     return type(found) is int and 0 <= found < _LARGEST_COUNT
 
 
+def is_share(found: Any) -> bool:
+    """A share of a whole."""
+    return is_number(found) and 0 <= found <= 1
+
+
 def is_text(found: Any) -> bool:
     """Text that can be shown on a terminal as it is."""
     return isinstance(found, str) and found.isprintable()
@@ -90,8 +95,7 @@ PROGRESS: Shape = {
     "process.after_boot": optional(is_moment),
     "process.command": optional(is_text),
     "process.folder": optional(is_text),
-    "stages.planned": is_count,
-    "stages.finished": is_count,
+    "share": optional(is_share),
     "stage": optional(is_object),
 }
 PRESENT_STAGE: Shape = {"name": is_text, "began": is_moment, "done": is_count, "total": is_count, "note": is_text}
