@@ -141,6 +141,17 @@ def test_an_agent_that_learns_sooner():
     assert f"where random masks are at {fmean(panel['mean']['random']['100']['mean'] for panel in panels):.2f}" in said
     assert double[against].startswith("-0.00 (")
     rows_of = {panel["task"]: {layer["reward_rows"] for layer in panel["layers"]} for panel in panels}
+    named = next(
+        result
+        for result in results
+        if result["presets"]["default"]["agent.learning_starts"] == 32 and "double_q" in result["command"]
+    )
+    of_task = {
+        panel["task"]: panel["mean"]["default"]["300"]["mean"]
+        for panel in named["panels"]
+        if panel["model"] == "mpnet-base"
+    }
+    assert f"(#an-agent-that-learns-sooner) is at {of_task['rte']:.2f} and {of_task['wnli']:.2f})" in FOUND
     (wnli,), (rte,) = rows_of["wnli"], rows_of["rte"]
     assert f"is {100 / wnli:.2f} points on WNLI and {100 / rte:.2f} on RTE" in said
 
