@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_structure import ORDER
-
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -39,12 +37,6 @@ def test_the_code_of_the_game_page_runs():
         names: dict[str, object] = {}
         exec(compile(block, "docs/game.md", "exec"), names)
         assert names["state"].shape == names["env"].observation_space.shape
-
-
-def test_the_table_of_modules_has_every_module():
-    rows = re.findall(r"^\| (`.+?) \|", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.MULTILINE)
-    named = [name for row in rows for name in re.findall(r"`(\w+)/?`", row)]
-    assert sorted(named) == sorted(ORDER)
 
 
 def test_what_the_readme_quotes_of_the_results_is_there():

@@ -19,7 +19,7 @@ from types import TracebackType
 
 import psutil
 
-from auber.ledger import Ledger
+from auber.run.ledger import Ledger
 from auber.study import Block, Outcome, Place, Request, State, StudyFolder, run_study
 from tests.soak.figures import Figure, Meter, memory_of
 from tests.soak.nursery import ROOT
@@ -156,8 +156,8 @@ def open_ledger(folder: Path, scores: int, seconds: float) -> Figure:
 _READER = """
 import sys, threading, time
 import psutil
-import auber.metrics
-from auber.tasks import make_task
+import auber.metrics.task_metrics
+from auber.data import make_task
 process, ended, peak = psutil.Process(), threading.Event(), 0
 before = process.memory_info().rss
 
