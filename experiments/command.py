@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from auber import provenance
 from auber.config import Config
-from auber.devices import resolve_hardware
-from auber.files import write_json
-from auber.tasks.base import TaskData
+from auber.data.task import TaskData
+from auber.run import provenance
+from auber.system.files import write_json
+from auber.training.devices import resolve_hardware
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:

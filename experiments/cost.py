@@ -11,7 +11,7 @@ import time
 
 from auber import api
 from auber.config import make_config
-from auber.tasks import load_task
+from auber.data import load_task
 from experiments.command import describe, parser, settings_of_all, write
 
 # Rewards of one game, which teaches nobody, and no tuning but a first one.

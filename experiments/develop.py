@@ -17,10 +17,10 @@ from typing import Any
 
 from auber import api
 from auber.config import Config, make_config
-from auber.methods import get_method
-from auber.rates.tunings import hold_out
-from auber.tasks import load_task
-from auber.tasks.base import TaskData
+from auber.data import load_task
+from auber.data.task import TaskData
+from auber.run.rates.tunings import hold_out
+from auber.search.registry import get_method
 from experiments.command import changes, describe, parser, settings_of_all, write
 from experiments.summary import CONTROL
 

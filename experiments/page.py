@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from auber.files import write_text
+from auber.system.files import write_text
 from experiments.summary import (
     CONTROL,
     Rows,

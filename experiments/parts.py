@@ -20,9 +20,9 @@ from transformers import PreTrainedModel
 
 from auber import api
 from auber.config import make_config
-from auber.encoders import encoder_of
-from auber.pipeline import Pipeline
-from auber.tasks import load_task
+from auber.data import load_task
+from auber.models.encoders import encoder_of
+from auber.run.pipeline import Pipeline
 from experiments.command import settings_of_all, write
 from experiments.develop import describe_developing, developing, developing_parser, numbers
 from experiments.summary import CONTROL, WHOLE

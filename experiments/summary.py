@@ -8,7 +8,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from auber.stats import summary
+from auber.metrics.statistics import summary
 
 Rows = list[list[str]]
 

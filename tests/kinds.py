@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from auber.tags import NO_TAG, read_scheme
-from auber.tasks.agreement import COMPLEMENTS, NOUNS
-from auber.tasks.answers import AnyAnswers, Spans, Tags
-from auber.tasks.base import TaskData
-from auber.tasks.encoding import EncodedRows
-from auber.tasks.own import make_task
-from tests.models import VOCABULARY
+from auber.data.agreement import COMPLEMENTS, NOUNS
+from auber.data.answers import AnyAnswers, Spans, Tags
+from auber.data.encoding import EncodedRows
+from auber.data.task import TaskData
+from auber.data.user_rows import make_task
+from auber.metrics.tags import NO_TAG, read_scheme
+from tests.tiny_models import VOCABULARY
 
 TOKEN_KINDS = ("tokens", "spans")
 METRICS_OF = {"tokens": ("token_accuracy", "entity_f1"), "spans": ("span_exact", "span_f1")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auber.recording import RecordingError, Work
+from auber.training.cuda_graphs import RecordingError, Work
 
 
 class Repeater:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from auber.config import Config, make_config
-from auber.devices import Hardware, resolve_hardware
-from auber.tasks.agreement import make_agreement
-from auber.tasks.agreement_model import build_tokenizer, vocabulary
-from auber.tasks.base import TaskData
-from auber.tasks.encoding import EncodedRows, encode_rows
-from tests.models import tiny_model
+from auber.data.agreement import make_agreement
+from auber.data.agreement_model import build_tokenizer, vocabulary
+from auber.data.encoding import EncodedRows, encode_rows
+from auber.data.task import TaskData
+from auber.training.devices import Hardware, resolve_hardware
+from tests.tiny_models import tiny_model
 
 SETTINGS: dict[str, Any] = {
     "threads": 1,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from auber.run_files import read_json
-from auber.splits import LayerSplit, Splits
+from auber.data.splits import LayerSplit, Splits
+from auber.run.files import read_json
 
 
 def read_splits(run: Path) -> Splits:

@@ -6,15 +6,15 @@ import pytest
 import torch
 
 import auber
-from auber import checkpoint
-from auber.encoders import encoder_of
+from auber.data.agreement_model import build_tokenizer
+from auber.data.encoding import encode_rows
 from auber.errors import CheckpointError, ConfigError, RunError, TaskError
-from auber.evaluation import predict
-from auber.progress import Silent
-from auber.tasks.agreement_model import build_tokenizer
-from auber.tasks.encoding import encode_rows
-from tests.models import tiny_model
+from auber.models import checkpoint
+from auber.models.encoders import encoder_of
+from auber.system.progress import Silent
+from auber.training.evaluation import predict
 from tests.small import small_config, small_start, small_task
+from tests.tiny_models import tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,17 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 import auber
-from auber import checkpoint
-from auber.encoders import encoder_of
-from auber.evaluation import evaluate_rows, predict
-from auber.kinds import KINDS
-from auber.remote import MODELING_FILE, modeling_auber
-from auber.tasks.encoding import encode_split, pad_batch
-from auber.tasks.own import make_task
+from auber.data.encoding import encode_split, pad_batch
+from auber.data.task_types import KINDS
+from auber.data.user_rows import make_task
+from auber.models import checkpoint
+from auber.models.encoders import encoder_of
+from auber.models.remote_code import MODELING_FILE, modeling_auber
+from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import TOKEN_KINDS, small_kind_task
-from tests.models import tiny_model
-from tests.pipeline.test_crossfit import SETTINGS as CROSSFIT
+from tests.run.test_crossfit import SETTINGS as CROSSFIT
 from tests.small import small_config, small_start, small_task
+from tests.tiny_models import tiny_model
 
 pytestmark = pytest.mark.usefixtures("young_garbage")  # a Trainer collects whenever it begins
 

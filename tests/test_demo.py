@@ -8,8 +8,8 @@ import pytest
 
 from auber import demo
 from auber.cli import app
-from auber.run_files import read_result
-from auber.watch.run import RunWatcher
+from auber.cli.live.run import RunWatcher
+from auber.run.files import read_result
 from tests.short_demo import SHORT
 
 
@@ -48,7 +48,7 @@ def test_who_watches_a_demonstration_that_was_cut_is_told_the_command(tmp_path, 
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", words.split())
-    monkeypatch.setattr("auber.pipeline.Pipeline.finetune", stop)
+    monkeypatch.setattr("auber.run.pipeline.Pipeline.finetune", stop)
     assert app(words.split()[1:], standalone_mode=False) == 130
     (place,) = tmp_path.glob("**/start")
     told = RunWatcher(place).look().resume

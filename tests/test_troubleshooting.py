@@ -15,9 +15,9 @@ from scipy.stats import binomtest
 from transformers import AutoModelForSequenceClassification, BertForSequenceClassification
 
 import auber
-from auber import checkpoint
-from auber.remote import MODELING_FILE
-from tests.models import MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
+from auber.models import checkpoint
+from auber.models.remote_code import MODELING_FILE
+from tests.tiny_models import MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "troubleshooting.md").read_text()

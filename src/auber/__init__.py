@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from auber.api import Pruned, evaluate, finetune, prune
     from auber.callback import AuberCallback
-    from auber.checkpoint import load, load_tokenizer, save
     from auber.config import Config, make_config
+    from auber.data import load_task, make_task
     from auber.errors import AuberError
-    from auber.plan import PruningPlan
-    from auber.surgery import masked_heads, remove_heads
-    from auber.tasks import load_task, make_task
+    from auber.models.checkpoint import load, load_tokenizer, save
+    from auber.models.plan import PruningPlan
+    from auber.models.surgery import masked_heads, remove_heads
 
 __all__ = [
     "AuberCallback",
@@ -40,12 +40,12 @@ __all__ = [
 _HOMES = {
     "auber.api": ("Pruned", "evaluate", "finetune", "prune"),
     "auber.callback": ("AuberCallback",),
-    "auber.checkpoint": ("load", "load_tokenizer", "save"),
+    "auber.models.checkpoint": ("load", "load_tokenizer", "save"),
     "auber.config": ("Config", "make_config"),
     "auber.errors": ("AuberError",),
-    "auber.plan": ("PruningPlan",),
-    "auber.surgery": ("masked_heads", "remove_heads"),
-    "auber.tasks": ("load_task", "make_task"),
+    "auber.models.plan": ("PruningPlan",),
+    "auber.models.surgery": ("masked_heads", "remove_heads"),
+    "auber.data": ("load_task", "make_task"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -14,19 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from auber import checkpoint, provenance, run_files, runs
-from auber.asks import check_rows, make_ask, make_job, read_matched
 from auber.config import Config, make_config
-from auber.devices import resolve_hardware
-from auber.encoders import encoder_of
+from auber.data import load_task, make_task
+from auber.data.encoding import encode_split
+from auber.data.task import TaskData
 from auber.errors import ConfigError, unknown_name
-from auber.evaluation import Scores, evaluate_rows
-from auber.group import is_main_process, num_processes
-from auber.methods import get_method
-from auber.pipeline import Job, Pipeline, check_result
-from auber.plan import PruningPlan
-from auber.progress import Logged, Progress, Silent
-from auber.starts import (
+from auber.models import checkpoint
+from auber.models.encoders import encoder_of
+from auber.models.plan import PruningPlan
+from auber.run import files as run_files
+from auber.run import folder as runs
+from auber.run import provenance
+from auber.run.pipeline import Job, Pipeline, check_result
+from auber.run.request import check_rows, make_ask, make_job, read_matched
+from auber.run.starts import (
     NO_TOKENIZER,
     Start,
     check_fit,
@@ -36,11 +37,13 @@ from auber.starts import (
     warn_of_classes,
     warn_of_seen_rows,
 )
-from auber.tasks import load_task, make_task
-from auber.tasks.base import TaskData
-from auber.tasks.encoding import encode_split
-from auber.tracking import check_trackers
-from auber.tracking.listening import listening
+from auber.run.tracking import check_trackers
+from auber.run.tracking.listening import listening
+from auber.search.registry import get_method
+from auber.system.distributed import is_main_process, num_processes
+from auber.system.progress import Logged, Progress, Silent
+from auber.training.devices import resolve_hardware
+from auber.training.evaluation import Scores, evaluate_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

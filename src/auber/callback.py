@@ -20,18 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from auber import run_files, runs
 from auber.api import Pruned, prune
-from auber.asks import check_pruning
 from auber.config import Config, make_config
+from auber.data import load_task
+from auber.data.task import TaskData
 from auber.errors import ConfigError, RunError
-from auber.methods import get_method
-from auber.progress import Progress
-from auber.remote import adopt
-from auber.starts import check_fit
-from auber.surgery import remove_remaining
-from auber.tasks import load_task
-from auber.tasks.base import TaskData
+from auber.models.remote_code import adopt
+from auber.models.surgery import remove_remaining
+from auber.run import files as run_files
+from auber.run import folder as runs
+from auber.run.request import check_pruning
+from auber.run.starts import check_fit
+from auber.search.registry import get_method
+from auber.system.progress import Progress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerControl, TrainerState, TrainingArguments

@@ -13,9 +13,9 @@ from typing import Any
 
 from auber import api
 from auber.config import Config, Value, make_config
-from auber.progress import Progress
-from auber.tasks.agreement import make_agreement
-from auber.tasks.agreement_model import BATCH_SIZE, EPOCHS, LEARNING_RATE, build_model, build_tokenizer
+from auber.data.agreement import make_agreement
+from auber.data.agreement_model import BATCH_SIZE, EPOCHS, LEARNING_RATE, build_model, build_tokenizer
+from auber.system.progress import Progress
 
 # A network this small, made from nothing, wants larger rates and more passes than a pretrained encoder.
 SETTINGS: dict[str, Value] = {

@@ -12,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from auber.bench.arithmetic import Work, measure_matrix_rate
 from auber.bench.catalogue import ROWS
-from auber.encoders import encoder_of
-from auber.surgery import remove_heads
-from tests.models import LAYERS, random_batch, tiny_model
+from auber.models.encoders import encoder_of
+from auber.models.surgery import remove_heads
 from tests.small import cpu
+from tests.tiny_models import LAYERS, random_batch, tiny_model
 
 ROW_COUNT, LENGTH = 4, 9
 

@@ -7,7 +7,7 @@ import pytest
 
 import auber
 from auber.bench.record import Bench, read_bench
-from tests.models import tiny_model, tiny_tokenizer
+from tests.tiny_models import tiny_model, tiny_tokenizer
 
 TINY = ["bench", "--size", "tiny", "--rows", "cola", "--count", "24", "--set", "threads=1", "--set", "device=cpu"]
 

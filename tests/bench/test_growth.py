@@ -4,7 +4,7 @@ import pytest
 
 from auber.bench.catalogue import ROWS, SIZES, Limits
 from auber.bench.growth import fitted_exponent, measure_growth
-from auber.progress import Silent
+from auber.system.progress import Silent
 from tests.small import cpu, small_config
 
 

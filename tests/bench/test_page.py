@@ -35,7 +35,7 @@ def test_the_page_shows_what_the_files_hold(files, tmp_path):
         "| this scorer | 15.2 | 65.6 | 68.2 | 65.7 % |",
         "| 11 | 0.500 | 2,000 | 2080.0 | 208.0 | 0.0500 | 10.0 % | 0.100 (64) | 1.00 |",
         "| rewards | 60.0 | 60.0 % |",
-        "| auber.tuning | 104 | 2.60 | 40.0 | 4.00 |",
+        "| auber.training | 104 | 2.60 | 40.0 | 4.00 |",
         "commit `0123456789ab`; python 3.12.0, torch 2.11.0",
         "Result file `a.json`; no commit recorded",
         f"]({PLOT})",

@@ -7,9 +7,9 @@ import torch
 
 from auber.bench import plain
 from auber.bench.plain import PlainScorer
-from auber.evaluation import evaluate_rows, predict
-from auber.plan import PruningPlan
-from auber.surgery import remove_heads
+from auber.models.plan import PruningPlan
+from auber.models.surgery import remove_heads
+from auber.training.evaluation import evaluate_rows, predict
 
 PLAN = PruningPlan({0: [0, 2]})
 

@@ -6,8 +6,8 @@ from auber.bench import rewards
 from auber.bench.arithmetic import Work
 from auber.bench.catalogue import Limits
 from auber.bench.rewards import compare_rewards, random_masks
-from auber.progress import Silent
 from auber.scoring import LayerScorer
+from auber.system.progress import Silent
 
 RATE = 1e10
 

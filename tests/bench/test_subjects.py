@@ -7,9 +7,9 @@ import auber
 from auber.bench.catalogue import ROWS, SIZES, Request
 from auber.bench.subjects import _BALANCING_ROWS, make_model, make_rows_task, make_subject, make_tokenizer
 from auber.errors import CheckpointError, ConfigError
-from auber.evaluation import predict
-from tests.models import tiny_model, tiny_tokenizer
+from auber.training.evaluation import predict
 from tests.small import cpu, small_config
+from tests.tiny_models import tiny_model, tiny_tokenizer
 
 
 def test_the_reward_set_has_the_rows_asked_for(subject):
@@ -26,7 +26,7 @@ def test_the_reward_set_has_the_rows_asked_for(subject):
 def test_pairs_have_two_segments():
     tokenizer = make_tokenizer(make_model(SIZES["tiny"], 0).config)
     task = make_rows_task(ROWS["rte"], 20, 0, tokenizer)
-    rows = auber.tasks.encoding.encode_rows(tokenizer, task.train, 128, False)
+    rows = auber.data.encoding.encode_rows(tokenizer, task.train, 128, False)
     assert sorted(rows.lengths) == ROWS["rte"].lengths(30)
     assert all(set(types) == {0, 1} for types in rows.token_types)
 

@@ -7,7 +7,7 @@ import torch
 
 from auber.bench.tunings import _bounded, compare_tunings, train_plainly
 from auber.config import LayerTuning
-from auber.progress import Silent
+from auber.system.progress import Silent
 from tests.small import cpu
 
 

@@ -131,7 +131,7 @@ def test_who_watches_a_stopped_run_is_told_the_command_that_the_run_said(run_aub
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("auber.runs.Run.finish_stage", stop)
+    monkeypatch.setattr("auber.run.folder.Run.finish_stage", stop)
     code, _, said = run_auber(
         "finetune", "--model", files / "model", *own_rows(files), "--out", tmp_path / "run", *SMALL, "--quiet"
     )
@@ -254,7 +254,7 @@ def test_an_unfinished_run_is_not_evaluated(run_auber, files, tmp_path):
 
 
 def test_a_model_that_is_not_there_is_said_before_rows_are_read_from_the_hub(run_auber, monkeypatch):
-    monkeypatch.setattr("auber.tasks.glue.load_glue_from_hub", None)
+    monkeypatch.setattr("auber.data.glue.load_glue_from_hub", None)
     code, _, err = run_auber("evaluate", "runs/none", "--task", "cola")
     message = "auber: runs/none: must be a finished run or a model folder, found nothing; correct the path\n"
     assert (code, err) == (2, message)

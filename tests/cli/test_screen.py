@@ -53,7 +53,7 @@ def test_a_warning_stands_above_the_bars_not_in_their_lines(monkeypatch, capsys)
     monkeypatch.setenv("COLUMNS", "80")
     with listening(quiet=False) as progress:
         progress.plan(2)
-        logging.getLogger("auber.tasks").warning("careful: %d rows", 7)
+        logging.getLogger("auber.data").warning("careful: %d rows", 7)
     shown = capsys.readouterr().err
     assert "\x1b[2Kauber: careful: 7 rows" in shown, "the line of the bar is cleared first"
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from auber.cli import watch
-from tests.watch.folders import RESULT, RunFolder
+from tests.cli.live.folders import RESULT, RunFolder
 
 
 @pytest.fixture

@@ -23,16 +23,16 @@ import pytest
 
 from auber import demo
 from auber.bench.catalogue import SIZES
-from auber.tasks.agreement_model import build_model, build_tokenizer, vocabulary
-from auber.tasks.glue import FORMATS, HUB_DATASET
+from auber.data.agreement_model import build_model, build_tokenizer, vocabulary
+from auber.data.glue import FORMATS, HUB_DATASET
 from tests.docs import machines
 from tests.docs.blocks import ROOT, Block
 from tests.docs.hub_server import TOKEN, serve_hub
 from tests.kinds import question_records, tagged_records
-from tests.models import tiny_model
 from tests.report.made import make_regret
 from tests.short_demo import SHORT
 from tests.small import small_config, small_start, small_task
+from tests.tiny_models import tiny_model
 
 _STUDY = """
 model = "agreement"

@@ -35,7 +35,7 @@ WITH_CODE = sorted((page for page in reversed(pages()) if blocks_of(page)), key=
 _EPISODES = 60  # of 150; the first update is made after 128 actions, which small layers have taken by then
 _CROSSFIT = {"reward.folds": 2, "voita.epochs": 1}  # of 5 scouts and 3 passes for the gates
 
-_READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # what auber.cluster sets for Ray
+_READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # what auber.system.cluster sets for Ray
 
 
 @pytest.fixture

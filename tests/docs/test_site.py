@@ -17,10 +17,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import auber
-from auber.encoders import encoder_of
 from auber.export.card import draw_heads
+from auber.models.encoders import encoder_of
 from tests.docs.blocks import ROOT
-from tests.models import tiny_model
+from tests.tiny_models import tiny_model
 
 pytestmark = pytest.mark.xdist_group("site")  # in one process: two would build into one folder
 

@@ -9,10 +9,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from auber.metrics.statistics import compare
 from auber.report.analysis import analyse
 from auber.report.collect import pool
 from auber.report.results_file import read_results_file, runs_of
-from auber.stats import compare
 from experiments.page import COST, FOUND, PARTS, SOONER
 from experiments.summary import CONTROL, WHOLE, agents_table, parts_table
 from experiments.summary import interval as interval_of

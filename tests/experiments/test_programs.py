@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from auber.config import make_config
-from auber.methods import METHODS
-from auber.pipeline import Pipeline
-from auber.tasks import load_task
+from auber.data import load_task
+from auber.run.pipeline import Pipeline
+from auber.search.registry import METHODS
 from experiments import cost, develop, page, parts, summary
 from tests.docs.standins import make_encoder, make_glue
 

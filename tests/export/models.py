@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import auber
-from auber.surgery import remove_heads
+from auber.models.surgery import remove_heads
 from tests.kinds import TAGS
-from tests.models import tiny_model, tiny_tokenizer
+from tests.tiny_models import tiny_model, tiny_tokenizer
 
 UNEVEN = {0: [0, 3], 1: [1], 2: [0, 1, 2]}  # of 3 layers of 4 heads
 LABELS = {"sequence": ("bad", "good"), "tokens": TAGS, "spans": ("start", "end")}

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from auber.evaluation import predict
-from auber.spans import best_spans
-from auber.tasks.encoding import encode_questions, encode_words
-from auber.tasks.rows import QuestionRows, WordRows
-from tests.models import tiny_tokenizer
+from auber.data.encoding import encode_questions, encode_words
+from auber.data.rows import QuestionRows, WordRows
+from auber.metrics.spans import best_spans
+from auber.training.evaluation import predict
+from tests.tiny_models import tiny_tokenizer
 
 
 def run_lines(page: str, **names: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import pytest
 from auber.errors import CheckpointError
 from auber.export.base import write_checked
 from auber.export.source import Source
-from auber.progress import Silent
-from tests.models import tiny_model, tiny_tokenizer
+from auber.system.progress import Silent
+from tests.tiny_models import tiny_model, tiny_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ import torch
 from safetensors.torch import load_file
 
 import auber
+from auber.data.task_types import KINDS
 from auber.export import TARGETS, dense, graph, onnx
 from auber.export.howto import NOUNS
-from auber.kinds import KINDS
-from auber.outputs import OUTPUTS
+from auber.training.outputs import OUTPUTS
 from tests.export.models import save_pruned
 from tests.export.snippets import own_answers, run_lines
 from tests.kinds import TAGS, TOKEN_KINDS, num_labels
-from tests.models import random_batch, tiny_model, tiny_tokenizer
+from tests.tiny_models import random_batch, tiny_model, tiny_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 

@@ -8,16 +8,16 @@ import sys
 import pytest
 import torch
 
-from auber.encoders import encoder_of
+from auber.data.task_types import KINDS
 from auber.errors import ConfigError
 from auber.export import graph
 from auber.export.graph import GIVES, graph_call, open_graph, write_graph
-from auber.export.rows import random_rows
-from auber.kinds import KINDS
-from auber.outputs import OUTPUTS
-from auber.surgery import remove_heads
+from auber.models.encoders import encoder_of
+from auber.models.random_rows import random_rows
+from auber.models.surgery import remove_heads
+from auber.training.outputs import OUTPUTS
 from tests.kinds import num_labels
-from tests.models import MODEL_TYPES, tiny_model
+from tests.tiny_models import MODEL_TYPES, tiny_model
 
 SHAPES = [(1, 1, False), (1, 5, True), (2, 8, False), (7, 21, True)]
 

@@ -13,12 +13,12 @@ import torch
 import yaml
 
 import auber
-from auber import checkpoint
 from auber.errors import CheckpointError, ConfigError
 from auber.export import export_model, hub
 from auber.export.card import accuracy_interval, write_card
 from auber.export.source import open_source
-from auber.remote import MODELING_FILE, modeling_auber
+from auber.models import checkpoint
+from auber.models.remote_code import MODELING_FILE, modeling_auber
 from tests.export.models import save_pruned
 from tests.export.snippets import own_answers, run_lines
 from tests.kinds import small_kind_task
@@ -174,7 +174,7 @@ def test_the_card_of_a_model_that_finds_answers(tmp_path):
 )
 def test_metrics_of_other_kinds(run, metric, name, has_interval, monkeypatch):
     result = json.loads((run / "result.json").read_text())
-    monkeypatch.setattr("auber.run_files.read_result", lambda folder: {**result, "metric": metric})
+    monkeypatch.setattr("auber.run.files.read_result", lambda folder: {**result, "metric": metric})
     card = write_card(open_source(run), "mine")
     assert f"metrics:\n- {name}\n" in card
     assert ("(Wilson, over dev rows;" in card) == has_interval
@@ -197,7 +197,7 @@ def test_other_metrics_and_what_to_be_careful_about(run, tmp_path, monkeypatch):
         "dev": {**result["dev"], "one_class": True},
     }
     changed["provenance"] = {**result["provenance"], "commit": {"id": "abc", "dirty": True}}
-    monkeypatch.setattr("auber.run_files.read_result", lambda folder: changed)
+    monkeypatch.setattr("auber.run.files.read_result", lambda folder: changed)
     card = (export_model(run, "hub", out=tmp_path / "out").place / "README.md").read_text()
     assert "| 95 % interval | unknown: it takes the answers row by row, which a run does not keep |" in card
     assert "- matthews_correlation\n" in card

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from auber.encoders import encoder_of
-from auber.export.rows import largest_difference, random_rows
+from auber.export.rows import largest_difference
 from auber.export.source import Source
-from tests.models import tiny_model, tiny_tokenizer
+from auber.models.encoders import encoder_of
+from auber.models.random_rows import random_rows
+from tests.tiny_models import tiny_model, tiny_tokenizer
 
 INPUTS = ("input_ids", "attention_mask")
 

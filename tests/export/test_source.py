@@ -5,12 +5,12 @@ import json
 import pytest
 
 import auber
+from auber.data.task_types import KINDS
 from auber.errors import ModelError, RunError
 from auber.export.source import open_source
-from auber.kinds import KINDS
-from auber.outputs import OUTPUTS
+from auber.training.outputs import OUTPUTS
 from tests.export.models import save_pruned
-from tests.models import tiny_model, tiny_tokenizer
+from tests.tiny_models import tiny_model, tiny_tokenizer
 
 
 def make_run(folder, *, finished=True, keep_weights=True):

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auber.encoders import REMOVED_HEADS, encoder_of
 from auber.errors import PlanError
 from auber.export.zeros import put_back
-from auber.surgery import remove_heads
+from auber.models.encoders import REMOVED_HEADS, encoder_of
+from auber.models.surgery import remove_heads
 from tests.export.models import UNEVEN
-from tests.models import MODEL_TYPES, random_batch, tiny_model
+from tests.tiny_models import MODEL_TYPES, random_batch, tiny_model
 
 
 def logits(model, batch):

@@ -16,43 +16,45 @@ from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 
-from auber import checkpoint, run_files, runs
 from auber.bench.record import read_bench
+from auber.cli.live.drawing import ASCII, Sheet
+from auber.cli.live.places import find_place
+from auber.cli.live.run import RunWatcher
+from auber.cli.live.run_drawing import draw_run
+from auber.cli.live.study import StudyWatcher
+from auber.cli.live.study_drawing import draw_study
 from auber.cli.screen import describe_result
 from auber.config import make_config
-from auber.html import make_page
-from auber.imports import import_model
-from auber.ledger import Ledger
-from auber.locks import FolderLock, drop_foreign_lock, read_holder
-from auber.pipeline import check_result
-from auber.pipeline.accounts import describe_cost
-from auber.pipeline.budget import best_plan
-from auber.pipeline.records import check_stage
-from auber.plan import PruningPlan
-from auber.rates.record import read_record
+from auber.data import make_task
+from auber.data.glue import FORMATS, read_glue
+from auber.export.speed.subjects import read_subjects
+from auber.models import checkpoint
+from auber.models.legacy import import_model
+from auber.models.plan import PruningPlan
 from auber.regret.tables import read_tables, write_tables
 from auber.report.folders import read_folder
+from auber.report.html import make_page
 from auber.report.record import read_result
 from auber.report.results_file import read_results, read_results_file, save_results
 from auber.report.speeds import speed_tables
-from auber.speed.subjects import read_subjects
-from auber.starts import load_start
+from auber.run import files as run_files
+from auber.run import folder as runs
+from auber.run.accounts import describe_cost
+from auber.run.budget import best_plan
+from auber.run.ledger import Ledger
+from auber.run.pipeline import check_result
+from auber.run.rates.record import read_record
+from auber.run.records import check_stage
+from auber.run.starts import load_start
 from auber.study.folder import StudyFolder
 from auber.study.plan import read_study
-from auber.tasks import make_task
-from auber.tasks.glue import FORMATS, read_glue
-from auber.watch.drawing import ASCII, Sheet
-from auber.watch.places import find_place
-from auber.watch.run import RunWatcher
-from auber.watch.run_drawing import draw_run
-from auber.watch.study import StudyWatcher
-from auber.watch.study_drawing import draw_study
+from auber.system.locks import FolderLock, drop_foreign_lock, read_holder
 from tests.bench.records import make_bench
-from tests.html.made import write_ranked, write_searched
+from tests.cli.live.folders import NOW, RESULT, RunFolder
 from tests.regret.made import make_run as make_tables
+from tests.report.html.made import write_ranked, write_searched
 from tests.report.results import make_result, write_plan, write_run
 from tests.small import small_config, small_start, small_task
-from tests.watch.folders import NOW, RESULT, RunFolder
 
 Place = Callable[[Path], None]
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "v4"
@@ -298,7 +300,7 @@ def _exhaustive(folder: Path) -> None:
 
 
 def _measured(folder: Path) -> None:
-    from tests.speed.runs import make_run
+    from tests.export.speed.runs import make_run
 
     make_run(folder / "run")
 
@@ -422,7 +424,7 @@ def _lock() -> str:
 
 
 def _model(folder: Path) -> None:
-    from auber.surgery import remove_heads
+    from auber.models.surgery import remove_heads
 
     model, tokenizer = small_start()
     checkpoint.save(model, tokenizer, folder / "whole")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from auber.methods.exhaustive import all_masks
 from auber.regret.tables import LayerTable, RunTables
+from auber.search.players.exhaustive import all_masks
 from auber.search.toy import ToyLayer
 
 

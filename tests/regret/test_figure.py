@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from auber.progress import Silent
 from auber.regret.figure import draw_regret
 from auber.regret.replay import BUDGETS
 from auber.regret.result import measure_regret
 from auber.regret.tables import read_tables
+from auber.system.progress import Silent
 from tests.regret.made import make_run
 from tests.regret.test_result import QUICK
 

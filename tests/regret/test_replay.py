@@ -6,12 +6,12 @@ from itertools import islice
 import pytest
 
 from auber.errors import RunError
-from auber.methods import auber, greedy
 from auber.regret.measure import expected_regret
 from auber.regret.replay import BUDGETS, REWARDS, replay_layer
+from auber.search.players import auber, greedy
 from auber.search.toy import ToyLayer
-from tests.methods.works import CountingToy
 from tests.regret.made import make_layer
+from tests.search.methods.works import CountingToy
 from tests.small import small_config
 
 CONFIG = small_config(agent__episodes=40)

@@ -8,10 +8,10 @@ import pytest
 
 from auber.config import make_config
 from auber.errors import ConfigError
-from auber.progress import Silent
+from auber.metrics.statistics import summary
 from auber.regret.replay import REWARDS, replay_layer
 from auber.regret.result import measure_regret
-from auber.stats import summary
+from auber.system.progress import Silent
 from tests.regret.made import make_run
 
 QUICK = {"agent.episodes": 12, "agent.hidden_size": 8, "agent.learning_starts": 8, "agent.batch_size": 8}

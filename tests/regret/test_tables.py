@@ -9,10 +9,10 @@ import pytest
 
 import auber
 from auber.errors import RunError
-from auber.files import write_json
-from auber.methods.exhaustive import all_masks
 from auber.regret.tables import KIND, read_tables, write_tables
-from auber.run_files import read_json
+from auber.run.files import read_json
+from auber.search.players.exhaustive import all_masks
+from auber.system.files import write_json
 from tests.regret.made import make_layer, make_run
 from tests.small import small_config, small_start, small_task
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from auber.export.speed.record import Amount, Pair, RunSpeed, Speed
 from auber.regret.replay import BUDGETS, REWARDS
-from auber.speed.record import Amount, Pair, RunSpeed, Speed
 
 
 def make_regret(task: str = "toys") -> dict[str, Any]:

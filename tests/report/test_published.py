@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from auber.methods import METHODS
 from auber.report.published import _SCORES, Published, published
+from auber.search.registry import METHODS
 
 
 def test_cells_of_the_papers_tables():

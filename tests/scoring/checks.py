@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from auber.evaluation import predict
+from auber.data.encoding import EncodedRows
+from auber.models.surgery import remove_heads
 from auber.scoring import LayerScorer
-from auber.surgery import remove_heads
-from auber.tasks.encoding import EncodedRows
-from tests.models import HEADS
+from auber.training.evaluation import predict
 from tests.small import cpu
+from tests.tiny_models import HEADS
 
 
 def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -> None:

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from auber.errors import PlanError
+from auber.models.surgery import remove_heads
 from auber.scoring import CrossedScorer, DeviceWorkers, LayerScorer, MaskScorer, ShardedScorer
-from auber.surgery import remove_heads
-from tests.models import tiny_model
 from tests.scoring.test_scorer import random_rows
 from tests.small import cpu
+from tests.tiny_models import tiny_model
 
 KINDS = ["whole", "sharded", "crossed"]
 

@@ -7,14 +7,14 @@ import itertools
 import pytest
 import torch
 
-from auber.devices import Hardware
-from auber.evaluation import predict
-from auber.plan import PruningPlan
+from auber.data.encoding import EncodedRows
+from auber.models.plan import PruningPlan
+from auber.models.surgery import masked_heads, remove_heads
 from auber.scoring import LayerScorer
-from auber.surgery import masked_heads, remove_heads
-from auber.tasks.encoding import EncodedRows
-from tests.models import HEADS, LAYERS, MODEL_TYPES, tiny_model
+from auber.training.devices import Hardware
+from auber.training.evaluation import predict
 from tests.scoring.test_scorer import random_rows
+from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, tiny_model
 
 pytestmark = pytest.mark.gpu
 

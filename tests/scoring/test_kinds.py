@@ -8,15 +8,15 @@ import itertools
 import pytest
 import torch
 
-from auber.devices import Hardware
-from auber.evaluation import evaluate_rows, predict
-from auber.plan import PruningPlan
+from auber.models.plan import PruningPlan
+from auber.models.surgery import masked_heads, remove_heads
 from auber.scoring import DeviceWorkers, LayerScorer, ShardedScorer
 from auber.scoring.layers import PackedLayer
-from auber.surgery import masked_heads, remove_heads
+from auber.training.devices import Hardware
+from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
-from tests.models import HEADS, LAYERS, MODEL_TYPES, tiny_model
 from tests.small import cpu
+from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, tiny_model
 
 METRICS = [(kind, metric) for kind in TOKEN_KINDS for metric in METRICS_OF[kind]]
 MASKS = [(), (0,), (1, 3), (0, 2, 3)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auber.encoders import encoder_of
+from auber.models.encoders import encoder_of
+from auber.models.surgery import remove_heads
 from auber.scoring.layers import pack_layers
-from auber.scoring.slabs import Slab
-from auber.surgery import remove_heads
-from tests.models import HEADS, MODEL_TYPES, random_batch, tiny_model
+from auber.scoring.packing import Slab
+from tests.tiny_models import HEADS, MODEL_TYPES, random_batch, tiny_model
 
 PLANS = [{}, {0: [1], 2: [0, 2, 3]}]
 

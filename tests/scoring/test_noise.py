@@ -9,17 +9,17 @@ import weakref
 import pytest
 import torch
 
+from auber.data.encoding import EncodedRows
 from auber.errors import ConfigError
-from auber.evaluation import predict
-from auber.metrics import get_metric
+from auber.metrics.task_metrics import get_metric
+from auber.models.surgery import remove_heads
 from auber.scoring import CrossedScorer, LayerScorer, ShardedScorer, check_caution, standard_error
-from auber.surgery import remove_heads
-from auber.tasks.encoding import EncodedRows
-from tests.models import tiny_model
-from tests.scoring.test_crossed import made
+from auber.training.evaluation import predict
+from tests.scoring.test_crossfit import made
 from tests.scoring.test_scorer import random_rows
 from tests.scoring.test_sharded import on_the_cpu
 from tests.small import cpu
+from tests.tiny_models import tiny_model
 
 
 def noise_of_a_head(scorer, metric):

@@ -5,17 +5,17 @@ import copy
 import pytest
 import torch
 
-from auber.encoders import encoder_of
+from auber.data.encoding import EncodedRows
 from auber.errors import ModelError
-from auber.evaluation import evaluate_rows
-from auber.plan import PruningPlan
+from auber.models.encoders import encoder_of
+from auber.models.plan import PruningPlan
+from auber.models.surgery import remove_heads
 from auber.scoring import LayerScorer, memory
 from auber.scoring.layers import PackedLayer
-from auber.surgery import remove_heads
-from auber.tasks.encoding import EncodedRows
-from tests.models import LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
+from auber.training.evaluation import evaluate_rows
 from tests.scoring.checks import assert_predicts_like_the_pruned
 from tests.small import cpu
+from tests.tiny_models import LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
 
 
 def random_rows(count=23, labels=3, seed=0, regression=False, token_types=True):

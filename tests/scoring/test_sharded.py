@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import auber
-from auber.devices import Hardware
 from auber.errors import ConfigError, ModelError, RunError
 from auber.scoring import DeviceWorkers, LayerScorer, ShardedScorer, make_scorer, open_workers
 from auber.scoring.sharded import deal_rows
-from tests.models import LAYERS, tiny_model
+from auber.training.devices import Hardware
 from tests.scoring.test_scorer import random_rows
 from tests.small import cpu, small_config, small_start, small_task
+from tests.tiny_models import LAYERS, tiny_model
 
 MASKS = [(), (0,), (1, 3), (0, 2, 3)]
 

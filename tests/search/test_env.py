@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from auber.plan import PruningPlan
+from auber.models.plan import PruningPlan
 from auber.search import env as env_module
 from auber.search.env import ENV_ID, HeadPruningEnv
 from auber.search.game import GameError
@@ -120,7 +120,7 @@ def test_states_outside_the_space_are_refused() -> None:
 
 
 def test_nothing_else_of_the_search_imports_gymnasium() -> None:
-    code = "import sys, auber.search.agent, auber.search.toy; sys.exit('gymnasium' in sys.modules)"
+    code = "import sys, auber.search.players.dqn, auber.search.toy; sys.exit('gymnasium' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

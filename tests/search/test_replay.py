@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from auber.search.game import Step
-from auber.search.replay import ReplayMemory, unpack
+from auber.search.players.replay import ReplayMemory, unpack
 
 
 def transition(number: int, *, done: bool = False) -> Step:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from auber import checkpoint
+from auber.models import checkpoint
 from tests.small import small_start
 
 _CODE = """from pathlib import Path

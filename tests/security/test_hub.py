@@ -9,9 +9,9 @@ import huggingface_hub.constants
 import pytest
 import torch
 
-from auber import checkpoint
 from auber.errors import CheckpointError
-from auber.sources import HubName, read_config
+from auber.models import checkpoint
+from auber.models.source import HubName, read_config
 from tests.security.models import change_json, save_whole, save_with_code, write_pickle
 
 OLD, NEW = "0" * 40, "1" * 40

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from auber.data import load_task
 from auber.errors import AuberError, ConfigError, RunError, TaskError
 from auber.export.hub import check_name
-from auber.runs import Run
+from auber.run.folder import Run
 from auber.study import StudyFolder, make_study
-from auber.tasks import load_task
 from tests.small import small_config
 
 OUTSIDE = ["../escaped", "../../escaped", "/tmp/escaped", "a/../../escaped", "..", "mrpc/../..", "mrpc\0", ".\\..\\x"]

@@ -7,10 +7,10 @@ import io
 
 import pytest
 
-from auber.html.model import read_runs
-from auber.html.render import render_html
-from auber.html.run_page import make_run_page
 from auber.report.columns import Column, Table, TableSection
+from auber.report.html.model import read_runs
+from auber.report.html.render import render_html
+from auber.report.html.run_page import make_run_page
 from auber.report.spreadsheet import render_csv
 from tests.report.results import make_result, write_run
 

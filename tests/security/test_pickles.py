@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import auber
-from auber import checkpoint, run_files
 from auber.errors import CheckpointError, RunError
-from auber.ledger import Ledger
-from auber.plan import PlanError, PruningPlan
+from auber.models import checkpoint
+from auber.models.plan import PlanError, PruningPlan
+from auber.run import files as run_files
+from auber.run.ledger import Ledger
 from tests.security.models import RunsWhenLoaded, save_whole, write_pickle
 
 REMEDY = r"is never loaded; convert it to model.safetensors: .*safe_serialization=True\)$"

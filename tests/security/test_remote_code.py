@@ -8,11 +8,11 @@ import sys
 import pytest
 
 import auber
-from auber import checkpoint
 from auber.errors import CheckpointError
-from auber.imports import import_model
-from auber.sources import read_config
-from auber.speed.subjects import read_subjects
+from auber.export.speed.subjects import read_subjects
+from auber.models import checkpoint
+from auber.models.legacy import import_model
+from auber.models.source import read_config
 from auber.study import State, StudyFolder, run_study
 from tests.security.models import change_json, save_with_code
 from tests.small import small_config, small_task

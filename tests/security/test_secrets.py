@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import auber
-from auber import provenance
 from auber.errors import CheckpointError
 from auber.export import export_model
 from auber.export.hub import push
-from auber.progress import Silent
 from auber.report.results_file import save_results
+from auber.run import provenance
+from auber.system.progress import Silent
 from tests.security.models import save_whole
 from tests.small import cpu, small_config, small_task
 
@@ -82,8 +82,8 @@ def test_a_failed_push_does_not_show_the_token(tmp_path):
 
 
 def small_pruned(tmp_path):
-    from auber import checkpoint
-    from auber.surgery import remove_heads
+    from auber.models import checkpoint
+    from auber.models.surgery import remove_heads
     from tests.small import small_start
 
     model, tokenizer = small_start()

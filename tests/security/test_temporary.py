@@ -12,9 +12,9 @@ import pytest
 import safetensors.torch
 
 import auber
-from auber import checkpoint
 from auber.export import export_model
-from auber.progress import Silent
+from auber.models import checkpoint
+from auber.system.progress import Silent
 from tests.security.models import save_whole
 from tests.small import small_start
 

@@ -14,9 +14,9 @@ import pytest
 
 from auber import prune
 from auber.config import make_config
+from auber.data import make_task
 from auber.errors import RunError
-from auber.locks import read_holder
-from auber.tasks import make_task
+from auber.system.locks import read_holder
 from tests.soak.figures import Figure, Meter
 from tests.soak.ground import Ground, wait_until
 from tests.soak.job import run_of

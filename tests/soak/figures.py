@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from auber import provenance
+from auber.run import provenance
 from tests.small import cpu
 
 _LOOK_EVERY = 0.2  # seconds

@@ -19,7 +19,7 @@ from types import TracebackType
 
 import psutil
 
-from auber.ledger import Ledger
+from auber.run.ledger import Ledger
 from auber.study import Block, Outcome, Place, Request, State, StudyFolder, run_study
 from tests.soak.figures import Figure, Meter, memory_of
 from tests.soak.nursery import ROOT
@@ -157,7 +157,7 @@ _READER = """
 import sys, threading, time
 import psutil
 import auber.metrics
-from auber.tasks import make_task
+from auber.data import make_task
 process, ended, peak = psutil.Process(), threading.Event(), 0
 before = process.memory_info().rss
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auber.methods import METHODS
-from auber.methods.base import Method, RankingChoice, RankingWork
-from auber.plan import PruningPlan
+from auber.data import TASKS, TaskEntry
+from auber.data.agreement import make_agreement
+from auber.data.task import TaskData
+from auber.models.plan import PruningPlan
+from auber.search.methods import Method, RankingChoice, RankingWork
+from auber.search.registry import METHODS
 from auber.study import Study, make_study
-from auber.tasks import TASKS, TaskEntry
-from auber.tasks.agreement import make_agreement
-from auber.tasks.base import TaskData
 from tests.small import SETTINGS
 
 TASK = "soak"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from auber import checkpoint
-from auber.encoders import encoder_of
-from auber.plan import PruningPlan
+from auber.models import checkpoint
+from auber.models.encoders import encoder_of
+from auber.models.plan import PruningPlan
+from auber.models.surgery import remove_heads
 from auber.study.checks import _outline
-from auber.surgery import remove_heads
-from tests.models import MODEL_TYPES, tiny_model, tiny_tokenizer
 from tests.small import small_task
 from tests.study.tiny import tiny_study
+from tests.tiny_models import MODEL_TYPES, tiny_model, tiny_tokenizer
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)

@@ -10,10 +10,10 @@ from multiprocessing.connection import wait
 import pytest
 
 from auber.errors import ConfigError
-from auber.locks import read_holder
 from auber.study import Place, Request, State, StudyFolder, Work, run_study
 from auber.study.engines import MOST_LOSSES, Losses, Watch, run_processes
 from auber.study.plan import Block
+from auber.system.locks import read_holder
 from tests.study.tiny import QUICK, Notes, WorkerKiller, results_of, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)

@@ -5,15 +5,15 @@ import itertools
 import pytest
 
 from auber.config import make_config
+from auber.data import load_task
+from auber.data.splits import make_splits
 from auber.errors import ConfigError, ModelError
-from auber.methods import METHODS
+from auber.search.registry import METHODS
 from auber.search.toy import ToyLayer
-from auber.splits import make_splits
 from auber.study import StudyFolder
 from auber.study.estimate import Bounds, Clock, Estimate, _rewards_of_a_layer, count_bounds, read_clock
 from auber.study.plan import Block, StudyRun
-from auber.tasks import load_task
-from tests.methods.works import CountingToy
+from tests.search.methods.works import CountingToy
 from tests.study.tiny import tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
@@ -118,7 +118,7 @@ def test_bounds_of_layers_that_are_not_there():
 
 
 def test_no_more_is_asked_for_than_bounded(unbroken):
-    from auber.run_files import read_result
+    from auber.run.files import read_result
 
     study, path, _ = unbroken
     for run in study.runs(BLOCK):

@@ -9,12 +9,12 @@ import threading
 
 import pytest
 
-from auber import run_files
 from auber.errors import RunError
-from auber.locks import HeldError, held
+from auber.run import files as run_files
 from auber.study import StudyFolder, read_study
 from auber.study.folder import State
 from auber.study.plan import Block, StudyRun
+from auber.system.locks import HeldError, held
 from tests.study.tiny import QUICK, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)

@@ -7,7 +7,9 @@ import re
 
 import pytest
 
+from auber.cli.live.study import StudyWatcher
 from auber.config import settings
+from auber.data import make_task
 from auber.errors import ConfigError, RunError, TaskError
 from auber.report import FOLDER
 from auber.report.collect import collect
@@ -15,8 +17,6 @@ from auber.report.results_file import save_results
 from auber.study import State, StudyFolder, make_study, read_study, run_study
 from auber.study.own import _REPORT, KEYS
 from auber.study.plan import Block
-from auber.tasks import make_task
-from auber.watch.study import StudyWatcher
 from tests.kinds import write_kind_files
 from tests.small import small_task
 from tests.study.tiny import Notes, results_of, tiny_study

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from auber.errors import ConfigError
-from auber.methods import METHODS
+from auber.search.registry import METHODS
 from auber.study import change_study, make_study, read_study, select_runs
 from auber.study.plan import Block
 from tests.study.tiny import tiny_study

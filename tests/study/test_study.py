@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from auber import api, checkpoint, run_files
+from auber import api
+from auber.data.agreement import make_agreement
 from auber.errors import ConfigError, ModelError, RunError, TaskError
+from auber.models import checkpoint
+from auber.run import files as run_files
 from auber.scoring import LayerScorer
 from auber.study import State, StudyFolder, run_study, select_runs
 from auber.study import block as block_work
 from auber.study.plan import Block
-from auber.tasks.agreement import make_agreement
 from tests.splits import read_splits
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
 

@@ -7,8 +7,8 @@ import shutil
 import pytest
 import torch
 
-from auber import checkpoint
 from auber.errors import ConfigError, RunError
+from auber.models import checkpoint
 from auber.study import State, StudyFolder, read_study, run_study
 from auber.study import weights as study_weights
 from auber.study.plan import Block

@@ -9,9 +9,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from auber import checkpoint, run_files
-from auber.progress import Silent
+from auber.models import checkpoint
+from auber.run import files as run_files
 from auber.study import Block, Outcome, Study, StudyFolder, make_study
+from auber.system.progress import Silent
 from tests.small import SETTINGS, small_start
 
 # The rows are the generated task's; few tuning steps keep a run to a second or so.

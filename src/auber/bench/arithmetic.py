@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from auber.bench.clock import each_seconds
-from auber.devices import Hardware
-from auber.encoders.base import Encoder
+from auber.models.encoders.base import Encoder
+from auber.training.devices import Hardware
 
 _MATRIX_SIZES = {"cuda": 8192, "mps": 4096, "cpu": 2048}
 _MATRIX_REPEATS = 100

@@ -18,8 +18,8 @@ from auber.bench.record import GrowthPoint, GrowthSeries
 from auber.bench.rewards import time_scorer
 from auber.bench.subjects import Subject, make_sized_subject
 from auber.config import Config
-from auber.devices import Hardware
-from auber.progress import Progress
+from auber.system.progress import Progress
+from auber.training.devices import Hardware
 
 
 def measure_growth(

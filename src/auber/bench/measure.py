@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-from auber import provenance
 from auber.bench.arithmetic import MatrixRate, measure_matrix_rate
 from auber.bench.catalogue import ROWS, SIZES, Request
 from auber.bench.growth import measure_growth
@@ -15,10 +14,11 @@ from auber.bench.search import check_search, measure_search
 from auber.bench.subjects import Subject, make_subject
 from auber.bench.tunings import compare_tunings
 from auber.config import Config
-from auber.devices import Hardware, resolve_hardware
-from auber.progress import Progress
-from auber.speed.arithmetic import count_parameters
-from auber.tasks.base import TaskData
+from auber.data.task import TaskData
+from auber.export.speed.arithmetic import count_parameters
+from auber.run import provenance
+from auber.system.progress import Progress
+from auber.training.devices import Hardware, resolve_hardware
 
 
 def run_bench(

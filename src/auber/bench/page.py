@@ -13,7 +13,7 @@ from auber.bench.plot import draw_growth
 from auber.bench.record import Bench, read_bench
 from auber.bench.tables import Table, all_tables, describe, device_of, title_of
 from auber.errors import RunError
-from auber.files import write_text
+from auber.system.files import write_text
 
 PLOT = "growth.svg"
 NOTES = "performance-notes.md"

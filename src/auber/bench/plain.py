@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from auber.metrics import get_metric
-from auber.plan import PruningPlan
-from auber.surgery import masked_heads
-from auber.tasks.encoding import EncodedRows, pad_batch
+from auber.data.encoding import EncodedRows, pad_batch
+from auber.metrics.task_metrics import get_metric
+from auber.models.plan import PruningPlan
+from auber.models.surgery import masked_heads
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from auber import charts
 from auber.bench.record import GrowthPoint, GrowthSeries
+from auber.export import charts
 
 _PANEL_WIDTH, _PANEL_HEIGHT = 250, 230
 _LEFT, _TITLE, _GAP, _BOTTOM = 64, 20, 66, 46

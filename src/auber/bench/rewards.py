@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from auber import seeds
 from auber.bench.arithmetic import Work
 from auber.bench.catalogue import Limits
 from auber.bench.clock import each_seconds, timed
 from auber.bench.plain import PlainScorer
 from auber.bench.record import AgreementRecord, LayerRecord, PlainRecord, RewardsRecord, TotalRecord
 from auber.bench.subjects import Subject
-from auber.plan import PruningPlan
-from auber.progress import Progress
+from auber.models.plan import PruningPlan
 from auber.scoring import LayerScorer
+from auber.system import seeds
+from auber.system.progress import Progress
 
 _PLAIN_BATCH = 32
 _SORTED_BATCH = {"cuda": 256}  # elsewhere as the plain batch

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from auber import api
-from auber.asks import make_ask, make_job
 from auber.bench.clock import timed
 from auber.bench.record import SearchRecord, SearchSeconds
 from auber.bench.subjects import Subject
-from auber.methods import get_method
-from auber.pipeline.accounts import TIME_PARTS
-from auber.progress import Progress
-from auber.starts import Start, check_origin
+from auber.run.accounts import TIME_PARTS
+from auber.run.request import make_ask, make_job
+from auber.run.starts import Start, check_origin
+from auber.search.registry import get_method
+from auber.system.progress import Progress
 
 
 def check_search(subject: Subject) -> None:

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from auber import checkpoint, run_files, seeds
 from auber.bench.catalogue import PADDED_LENGTH, ROWS, SIZES, Request, RowShape, Size
 from auber.config import Config
-from auber.devices import Hardware
-from auber.encoders import encoder_of
-from auber.encoders.base import Encoder
+from auber.data.encoding import EncodedRows, encode_rows
+from auber.data.splits import make_splits
+from auber.data.task import Rows, TaskData
 from auber.errors import ConfigError
-from auber.evaluation import predict
-from auber.splits import make_splits
-from auber.tasks.base import Rows, TaskData
-from auber.tasks.encoding import EncodedRows, encode_rows
+from auber.models import checkpoint
+from auber.models.encoders import encoder_of
+from auber.models.encoders.base import Encoder
+from auber.run import files as run_files
+from auber.system import seeds
+from auber.training.devices import Hardware
+from auber.training.evaluation import predict
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

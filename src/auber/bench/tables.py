@@ -187,10 +187,10 @@ def tuning_table(tuning: TuningRecord) -> Table:
             [name, str(way.steps), _short(way.seconds), _short(way.steps_per_second), f"{ratio:.2f}"]
             for name, way, ratio in (
                 ("Trainer with its defaults", tuning.plain, 1.0),
-                ("auber.tuning", tuning.tune, tuning.ratio),
+                ("auber.training", tuning.tune, tuning.ratio),
             )
         ],
-        "Each as it comes. Trainer: float32, rows in random order. auber.tuning: the precision of the run, rows of like length together, on "
+        "Each as it comes. Trainer: float32, rows in random order. auber.training: the precision of the run, rows of like length together, on "
         "a GPU steps recorded as graphs where that can be done.",
     )
 

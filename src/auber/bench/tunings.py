@@ -19,10 +19,10 @@ from auber.bench.clock import timed
 from auber.bench.record import TuningRecord, TuningWayRecord
 from auber.bench.subjects import Subject
 from auber.config import LayerTuning
-from auber.devices import Hardware
-from auber.progress import Progress
-from auber.tasks.encoding import EncodedRows, pad_batch
-from auber.tuning import tune
+from auber.data.encoding import EncodedRows, pad_batch
+from auber.system.progress import Progress
+from auber.training.devices import Hardware
+from auber.training.tuning import tune
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -30,9 +30,9 @@ from auber.cli import (
     study,
     watch,
 )
-from auber.disk import is_refusal
 from auber.errors import AuberError
-from auber.group import is_main_process
+from auber.system.disk import is_refusal
+from auber.system.distributed import is_main_process
 
 app = typer.Typer(
     cls=stops.Commands,

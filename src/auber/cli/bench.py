@@ -14,8 +14,8 @@ from auber.errors import ConfigError
 if TYPE_CHECKING:
     from auber.bench.record import Bench
     from auber.config import Config
-    from auber.progress import Progress
-    from auber.tasks.base import TaskData
+    from auber.data.task import TaskData
+    from auber.system.progress import Progress
 
 _DEFAULTS = Request()
 _SIZES = ", ".join(SIZES)
@@ -122,13 +122,13 @@ def command(
 
 def _measure(request: Request, settings: Config, preset: str, progress: Progress, task: TaskData | None) -> Bench:
     from auber.bench.measure import run_bench
-    from auber.provenance import command_line
+    from auber.run.provenance import command_line
 
     return run_bench(request, settings, preset, command_line(), progress, task)
 
 
 def _hand_over(bench: Bench, out: Path | None, *, as_json: bool) -> None:
-    from auber.files import write_json
+    from auber.system.files import write_json
 
     if out is not None:
         write_json(out, bench.to_json(), follow=True)

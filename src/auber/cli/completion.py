@@ -15,14 +15,14 @@ Offer = list[tuple[str, str]]
 
 def tasks(incomplete: str) -> Offer:
     """Tasks of --task."""
-    from auber.tasks import TASKS
+    from auber.data import TASKS
 
     return _beginning(incomplete, ((name, task.doc) for name, task in TASKS.items()))
 
 
 def methods(incomplete: str) -> Offer:
     """Methods of --method."""
-    from auber.methods import METHODS
+    from auber.search.registry import METHODS
 
     return _beginning(incomplete, ((name, method.doc) for name, method in METHODS.items()))
 
@@ -57,7 +57,7 @@ def targets(incomplete: str) -> Offer:
 
 def trackers(incomplete: str) -> Offer:
     """Trackers of --track."""
-    from auber.tracking import TRACKERS
+    from auber.run.tracking import TRACKERS
 
     return _beginning(incomplete, ((name, "") for name in TRACKERS))
 

@@ -32,7 +32,8 @@ def command(
 
     Example: auber demo --out runs/demo
     """
-    from auber import demo, provenance
+    from auber import demo
+    from auber.run import provenance
 
     typed = provenance.typed_command()
     if out is None:  # the command that goes on names the folder of this one

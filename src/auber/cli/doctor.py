@@ -22,7 +22,7 @@ def command(
 
     Example: auber doctor --online
     """
-    from auber.doctor import State, examine
+    from auber.cli.doctor_checks import State, examine
 
     findings = examine(online=online)
     broken = [finding for finding in findings if finding.state is State.BROKEN]

@@ -11,7 +11,7 @@ from auber.cli import options, screen
 from auber.errors import TaskError
 
 if TYPE_CHECKING:
-    from auber.kinds import Kind
+    from auber.data.task_types import Kind
 
 _ROWS = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
 
@@ -45,8 +45,8 @@ def command(
     the metric and kind are the run's)
     """
     from auber import api
-    from auber.metrics import get_metric
-    from auber.run_files import read_row_settings
+    from auber.metrics.task_metrics import get_metric
+    from auber.run.files import read_row_settings
 
     options.require_model(folder, on_disk=True)
     settings = options.build_config(preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder))
@@ -79,8 +79,8 @@ def command(
 
 def _asked_of(folder: str, kind: str | None) -> tuple[str | None, str | None]:
     """The kind that is named, else the model's; and the metric that a run of this kind was made for."""
-    from auber.metrics import get_metric
-    from auber.run_files import find_run, read_field
+    from auber.metrics.task_metrics import get_metric
+    from auber.run.files import find_run, read_field
 
     run = find_run(folder)
     if run is not None:
@@ -91,9 +91,9 @@ def _asked_of(folder: str, kind: str | None) -> tuple[str | None, str | None]:
 
 
 def _config_of(folder: str) -> tuple[Any, Kind | None]:
-    from auber.checkpoint import model_folder
-    from auber.kinds import kind_of_class
-    from auber.sources import read_config
+    from auber.data.task_types import kind_of_class
+    from auber.models.checkpoint import model_folder
+    from auber.models.source import read_config
 
     config, _ = read_config(str(model_folder(Path(folder))))
     return config, kind_of_class((config.architectures or [""])[0])
@@ -101,7 +101,7 @@ def _config_of(folder: str) -> tuple[Any, Kind | None]:
 
 def _classes_of(folder: str) -> tuple[str, ...] | None:
     """The classes or tags of a model in its order; None where it answers by places."""
-    from auber.checkpoint import classes_of
+    from auber.models.checkpoint import classes_of
 
     config, kind = _config_of(folder)
     if kind is not None and kind.name == "spans":
@@ -120,8 +120,8 @@ def _classes_of(folder: str) -> tuple[str, ...] | None:
 
 def _tuned_on(folder: str) -> str:
     """What a finished run was tuned on, as far as that is known, and what names the rows."""
-    from auber.run_files import find_run, read_field
-    from auber.tasks import TASKS
+    from auber.data import TASKS
+    from auber.run.files import find_run, read_field
 
     run = find_run(folder)
     if run is None:

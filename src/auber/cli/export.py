@@ -13,7 +13,7 @@ from auber.export import TARGETS, export_model
 
 if TYPE_CHECKING:
     from auber.export.base import Exported
-    from auber.speed.record import Pair
+    from auber.export.speed.record import Pair
 
 _Run = Annotated[Path, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False)]
 _To = Annotated[
@@ -73,8 +73,8 @@ def command(
         exported = export_model(run, to, out=out, progress=progress)
         pair = None
         if exported.graph is not None and not no_latency and exported.source.encoder.removed:
-            from auber.speed.exported import time_exported
-            from auber.speed.request import Limits
+            from auber.export.speed.exported import time_exported
+            from auber.training.ratio import Limits
 
             pair = time_exported(exported, limits=Limits(), progress=progress)
         pushed = None if push is None else hub.push(exported, push)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from auber.cli import options, screen
-from auber.tracking import check_trackers
+from auber.run.tracking import check_trackers
 
 
 def command(
@@ -38,7 +38,8 @@ def command(
 
     Example: auber finetune --model bert-base-cased --task rte --out runs/rte-start
     """
-    from auber import api, provenance
+    from auber import api
+    from auber.run import provenance
 
     options.require_model(model)
     trackers = check_trackers(track or ())

@@ -28,7 +28,7 @@ def command(
 
     Example: auber import old-model --out new-model
     """
-    from auber.imports import import_model
+    from auber.models.legacy import import_model
 
     with screen.listening(quiet=quiet):
         imported = import_model(folder, out)

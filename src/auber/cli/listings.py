@@ -5,7 +5,7 @@ from __future__ import annotations
 from auber.cli import options, screen
 from auber.config import PRESETS, Value, make_config
 from auber.config import settings as declared_settings
-from auber.kinds import KINDS
+from auber.data.task_types import KINDS
 
 _FORMATS = {
     "sequence": "csv, tsv, json, jsonl or parquet with --text q1[,q2] --label y",
@@ -19,7 +19,7 @@ def tasks(json: options.Json = False) -> None:
 
     Example: auber prune --model bert-base-cased --task mrpc --out runs/mrpc
     """
-    from auber.tasks import TASKS
+    from auber.data import TASKS
 
     rows = [[name, TASKS[name].metric, TASKS[name].doc] for name in TASKS]
     _show(["task", "metric", "what it is"], rows, json)
@@ -34,7 +34,7 @@ def models(json: options.Json = False) -> None:
 
     What counts is the model_type in the config.json of a model. Example: auber prune --model roberta-base --task rte --out runs/rte
     """
-    from auber.encoders import FAMILIES
+    from auber.models.encoders import FAMILIES
 
     rows = [[name, ", ".join(family.model_types)] for name, family in FAMILIES.items()]
     _show(["family", "model_type in config.json"], rows, json)
@@ -45,7 +45,7 @@ def methods(json: options.Json = False) -> None:
 
     Example: auber prune --model DIR --task rte --method random --heads 20 --out runs/random
     """
-    from auber.methods import METHODS
+    from auber.search.registry import METHODS
 
     rows = [
         [name, "itself" if method.decides_number else "--heads" if method.removes_heads else "none", method.doc]
@@ -59,7 +59,7 @@ def metrics(json: options.Json = False) -> None:
 
     Example: auber prune --model DIR --train a.csv --dev b.csv --text q --label y --metric f1 --out runs/own
     """
-    from auber.metrics import METRICS
+    from auber.metrics.task_metrics import METRICS
 
     rows = [[name, metric.kind, metric.doc] for name, metric in METRICS.items()]
     _show(["metric", "kind of rows", "what it is"], rows, json)

@@ -14,7 +14,7 @@ from auber.config import PRESETS, Config, make_config, parse_assignment
 from auber.errors import CheckpointError, ConfigError, TaskError
 
 if TYPE_CHECKING:
-    from auber.tasks.base import TaskData
+    from auber.data.task import TaskData
 
 _PRESETS = ", ".join(PRESETS)
 
@@ -176,8 +176,8 @@ def read_task(
     name: str | None = None,
 ) -> TaskData:
     """The task the options describe."""
-    from auber.tasks import load_task
-    from auber.tasks.own import OWN, OwnFiles
+    from auber.data import load_task
+    from auber.data.user_rows import OWN, OwnFiles
 
     if task is not None:
         if train or dev:
@@ -228,8 +228,8 @@ def read_scored_rows(
     labels: str | Sequence[str] | None,
 ) -> TaskData:
     """Your own rows of one file, which a model is to be scored on."""
-    from auber.tasks import make_scored_rows
-    from auber.tasks.own import split_names
+    from auber.data import make_scored_rows
+    from auber.data.user_rows import split_names
 
     _refuse_data(data)
     return make_scored_rows(
@@ -244,7 +244,7 @@ def _refuse_data(data: Path | None) -> None:
 
 def require_model(place: str | Path, *, on_disk: bool = False) -> None:
     """Tell a folder that is neither a model nor a run, and the runs in it, before the rows are read; hub names pass unless `on_disk`."""
-    from auber.run_files import is_run
+    from auber.run.files import is_run
 
     folder = Path(place)
     if on_disk and not folder.is_dir():

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from auber.cli import completion, options, screen
-from auber.methods import METHODS
-from auber.tracking import check_trackers
+from auber.run.tracking import check_trackers
+from auber.search.registry import METHODS
 
 _METHODS = ", ".join(METHODS)
 
@@ -80,7 +80,8 @@ def command(
 
     Your own tagged words: auber prune --model DIR --train a.conll --dev b.conll --kind tokens --out runs/ner
     """
-    from auber import api, provenance
+    from auber import api
+    from auber.run import provenance
 
     options.require_model(model)
     trackers = check_trackers(track or ())

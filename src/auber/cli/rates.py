@@ -9,11 +9,11 @@ import typer
 
 from auber.cli import completion, options, screen
 from auber.config import parse_assignment
-from auber.rates.grid import HELD_OUT, Grid, parse_rates, parse_seeds
+from auber.run.rates.grid import HELD_OUT, Grid, parse_rates, parse_seeds
 
 if TYPE_CHECKING:
-    from auber.rates.choice import Choice, TaskScores
-    from auber.rates.record import Record
+    from auber.run.rates.choice import Choice, TaskScores
+    from auber.run.rates.record import Record
 
 _Model = Annotated[
     str, typer.Option("--model", help="A pretrained encoder: a model folder or a hub name.", show_default=False)
@@ -71,10 +71,10 @@ def command(
     if out is not None:
         options.make_room(out)
 
-    from auber.provenance import command_line
-    from auber.rates.choice import choose_rate, to_json
-    from auber.rates.tunings import try_rates
-    from auber.tasks import load_task
+    from auber.data import load_task
+    from auber.run.provenance import command_line
+    from auber.run.rates.choice import choose_rate, to_json
+    from auber.run.rates.tunings import try_rates
 
     with screen.listening(quiet=quiet) as progress:
         if tasks and not (train or dev):

@@ -81,10 +81,10 @@ def command(
         print(f"tables: {tables} (layers: {sum(len(run.layers) for run in found)}, runs: {len(found)})")
         return
 
-    from auber.provenance import command_line
     from auber.regret.figure import draw_regret
     from auber.regret.files import compact_json, write_kept
     from auber.regret.result import measure_regret
+    from auber.run.provenance import command_line
 
     settings = dict(parse_assignment(assignment) for assignment in assignments or [])
     names = [name.strip() for name in presets.split(",")]

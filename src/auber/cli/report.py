@@ -12,9 +12,9 @@ from auber.cli import options, screen
 from auber.errors import ConfigError
 
 if TYPE_CHECKING:
-    from auber.html.page import Page
     from auber.report import Written
     from auber.report.columns import Table
+    from auber.report.html.page import Page
     from auber.report.results_file import ResultsFile
 
 _WIDEST = 40  # characters of a table's cell; longer ones are sentences
@@ -155,8 +155,8 @@ def _write_page(page: Path, files: list[Path], *, as_json: bool) -> None:
 
 def _write_report(places: list[Path], out: Path | None, *, open_page: bool, as_json: bool) -> None:
     """The page, and the tables unless every place is one run's folder."""
-    from auber.html import can_make_pdf, make_page, write_page
-    from auber.run_files import is_run
+    from auber.report.html import can_make_pdf, make_page, write_page
+    from auber.run.files import is_run
 
     held, extras = _with_extras(places)
     if out is None and len(held) == 1 and held[0].is_dir():
@@ -182,7 +182,7 @@ def _write_report(places: list[Path], out: Path | None, *, open_page: bool, as_j
 
 def _with_extras(places: list[Path]) -> tuple[list[Path], list[ResultsFile]]:
     """What holds runs, and results of other kinds to be shown beside them."""
-    from auber.html.details import EXTRAS
+    from auber.report.html.details import EXTRAS
     from auber.report.results_file import read_results_file
 
     held, extras = [], []

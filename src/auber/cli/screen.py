@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from rich.console import Console
 
-from auber.group import is_main_process
-from auber.progress import Progress, Silent, Way
+from auber.system.distributed import is_main_process
+from auber.system.progress import Progress, Silent, Way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

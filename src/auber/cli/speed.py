@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auber.cli import options, screen
-from auber.speed.request import Limits, Request, parse_batches
+from auber.export.speed.request import Request, parse_batches
+from auber.training.ratio import Limits
 
 if TYPE_CHECKING:
-    from auber.speed.record import Speed
+    from auber.export.speed.record import Speed
 
 _LIMITS = Limits()
 
@@ -99,9 +100,9 @@ def command(
     if out is not None:
         options.make_room(out)
 
-    from auber.files import write_json
-    from auber.provenance import command_line
-    from auber.speed.measure import measure_speed
+    from auber.export.speed.measure import measure_speed
+    from auber.run.provenance import command_line
+    from auber.system.files import write_json
 
     with screen.listening(quiet=quiet) as progress:
         speed = measure_speed(request, command=command_line(), progress=progress)
@@ -114,7 +115,7 @@ def command(
 
 
 def _print(speed: Speed) -> None:
-    from auber.speed.tables import describe, tables_of
+    from auber.export.speed.tables import describe, tables_of
 
     print(describe(speed))
     for table in tables_of(speed):

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from auber.group import launch_words
+from auber.system.distributed import launch_words
 
 _RESUMING = ("demo", "finetune", "prune")  # they go on with --resume
 _REPEATING = ("rates", "study")  # they go on when they are called again

@@ -11,7 +11,7 @@ import typer
 
 from auber.cli import options, screen
 from auber.errors import AuberError, ConfigError
-from auber.progress import Progress, Silent, Way, describe_seconds
+from auber.system.progress import Progress, Silent, Way, describe_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +94,7 @@ def command(
             _show_plan(study, folder, selection, place, as_json=json)
         return
 
-    from auber.provenance import typed_command
+    from auber.run.provenance import typed_command
     from auber.study import run_study
     from auber.study.estimate import read_clock
 

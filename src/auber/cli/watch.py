@@ -14,13 +14,13 @@ import typer
 from rich.console import Console
 
 from auber.cli import screen
+from auber.cli.live.places import STUDY, find_place
 from auber.errors import RunError
-from auber.watch.places import STUDY, find_place
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from auber.watch.drawing import Sheet
+    from auber.cli.live.drawing import Sheet
 
 # Seconds with nobody at work before it counts as left: between two blocks of a study, or two runs of a folder, there is nobody.
 _SURE_AFTER = 5.0
@@ -89,12 +89,12 @@ def _find(folder: Path, known: _Sight | None = None) -> _Sight | None:
     if place is None or (known is not None and known.place == place):
         return known
     if (place / STUDY).is_file():
-        from auber.watch.study import StudyWatcher
-        from auber.watch.study_drawing import draw_study
+        from auber.cli.live.study import StudyWatcher
+        from auber.cli.live.study_drawing import draw_study
 
         return _Sight(place, StudyWatcher(place).look, draw_study)
-    from auber.watch.run import RunWatcher
-    from auber.watch.run_drawing import draw_run
+    from auber.cli.live.run import RunWatcher
+    from auber.cli.live.run_drawing import draw_run
 
     return _Sight(place, RunWatcher(place).look, draw_run)
 
@@ -131,7 +131,7 @@ def _follow(folder: Path, interval: float) -> bool:
 
 def _sheet(console: Console, *, bounded: bool) -> Sheet:
     """What the terminal takes; a frame that is not drawn over may be as long as it likes."""
-    from auber.watch.drawing import ASCII, UNICODE, Sheet
+    from auber.cli.live.drawing import ASCII, UNICODE, Sheet
 
     marks = UNICODE if console.encoding.startswith("utf") else ASCII
     is_file = not console.is_terminal and "COLUMNS" not in os.environ  # nothing of a line needs to be cut there

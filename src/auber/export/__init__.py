@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auber.errors import ConfigError, unknown_name
-from auber.progress import Progress, Silent
+from auber.system.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from auber.export.base import Exported

@@ -11,7 +11,7 @@ from pathlib import Path
 from auber.errors import CheckpointError
 from auber.export.rows import CHECKED_ROWS, Compute, largest_difference
 from auber.export.source import Source
-from auber.progress import Progress
+from auber.system.progress import Progress
 
 ALLOWED_DIFFERENCE = 1e-3  # between logits; rounding alone stays some hundred times below
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from auber import charts
-from auber.encoders.base import Encoder
+from auber.export import charts
 from auber.export.howto import BEST_SPANS, NOUNS
 from auber.export.source import Source
-from auber.spans import LONGEST_ANSWER
+from auber.metrics.spans import LONGEST_ANSWER
+from auber.models.encoders.base import Encoder
 
 PICTURE = "heads.svg"
 _CELL, _LEFT, _TOP, _EDGE = 18, 64, 40, 12  # pixels
@@ -127,7 +127,7 @@ tag = pipeline("token-classification", model="{place}", trust_remote_code=True, 
 
 def write_card(source: Source, place: str) -> str:
     """The card as Markdown; `place` is what a reader gives to `from_pretrained`."""
-    from auber.remote import MODELING_FILE
+    from auber.models.remote_code import MODELING_FILE
 
     encoder, config, result = source.encoder, source.model.config, source.result
     metric, purpose = None if result is None else result["metric"], _PURPOSES[source.kind.name]

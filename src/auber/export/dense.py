@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from auber import checkpoint
 from auber.errors import CheckpointError
 from auber.export.base import Exported, write_checked
 from auber.export.rows import Compute
 from auber.export.source import Source
 from auber.export.zeros import put_back
-from auber.progress import Progress
+from auber.models import checkpoint
+from auber.system.progress import Progress
 
 
 def export(source: Source, place: Path, progress: Progress) -> Exported:

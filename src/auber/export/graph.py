@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from auber.encoders import encoder_of
 from auber.errors import CheckpointError, ConfigError
-from auber.export.rows import random_rows
 from auber.export.source import in_float32
 from auber.export.zeros import put_back
+from auber.models.encoders import encoder_of
+from auber.models.random_rows import random_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

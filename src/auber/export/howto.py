@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from auber.export.source import Source
-from auber.spans import LONGEST_ANSWER
+from auber.metrics.spans import LONGEST_ANSWER
 
 _PAGE = """# {name}
 

@@ -10,14 +10,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from auber import checkpoint
 from auber.errors import CheckpointError, ConfigError
 from auber.export.base import Exported, write_checked
 from auber.export.card import PICTURE, draw_heads, write_card
 from auber.export.rows import Compute
 from auber.export.source import Source
-from auber.hub import why_no_name
-from auber.progress import Progress
+from auber.models import checkpoint
+from auber.system.hub import why_no_name
+from auber.system.progress import Progress
 
 CARD = "README.md"
 _UNPUSHED = "path/to/this/folder"  # a reader's place for it, as long as the hub has none
@@ -74,7 +74,7 @@ def _compute(source: Source, folder: Path) -> Compute:
     """The folder as the modeling file in it loads it; the file is the package's own, so no code of the folder is run."""
     import torch
 
-    from auber.remote import modeling_auber
+    from auber.models.remote_code import modeling_auber
 
     cls = getattr(modeling_auber, type(source.model).__name__)
     model = cls.from_pretrained(folder, dtype=torch.float32)

@@ -12,7 +12,7 @@ from auber.export.graph import graph_call, open_graph, require_packages, write_g
 from auber.export.howto import write_how_to
 from auber.export.rows import Compute
 from auber.export.source import Source
-from auber.progress import Progress
+from auber.system.progress import Progress
 
 GRAPH = "model.onnx"
 

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from auber.encoders.base import Encoder
 from auber.export.source import Source, in_float32
+from auber.models.random_rows import random_rows
 
 # (rows, length, padded): one token, one row, one padded row, uneven batches, and longer than what a graph is traced with
 _CHECKED = ((1, 1, False), (1, 9, False), (1, 16, True), (2, 1, False), (3, 32, True), (5, 128, True), (4, 128, False))
 CHECKED_ROWS = sum(rows for rows, _, _ in _CHECKED)
 
 Compute = Callable[[dict[str, Tensor]], Any]  # from a batch to an output such as the model's own
-
-
-def random_rows(
-    encoder: Encoder, inputs: Sequence[str], *, rows: int, length: int, padded: bool = False, seed: int = 0
-) -> dict[str, Tensor]:
-    """One batch, each input (rows, length); padded rows have 1 to `length` tokens."""
-    generator = torch.Generator().manual_seed(seed)
-    config = encoder.model.config
-    pad = config.pad_token_id or 0
-    drawn = torch.randint(0, config.vocab_size - 1, (rows, length), generator=generator)
-    lengths = torch.randint(1, length + 1, (rows, 1), generator=generator) if padded else torch.tensor([[length]])
-    is_token = (torch.arange(length) < lengths).expand(rows, length)
-    tokens = drawn + (drawn >= pad)  # every token but the padding one
-    batch = {"input_ids": tokens.where(is_token, torch.tensor(pad)), "attention_mask": is_token.long()}
-    if "token_type_ids" in inputs:
-        types = torch.randint(0, config.type_vocab_size, (rows, length), generator=generator)
-        batch["token_type_ids"] = types * is_token
-    return batch
 
 
 @torch.inference_mode()

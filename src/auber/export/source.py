@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auber import checkpoint, run_files
-from auber.encoders import encoder_of
-from auber.encoders.base import Encoder
+from auber.data.task_types import KINDS, Kind, kind_of_class
 from auber.errors import ModelError, RunError
-from auber.kinds import KINDS, Kind, kind_of_class
-from auber.outputs import OUTPUTS, Outputs
+from auber.models import checkpoint
+from auber.models.encoders import encoder_of
+from auber.models.encoders.base import Encoder
+from auber.run import files as run_files
+from auber.training.outputs import OUTPUTS, Outputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

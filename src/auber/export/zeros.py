@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from auber.encoders import REMOVED_HEADS, encoder_of
-from auber.encoders.base import Encoder
 from auber.errors import PlanError
-from auber.plan import PruningPlan
-from auber.surgery import remove_heads
+from auber.models.encoders import REMOVED_HEADS, encoder_of
+from auber.models.encoders.base import Encoder
+from auber.models.plan import PruningPlan
+from auber.models.surgery import remove_heads
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from auber import charts
 from auber.config import PRESETS
+from auber.export import charts
 from auber.regret.replay import BUDGETS
 
 _COLUMNS = 3  # at most

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import RunError
-from auber.files import write_text
+from auber.system.files import write_text
 
 # Never a part of a text, in which JSON has no line end as it is.
 _NUMBERS = re.compile(r"\[\n\s*([-+.\deE]+(?:,\s+[-+.\deE]+)*)\s+\]")

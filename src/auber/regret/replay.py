@@ -15,16 +15,16 @@ import numpy as np
 
 from auber.config import Config
 from auber.errors import RunError
-from auber.methods import greedy
-from auber.methods.base import LayerWork
-from auber.progress import Silent
 from auber.regret.measure import best_after, expected_regret
 from auber.regret.tables import LayerTable
-from auber.search.agent import play_layer
 from auber.search.game import PruningGame
+from auber.search.methods import LayerWork
+from auber.search.players import greedy
+from auber.search.players.dqn import play_layer
+from auber.system.progress import Silent
 
 if TYPE_CHECKING:
-    from auber.encoders.base import Encoder
+    from auber.models.encoders.base import Encoder
 
 BUDGETS = (50, 100, 200, 300)  # different rewards after which searches are compared
 REWARDS = (1, *range(10, 301, 10))  # where a curve is drawn; every budget is among them

@@ -19,14 +19,14 @@ from typing import Any
 
 import torch
 
-from auber import provenance
 from auber.config import PRESETS, Config, make_config, require_read
-from auber.devices import Hardware
 from auber.errors import ConfigError, unknown_name
-from auber.progress import Progress
+from auber.metrics.statistics import summary
 from auber.regret.replay import BUDGETS, REWARDS, LayerReplay, Play, replay_layer
 from auber.regret.tables import LayerTable, RunTables
-from auber.stats import summary
+from auber.run import provenance
+from auber.system.progress import Progress
+from auber.training.devices import Hardware
 
 KIND = "auber regret"
 FORMAT = 1

@@ -16,11 +16,11 @@ from typing import Any
 
 from auber.config import show_name
 from auber.errors import RunError
-from auber.methods.base import Mask
-from auber.methods.exhaustive import MOST_HEADS, all_masks
 from auber.regret.files import compact_json, write_kept
-from auber.run_files import is_run, read_json, read_result
-from auber.stages import is_layer_stage, layer_of
+from auber.run.files import is_run, read_json, read_result
+from auber.search.methods import Mask
+from auber.search.players.exhaustive import MOST_HEADS, all_masks
+from auber.search.stages import is_layer_stage, layer_of
 
 KIND = "auber score tables"
 FORMAT = 1

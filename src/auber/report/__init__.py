@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import RunError
-from auber.files import write_text
+from auber.metrics.statistics import verdict
 from auber.report.analysis import MethodRow, PooledRow, Report, Section, analyse
 from auber.report.collect import collect
 from auber.report.columns import Table
@@ -20,7 +20,7 @@ from auber.report.latex import render_latex
 from auber.report.markdown import render_markdown
 from auber.report.spreadsheet import render_csv
 from auber.report.tables import all_tables, gap_verdict
-from auber.stats import verdict
+from auber.system.files import write_text
 
 RENDERERS: dict[str, Callable[[Table], str]] = {"md": render_markdown, "csv": render_csv, "tex": render_latex}
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from auber.metrics.statistics import Comparison, Summary, compare
 from auber.report.caveats import find_collapse, find_flags, find_notes
 from auber.report.cells import (
     Cells,
@@ -31,7 +32,6 @@ from auber.report.folders import LeftOut
 from auber.report.published import Published, published
 from auber.report.record import RunRecord
 from auber.report.roles import ABLATIONS, CONTROL, METHODS, SUBJECT, is_ablation
-from auber.stats import Comparison, Summary, compare
 
 
 @dataclass(frozen=True)

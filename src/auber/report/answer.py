@@ -1,6 +1,6 @@
 """The reader's question, whether to prune heads to regularise a model and what that gives, answered by rules from the comparisons.
 
-Every sentence follows from a comparison that is shown, not shown or not there yet, by the one rule of `auber.stats`, so
+Every sentence follows from a comparison that is shown, not shown or not there yet, by the one rule of `auber.metrics.statistics`, so
 the words cannot say more than the runs do. What is incomplete says so before anything else. An `Answer` is plain text;
 `answer_question` is the same as Markdown.
 """
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from auber.metrics.statistics import FEWEST_PAIRS, Comparison, verdict
 from auber.report.analysis import GapRow, MethodRow, PooledRow, Report, Section
 from auber.report.caveats import OTHER_START
 from auber.report.markdown import escape
 from auber.report.roles import CONTROL, SUBJECT
 from auber.report.tables import gap_verdict
-from auber.stats import FEWEST_PAIRS, Comparison, verdict
 
 _PAIRS = "(task, seed) pairs"
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from auber.config import Config
+from auber.data.user_rows import OWN
 from auber.report.cells import Cell, Cells
 from auber.report.record import RunRecord
 from auber.report.roles import CONTROL, CONTROLS, MATCHED, SUBJECT
 from auber.report.words import count
-from auber.tasks.own import OWN
 
 _DEFAULTS = Config().flat()
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
+from auber.metrics.statistics import Summary, summary
 from auber.report.record import RunRecord
-from auber.stats import Summary, summary
 
 Item = TypeVar("Item")
 Group = TypeVar("Group")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auber.errors import RunError
-from auber.fields import Fields
 from auber.report.record import RunRecord, read_result
-from auber.run_files import RESULT, is_run, read_json
+from auber.run.fields import Fields
+from auber.run.files import RESULT, is_run, read_json
 from auber.study import Study, read_study
 from auber.study.folder import RECORD
 

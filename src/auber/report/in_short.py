@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
+from auber.export.speed.record import RunSpeed
+from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import PooledRow, Section, analyse
 from auber.report.answer import control_row, direction, gap_row
 from auber.report.caveats import OTHER_START
@@ -20,9 +22,7 @@ from auber.report.roles import CONTROL, METHODS, SUBJECT, is_ablation
 from auber.report.speeds import KIND as SPEED
 from auber.report.speeds import read_speed
 from auber.report.words import count
-from auber.speed.ratio import Ratio
-from auber.speed.record import RunSpeed
-from auber.stats import FEWEST_PAIRS
+from auber.training.ratio import Ratio
 
 _HEADING = "## Should I prune heads to regularise my model, and what will I get?\n"
 _FIRST = "default"  # the preset that a reader who sets nothing has

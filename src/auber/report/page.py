@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auber.errors import RunError, unknown_name
-from auber.files import write_text
 from auber.regret.result import KIND as REGRET
 from auber.report import results_file, speeds
 from auber.report.evidence import render_evidence
@@ -21,6 +20,7 @@ from auber.report.origins import render_origins
 from auber.report.repeating import render_repeating
 from auber.report.results_file import ResultsFile, read_results_file
 from auber.report.yardsticks import render_regret, render_speed
+from auber.system.files import write_text
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import RunError
-from auber.fields import Fields
 from auber.report.coverage import Key
-from auber.run_files import read_json
+from auber.run.fields import Fields
+from auber.run.files import read_json
 
 FORMAT = 1  # of result.json
 PRUNE = "prune"  # the kind of a run with a method; the other one is a fine-tuned start

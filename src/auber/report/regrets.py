@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from auber.errors import RunError
-from auber.fields import Fields
 from auber.regret.figure import draw_regret, label_of
 from auber.regret.replay import BUDGETS
 from auber.regret.result import FORMAT
 from auber.report.columns import Column, Table, TableSection
 from auber.report.results_file import ResultsFile
+from auber.run.fields import Fields
 
 # What is told of a search, by its name in a result.
 _QUANTITIES = {

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from auber.progress import describe_seconds
 from auber.report import published
 from auber.report.folders import Source
 from auber.report.markdown import escape, render_row
@@ -23,6 +22,7 @@ from auber.report.record import RunRecord
 from auber.report.results_file import ResultsFile, runs_of
 from auber.study import Study
 from auber.study.estimate import Clock
+from auber.system.progress import describe_seconds
 
 # Dense bfloat16 products in TFLOP/s, as their makers give them (of an H100 the SXM form).
 GPUS = {

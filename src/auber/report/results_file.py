@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import ConfigError, RunError
-from auber.fields import Fields
-from auber.files import write_text
 from auber.report.folders import LeftOut, Source, read_folder
 from auber.report.record import RunRecord, record_from_json, record_to_json
-from auber.run_files import read_json
+from auber.run.fields import Fields
+from auber.run.files import read_json
 from auber.study import Study, make_study
 from auber.study.folder import joined_studies, study_differences
+from auber.system.files import write_text
 
 FORMAT = 1
 KIND = "runs"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from auber.errors import RunError
-from auber.fields import Fields
+from auber.export.speed.record import Amount, Pair, RunSpeed, Speed, Times
+from auber.export.speed.tables import describe, tables_of
 from auber.report.columns import Column, Table, TableSection
 from auber.report.results_file import ResultsFile
-from auber.speed.ratio import Ratio
-from auber.speed.record import Amount, Pair, RunSpeed, Speed, Times
-from auber.speed.tables import describe, tables_of
+from auber.run.fields import Fields
+from auber.training.ratio import Ratio
 
 KIND = "speed"
 FORMAT = 1

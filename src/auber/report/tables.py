@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from auber.metrics.statistics import FEWEST_PAIRS, LEVEL, Comparison, Summary, verdict
 from auber.report import published
 from auber.report.analysis import GapRow, MethodRow, PooledRow, Report, Section
 from auber.report.columns import Column, Detail, Table, TableSection, Value
 from auber.report.coverage import Coverage
 from auber.report.roles import CONTROL, SUBJECT
-from auber.stats import FEWEST_PAIRS, LEVEL, Comparison, Summary, verdict
 
 
 def all_tables(report: Report) -> tuple[Table, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from auber.fields import Fields
 from auber.report.markdown import escape, render_markdown
 from auber.report.regrets import regret_table, sources_of
 from auber.report.results_file import ResultsFile
 from auber.report.speeds import speed_tables
+from auber.run.fields import Fields
 
 _REGRET = """\
 ## What a search misses of a layer's best mask

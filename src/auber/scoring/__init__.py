@@ -7,7 +7,7 @@ all scorers share; `noise` says how far a difference of scores can be believed.
 """
 
 from auber.scoring.base import MaskScorer
-from auber.scoring.crossed import CrossedScorer, Part
+from auber.scoring.crossfit import CrossedScorer, Part
 from auber.scoring.noise import check_caution, standard_error
 from auber.scoring.scorer import VERSION, LayerScorer
 from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, make_scorer, open_workers

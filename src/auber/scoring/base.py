@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from auber.errors import PlanError
-from auber.metrics import Metric
+from auber.metrics.task_metrics import Metric
 
 
 class MaskScorer(ABC):

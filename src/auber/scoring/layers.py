@@ -16,9 +16,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from auber.encoders.attention import Attention
-from auber.encoders.base import Encoder
-from auber.scoring.slabs import Slab
+from auber.models.encoders.attention import Attention
+from auber.models.encoders.base import Encoder
+from auber.scoring.packing import Slab
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from auber.encoders.base import Encoder
+from auber.models.encoders.base import Encoder
 
 # The allocator's rounding, the libraries' work spaces and other tenants of the device take their part.
 SAFETY = 0.8

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from auber.errors import ConfigError
-from auber.metrics import Metric
+from auber.metrics.task_metrics import Metric
 
 
 def check_caution(metric: Metric, caution: float) -> None:

@@ -2,7 +2,7 @@
 
 With `RAY_ADDRESS` set the workers are that cluster's, whose nodes must have this package; inside a program that has already
 connected to Ray (a study's worker is one) they are its cluster's. Otherwise a small cluster is started on this machine for
-as long as the workers are open (see `auber.cluster`).
+as long as the workers are open (see `auber.system.cluster`).
 
 A worker asks for a GPU where the run computes on one, else for as many CPUs as the run has threads, and computes with the
 run's precision and threads. It stays for all layers of a run. One that is lost is started anew, given the same rows and
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auber import cluster
-from auber.devices import Hardware
+from auber.data.encoding import EncodedRows
 from auber.errors import AuberError, ConfigError, RunError
 from auber.scoring.scorer import LayerScorer
 from auber.scoring.sharded import Assignment
-from auber.tasks.encoding import EncodedRows
+from auber.system import cluster
+from auber.training.devices import Hardware
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from auber.checkpoint import weights_digest
-from auber.devices import Hardware
-from auber.encoders import encoder_of
-from auber.encoders.base import Encoder
+from auber.data.encoding import EncodedRows
 from auber.errors import ModelError
-from auber.metrics import get_metric
+from auber.metrics.task_metrics import get_metric
+from auber.models.checkpoint import weights_digest
+from auber.models.encoders import encoder_of
+from auber.models.encoders.base import Encoder
 from auber.scoring import memory
 from auber.scoring.base import MaskScorer
 from auber.scoring.layers import load_kernels, pack_layers
-from auber.scoring.slabs import Slab, cut_rows, padded_inputs
-from auber.tasks.encoding import EncodedRows
+from auber.scoring.packing import Slab, cut_rows, padded_inputs
+from auber.training.devices import Hardware
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from auber.checkpoint import weights_digest
 from auber.config import Config
-from auber.devices import Hardware
-from auber.encoders import encoder_of
+from auber.data.encoding import EncodedRows
 from auber.errors import ConfigError
-from auber.group import num_processes
-from auber.metrics import get_metric
+from auber.metrics.task_metrics import get_metric
+from auber.models.checkpoint import weights_digest
+from auber.models.encoders import encoder_of
 from auber.scoring.base import MaskScorer
 from auber.scoring.scorer import LayerScorer, score_key
-from auber.tasks.encoding import EncodedRows
+from auber.system.distributed import num_processes
+from auber.training.devices import Hardware
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

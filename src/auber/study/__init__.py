@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auber.errors import ConfigError, unknown_name
-from auber.locks import HeldError
+from auber.run.tracking import check_trackers
 from auber.study.block import Listener, Outcome, Work, outcome_of
 from auber.study.checks import check_runs
 from auber.study.engines import ENGINES, run_local, run_processes
@@ -17,7 +17,7 @@ from auber.study.plan import EMBEDDED, Block, Selection, Study, change_study, ma
 from auber.study.ray_engine import Request, run_ray
 from auber.study.rows import know_rows
 from auber.study.weights import know_weights
-from auber.tracking import check_trackers
+from auber.system.locks import HeldError
 
 __all__ = [
     "ENGINES",

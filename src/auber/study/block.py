@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from auber import api, checkpoint
+from auber import api
+from auber.data.task import TaskData
 from auber.errors import RunError
-from auber.locks import HeldError
-from auber.progress import Progress
+from auber.models import checkpoint
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
-from auber.tasks.base import TaskData
+from auber.system.locks import HeldError
+from auber.system.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> s
     """What the first tuning begins with; the embedded model is made once for a block."""
     if study.model != EMBEDDED:
         return study.model
-    from auber.tasks.agreement_model import build_model, build_tokenizer
+    from auber.data.agreement_model import build_model, build_tokenizer
 
     path = folder.block_path(block) / EMBEDDED
     if not path.is_dir():

@@ -9,19 +9,19 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from auber import checkpoint
-from auber.asks import make_ask, make_job
 from auber.config import Config
+from auber.data.task import TaskData
+from auber.data.task_types import get_kind
 from auber.errors import ConfigError
-from auber.kinds import get_kind
-from auber.methods import get_method
-from auber.sources import read_config
-from auber.starts import Start, check_origin
+from auber.models import checkpoint
+from auber.models.source import read_config
+from auber.models.surgery import remove_heads
+from auber.run.request import make_ask, make_job
+from auber.run.starts import Start, check_origin
+from auber.search.registry import get_method
 from auber.study.estimate import model_size
 from auber.study.folder import StudyFolder
 from auber.study.plan import EMBEDDED, START, Block, Selection, Study, StudyRun
-from auber.surgery import remove_heads
-from auber.tasks.base import TaskData
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -70,7 +70,7 @@ def _check(
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model without its weights, and its tokenizer."""
     if study.model == EMBEDDED:
-        from auber.tasks.agreement_model import build_model, build_tokenizer
+        from auber.data.agreement_model import build_model, build_tokenizer
 
         return build_model(task.num_labels, 0), build_tokenizer()
     import torch

@@ -22,11 +22,11 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from auber.errors import ConfigError
-from auber.locks import HeldError
-from auber.progress import Progress, Silent
 from auber.study.block import Listener, Outcome, Work, carry_out, outcome_of
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
+from auber.system.locks import HeldError
+from auber.system.progress import Progress, Silent
 
 ENGINES = ("local", "processes", "ray")
 RETRIES = 5  # of a run that loses its worker and gets no further, while others lose none

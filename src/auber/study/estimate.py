@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from auber.config import Config, FirstTuning, LastTuning, LayerTuning
+from auber.data.splits import Splits, make_splits
 from auber.errors import CheckpointError, ModelError
-from auber.methods import METHODS
-from auber.methods.auber import choose_layer as played_by_the_agent
-from auber.sources import read_config
-from auber.splits import Splits, make_splits
+from auber.models.source import read_config
+from auber.search.players.auber import choose_layer as played_by_the_agent
+from auber.search.registry import METHODS
 from auber.study.folder import StudyFolder
 from auber.study.plan import EMBEDDED, START, Block, Study, StudyRun
 
@@ -147,7 +147,7 @@ def _steps(rows: int, settings: FirstTuning | LayerTuning | LastTuning) -> int:
 def model_size(study: Study) -> tuple[int, int]:
     """Layers, and heads of a layer; `ModelError` where the study names no model that can be read."""
     if study.model == EMBEDDED:
-        from auber.tasks.agreement_model import NUM_HEADS, NUM_LAYERS
+        from auber.data.agreement_model import NUM_HEADS, NUM_LAYERS
 
         return NUM_LAYERS, NUM_HEADS
     try:

@@ -4,7 +4,7 @@
     TASK/PROTOCOL/seed-N/start                    the fine-tuned start, a run's folder like all below
     TASK/PROTOCOL/seed-N/auber, random-0, ...     one run each
     TASK/PROTOCOL/seed-N/NAME.failed.json, .txt   why a run failed or was left out, in one line, and the traceback
-    TASK/PROTOCOL/seed-N/.claim                   which process is at work in the block (`auber.locks`); gone when it has ended
+    TASK/PROTOCOL/seed-N/.claim                   which process is at work in the block (`auber.system.locks`); gone when it has ended
     TASK/PROTOCOL/seed-N/.NAME.begun              while a run is worked on; left where its process was killed
 
 The state of a run is what lies there and nothing else, so whoever looks, in this process or on another machine, sees the
@@ -24,14 +24,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from auber import run_files
 from auber.config import Value, make_config
 from auber.errors import RunError
-from auber.fields import is_number
-from auber.files import write_json, write_text
-from auber.locks import HeldError, drop_foreign_lock, held
+from auber.run import files as run_files
+from auber.run.fields import is_number
 from auber.study.own import OwnTask
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun, read_study
+from auber.system.files import write_json, write_text
+from auber.system.locks import HeldError, drop_foreign_lock, held
 
 Item = TypeVar("Item")
 

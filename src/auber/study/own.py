@@ -18,9 +18,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from auber.config import settings, show_name, show_value
+from auber.data import TASKS, TaskData
+from auber.data.user_rows import OwnFiles
 from auber.errors import AuberError, TaskError, unknown_name
-from auber.tasks import TASKS, TaskData
-from auber.tasks.own import OwnFiles
 
 DIGEST = "rows"
 FILE_KEYS = tuple(field.name for field in fields(OwnFiles))

@@ -42,12 +42,12 @@ from auber.config import (
     show_name,
     show_value,
 )
+from auber.data import TASKS, TaskData, load_task
 from auber.errors import ConfigError, unknown_name
-from auber.methods import METHODS
-from auber.only import parse_only
+from auber.search.registry import METHODS
 from auber.study.own import KEYS as OWN_KEYS
 from auber.study.own import OwnTask, read_own
-from auber.tasks import TASKS, TaskData, load_task
+from auber.system.filters import parse_only
 
 EMBEDDED = "agreement"  # the model made on the spot, and the one task it can read
 START = "start"

@@ -2,7 +2,7 @@
 
 With `RAY_ADDRESS` set (a cluster's head, or `auto`) the tasks go to that cluster, whose nodes must have this package, the
 study's folder and the data under the same paths. Without it a small cluster is started on this machine for the length of
-the study (see `auber.cluster`). To a cluster that asks for a token, Ray's own `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` (or its
+the study (see `auber.system.cluster`). To a cluster that asks for a token, Ray's own `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` (or its
 token file) give it.
 
 A run is handed in when the runs it needs are settled (the start, and the `auber` run it is matched with); the runs of a
@@ -23,13 +23,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from auber import cluster
 from auber.errors import ConfigError
-from auber.locks import HeldError
 from auber.study.block import Listener, Work
 from auber.study.engines import LOOK_EVERY, RETRIES, Losses, Watch, require_pinned_threads, say_busy, work_quietly
 from auber.study.folder import StudyFolder
 from auber.study.plan import Block
+from auber.system import cluster
+from auber.system.locks import HeldError
 
 
 @dataclass(frozen=True)

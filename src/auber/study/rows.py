@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from auber.data.task import find_doubts
 from auber.study.folder import RECORD, StudyFolder
 from auber.study.plan import Selection, Study, read_study
-from auber.tasks.base import find_doubts
 
 
 def know_rows(study: Study, folder: StudyFolder, selection: Selection, say: Callable[[str], None]) -> Study:

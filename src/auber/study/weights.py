@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from auber import checkpoint, run_files
 from auber.errors import ConfigError, RunError
+from auber.models import checkpoint
+from auber.run import files as run_files
 from auber.study.folder import RECORD, StudyFolder
 from auber.study.plan import EMBEDDED, START, Block, Selection, Study, read_study
 

@@ -1,0 +1,1 @@
+"""Metrics of a task, smooth rewards and statistics of paired runs."""

@@ -1,0 +1,1 @@
+"""Encoders, pruning plans, surgery and checkpoints."""

@@ -1,0 +1,58 @@
+"""The encoder families that can be pruned, one small adapter each.
+
+To add one: write a file with an `Encoder` subclass and name the class in `FAMILIES`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from auber.errors import ModelError
+from auber.models.encoders.base import REMOVED_HEADS, Encoder, LayerParts
+from auber.models.encoders.bert import Bert
+from auber.models.encoders.deberta import DebertaV2
+from auber.models.encoders.distilbert import DistilBert
+from auber.models.encoders.electra import Electra
+from auber.models.encoders.modernbert import ModernBert
+from auber.models.encoders.mpnet import MPNet
+from auber.models.encoders.roberta import Roberta
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["FAMILIES", "REMOVED_HEADS", "Encoder", "LayerParts", "encoder_of", "family_of"]
+
+FAMILIES: dict[str, type[Encoder]] = {
+    adapter.family: adapter
+    for adapter in (
+        Bert,
+        DebertaV2,
+        DistilBert,
+        Electra,
+        ModernBert,
+        MPNet,
+        Roberta,
+    )
+}
+
+_CANNOT_BE_PRUNED = {
+    "albert": "it shares one layer's weights over all layers, so a head cannot be removed from one of them",
+}
+
+
+def family_of(model_type: object) -> type[Encoder]:
+    """The adapter for a `config.model_type`; `ModelError` where there is none."""
+    for adapter in FAMILIES.values():
+        if model_type in adapter.model_types:
+            return adapter
+    reason = f" ({why})" if (why := _CANNOT_BE_PRUNED.get(str(model_type))) else ""
+    supported = sorted(name for adapter in FAMILIES.values() for name in adapter.model_types)
+    raise ModelError(f"A model of type '{model_type}' cannot be pruned{reason}; use one of: {', '.join(supported)}")
+
+
+def encoder_of(model: PreTrainedModel) -> Encoder:
+    """The adapter around a live model; `ModelError` where its architecture is not supported."""
+    model_type = getattr(getattr(model, "config", None), "model_type", None)
+    if model_type is None or not hasattr(model, "base_model"):
+        raise ModelError(f"A transformers model is needed, found {type(model).__name__}; unwrap it first")
+    return family_of(model_type)(model)

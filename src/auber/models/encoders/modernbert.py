@@ -1,0 +1,93 @@
+"""ModernBERT: one fused projection, rotary positions, windows in most layers, norms before attention and feed-forward.
+
+Query, key and value are thirds of `Wqkv`; a head has rows in each of them. transformers counts the heads of a layer by the
+width of that product, so a sliced layer needs nothing else. A sequence classifier reads the first token or the mean over the
+row, as `config.classifier_pooling` says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from auber.models.encoders.attention import OUT_OF_REACH, Attention, Rotation
+from auber.models.encoders.base import Encoder, FusedProjection, LayerParts, Reads
+
+
+class ModernBert(Encoder):
+    """ModernBERT."""
+
+    family = "modernbert"
+    model_types = ("modernbert",)
+    has_token_types = False
+
+    def parts(self, layer: int) -> LayerParts:
+        """The modules of a layer."""
+        block = self.base.layers[layer]
+        query, key, value = (FusedProjection(block.attn.Wqkv, third) for third in range(3))
+        return LayerParts(
+            query=query,
+            key=key,
+            value=value,
+            output=block.attn.Wo,
+            attention_norm=block.attn_norm,
+            expand=block.mlp.Wi,
+            activation=block.mlp.act,
+            contract=block.mlp.Wo,
+            output_norm=block.mlp_norm,
+            normalises_first=True,
+            is_gated=True,
+        )
+
+    @property
+    def num_positions(self) -> int:
+        """The tokens a row may have at most: what the model was made for, as there is no table of positions to run out."""
+        return int(self.model.config.max_position_embeddings)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """None: positions are relative."""
+        return None
+
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """The first layer's input (batch, length, hidden)."""
+        embedded: Tensor = self.base.embeddings(input_ids=input_ids)
+        return embedded
+
+    def attentions(self, longest: int) -> list[Attention]:
+        """Layers of one kind, global or local, attend alike."""
+        config: Any = self.model.config
+        kinds = {kind: self._attention(kind, longest) for kind in set(config.layer_types)}
+        return [kinds[kind] for kind in config.layer_types]
+
+    @property
+    def final_norm(self) -> nn.Module | None:
+        """The norm behind the last layer."""
+        norm: nn.Module = self.base.final_norm
+        return norm
+
+    @property
+    def reads(self) -> Reads:
+        """What the classifier reads."""
+        pools_mean = self.model.config.classifier_pooling == "mean"
+        return "mean" if super().reads == "first" and pools_mean else super().reads
+
+    def _attention(self, kind: str, longest: int) -> Attention:
+        weight = self.base.embeddings.tok_embeddings.weight
+        positions = torch.arange(longest, device=weight.device)
+        cosine, sine = self.base.rotary_emb(weight, positions[None], kind)  # (1, longest, head_dim)
+        bias, reach = None, self.model.config.sliding_window
+        if kind == "sliding_attention" and longest - 1 > reach:
+            far = (positions[:, None] - positions).abs() > reach
+            bias = torch.zeros(1, longest, longest, dtype=weight.dtype, device=weight.device)
+            bias.masked_fill_(far, OUT_OF_REACH)
+        return Attention(self.head_dim**-0.5, bias=bias, rotation=Rotation(cosine[0], sine[0]))
+
+    def _classify(self, read: Tensor) -> Tensor:
+        logits: Tensor = self.model.classifier(self.model.head(read))
+        return logits
+
+    def _classify_tokens(self, hidden: Tensor) -> Tensor:
+        return self._classify(hidden)

@@ -1,0 +1,1 @@
+"""One run: request, stages, pipeline, folder and records."""

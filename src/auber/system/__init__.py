@@ -1,0 +1,1 @@
+"""Files, locks, seeds, progress and processes: what every other package builds on."""

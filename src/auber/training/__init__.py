@@ -1,0 +1,1 @@
+"""Fine-tuning on the Trainer, early stopping, CUDA graph capture, devices and timing."""

@@ -1,0 +1,103 @@
+"""What only ModernBERT has: a fused projection, windows, norms that come first, and a classifier that may read a mean."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from auber.errors import ModelError
+from auber.models import checkpoint
+from auber.models.encoders import encoder_of
+from auber.models.encoders.attention import OUT_OF_REACH
+from auber.models.plan import PruningPlan
+from auber.models.surgery import masked_heads, remove_heads
+from auber.scoring.scorer import _cast
+from tests.scoring.checks import assert_predicts_like_the_pruned
+from tests.scoring.test_scorer import random_rows
+from tests.tiny_models import HIDDEN, LAYERS, random_batch, tiny_model
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_query_key_and_value_are_thirds_of_one_projection(biased):
+    model = tiny_model("modernbert", attention_bias=biased)
+    fused = model.model.layers[1].attn.Wqkv
+    parts = encoder_of(model).parts(1)
+    hidden = torch.randn(2, HIDDEN)
+    together = torch.cat([projection(hidden) for projection in parts.projections], dim=1)
+    assert torch.allclose(together, fused(hidden), atol=1e-6)
+    assert (parts.value.bias is not None) == biased
+    with torch.no_grad():
+        parts.key.weight.zero_()
+    assert [bool(third.any()) for third in fused.weight.chunk(3)] == [True, False, True]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_removing_takes_a_head_out_of_every_third(biased):
+    model = tiny_model("modernbert", attention_bias=biased)
+    thirds = [third.clone() for third in model.model.layers[1].attn.Wqkv.weight.chunk(3)]
+    batch = random_batch(model)
+    with torch.no_grad(), masked_heads(model, {1: [0, 3]}):
+        expected = model(**batch).logits
+    remove_heads(model, {1: [3]})
+    remove_heads(model, {1: [0]})
+    fused = model.model.layers[1].attn.Wqkv
+    assert (fused.weight.shape, fused.out_features) == ((48, HIDDEN), 48)
+    assert all(torch.equal(mine, third[8:24]) for mine, third in zip(fused.weight.chunk(3), thirds, strict=True))
+    with torch.no_grad():
+        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
+
+
+def test_a_wrapped_fused_projection_is_refused():
+    class LowRank(nn.Linear):
+        pass
+
+    model = tiny_model("modernbert")
+    model.model.layers[1].attn.Wqkv = LowRank(HIDDEN, 3 * HIDDEN)
+    with pytest.raises(ModelError, match=r"^layer 1: its query must be a plain Linear, found LowRank; merge adapters"):
+        encoder_of(model)
+
+
+def test_windows_end_where_rows_are_longer():
+    encoder = encoder_of(tiny_model("modernbert"))  # layers: global, local, local; 3 tokens to each side
+    assert [attention.bias for attention in encoder.attentions(4)] == [None] * 3
+    whole, local, _ = encoder.attentions(6)
+    assert whole.bias is None
+    reached = local.bias[0] == 0
+    assert reached.tolist() == [[abs(asking - asked) <= 3 for asked in range(6)] for asking in range(6)]
+    assert local.bias[0][~reached].eq(OUT_OF_REACH).all()
+    assert not torch.equal(whole.rotation.sine, local.rotation.sine)  # each kind turns at its own pace
+
+
+CHANGES = {
+    "mean": {"classifier_pooling": "mean"},
+    "biases": {"attention_bias": True, "norm_bias": True, "mlp_bias": True, "classifier_bias": True},
+    "all-global": {"layer_types": ["full_attention"] * 3},
+    "last-global": {"layer_types": ["sliding_attention", "sliding_attention", "full_attention"]},
+}
+
+
+@pytest.mark.parametrize("layer", range(LAYERS))
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+def test_the_scorer_predicts_what_the_pruned_model_predicts(changes, layer):
+    model = tiny_model("modernbert", num_labels=3, **changes)
+    remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
+    assert_predicts_like_the_pruned(model, layer, random_rows(token_types=False))
+
+
+def test_a_cast_copy_keeps_the_angles():
+    model = tiny_model("modernbert")
+    exact = encoder_of(model).attentions(100)[0].rotation
+    low = encoder_of(_cast(model, torch.device("cpu"), torch.bfloat16)).attentions(100)[0].rotation
+    assert low.sine.dtype == torch.bfloat16
+    assert (low.sine - exact.sine).abs().max() < 2**-8  # their own rounding, and not that of the frequencies
+    assert model.dtype == torch.float32
+
+
+def test_a_pruned_folder_with_a_mean(tmp_path):
+    model = tiny_model("modernbert", classifier_pooling="mean")
+    remove_heads(model, {0: [1], 1: [0, 2, 3]})
+    checkpoint.save(model, None, tmp_path)
+    batch = random_batch(model)
+    with torch.no_grad():
+        assert torch.equal(checkpoint.load(tmp_path)(**batch).logits, model(**batch).logits)

@@ -1,0 +1,78 @@
+"""What only MPNet has: the shared table of relative biases."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+
+from auber.models.encoders import encoder_of
+from auber.models.surgery import masked_heads, remove_heads
+from tests.tiny_models import HEADS, random_batch, tiny_model
+
+
+def test_the_table_stays_whole_and_is_shared():
+    model = tiny_model("mpnet")
+    before = model.mpnet.encoder.relative_attention_bias.weight.clone()
+    remove_heads(model, {0: [0, 1], 1: [2]})
+    assert torch.equal(model.mpnet.encoder.relative_attention_bias.weight, before)
+    biases = [attention.bias.shape for attention in encoder_of(model).attentions(5)]
+    assert biases == [(2, 5, 5), (3, 5, 5), (HEADS, 5, 5)]
+    assert not [name for name in model.state_dict() if "present_heads" in name]
+
+
+def test_each_layer_takes_the_columns_of_its_own_heads():
+    model = tiny_model("mpnet")
+    batch = random_batch(model)
+    with torch.no_grad(), masked_heads(model, {0: [0, 3], 1: [2]}):
+        expected = model(**batch).logits
+    remove_heads(model, {0: [3]})
+    remove_heads(model, {0: [0], 1: [2]})  # a second cut of the same layer
+    attention = model.mpnet.encoder.layer[0].attention.attn
+    assert attention.present_heads.tolist() == [1, 2]
+    assert len(attention._forward_pre_hooks) == 1
+    with torch.no_grad():
+        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
+        # the wrong columns would be noticed
+        attention.present_heads = torch.tensor([0, 3])
+        assert (model(**batch).logits - expected).abs().max() > 1e-3
+
+
+def test_a_deep_copy_is_independent():
+    model = tiny_model("mpnet")
+    remove_heads(model, {1: [1]})
+    twin = copy.deepcopy(model)
+    remove_heads(twin, {1: [0]})
+    batch = random_batch(model)
+    with torch.no_grad():
+        assert model(**batch).logits.shape == twin(**batch).logits.shape
+    assert encoder_of(model).present(1) == (0, 2, 3)
+    assert encoder_of(twin).present(1) == (2, 3)
+
+
+def test_the_bias_may_come_by_name():
+    model = tiny_model("mpnet")
+    remove_heads(model, {0: [1]})
+    attention = model.mpnet.encoder.layer[0].attention.attn
+    hidden = torch.randn(1, 5, 32)
+    bias = model.mpnet.encoder.compute_position_bias(hidden)
+    with torch.no_grad():
+        by_place = attention(hidden, None, bias)[0]
+        assert torch.equal(attention(hidden, position_bias=bias)[0], by_place)
+
+
+def test_one_bias_is_cut_for_all_rows():
+    model = tiny_model("mpnet")
+    remove_heads(model, {0: [1]})
+    encoder = model.mpnet.encoder
+    given = []
+    encoder.layer[0].attention.attn.register_forward_pre_hook(lambda _, arguments: given.append(arguments[2]))
+    batch = random_batch(model)
+    rows, length = batch["input_ids"].shape
+    assert rows > 1
+    model(**batch).logits.sum().backward()
+    whole = encoder.compute_position_bias(torch.empty(rows, length))  # a copy a row
+    assert given[0].shape == (1, HEADS - 1, length, length)
+    for row in whole:
+        assert torch.equal(given[0][0], row[[0, 2, 3]])
+    assert encoder.relative_attention_bias.weight.grad.abs().sum() > 0, "tuning reaches the table"

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auber.errors import PlanError
+from auber.models.plan import PruningPlan
+
+plans = st.dictionaries(st.integers(0, 11), st.sets(st.integers(0, 11), max_size=11)).map(PruningPlan)
+
+
+def test_a_plan_counts_and_answers():
+    plan = PruningPlan({2: [5, 1], 0: [3], 4: []})
+    assert plan.num_removed == 3
+    assert list(plan) == [0, 2]
+    assert plan.removed(2) == (1, 5)
+    assert plan.removed(7) == ()
+    assert plan.kept(2, 6) == (0, 2, 3, 4)
+    assert plan == PruningPlan({0: [3], 2: [1, 5]})
+    assert hash(plan) == hash(PruningPlan({0: [3], 2: [1, 5]}))
+    assert repr(plan) == "PruningPlan({0: [3], 2: [1, 5]})"
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ([1, 2], r"^a plan maps layers to heads, such as \{0: \[3, 5\]\}, found list$"),
+        ({0: 1}, "^layer 0: a list of heads is needed, found 1$"),
+    ],
+)
+def test_something_else_than_a_plan(plan, message):
+    with pytest.raises(PlanError, match=message):
+        PruningPlan(plan)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {1: np.array([5, 3])},
+        {np.int64(1): [np.int32(3), 5]},
+        {1: torch.tensor([3, 5])},
+        {torch.tensor(1): (torch.tensor(5), torch.tensor(3, dtype=torch.uint8))},
+    ],
+)
+def test_whole_numbers_of_other_libraries_are_taken(plan):
+    plan = PruningPlan(plan)
+    assert plan == PruningPlan({1: [3, 5]})
+    assert {type(number) for number in (*plan, *plan[1])} == {int}
+    assert json.dumps(plan.to_json()) == '{"1": [3, 5]}'
+
+
+def test_two_plans_together():
+    assert PruningPlan({0: [1]}) | {0: [2], 1: [0]} == PruningPlan({0: [1, 2], 1: [0]})
+
+
+@given(plans)
+def test_json_round_trip(plan):
+    assert PruningPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({3: range(12)}, "layer 3: the plan removes all 12 heads; at least one must stay"),
+        ({12: [0]}, "layer 12: the model has layers 0 to 11; correct the plan"),
+        ({0: [12]}, "layer 0: its heads are numbered 0 to 11, the plan removes head 12; correct the plan"),
+    ],
+)
+def test_a_plan_that_does_not_fit(plan, message):
+    with pytest.raises(PlanError) as caught:
+        PruningPlan(plan).check(12, 12)
+    assert str(caught.value) == message
+
+
+def test_an_empty_layer_may_be_asked_for():
+    PruningPlan({3: range(12)}).check(12, 12, allow_empty_layers=True)
+    with pytest.raises(PlanError, match="layers 0 to 11"):
+        PruningPlan({12: [0]}).check(12, 12, allow_empty_layers=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({-1: [0]}, "plan: a layer must be a whole number from 0, found -1"),
+        ({0: [1.5]}, "layer 0: a head must be a whole number from 0, found 1.5"),
+        ({0: [True]}, "layer 0: a head must be a whole number from 0, found True"),
+        ({0: [np.bool_(True)]}, "layer 0: a head must be a whole number from 0, found "),
+        ({0: [torch.tensor(True)]}, r"layer 0: a head must be a whole number from 0, found tensor\(True\)"),
+        ({0: np.array([1.0])}, "layer 0: a head must be a whole number from 0, found "),
+        ({0: torch.tensor([-1])}, r"layer 0: a head must be a whole number from 0, found tensor\(-1\)"),
+        ({0: [np.int64(1), 1]}, r"layer 0: each head may be named once, the plan has \[1, 1\]"),
+        ({torch.tensor(0): [1], torch.tensor(0): [2]}, "^layer 0: is named twice; name all its heads at once$"),
+        ({0: [1, 1]}, r"layer 0: each head may be named once, the plan has \[1, 1\]"),
+    ],
+)
+def test_nonsense_is_refused(plan, message):
+    with pytest.raises(PlanError, match=message):
+        PruningPlan(plan)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([1], "plan: a plan is an object of layer: .heads., found list"),
+        ({"a": [1]}, "plan: a layer must be a whole number from 0, found 'a'"),
+        ({"²": [1]}, "plan: a layer must be a whole number from 0"),
+        ({"0": 1}, "plan: layer 0: heads must be a list, found int"),
+        ({"0": [1], "00": [2]}, "plan: layer 0 is named twice"),
+    ],
+)
+def test_foreign_json_is_refused(data, message):
+    with pytest.raises(PlanError, match=message):
+        PruningPlan.from_json(data)
+
+
+def test_a_plan_file(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text('{"0": [3, 5]}')
+    assert PruningPlan.read(path) == PruningPlan({0: [3, 5]})
+    path.write_text("{")
+    with pytest.raises(PlanError, match="plan.json: cannot be read as a plan"):
+        PruningPlan.read(path)
+    with pytest.raises(PlanError, match=r"none.json: no such file; correct the path$"):
+        PruningPlan.read(tmp_path / "none.json")

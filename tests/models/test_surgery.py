@@ -1,0 +1,383 @@
+"""Masking, gating and removing heads: the same function, for every family under every attention it has.
+
+The outcome of the checks is the table in docs/encoders.md; AUBER_REGENERATE=1 writes it anew.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from auber.errors import ModelError, PlanError
+from auber.models.encoders import encoder_of
+from auber.models.plan import PruningPlan
+from auber.models.surgery import gated_heads, masked_heads, remove_heads
+from tests.tiny_models import ATTENTIONS, HEADS, LAYERS, MODEL_TYPES, VARIANTS, random_batch, tiny_model
+
+PAGE = Path(__file__).parents[2] / "docs" / "encoders.md"
+UNEVEN = [{0: [2], 1: [0, 1, 3], 2: [1, 2]}, {0: [0, 3], 2: [0, 1, 2]}, {1: [1]}]
+SUBSETS = [
+    heads for size in range(HEADS) for heads in itertools.combinations(range(HEADS), size)
+]  # all but the full one
+
+
+def logits(model, batch):
+    with torch.no_grad():
+        return model(**batch).logits
+
+
+def assert_close(found, expected, atol=1e-5):
+    torch.testing.assert_close(found, expected, atol=atol, rtol=0)
+
+
+def rows_of(heads, head_dim=8):
+    """The rows of query, key and value, or columns of output, that belong to these positions."""
+    return [head * head_dim + feature for head in heads for feature in range(head_dim)]
+
+
+def gradients_of(projection):
+    """The gradients of a projection's weight and, where it has one, bias; of its third where it is fused with others."""
+    linear = getattr(projection, "fused", projection)
+    gradients = [parameter.grad for parameter in linear.parameters()]
+    if linear is not projection:
+        gradients = [gradient.chunk(3)[projection.third] for gradient in gradients]
+    return gradients
+
+
+# What must hold for each family under each attention implementation
+
+
+def masked_is_removed(model_type, attention):
+    model = tiny_model(model_type, attention=attention)
+    batch = random_batch(model)
+    whole = logits(model, batch)
+    for plan in [*({1: heads} for heads in SUBSETS), *UNEVEN]:
+        with masked_heads(model, plan):
+            masked = logits(model, batch)
+        smaller = copy.deepcopy(model)
+        remove_heads(smaller, plan)
+        assert_close(logits(smaller, batch), masked)
+        if PruningPlan(plan):
+            assert (masked - whole).abs().max() > 1e-4  # removing does something at all
+    assert torch.equal(logits(model, batch), whole)
+
+
+def gradients_flow(model_type, attention):
+    plan = {1: [0, 2]}
+    model = tiny_model(model_type, attention=attention)
+    batch = random_batch(model)
+    parts = encoder_of(model).parts(1)
+    with masked_heads(model, plan):
+        model(**batch).logits.sum().backward()
+    for projection in parts.projections:
+        for gradient in gradients_of(projection):
+            assert torch.count_nonzero(gradient[rows_of([0, 2])]) == 0
+    assert torch.count_nonzero(parts.output.weight.grad[:, rows_of([0, 2])]) == 0
+    smaller = copy.deepcopy(model)
+    smaller.zero_grad()
+    remove_heads(smaller, plan)
+    smaller(**batch).logits.sum().backward()
+    kept = encoder_of(smaller).parts(1)
+    for mine, theirs in zip(kept.projections, parts.projections, strict=True):
+        weight, whole = gradients_of(mine)[0], gradients_of(theirs)[0]
+        assert torch.isfinite(weight).all()
+        assert weight.abs().sum() > 0
+        assert_close(weight, whole[rows_of([1, 3])], atol=1e-4)
+
+
+def weights_come_back(model_type, attention):
+    """Attention weights are returned for the heads that stayed, each as it was."""
+    model = tiny_model(model_type, attention=attention)
+    batch = random_batch(model)
+    remove_heads(model, {1: [0, 2]})
+    with torch.no_grad():
+        output = model(**batch, output_attentions=True)
+    attentions = output.attentions
+    if not attentions or attentions[0] is None:
+        raise NotImplementedError  # transformers itself returns none
+    assert [weights.shape[1] for weights in attentions] == [4, 2, 4]
+    assert_close(attentions[1].sum(-1), torch.ones(attentions[1].shape[:-1]))
+
+
+def empty_layer_works(model_type, attention):
+    model = tiny_model(model_type, attention=attention)
+    batch = random_batch(model)
+    plan = {0: range(HEADS), 2: [1]}
+    with masked_heads(model, plan, allow_empty_layers=True):
+        masked = logits(model, batch)
+    remove_heads(model, plan, allow_empty_layers=True)
+    assert encoder_of(model).present(0) == ()
+    assert_close(logits(model, batch), masked)
+
+
+CHECKS = {
+    "masked equals removed": masked_is_removed,
+    "gradients": gradients_flow,
+    "attention weights": weights_come_back,
+    "no head left": empty_layer_works,
+}
+
+
+@functools.cache
+def outcome(model_type, attention, name):
+    """None where a check holds, else what it raised."""
+    try:
+        CHECKS[name](model_type, attention)
+    except Exception as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", ["masked equals removed", "gradients", "no head left"])
+@pytest.mark.parametrize(("model_type", "attention"), VARIANTS)
+def test_every_family_and_attention(model_type, attention, name):
+    error = outcome(model_type, attention, name)
+    if error is not None:
+        raise error
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_eager_attention_returns_its_weights(model_type):
+    error = outcome(model_type, "eager", "attention weights")
+    if error is not None:
+        raise error
+
+
+def word_for(error):
+    if error is None:
+        return "yes"
+    return "not in transformers" if isinstance(error, NotImplementedError) else "no"
+
+
+def page():
+    lines = [
+        "# Encoders",
+        "",
+        "What works, family by family, under each attention implementation of transformers. Written by",
+        "`AUBER_REGENERATE=1 pytest tests/test_surgery.py -k page`; the tests compare it with what they find.",
+        "",
+        "- *masked equals removed*: for every subset of a layer's heads and for uneven plans, the logits agree to 1e-5 (float32)",
+        "- *gradients*: the same in both; exactly 0 in a masked head",
+        "- *attention weights*: `output_attentions=True` returns those of the heads that stayed",
+        "- *no head left*: a layer may lose all its heads (`allow_empty_layers=True`)",
+        "",
+        f"| model type | attention | {' | '.join(CHECKS)} |",
+        f"|---|---|{'---|' * len(CHECKS)}",
+    ]
+    for model_type in MODEL_TYPES:
+        for attention in ATTENTIONS:
+            try:
+                tiny_model(model_type, attention=attention)
+            except ValueError:  # transformers' way to say that the family does not have it
+                cells = ["not in transformers"] * len(CHECKS)
+            else:
+                cells = [word_for(outcome(model_type, attention, name)) for name in CHECKS]
+            lines.append(f"| {model_type} | {attention} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "`deberta-v2` is DeBERTa of versions 2 and 3, with shared or separate projections of relative positions and with or",
+        "without the convolution of the larger models. A `modernbert` classifier may read the first token or the mean over the",
+        "row (`classifier_pooling`). The tests hold the scorer to the pruned model's predictions in all these forms.",
+        "",
+        "ALBERT is refused: it shares one layer's weights over all layers, so a head cannot be removed from one of them.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_says_what_the_checks_find():
+    found = page()
+    if os.environ.get("AUBER_REGENERATE") == "1":
+        PAGE.write_text(found, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == found
+
+
+# What needs one family to be shown
+
+
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
+def test_a_masked_head_has_no_effect(model_type):
+    model = tiny_model(model_type)
+    batch = random_batch(model)
+    with masked_heads(model, {1: [0, 2]}):
+        before = logits(model, batch)
+        parts = encoder_of(model).parts(1)
+        with torch.no_grad():
+            for projection in parts.projections:
+                projection.weight[rows_of([0, 2])] = 1e3 * torch.randn(16, 32)
+                if projection.bias is not None:
+                    projection.bias[rows_of([0, 2])] = 1e3
+            parts.output.weight[:, rows_of([0, 2])] = -1e3
+        assert torch.equal(logits(model, batch), before)
+    assert not torch.equal(logits(model, batch), before)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
+def test_gates_scale_heads_and_receive_gradients(model_type):
+    model = tiny_model(model_type)
+    batch = random_batch(model)
+    whole = logits(model, batch)
+    with gated_heads(model, {layer: torch.ones(HEADS) for layer in range(LAYERS)}):
+        assert torch.equal(logits(model, batch), whole)
+    gate = torch.tensor([1.0, 0.5, 1.0, 0.0], requires_grad=True)
+    with gated_heads(model, {1: gate}):
+        loss = model(**batch).logits.square().sum()
+        loss.backward()
+    # the derivative against a finite difference, in float64
+    model = model.double()
+    step = 1e-3 if model_type == "modernbert" else 1e-6  # it turns queries and keys in float32 whatever its dtype
+    for head in range(HEADS):
+        values = []
+        for sign in (1, -1):
+            moved = gate.detach().double()
+            moved[head] += sign * step
+            with gated_heads(model, {1: moved}):
+                values.append(logits(model, batch).square().sum().item())
+        assert gate.grad[head].item() == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_each_row_may_have_gates_of_its_own(model_type):
+    model = tiny_model(model_type)
+    batch = random_batch(model)
+    rows = len(batch["input_ids"])
+    gates = torch.rand(rows, HEADS, generator=torch.Generator().manual_seed(1))
+    with gated_heads(model, {1: gates}):
+        together = logits(model, batch)
+    for row in range(rows):
+        with gated_heads(model, {1: gates[row]}):
+            alone = logits(model, batch)[row]
+        assert_close(together[row], alone, atol=1e-6)
+
+
+def test_masks_nest_and_end_also_after_an_exception():
+    model = tiny_model()
+    batch = random_batch(model)
+    whole = logits(model, batch)
+    with masked_heads(model, {0: [1], 2: [3]}):
+        both = logits(model, batch)
+    with masked_heads(model, {0: [1]}):
+        one = logits(model, batch)
+        with masked_heads(model, {2: [3]}):
+            assert_close(logits(model, batch), both, atol=1e-6)
+        assert torch.equal(logits(model, batch), one)
+    with pytest.raises(KeyboardInterrupt), masked_heads(model, {0: [1]}):
+        raise KeyboardInterrupt
+    assert torch.equal(logits(model, batch), whole)
+
+
+def test_training_mode_keeps_its_dropout():
+    model = tiny_model().train()
+    batch = random_batch(model)
+    draws = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        with masked_heads(model, {0: [1]}):
+            draws.append(logits(model, batch))
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    assert model.training
+    torch.manual_seed(0)
+    with gated_heads(model, {0: torch.ones(HEADS)}):
+        gated = logits(model, batch)
+    torch.manual_seed(0)
+    assert torch.equal(gated, logits(model, batch))
+    remove_heads(model, {0: [1]})
+    assert model.training
+    assert not torch.equal(logits(model, batch), logits(model, batch))
+
+
+def test_removing_in_two_steps_is_removing_at_once():
+    at_once, in_steps = tiny_model(), tiny_model()
+    remove_heads(at_once, {0: [0, 3], 1: [2]})
+    remove_heads(in_steps, {0: [3]})
+    remove_heads(in_steps, {0: [0], 1: [2]})  # the heads keep their first numbers
+    assert in_steps.config.auber_removed_heads == {"0": [0, 3], "1": [2]}
+    assert encoder_of(in_steps).present(0) == (1, 2)
+    for name, tensor in at_once.state_dict().items():
+        assert torch.equal(in_steps.state_dict()[name], tensor)
+
+
+def test_a_model_that_lost_heads_can_be_masked_further():
+    model = tiny_model()
+    batch = random_batch(model)
+    with masked_heads(model, {0: [0, 3]}):
+        expected = logits(model, batch)
+    remove_heads(model, {0: [0]})
+    with masked_heads(model, {0: [3]}):
+        assert_close(logits(model, batch), expected)
+
+
+def test_parameters_keep_their_kind():
+    model = tiny_model().to(torch.bfloat16)
+    parts = encoder_of(model).parts(0)
+    parts.query.weight.requires_grad_(False)
+    model(**random_batch(model)).logits.sum().backward()
+    remove_heads(model, {0: [1]})
+    parts = encoder_of(model).parts(0)
+    assert not parts.query.weight.requires_grad
+    assert parts.value.weight.requires_grad
+    assert parts.value.weight.dtype == torch.bfloat16
+    assert parts.value.weight.grad is None
+    assert parts.output.weight.is_contiguous()
+    assert (parts.value.out_features, parts.output.in_features) == (24, 24)
+    # new parameters, reachable for an optimiser
+    assert any(parameter is parts.value.weight for parameter in model.parameters())
+
+
+def test_autocast_and_a_bfloat16_model():
+    model = tiny_model()
+    batch = random_batch(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16), masked_heads(model, {0: [1]}):
+        assert logits(model, batch).dtype == torch.bfloat16
+    model = model.to(torch.bfloat16)
+    with masked_heads(model, {0: [1]}):
+        assert logits(model, batch).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({3: [0]}, r"^layer 3: the model has layers 0 to 2; correct the plan$"),
+        ({0: [4]}, r"^layer 0: its heads are numbered 0 to 3, the plan removes head 4; correct the plan$"),
+        ({0: [0, 1, 2, 3]}, r"^layer 0: the plan removes all 4 heads; at least one must stay$"),
+        ({1: [1, 2]}, r"^layer 1: already removed: head 1, head 2; leave it out of the plan$"),
+        ({1: [0, 3]}, r"^layer 1: the plan removes all 2 heads that are left; at least one must stay$"),
+    ],
+)
+def test_a_plan_that_does_not_fit_changes_nothing(plan, message):
+    model = tiny_model()
+    remove_heads(model, {1: [1, 2]})
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(PlanError, match=message):
+        remove_heads(model, {2: [0], **plan})
+    with pytest.raises(PlanError, match=message), masked_heads(model, plan):
+        pass
+    assert model.config.auber_removed_heads == {"1": [1, 2]}
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_gates_that_do_not_fit():
+    model = tiny_model()
+    with pytest.raises(PlanError, match=r"^layer 5: the model has layers 0 to 2; correct the gates$"):
+        gated_heads(model, {5: torch.ones(4)}).__enter__()
+    remove_heads(model, {0: [1]})
+    message = r"^layer 0: one gate a present head, shape \(3,\), is needed, found \(4,\)$"
+    with pytest.raises(PlanError, match=message):
+        gated_heads(model, {0: torch.ones(4)}).__enter__()
+    with pytest.raises(PlanError, match=r"shape \(3,\), is needed, found \(2, 4\)$"):
+        gated_heads(model, {0: torch.ones(2, 4)}).__enter__()
+
+
+def test_removing_masked_heads_is_refused():
+    model = tiny_model()
+    with masked_heads(model, {0: [1]}):
+        remove_heads(model, {0: [2]})
+        with pytest.raises(ModelError, match=r"^layer 0: heads were removed while masked; leave the context before"):
+            model(**random_batch(model))

@@ -1,0 +1,173 @@
+"""The page in a real browser: no errors, hover and keyboard, light and dark, a phone, print, and hostile names that stay text."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from auber.report.html import make_page, write_page
+from auber.report.results_file import ResultsFile
+from tests.report.html.made import HOSTILE, write_ranked, write_searched
+from tests.report.made import make_regret
+from tests.report.results import write_study
+
+CHROMIUM = shutil.which("chromium")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path (Debian: apt-get install chromium)")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (the extra 'dev' has it)"
+    )
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def show(browser):
+    """Opens a page from disk; whatever it complains about or asks for fails the test."""
+    complaints, contexts = [], []
+
+    def call(path, **context):
+        contexts.append(browser.new_context(**context))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: complaints.append(request.url) if request.url != path.as_uri() else None)
+        page.goto(path.as_uri())
+        return page
+
+    yield call
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def run_page(tmp_path):
+    return write_page(make_page([write_searched(tmp_path)]), tmp_path / "out", pdf=False)[0]
+
+
+@pytest.fixture
+def study_page(tmp_path):
+    write_study(tmp_path / "s", {"rte": {"auber": [66.0, 65.0, 67.0], "original+tuning": [64.0, 63.5, 64.2]}})
+    regret = ResultsFile("regret.json", "auber regret", make_regret())
+    return write_page(make_page([tmp_path / "s"], [regret]), tmp_path / "out", pdf=False)[0]
+
+
+def colour(page, selector, name="background-color"):
+    return page.eval_on_selector(selector, f"element => getComputedStyle(element).getPropertyValue('{name}')")
+
+
+def test_pages_render_without_a_complaint(show, run_page, study_page):
+    for path in (run_page, study_page):
+        page = show(path)
+        assert page.inner_text("h2#verdict-title") == "Verdict"
+        assert page.locator("svg").count() == page.locator("figure").count() > 3
+        assert page.locator("svg").evaluate_all("all => all.every(svg => svg.getBoundingClientRect().width > 100)")
+
+
+def test_pointing_at_a_head_tells_about_it(show, run_page):
+    page = show(run_page)
+    tip = page.locator("#tip")
+    assert tip.is_hidden()
+    page.hover("svg [aria-label^='layer 0, head 1:']")
+    assert tip.inner_text().startswith("layer 0, head 1: removed; state 0.")
+    box = tip.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= page.viewport_size["width"]
+    page.mouse.move(2, 2)
+    assert tip.is_hidden()
+
+
+def test_the_keyboard_reaches_every_head(show, run_page):
+    page = show(run_page)
+    assert page.locator("svg").first.locator("[tabindex='0']").count() == 1, "one stop for each figure"
+    page.locator("svg").first.locator("[tabindex='0']").focus()
+    said = []
+    for key in (None, "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "ArrowUp"):
+        if key:
+            page.keyboard.press(key)
+        said.append(page.inner_text("#tip").split(":")[0])
+    assert said == [
+        "layer 0, head 0",
+        "layer 0, head 1",
+        "layer 1, head 1",
+        "layer 1, head 0",
+        "layer 0, head 0",
+        "layer 0, head 0",
+    ]
+    page.keyboard.press("Escape")
+    assert page.locator("#tip").is_hidden()
+    assert page.locator("svg").first.get_attribute("role") == "group"
+
+
+def test_the_theme_follows_the_system_and_the_button(show, run_page):
+    white, dark = "rgb(255, 255, 255)", "rgb(21, 25, 30)"
+    light_page = show(run_page, color_scheme="light")
+    assert colour(light_page, "body") == white
+    page = show(run_page, color_scheme="dark")
+    assert colour(page, "body") == dark
+    removed = "svg [aria-label^='layer 0, head 1:']"
+    assert colour(page, removed, "fill") == "rgb(240, 138, 104)"
+    page.get_by_role("button", name="Switch to light colours").click()
+    assert colour(page, "body") == white
+    assert colour(page, removed, "fill") == "rgb(181, 72, 42)"
+    for _ in range(20):  # the browser brings what a page stores to the next one in its own time
+        page.reload()
+        if colour(page, "body") == white:
+            break
+        page.wait_for_timeout(100)
+    assert colour(page, "body") == white, "the choice is remembered"
+    page.get_by_role("button", name="Switch to dark colours").click()
+    page.emulate_media(media="print")
+    assert colour(page, "body") == white, "paper is white"
+
+
+def test_a_phone_needs_no_sideways_scrolling(show, run_page, study_page):
+    for path in (run_page, study_page):
+        page = show(path, viewport={"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_folded_tables_are_printed(show, run_page):
+    page = show(run_page)
+    assert page.locator("details[open]").count() == 0
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details[open]").count() == page.locator("details").count() > 0
+
+
+def test_titles_stay_where_scripts_are_off(show, run_page):
+    page = show(run_page, java_script_enabled=False)
+    assert page.locator("svg title").count() > 12
+    assert page.locator("#theme").is_hidden()
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_hostile_names_do_nothing(show, tmp_path, first):
+    """Each of the names in another place; `test_render` has every name in every place."""
+    names = [*HOSTILE[first:], *HOSTILE[:first]]
+    changes = {
+        **dict(zip(("task", "model", "method", "metric"), names, strict=False)),
+        "config": {"seed": 0, names[4]: names[5]},
+    }
+    run = write_searched(tmp_path, **changes)
+    places = {
+        "run": [run],
+        "both": [run, write_ranked(tmp_path, **{**changes, "method": "michel"})],
+        "study": [tmp_path],
+    }
+    for kind, of_kind in places.items():
+        path, *_ = write_page(make_page(of_kind), tmp_path / "out" / kind, pdf=False)
+        page = show(path)
+        page.hover("svg [aria-label]:not(svg)")
+        assert page.evaluate("document.title") == page.inner_text("h1") != "owned"
+        for name in names[:4]:
+            assert name in page.inner_text("body"), "it is shown as it is"
+        assert page.locator("img, iframe, object, body script").count() == 0

@@ -1,0 +1,397 @@
+"""Runs at the edge of what numbers can say: no numbers at all, nothing to choose from, rows too few to tell anything.
+
+Each case is defined: it ends in one line that says what to do, or in a result and words about what it is worth.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+
+import auber
+from auber.data.encoding import EncodedRows
+from auber.data.task import TaskData
+from auber.data.user_rows import make_task
+from auber.errors import ModelError, RunError, TaskError
+from auber.metrics.task_metrics import get_metric, predicts_one_number
+from auber.models import checkpoint
+from auber.scoring import LayerScorer
+from auber.search.registry import METHODS
+from auber.search.state import head_norms, head_state
+from auber.system.progress import Silent
+from auber.training.evaluation import evaluate_rows
+from auber.training.outputs import OUTPUTS
+from auber.training.tuning import DivergedError
+from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, random_kind_rows, small_kind_task
+from tests.small import SETTINGS, cpu, small_config, small_rows, small_start, small_task
+
+LAYER_WISE = [name for name, method in METHODS.items() if method.choose_layer is not None]
+
+
+class Heard(Silent):
+    """What a person was told."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+
+def prune(task=None, model=None, *, method="greedy", heads=None, out=None, progress=None, **changes):
+    start, tokenizer = model or small_start()
+    return auber.prune(
+        start,
+        tokenizer,
+        task=task or small_task(),
+        method=method,
+        heads=heads,
+        config=small_config(**{"first__when": "always", **changes}),
+        out=out,
+        progress=progress,
+    )
+
+
+def sentences(count, *, dev=2, labels=("a", "b"), metric=None) -> TaskData:
+    """A task of so many rows whose labels go round."""
+    rows = [
+        {"text": f"the {noun} is here .", "label": labels[row % len(labels)]}
+        for row, noun in zip(range(count), ["key", "dog", "cat", "car"] * count, strict=False)
+    ]
+    return make_task(rows, rows[:dev], text="text", label="label", metric=metric)
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.name.startswith("auber.run.pipeline")]
+
+
+def stages_of(folder):
+    return sorted(path.name for path in (folder / "stages").iterdir())
+
+
+# --- losses and weights that are no numbers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stage", "rates", "kept"),
+    [
+        ("first tuning", {"first__learning_rate": 1e6}, []),
+        ("layer 0: tuning", {"layer__learning_rate": 1e30}, ["first", "first.json"]),
+        (
+            "last tuning",
+            {"last__learning_rate": 1e30},
+            ["first", "first.json", "layer-00", "layer-00.json", "layer-01.json", "layer-02.json"],
+        ),
+    ],
+)
+def test_a_tuning_that_diverges_ends_the_run_and_leaves_nothing_of_its_stage(stage, rates, kept, monkeypatch, tmp_path):
+    # The first head of the first layer goes, whatever the model: so there is a tuning after a layer.
+    monkeypatch.setattr(
+        LayerScorer,
+        "score_many",
+        lambda scorer, masks: [float(scorer.layer == 0 and mask == (0,)) for mask in map(tuple, masks)],
+    )
+    with pytest.raises(
+        DivergedError, match=rf"^{stage}: .* step \d of \d with learning rate 1e.*; nothing of this stage"
+    ):
+        prune(out=tmp_path / "run", **rates)
+    assert stages_of(tmp_path / "run") == kept
+    assert not (tmp_path / "run" / "result.json").exists()
+    assert not (tmp_path / "run" / "model").exists()
+
+    # The same again ends the same; another rate is another run, as the message says.
+    with pytest.raises(DivergedError, match=rf"^{stage}: "):
+        resumed(tmp_path / "run", **rates)
+    with pytest.raises(RunError, match="is another run: .*learning_rate was 1.* and is now .*another --out$"):
+        resumed(tmp_path / "run", **dict.fromkeys(rates, 1e-4))
+
+
+def resumed(folder, **changes):
+    model, tokenizer = small_start()
+    config = small_config(first__when="always", **changes)
+    return auber.prune(model, tokenizer, task=small_task(), method="greedy", config=config, out=folder, resume=True)
+
+
+def test_the_command_says_it_in_one_line(run_auber, tmp_path):
+    checkpoint.save(*small_start(bare=True), tmp_path / "tiny")
+    settings = [f"--set={key}={value}" for key, value in {**SETTINGS, "first.learning_rate": 1e30}.items()]
+    code, out, err = run_auber(
+        "prune", "--model", tmp_path / "tiny", "--task", "agreement", "--out", tmp_path / "run", "--quiet", *settings
+    )
+    assert (code, out) == (2, "")
+    line = err.strip().splitlines()[-1]
+    assert line.startswith("auber: first tuning: the loss must be a finite number, found nan at step 2 of ")
+    assert line.endswith("give a lower first.learning_rate, and as that is another run, another --out")
+
+
+@pytest.mark.parametrize(("method", "heads"), [("auber", None), ("original", None), ("random", 2)])
+def test_a_start_with_a_weight_that_is_no_number(method, heads):
+    model, tokenizer = small_start()
+    model.bert.encoder.layer[1].attention.self.value.weight.data[0, 0] = math.nan
+    message = (
+        r"^start: the model's weights must be finite numbers, found others in bert\.encoder\.layer\.1\..*; check where"
+    )
+    with pytest.raises(ModelError, match=message):
+        prune(model=(model, tokenizer), method=method, heads=heads, first__when="never")
+
+
+def test_weights_too_large_to_compute_with_are_not_reported_as_a_score():
+    model, tokenizer = small_start()
+    for parameter in model.bert.encoder.layer[0].parameters():
+        parameter.data *= 1e30
+    message = (
+        r"^evaluating: the loss on train must be a finite number, found (nan|inf): the model's weights are finite but"
+    )
+    with pytest.raises(ModelError, match=message):
+        prune(model=(model, tokenizer), method="original", first__when="never")
+
+
+# --- models that have collapsed ---------------------------------------------------------------------------------------
+
+
+def test_one_class_for_every_row_is_told(tmp_path):
+    model, tokenizer = small_start()
+    model.classifier.weight.data.zero_()
+    result = prune(model=(model, tokenizer), method="original", first__when="never").result
+    assert result["dev"]["one_class"]
+    assert result["train"]["one_class"]
+    assert result["dev"]["score"] == 0.5
+
+
+@pytest.mark.parametrize("metric", ["pearson", "spearman"])
+def test_one_number_for_every_row_is_told(metric):
+    model, tokenizer = small_start(num_labels=1)
+    model.classifier.weight.data.zero_()
+    task = sentences(12, dev=6, labels=(0.0, 1.0, 2.5), metric=metric)
+    result = prune(task, (model, tokenizer), method="original", first__when="never").result
+    assert result["dev"]["one_class"]
+    assert result["dev"]["score"] == 0
+
+
+def test_collapse_is_a_matter_of_several_rows():
+    same, other = torch.tensor([[2.0, 1.0], [3.0, 0.0]]), torch.tensor([[2.0, 1.0], [0.0, 3.0]])
+    labels = torch.tensor([0, 1])
+    is_one_answer = OUTPUTS["sequence"].is_one_answer
+    assert is_one_answer(same, labels)
+    assert not is_one_answer(other, labels)
+    assert not is_one_answer(same[:1], labels[:1])
+    numbers = torch.tensor([[0.3], [0.3]])
+    assert predicts_one_number(numbers)
+    assert not predicts_one_number(numbers + torch.tensor([[0.0], [1e-3]]))
+    assert not predicts_one_number(numbers[:1])
+
+
+# --- rows that tell nothing -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "blind", "seeing", "num_labels"),
+    [
+        ("accuracy", [], [0], 2),
+        ("f1", [0, 0], [0, 1], 2),
+        ("f1", [], [0, 0], 3),
+        ("matthews", [1, 1], [0, 1], 2),
+        ("pearson", [0.5, 0.5, 0.5], [0.5, 0.25], 1),
+        ("pearson", [0.5], [0.5, 0.25], 1),
+        ("spearman", [3.0], [3.0, 4.0], 1),
+    ],
+)
+def test_rows_on_which_every_model_scores_the_same(metric, blind, seeing, num_labels):
+    measure, generator = get_metric(metric), torch.Generator().manual_seed(0)
+    dtype = torch.float32 if measure.is_regression else torch.int64
+    for labels, expected in ((blind, True), (seeing, False)):
+        truth = torch.tensor(labels, dtype=dtype)
+        assert measure.is_blind(truth, num_labels) is expected
+        drawn = torch.randn(40, len(labels), num_labels, generator=generator)
+        scores = {round(measure.compute(logits, truth).item(), 9) for logits in drawn}
+        assert (scores == {0.0}) is expected, scores
+
+
+@pytest.mark.parametrize(("kind", "metric"), [(kind, metric) for kind in TOKEN_KINDS for metric in METRICS_OF[kind]])
+def test_tokens_on_which_every_model_scores_the_same(kind, metric):
+    rows, measure = random_kind_rows(kind, 6), get_metric(metric)
+    labels, device = num_labels(kind), torch.device("cpu")
+    assert not measure.is_blind(rows.truth(device), labels)
+    if kind == "spans":
+        blind = type(rows.answers)([[] for _ in range(6)], rows.answers.contexts)
+    else:
+        outside = 0 if metric == "entity_f1" else -100
+        blind = type(rows.answers)([[outside] * length for length in rows.lengths], rows.answers.scheme)
+    rows = EncodedRows(rows.input_ids, None, blind)
+    assert measure.is_blind(rows.truth(device), labels)
+    drawn = torch.randn(10, sum(rows.lengths), labels, generator=torch.Generator().manual_seed(0))
+    assert {measure.compute(logits, rows.truth(device)).item() for logits in drawn} == {0.0}
+
+
+def test_a_reward_set_that_tells_no_masks_apart_is_warned_of_once(caplog):
+    """Numbers to predict are of no class, so one row may be all of it; a correlation of one row is 0."""
+    heard = Heard()
+    task = sentences(12, dev=3, labels=(0.0, 1.0, 2.5), metric="spearman")
+    pruned = prune(task, small_start(num_labels=1), reward__max_rows=1, progress=heard)
+    assert warnings_of(caplog) == [
+        "layer 0: reward set: spearman needs two different targets, not to be found in 1 row, so every model scores 0 and rewards "
+        "tell no masks apart; raise reward.fraction or reward.max_rows, or give more rows"
+    ]
+    assert heard.said == [
+        f"layer {layer}: all 5 masks scored the same (0.0000), so the rewards tell no head from another; none is removed"
+        for layer in range(3)
+    ]
+    assert pruned.plan.num_removed == 0
+
+
+def test_a_dev_set_that_tells_nothing_is_warned_of(caplog):
+    prune(sentences(12, dev=1, metric="matthews"), method="original")
+    assert warnings_of(caplog) == [
+        "dev: matthews needs rows of two classes, not to be found in 1 row, so every model scores 0; give more rows"
+    ]
+
+
+@pytest.mark.parametrize("method", ["auber", "greedy"])
+def test_rewards_that_are_all_equal_are_told_and_so_is_what_the_choice_is_worth(method, monkeypatch):
+    monkeypatch.setattr(LayerScorer, "score_many", lambda scorer, masks: [0.5] * len(masks))
+    heard = Heard()
+    pruned = prune(method=method, progress=heard, agent__stop_value=-1000.0)
+    for layer in range(3):
+        (told,) = (text for text in heard.said if text.startswith(f"layer {layer}: all"))
+        assert " masks scored the same (0.5000), so the rewards tell no head from another; " in told
+        removed = len(pruned.plan.removed(layer))
+        assert told.endswith(
+            f"the {removed} heads removed could as well be others" if method == "auber" else "none is removed"
+        )
+
+
+# --- heads that are all alike, and heads that are alone ---------------------------------------------------------------
+
+
+def test_heads_of_equal_norms_are_searched_from_a_uniform_state(tmp_path):
+    model, tokenizer = small_start()
+    for layer in model.bert.encoder.layer:
+        layer.attention.self.value.weight.data.fill_(0.25)
+    prune(model=(model, tokenizer), method="auber", first__when="never", layer__epochs=0, out=tmp_path / "run")
+    for layer in range(3):
+        info = json.loads((tmp_path / "run" / "stages" / f"layer-{layer:02}.json").read_text())
+        assert info["search"]["state"] == [0.25] * 4
+
+
+def test_a_head_of_norm_zero_is_the_least_and_no_trouble():
+    weight = torch.ones(8, 4)
+    weight[2:4] = 0
+    state = head_state(head_norms(weight, 4))
+    assert state.argmin() == 1
+    assert state.sum().item() == pytest.approx(1)
+    assert torch.equal(head_state(head_norms(torch.zeros(8, 4), 4)), torch.full((4,), 0.25))
+    for broken in (math.nan, math.inf):
+        weight[0, 0] = broken
+        with pytest.raises(ModelError, match=r"^state: there must be one finite norm per head, found \[(nan|inf), 0.0"):
+            head_state(head_norms(weight, 4))
+
+
+@pytest.mark.parametrize("method", LAYER_WISE)
+def test_a_model_of_one_head_a_layer_is_tuned_and_loses_none(method, tmp_path):
+    heard = Heard()
+    pruned = prune(model=small_start(num_attention_heads=1), method=method, progress=heard, out=tmp_path / "run")
+    assert heard.said == [
+        "nothing to remove: one head stays in each layer, and layers 0, 1, 2 had no more to begin with; the model is tuned and "
+        "evaluated as it is"
+    ]
+    assert pruned.plan.num_removed == 0
+    assert pruned.result["cost"]["rewards_asked"] == 0
+    assert pruned.result["cost"]["tuning_steps"] == 4 + 4  # the first tuning and the last
+    assert pruned.result["tuned_layers"] == []
+
+
+def test_a_layer_of_one_head_is_passed_over_and_the_others_are_not(tmp_path):
+    model, tokenizer = small_start()
+    auber.remove_heads(model, {1: [0, 1, 3]})
+    heard = Heard()
+    prune(model=(model, tokenizer), progress=heard, out=tmp_path / "run")
+    assert heard.said[0] == "layer 1: one head stays in each layer, and there are no more: passed over"
+    searched = [
+        "search" in json.loads((tmp_path / "run" / "stages" / f"layer-{layer:02}.json").read_text())
+        for layer in range(3)
+    ]
+    assert searched == [True, False, True]
+
+
+def test_the_command_on_a_model_of_one_head_a_layer(run_auber, tmp_path):
+    """Nothing to remove is a result, not a mistake; pages and watchers take it as one."""
+    checkpoint.save(*small_start(bare=True, num_attention_heads=1), tmp_path / "tiny")
+    settings = [f"--set={key}={value}" for key, value in {**SETTINGS, "first.epochs": 1, "last.epochs": 1}.items()]
+    run = tmp_path / "run"
+    code, out, err = run_auber(
+        "prune",
+        "--model",
+        tmp_path / "tiny",
+        "--task",
+        "agreement",
+        "--out",
+        run,
+        *settings,
+        "--set=first.batch_size=200",
+    )
+    assert code == 0
+    assert "nothing to remove: one head stays in each layer" in err
+    assert "0 of 3 heads removed" in out
+    code, out, _ = run_auber("watch", run, "--once", "--json")
+    assert code == 0
+    assert json.loads(out)["state"] == "complete"
+
+
+# --- rows that are few ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
+def test_batches_of_one_row(kind):
+    task = sentences(6) if kind == "sequence" else small_kind_task(kind, train=6, dev=2)
+    model = small_start(kind=kind, num_labels=task.num_labels)
+    one = dict.fromkeys(("first__batch_size", "layer__batch_size", "last__batch_size"), 1)
+    result = prune(task, model, last__watch_fraction=0.5, **one).result
+    assert math.isfinite(result["dev"]["loss"])
+    assert result["cost"]["tuning_steps"] >= 2 * 6 + 2 * 3
+
+
+def test_fewer_rows_than_a_batch_make_one_step_an_epoch():
+    result = prune(sentences(6), method="original+tuning", last__watch_fraction=0.5).result
+    assert result["cost"]["tuning_steps"] == 2 + 3 * 1 + 2
+
+
+def test_one_row_of_each_class_is_enough_where_the_settings_let_it():
+    few = {"reward__fraction": 1.0, "last__watch_fraction": 0.5}
+    assert prune(sentences(2, dev=1), **few).result["rows"] == {"train": 2, "dev": 1}
+
+
+@pytest.mark.parametrize(
+    ("count", "changes", "message"),
+    [
+        (
+            2,
+            {},
+            "train, rows to watch: at least one row is needed, it would have none of 2; raise last.watch_fraction or give more rows",
+        ),
+        (
+            2,
+            {"last__watch_fraction": 0.5},
+            "reward set: at least one row of each of the 2 classes is needed, it would have 1 of 2 rows; raise reward.fraction",
+        ),
+        (
+            4,
+            {"protocol": "heldout"},
+            "reward set: .* it would have 1 of 4 rows; choose protocol seen or give more rows",
+        ),
+        (20, {"reward__max_rows": 1}, "reward set: .* reward.max_rows allows 1 rows; raise it to 2 or more"),
+    ],
+)
+def test_too_few_rows_are_refused_before_anything_is_computed(count, changes, message, monkeypatch):
+    monkeypatch.setattr("auber.run.tunings.tune", None)
+    with pytest.raises(TaskError, match=f"^{message}"):
+        prune(sentences(count, dev=1), **changes)
+
+
+def test_a_reward_set_of_one_row_is_scored():
+    rows, model = small_rows(2).select([1]), small_start()[0]
+    scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
+    assert scorer.score(()) == evaluate_rows(model, rows, "accuracy").score
+    assert scorer.score((0,)) in (0.0, 1.0)

@@ -1,0 +1,77 @@
+"""Scores behind the ledger, and the noise of a head's removal."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from auber.errors import ModelError
+from auber.metrics.task_metrics import get_metric
+from auber.run.ledger import Ledger
+from auber.run.rewards import MeteredScorer
+
+
+class Scorer:
+    """Knows the outputs for every mask, and remembers what it was asked."""
+
+    key, layer, present = "key", 3, (0, 1, 2)
+    truth = torch.tensor([0.0, 1.0, 2.0, 3.0])
+
+    def __init__(self):
+        self.asked = []
+
+    def score_many(self, masks):
+        self.asked += masks
+        return get_metric("r_squared").finish_all(self.statistics(masks))
+
+    def statistics(self, masks):
+        outputs = [self.truth + torch.tensor([0.0, 0.1, 0.0, 0.2]) * sum(map(abs, mask)) for mask in masks]
+        return torch.stack([get_metric("r_squared").statistics(each, self.truth) for each in outputs])
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    opened = Ledger(tmp_path / "scores.jsonl")
+    yield opened
+    opened.close()
+
+
+def test_what_is_known_is_not_computed_and_all_of_it_is_counted(ledger):
+    scorer = Scorer()
+    ledger.complete("key", 3, [(1,)], lambda masks: [0.75])
+    metered = MeteredScorer(scorer, get_metric("r_squared"), ledger)
+    of_both = get_metric("r_squared").finish_all(scorer.statistics([(0, 2)]))
+    assert metered.score_many([(1,), (0, 2)]) == [0.75, *of_both]
+    assert metered.score_many([(0, 2)]) == of_both
+    assert scorer.asked == [(0, 2)]
+    assert metered.known == {(1,): 0.75, (0, 2): of_both[0]}
+    assert metered.seconds > 0
+
+
+def test_scores_behind_the_noise_are_not_computed_again(ledger):
+    scorer, metric = Scorer(), get_metric("r_squared")
+    metered = MeteredScorer(scorer, metric, ledger)
+    rows = [metric.by_row(each) for each in scorer.statistics([(), (0,), (1,), (2,)])]
+    errors = [(gains - rows[0]).std() / 2 for gains in rows[1:]]  # of four rows
+    assert metered.noise_of_a_head() == pytest.approx(float(sum(errors)) / 3)
+    assert metered.asked_for_noise == 4
+    assert metered.score_many([(), (1,), (2,)]) == metric.finish_all(scorer.statistics([(), (1,), (2,)]))
+    assert scorer.asked == []
+    assert set(metered.known) == {(), (0,), (1,), (2,)}
+
+
+def test_a_score_that_is_not_a_number_is_an_error_and_not_remembered(ledger):
+    scorer, metric = Scorer(), get_metric("r_squared")
+    metered = MeteredScorer(scorer, metric, ledger)
+    known = metered.score_many([(), (0,)])
+    scorer.truth = scorer.truth * torch.nan
+    message = (
+        r"^layer 3: the score with heads \[{}\] removed must be a finite number, found nan: the model's weights are finite but too large "
+        "to compute with; give lower learning rates, and as that is another run, another --out$"
+    )
+    with pytest.raises(ModelError, match=message.format("1, 2")):
+        metered.score_many([(0,), (1, 2)])
+    with pytest.raises(ModelError, match=message.format("")):
+        metered.noise_of_a_head()
+    assert len(ledger) == len(metered.known) == 2
+    assert metered.score_many([(), (0,)]) == known, "what is known stays known"

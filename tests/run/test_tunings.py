@@ -1,0 +1,145 @@
+"""Which rows and settings the tunings of a run and of its scouts have."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import auber
+from auber.data.splits import LayerSplit, Splits
+from auber.run import tunings
+from auber.run.tunings import Tunings
+from auber.system.progress import Silent
+from auber.training.tuning import KeptSteps, TuningReport, tune
+from tests.small import cpu, small_config, small_rows, small_start, small_task
+
+# Of twelve rows the last is all that is watched, and all that is tuned on after layer 1 are rows of fold 2.
+SPLITS = Splits(
+    "crossfit",
+    first=tuple(range(12)),
+    original_first=tuple(range(12)),
+    layers=(LayerSplit((0, 4, 8), (1, 2, 3)), LayerSplit((8, 9), (0, 1))),
+    last_train=tuple(range(11)),
+    last_watch=(11,),
+    folds=((0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)),
+)
+
+
+class Skips(Silent):
+    def __init__(self):
+        self.skipped = 0
+
+    def skip(self, stages):
+        self.skipped += stages
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    calls = []
+
+    def listen(model, rows, settings, *, watch, stage, name, seed, **_):
+        calls.append((stage, name, len(rows), type(settings).__name__, watch and len(watch[0]), seed))
+        return TuningReport(1, 0.5)
+
+    monkeypatch.setattr(tunings, "tune", listen)
+    return calls
+
+
+def made(progress=None):
+    job = SimpleNamespace(config=small_config(), hardware=cpu(), task=SimpleNamespace(metric="accuracy"))
+    return Tunings(job, small_rows(12), SPLITS, progress or Skips())
+
+
+def test_the_tunings_of_a_run_in_their_order(heard):
+    assert len(made().all("model", [0, 1])) == 4
+    assert [call[:5] for call in heard] == [
+        ("first tuning", "first/tuning", 12, "FirstTuning", None),
+        ("layer 0: tuning", "layer-00/tuning", 3, "LayerTuning", None),
+        ("layer 1: tuning", "layer-01/tuning", 2, "LayerTuning", None),
+        ("last tuning", "last/tuning", 11, "LastTuning", 1),
+    ]
+
+
+def test_a_scout_has_the_same_without_its_fold(heard):
+    own = made()
+    own.all("model", [0, 1])
+    own.of_scout(1).all("scout", [0, 1])
+    assert [call[:5] for call in heard[4:]] == [
+        ("scout 2 of 3: first tuning", "scout-1/first/tuning", 8, "FirstTuning", None),
+        ("scout 2 of 3: layer 0: tuning", "scout-1/layer-00/tuning", 2, "LayerTuning", None),
+        ("scout 2 of 3: layer 1: tuning", "scout-1/layer-01/tuning", 2, "LayerTuning", None),
+        ("scout 2 of 3: last tuning", "scout-1/last/tuning", 7, "LastTuning", 1),
+    ]
+    assert [call[5] for call in heard[:4]] == [call[5] for call in heard[4:]], "from the same seeds"
+
+
+def test_where_no_row_is_left_nothing_is_tuned_or_watched(heard):
+    progress = Skips()
+    reports = made(progress).of_scout(2).all("scout", [0, 1])
+    assert [call[1:5] for call in heard] == [
+        ("scout-2/first/tuning", 8, "FirstTuning", None),
+        ("scout-2/layer-00/tuning", 2, "LayerTuning", None),
+        ("scout-2/last/tuning", 8, "LastTuning", None),
+    ]
+    assert [report.steps for report in reports] == [1, 1, 0, 1]
+    assert progress.skipped == 1
+
+
+def test_the_first_on_other_rows(heard):
+    made().first("model", (1, 2))
+    assert heard[0][:3] == ("first tuning", "first/tuning", 2)
+
+
+def test_the_first_again_has_a_name_of_its_own_and_is_the_same(heard):
+    own = made()
+    own.first("model")
+    own.rewound("pruned")
+    assert heard[1][:2] == ("first tuning of the pruned model", "rewind/tuning")
+    assert heard[1][2:] == heard[0][2:], "rows, settings and seed"
+
+
+class Keeping:
+    """Which tunings of a run were given the same recorded steps, in the place of a tuning."""
+
+    def __init__(self, monkeypatch):
+        self.given: list[tuple[str, KeptSteps | None]] = []
+        monkeypatch.setattr(tunings, "tune", self._tune)
+
+    def _tune(self, *arguments, name, kept, **options):
+        self.given.append((name, kept))
+        return tune(*arguments, name=name, kept=kept, **options)
+
+    def groups(self):
+        """The names of tunings that share their recorded steps, and of those that have none to share."""
+        shared = [[name for name, other in self.given if other is kept] for _, kept in self.given if kept is not None]
+        return [list(group) for group in dict.fromkeys(map(tuple, shared))], [
+            name for name, kept in self.given if kept is None
+        ]
+
+
+def test_what_is_recorded_serves_all_tunings_of_a_model_that_loses_no_heads_between_them(monkeypatch):
+    model, tokenizer = small_start()
+    rest = ["layer-00/tuning", "layer-01/tuning", "layer-02/tuning", "last/tuning"]
+    keeping = Keeping(monkeypatch)
+    auber.prune(
+        model, tokenizer, task=small_task(), method="random", heads=3, config=small_config(first__when="always")
+    )
+    groups, alone = keeping.groups()
+    assert len(groups) == 1
+    assert groups[0][-1] == "last/tuning"
+    assert set(groups[0]) <= set(rest)
+    assert alone == ["first/tuning"], "heads go after it"
+
+    keeping = Keeping(monkeypatch)
+    config = small_config(protocol="crossfit", reward__measure="smooth", reward__folds=2, first__when="always")
+    auber.prune(model, tokenizer, task=small_task(), config=config)
+    groups, alone = keeping.groups()
+    scouts = [[f"scout-{fold}/{name}" for name in ("first/tuning", *rest)] for fold in range(2)]
+    assert groups[:2] == scouts
+    assert len(groups) == 3
+    assert groups[2][-1] == "last/tuning"
+
+    keeping = Keeping(monkeypatch)
+    auber.prune(model, tokenizer, task=small_task(), config=small_config(first__when="always"))
+    assert keeping.groups()[0] == [], "every layer loses heads before its tuning"

@@ -1,0 +1,123 @@
+"""Tiny random models of every encoder family, and random padded batches for them."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from auber.data.task_types import KINDS
+
+LAYERS, HEADS, HIDDEN, VOCABULARY, MAX_LENGTH = 3, 4, 32, 100, 24
+MODEL_TYPES = (
+    "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta", "xlm-roberta",
+)  # fmt: skip
+ATTENTIONS = ("sdpa", "eager")
+# every (model type, attention implementation) that transformers offers
+VARIANTS = [
+    (kind, attention)
+    for kind in MODEL_TYPES
+    for attention in ATTENTIONS
+    if attention != "sdpa" or kind not in ("deberta-v2", "mpnet")
+]
+
+# what the published models of a family have, as small as the rest: distances that share a place, windows that end
+FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
+    "deberta-v2": {
+        "relative_attention": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+        "type_vocab_size": 0,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "position_buckets": 4,
+        "max_relative_positions": 16,
+    },
+    "electra": {"embedding_size": 16},
+    "modernbert": {
+        "local_attention": 6,
+        "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3,  # its own are beyond this vocabulary
+    },
+}  # fmt: skip
+
+
+def tiny_config(model_type: str, **changes: Any) -> Any:
+    """A new config of 3 layers x 4 heads, hidden size 32; weights large enough for logits to differ visibly."""
+    from transformers import CONFIG_MAPPING
+
+    sizes: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "hidden_size": HIDDEN,
+        "intermediate_size": 48,
+        "max_position_embeddings": MAX_LENGTH + 4,
+        "initializer_range": 0.3,
+        "num_labels": 2,
+        "pad_token_id": 1,
+    }
+    sizes |= FAMILY_CONFIGS.get(model_type, {})
+    if model_type == "distilbert":
+        renamed = {"num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "hidden_size": "dim"}
+        renamed["intermediate_size"] = "hidden_dim"
+        sizes = {renamed.get(name, name): value for name, value in sizes.items()}
+    return CONFIG_MAPPING[model_type](**{**sizes, **changes})
+
+
+def tiny_model(
+    model_type: str = "bert",
+    *,
+    kind: str = "sequence",
+    attention: str | None = None,
+    seed: int = 0,
+    bare: bool = False,
+    **changes: Any,
+) -> Any:
+    """A model in eval mode with random weights, biases and norms; `changes` go to the config."""
+    import transformers
+
+    if model_type == "deberta-v2":
+        with warnings.catch_warnings():  # transformers scripts functions on import, which newer torch deprecates
+            warnings.filterwarnings("ignore", r"`torch\.jit\.script` is deprecated", DeprecationWarning)
+            importlib.import_module("transformers.models.deberta_v2.modeling_deberta_v2")
+    options = {} if attention is None else {"attn_implementation": attention}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        auto = getattr(transformers, "AutoModel" if bare else KINDS[kind].auto_class)
+        model = auto.from_config(tiny_config(model_type, **changes), **options)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() == 1:  # transformers starts biases at 0 and norms at 1, which would hide mistakes
+                    parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def random_batch(
+    model: Any, *, rows: int = 4, length: int = 9, seed: int = 0, padded: bool = True
+) -> dict[str, Tensor]:
+    """Token ids, attention mask and, where the model reads them, token types; the first row has full length."""
+    generator = torch.Generator().manual_seed(seed)
+    pad = model.config.pad_token_id
+    input_ids = torch.randint(5, VOCABULARY, (rows, length), generator=generator)
+    lengths = torch.randint(2, length + 1, (rows,), generator=generator)
+    lengths[0] = length
+    if not padded:
+        lengths[:] = length
+    tokens = torch.arange(length) < lengths[:, None]  # (rows, length)
+    batch = {"input_ids": input_ids.where(tokens, pad), "attention_mask": tokens.long()}
+    if model.config.model_type in ("bert", "electra"):
+        batch["token_type_ids"] = torch.randint(0, 2, (rows, length), generator=generator) * tokens
+    return batch
+
+
+def tiny_tokenizer() -> Any:
+    """A lower-casing word-piece tokenizer that knows the letters a to z and some words."""
+    from transformers import BertTokenizer
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "the", "is"]
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    names = [*words, *letters, *(f"##{letter}" for letter in letters)]
+    return BertTokenizer(vocab={name: index for index, name in enumerate(names)}, model_max_length=MAX_LENGTH)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from auber.data.encoding import EncodedRows, pad_batch
+from auber.training.batches import LengthGroups, RowCollator
+from tests.small import small_rows
+
+
+def pair_lengths(count=1000):
+    """Lengths spread like those of RTE's pairs: mean about 67, cut at 128."""
+    return np.random.default_rng(0).lognormal(4.0, 0.55, count).clip(8, 128).astype(int).tolist()
+
+
+def padded_tokens(lengths, order, batch_size):
+    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    return sum(len(batch) * max(lengths[row] for row in batch) for batch in batches)
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 256, 300, 1000])
+def test_every_row_comes_once_an_epoch(count):
+    sampler = LengthGroups(pair_lengths(count), 32, seed=1)
+    assert len(sampler) == count
+    assert sorted(sampler) == list(range(count))
+
+
+def test_the_order_depends_on_seed_and_epoch_alone():
+    lengths = pair_lengths()
+    first = list(LengthGroups(lengths, 32, seed=1))
+    again = LengthGroups(lengths, 32, seed=1)
+    assert list(again) == list(again) == first
+    assert list(LengthGroups(lengths, 32, seed=2)) != first
+    again.set_epoch(1)
+    assert list(again) != first
+    again.set_epoch(0)
+    assert list(again) == first
+
+
+def test_groups_pad_far_less_than_random_batches():
+    lengths = pair_lengths()
+    tokens = sum(lengths)
+    random_order = np.random.default_rng(1).permutation(len(lengths)).tolist()
+    assert padded_tokens(lengths, random_order, 32) > 1.6 * tokens
+    assert padded_tokens(lengths, list(LengthGroups(lengths, 32, seed=1)), 32) < 1.2 * tokens
+
+
+def test_batches_differ_from_epoch_to_epoch_and_do_not_come_by_length():
+    lengths = pair_lengths(320)
+    sampler = LengthGroups(lengths, 32, seed=1)
+    seen = set()
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        order = list(sampler)
+        batches = [order[start : start + 32] for start in range(0, 320, 32)]
+        seen |= {frozenset(batch) for batch in batches}
+        widths = [max(lengths[row] for row in batch) for batch in batches]
+        assert widths not in (sorted(widths), sorted(widths, reverse=True))
+    assert len(seen) == 30, "no batch comes twice"
+
+
+def test_the_rows_that_fill_no_batch_are_a_random_draw():
+    lengths = [10] * 50 + [100] * 50
+    sampler = LengthGroups(lengths, 32, seed=1)
+    drawn = []
+    for epoch in range(100):
+        sampler.set_epoch(epoch)
+        drawn += [lengths[row] for row in list(sampler)[96:]]
+    assert 0.4 < np.mean(np.array(drawn) == 10) < 0.6
+
+
+def test_a_batch_is_what_padding_its_rows_gives():
+    rows = small_rows(20)
+    collate = RowCollator(rows)
+    for chosen in ([3, 1, 2], [5], list(range(20))):
+        expected = pad_batch([rows[row] for row in chosen], rows.pad_token_id)
+        batch = collate(chosen)
+        assert batch.keys() == expected.keys()
+        for name in expected:
+            assert torch.equal(batch[name], expected[name])
+            assert batch[name].dtype == expected[name].dtype
+
+
+@pytest.mark.parametrize(("length", "width"), [(1, 8), (8, 8), (9, 16), (17, 20), (20, 20)])
+def test_widths_are_rounded_up_but_not_beyond_the_longest_row(length, width):
+    rows = EncodedRows([[7] * 20, [7] * length], None, torch.tensor([0.5, 1.5]), pad_token_id=9)
+    batch = RowCollator(rows, width_multiple=8)([1])
+    assert batch["input_ids"].tolist() == [[7] * length + [9] * (width - length)]
+    assert batch["attention_mask"].tolist() == [[1] * length + [0] * (width - length)]
+    assert batch["labels"].tolist() == [1.5]
+
+
+def test_one_long_row_does_not_take_its_room_for_all_others():
+    rows = EncodedRows([[7] * 8] * 2000 + [[7] * 8192], None, torch.zeros(2001, dtype=torch.int64))
+    tracemalloc.start()
+    try:
+        collate = RowCollator(rows)
+        batches = [collate(range(start, start + 32)) for start in range(0, 1984, 32)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10e6, "2,001 rows of 8,192 tokens would take 131 MB a column"
+    assert all(batch["input_ids"].shape == (32, 8) for batch in batches)
+    assert collate([2000, 0])["input_ids"].shape == (2, 8192)
