@@ -16,12 +16,16 @@ from auber.training.devices import resolve_hardware
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """A command line that explains the experiment, with the options all of them take."""
-    options = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--model", required=True, help="a pretrained encoder's folder")
     options.add_argument("--task", required=True)
     options.add_argument("--data", type=Path, help="a GLUE folder")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all runs")
+    options.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all runs"
+    )
     options.add_argument("--out", type=Path, required=True, help="a .json file")
     return options
 
@@ -36,13 +40,20 @@ def settings_of_all(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"threads": 1, "seed": arguments.seed, **changes(arguments)}
 
 
-def describe(kind: str, own: str, arguments: argparse.Namespace, task: TaskData, config: Config) -> dict[str, Any]:
+def describe(
+    kind: str, own: str, arguments: argparse.Namespace, task: TaskData, config: Config
+) -> dict[str, Any]:
     """What a file of this kind says first; `own` are the words of the command line that are the program's own. No paths."""
-    words = [f"--model {Path(arguments.model).name} --task {task.name} --data GLUE --seed {arguments.seed}", own]
+    words = [
+        f"--model {Path(arguments.model).name} --task {task.name} --data GLUE --seed {arguments.seed}",
+        own,
+    ]
     return {
         "format": 1,
         "kind": f"experiment-{kind}",
-        "command": " ".join([f"python -m experiments.{kind}", *words, *(f"--set {item}" for item in arguments.set)]),
+        "command": " ".join(
+            [f"python -m experiments.{kind}", *words, *(f"--set {item}" for item in arguments.set)]
+        ),
         "model": Path(arguments.model).name,
         "task": task.name,
         "seed": arguments.seed,

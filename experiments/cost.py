@@ -28,12 +28,18 @@ SHORT = {
 def main() -> None:
     """The command line."""
     options = parser(__doc__)
-    options.add_argument("--presets", default="paper,default", help="the first is what the others are compared with")
+    options.add_argument(
+        "--presets", default="paper,default", help="the first is what the others are compared with"
+    )
     arguments = options.parse_args()
     names, task = arguments.presets.split(","), load_task(arguments.task, data=arguments.data)
     settings = settings_of_all(arguments)
     configs = {name: make_config(name, task=task.name, settings=settings) for name in names}
-    api.prune(arguments.model, task=task, config=make_config(names[0], task=task.name, settings={**settings, **SHORT}))
+    api.prune(
+        arguments.model,
+        task=task,
+        config=make_config(names[0], task=task.name, settings={**settings, **SHORT}),
+    )
     content = describe("cost", f"--presets {arguments.presets}", arguments, task, configs[names[0]])
     for name, config in configs.items():
         started = time.perf_counter()

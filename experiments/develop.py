@@ -35,7 +35,9 @@ def developing_parser(doc: str | None) -> argparse.ArgumentParser:
     """The command line of a program that judges on development rows."""
     options = parser(doc)
     options.add_argument("--preset", default="default")
-    options.add_argument("--develop", type=float, default=0.25, help="share of train that no model is tuned on")
+    options.add_argument(
+        "--develop", type=float, default=0.25, help="share of train that no model is tuned on"
+    )
     return options
 
 
@@ -56,13 +58,19 @@ def main() -> None:
     """The command line."""
     options = developing_parser(__doc__)
     options.add_argument(
-        "--methods", default=f"auber,voita,{CONTROL}", help="in this order; the others follow the first"
+        "--methods",
+        default=f"auber,voita,{CONTROL}",
+        help="in this order; the others follow the first",
     )
     options.add_argument("--heads", type=int, help="how many heads the first removes")
     arguments = options.parse_args()
-    task = developing(load_task(arguments.task, data=arguments.data), arguments.develop, arguments.seed)
+    task = developing(
+        load_task(arguments.task, data=arguments.data), arguments.develop, arguments.seed
+    )
     config = make_config(arguments.preset, task=task.name, settings=settings_of_all(arguments))
-    own = f"--methods {arguments.methods}" + ("" if arguments.heads is None else f" --heads {arguments.heads}")
+    own = f"--methods {arguments.methods}" + (
+        "" if arguments.heads is None else f" --heads {arguments.heads}"
+    )
     content = describe_developing("develop", own, arguments, task, config)
     with tempfile.TemporaryDirectory(prefix="auber-develop-") as folder:
         start, leader = Path(folder) / "start", None
@@ -71,7 +79,15 @@ def main() -> None:
             method, out = get_method(name), Path(folder) / name
             heads = arguments.heads if method.removes_heads and leader is None else None
             followed = None if method.decides_number else leader
-            found = api.prune(start, task=task, method=name, heads=heads, heads_from=followed, config=config, out=out)
+            found = api.prune(
+                start,
+                task=task,
+                method=name,
+                heads=heads,
+                heads_from=followed,
+                config=config,
+                out=out,
+            )
             leader = leader or (out if method.removes_heads else None)
             content["runs"][name] = numbers(found.result)
             write(arguments.out, content)

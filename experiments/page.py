@@ -230,7 +230,15 @@ scouts were made to wait less after RTE was timed and before MRPC was. CoLA was 
 
 def local_table(results: Results) -> tuple[list[str], Rows]:
     """Agent alone and with the climb, a row for each number of games."""
-    columns = ["model", "task", "games", "regret, agent", "rewards", "regret, with climb", "rewards with climb"]
+    columns = [
+        "model",
+        "task",
+        "games",
+        "regret, agent",
+        "rewards",
+        "regret, with climb",
+        "rewards with climb",
+    ]
     rows = [
         [
             row["model"],
@@ -262,12 +270,24 @@ def render(results: Results) -> str:
     if found := _of_kind(results, "experiment-selectors"):
         asked = ("whom a search asks", asked_table(found))
         parts.append(
-            _section(SELECTORS, [*([asked] if asked[1][1] else []), *_by_tasks(found, _selectors_tables)], found)
+            _section(
+                SELECTORS,
+                [*([asked] if asked[1][1] else []), *_by_tasks(found, _selectors_tables)],
+                found,
+            )
         )
     if found := _of_kind(results, "experiment-develop"):
-        parts.append(_section(DEVELOP, _by_tasks(found, lambda some: [("methods", develop_table(some))]), found))
+        parts.append(
+            _section(
+                DEVELOP, _by_tasks(found, lambda some: [("methods", develop_table(some))]), found
+            )
+        )
     if found := _of_kind(results, "experiment-parts"):
-        parts.append(_section(PARTS, _by_tasks(found, lambda some: [("without a part", parts_table(some))]), found))
+        parts.append(
+            _section(
+                PARTS, _by_tasks(found, lambda some: [("without a part", parts_table(some))]), found
+            )
+        )
     if found := _of_kind(results, "experiment-cost"):
         parts.append(_section(COST, [("", cost_table(found))], found))
     return "\n".join(parts)
@@ -281,7 +301,11 @@ def _search_tables(results: Results) -> Tables:
 def _path_tables(results: Results) -> Tables:
     by_way: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for result in results:
-        way = "each layer with the others whole" if "--independent" in result["command"] else "layers in turn"
+        way = (
+            "each layer with the others whole"
+            if "--independent" in result["command"]
+            else "layers in turn"
+        )
         by_way[way + ", scouts with all tunings" * ("--ripe" in result["command"])].append(result)
     tables = [
         table
@@ -300,7 +324,10 @@ def _selectors_tables(results: Results) -> Tables:
     for result in results:
         by_tuning[tuning_of(result)].append(result)
     selectors = [
-        (f"selectors, {tuning}" if tuning and len(by_tuning) > 1 else "selectors", selectors_table(part))
+        (
+            f"selectors, {tuning}" if tuning and len(by_tuning) > 1 else "selectors",
+            selectors_table(part),
+        )
         for tuning, part in by_tuning.items()
     ]
     return [*selectors, ("what other tunings do", tunings_table(results))]
@@ -321,7 +348,12 @@ def _section(text: str, tables: Tables, results: Results) -> str:
     lines = [text]
     for title, (columns, rows) in tables:
         lines += [*([f"### {title}", ""] if title else []), markdown(columns, rows), ""]
-    lines += ["Made by:", "", *(f"    {result['command']}    # {_origin(result)}" for result in results), ""]
+    lines += [
+        "Made by:",
+        "",
+        *(f"    {result['command']}    # {_origin(result)}" for result in results),
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -344,12 +376,18 @@ def _by_learning(results: Results) -> list[tuple[str, Results]]:
     """WNLI apart: what is learned of it does not hold for other rows, and it would outweigh all other tasks."""
     apart = [result for result in results if result["task"] == "wnli"]
     others = [result for result in results if result["task"] != "wnli"]
-    return [(", ".join(dict.fromkeys(result["task"] for result in part)), part) for part in (others, apart) if part]
+    return [
+        (", ".join(dict.fromkeys(result["task"] for result in part)), part)
+        for part in (others, apart)
+        if part
+    ]
 
 
 def main() -> None:
     """The command line."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("files", nargs="+", type=Path)
     options.add_argument("--out", type=Path, required=True)
     arguments = options.parse_args()

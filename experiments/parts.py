@@ -37,7 +37,12 @@ def scouts_tuned_once() -> Iterator[None]:
     def once(self: Pipeline, scout: PreTrainedModel, fold: int) -> dict[str, Any]:
         job, rows = self.job, self.splits.without_fold(fold)
         layers = job.layers(encoder_of(scout).num_layers)
-        tuned_on = rows.first, [rows.layers[layer].mini_train for layer in layers], rows.last_train, rows.last_watch
+        tuned_on = (
+            rows.first,
+            [rows.layers[layer].mini_train for layer in layers],
+            rows.last_train,
+            rows.last_watch,
+        )
         tunings = job.config.seed, job.config.first, job.config.layer, job.config.last
         key = repr((fold, layers, tunings, job.hardware, self._train.content_hash, tuned_on))
         if key in known:
@@ -45,7 +50,10 @@ def scouts_tuned_once() -> Iterator[None]:
             scout.load_state_dict(weights)
             return info
         info = tune(self, scout, fold)
-        known[key] = {name: tensor.detach().clone() for name, tensor in scout.state_dict().items()}, info
+        known[key] = (
+            {name: tensor.detach().clone() for name, tensor in scout.state_dict().items()},
+            info,
+        )
         return info
 
     Pipeline._tune_scout = once  # type: ignore[method-assign]
@@ -66,9 +74,13 @@ def main() -> None:
         help="settings of one search; may be repeated",
     )
     arguments = options.parse_args()
-    task = developing(load_task(arguments.task, data=arguments.data), arguments.develop, arguments.seed)
+    task = developing(
+        load_task(arguments.task, data=arguments.data), arguments.develop, arguments.seed
+    )
     settings = settings_of_all(arguments)
-    changed = {each: dict(item.split("=", 1) for item in each.split(",")) for each in arguments.without}
+    changed = {
+        each: dict(item.split("=", 1) for item in each.split(",")) for each in arguments.without
+    }
     configs = {
         WHOLE: make_config(arguments.preset, task=task.name, settings=settings),
         **{name: make_config(arguments.preset, task=task.name, settings=settings | some) for name, some in changed.items()},
@@ -82,7 +94,9 @@ def main() -> None:
             found = api.prune(start, task=task, config=config, out=whole if name == WHOLE else None)
             content["runs"][name] = numbers(found.result)
             write(arguments.out, content)
-        control = api.prune(start, task=task, method=CONTROL, heads_from=whole, config=configs[WHOLE])
+        control = api.prune(
+            start, task=task, method=CONTROL, heads_from=whole, config=configs[WHOLE]
+        )
         content["runs"][CONTROL] = numbers(control.result)
         write(arguments.out, content)
 

@@ -31,20 +31,31 @@ def agents_table(results: Sequence[dict[str, Any]], preset: str) -> tuple[list[s
     columns = [
         "model", "settings", "layers", "after 50 rewards", "after 100", "after 300", "after 300, against none", "roll-out", "rewards"
     ]  # fmt: skip
-    plain = next(result["presets"][preset] for result in results if "--set" not in result["command"])
+    plain = next(
+        result["presets"][preset] for result in results if "--set" not in result["command"]
+    )
     at_hand: dict[str, list[dict[str, float]]] = {}
     rows = []
     for result in sorted(results, key=lambda result: "--set" in result["command"]):
-        changed = [f"{key}={value}" for key, value in result["presets"][preset].items() if value != plain[key]]
+        changed = [
+            f"{key}={value}"
+            for key, value in result["presets"][preset].items()
+            if value != plain[key]
+        ]
         for model in dict.fromkeys(panel["model"] for panel in result["panels"]):
             layers = [
-                {name: layer["searches"][preset][name]["mean"] for name in ("50", "100", "300", "rollout", "rewards")}
+                {
+                    name: layer["searches"][preset][name]["mean"]
+                    for name in ("50", "100", "300", "rollout", "rewards")
+                }
                 for panel in result["panels"]
                 if panel["model"] == model
                 for layer in panel["layers"]
             ]
             before = at_hand.setdefault(model, layers)
-            against = [mine["300"] - other["300"] for mine, other in zip(layers, before, strict=True)]
+            against = [
+                mine["300"] - other["300"] for mine, other in zip(layers, before, strict=True)
+            ]
             mean = {name: fmean(layer[name] for layer in layers) for name in layers[0]}
             rows.append(
                 [
@@ -60,7 +71,9 @@ def agents_table(results: Sequence[dict[str, Any]], preset: str) -> tuple[list[s
     return columns, sorted(rows, key=lambda row: row[0], reverse=True)
 
 
-def search_table(results: Sequence[dict[str, Any]], against: str = CONTROL) -> tuple[list[str], Rows]:
+def search_table(
+    results: Sequence[dict[str, Any]], against: str = CONTROL
+) -> tuple[list[str], Rows]:
     """Each variant on the development rows against one of them, where both are."""
     columns = [
         "variant", "pairs", f"develop metric against {against}", f"develop log-likelihood against {against}",
@@ -69,7 +82,11 @@ def search_table(results: Sequence[dict[str, Any]], against: str = CONTROL) -> t
     names = list(dict.fromkeys(name for result in results for name in result["runs"]))
     rows = []
     for name in names:
-        both = [result["runs"] for result in results if name in result["runs"] and against in result["runs"]]
+        both = [
+            result["runs"]
+            for result in results
+            if name in result["runs"] and against in result["runs"]
+        ]
         if name == against or not both:
             continue
         mine, others = [runs[name] for runs in both], [runs[against] for runs in both]
@@ -77,11 +94,17 @@ def search_table(results: Sequence[dict[str, Any]], against: str = CONTROL) -> t
             [
                 name,
                 str(len(both)),
-                interval([a["develop"][0] - b["develop"][0] for a, b in zip(mine, others, strict=True)]),
-                interval([a["develop"][2] - b["develop"][2] for a, b in zip(mine, others, strict=True)]),
+                interval(
+                    [a["develop"][0] - b["develop"][0] for a, b in zip(mine, others, strict=True)]
+                ),
+                interval(
+                    [a["develop"][2] - b["develop"][2] for a, b in zip(mine, others, strict=True)]
+                ),
                 interval([_gap(a) - _gap(b) for a, b in zip(mine, others, strict=True)]),
                 f"{fmean(run['num_removed'] for run in mine):.0f}",
-                f"{fmean(run['rewards'] for run in mine):.0f}" if all("rewards" in run for run in mine) else "",
+                f"{fmean(run['rewards'] for run in mine):.0f}"
+                if all("rewards" in run for run in mine)
+                else "",
                 f"{fmean(run['seconds'] for run in mine):.0f}",
             ]
         )
@@ -96,17 +119,26 @@ def path_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     ]  # fmt: skip
     plans = list(
         dict.fromkeys(
-            name for result in results for name in result["runs"] if name.endswith(" heads") and " like " not in name
+            name
+            for result in results
+            for name in result["runs"]
+            if name.endswith(" heads") and " like " not in name
         )
     )
-    rows = [_path_row(name, [(result["runs"], name) for result in results if name in result["runs"]]) for name in plans]
+    rows = [
+        _path_row(name, [(result["runs"], name) for result in results if name in result["runs"]])
+        for name in plans
+    ]
     for what, place in (("metric", 0), ("calibrated log-likelihood", 3)):
         chosen = []
         for result in results:
             candidates = [name for name, run in result["runs"].items() if "out_of_fold" in run]
             if len(candidates) < 2:
                 continue
-            best = max(candidates, key=lambda name: (result["runs"][name]["out_of_fold"][place], name == CONTROL))
+            best = max(
+                candidates,
+                key=lambda name: (result["runs"][name]["out_of_fold"][place], name == CONTROL),
+            )
             chosen.append((result["runs"], best))
         rows += [_path_row(f"the best by {what} out of fold", chosen)] if chosen else []
     return columns, rows
@@ -136,12 +168,23 @@ def scouts_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
         f"{CONTROL}: develop metric", f"{CONTROL}: develop calibrated log-likelihood",
     ]  # fmt: skip
     rows = []
-    for result in sorted(results, key=lambda each: (each["task"], each["seed"], "--ripe" in each["command"])):
+    for result in sorted(
+        results, key=lambda each: (each["task"], each["seed"], "--ripe" in each["command"])
+    ):
         control, words = result["runs"][CONTROL], result["command"].split()
         numbers = [control[rows][place] for rows in ("out_of_fold", "develop") for place in (0, 3)]
-        folds, tunings = words[words.index("--folds") + 1], "all" if "--ripe" in words else "the first"
+        folds, tunings = (
+            words[words.index("--folds") + 1],
+            "all" if "--ripe" in words else "the first",
+        )
         rows.append(
-            [result["task"], str(result["seed"]), folds, tunings, *(f"{number:.2f}" for number in numbers)],
+            [
+                result["task"],
+                str(result["seed"]),
+                folds,
+                tunings,
+                *(f"{number:.2f}" for number in numbers),
+            ],
         )
     return columns, rows
 
@@ -158,17 +201,33 @@ def selectors_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]
     ]  # fmt: skip
     rows = []
     results = [{**result, "runs": _sized(result)} for result in results]
-    for name in dict.fromkeys(name for result in results for name in result["runs"] if name != CONTROL):
+    for name in dict.fromkeys(
+        name for result in results for name in result["runs"] if name != CONTROL
+    ):
         having = [result for result in results if name in result["runs"]]
         mine = [result["runs"][name] for result in having]
         control = [(result, CONTROL) for result in having]
         gates = [(result, _gates_beside(name, result)) for result in having]
-        gates = [(result, beside) for result, beside in gates if beside in result["runs"] and beside != name]
-        cells = [interval(_by_pair(both, name, partial(_develop, at))) for both in (control, gates) for at in (0, 3)]
+        gates = [
+            (result, beside)
+            for result, beside in gates
+            if beside in result["runs"] and beside != name
+        ]
+        cells = [
+            interval(_by_pair(both, name, partial(_develop, at)))
+            for both in (control, gates)
+            for at in (0, 3)
+        ]
         gaps = interval(_by_pair(control, name, _gap))
         pairs = len({_pair(result) for result in having})
-        heads, seconds = (f"{fmean(run[key] for run in mine):.0f}" for key in ("num_removed", "seconds"))
-        rewards = f"{fmean(run['rewards'] for run in mine):.0f}" if all("rewards" in run for run in mine) else ""
+        heads, seconds = (
+            f"{fmean(run[key] for run in mine):.0f}" for key in ("num_removed", "seconds")
+        )
+        rewards = (
+            f"{fmean(run['rewards'] for run in mine):.0f}"
+            if all("rewards" in run for run in mine)
+            else ""
+        )
         rows.append([name, str(pairs), str(len(mine)), *cells, gaps, heads, rewards, seconds])
     return columns, sorted(rows, key=_by_size)
 
@@ -186,11 +245,23 @@ def asked_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
                 for name, run in result["runs"].items():
                     selector, _, size = name.partition(", ")
                     other = result["runs"].get(f"seen, {size}")
-                    if selector == "search" and (size == "own size") == own_size and other is not None:
+                    if (
+                        selector == "search"
+                        and (size == "own size") == own_size
+                        and other is not None
+                    ):
                         differences.append(_develop(0, run) - _develop(0, other))
             if differences:
                 ahead = sum(difference > 0 for difference in differences)
-                rows.append([" and ".join(some), plan, str(len(differences)), str(ahead), interval(differences)])
+                rows.append(
+                    [
+                        " and ".join(some),
+                        plan,
+                        str(len(differences)),
+                        str(ahead),
+                        interval(differences),
+                    ]
+                )
     return columns, rows
 
 
@@ -207,7 +278,9 @@ def tunings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
     They are other runs of the same (task, seed) pair; what was made several times of one counts once, by its mean.
     """
     columns = ["tuning", "model", "pairs", "better in", "develop metric against the usual", "train minus develop against the usual"]  # fmt: skip
-    found: dict[tuple[str, str], dict[tuple[str, int], list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[str, str], dict[tuple[str, int], list[dict[str, Any]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for result in results:
         for name, run in _sized(result).items():
             found[tuning_of(result), name][_pair(result)].append(run)
@@ -218,10 +291,13 @@ def tunings_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
         if tuning and both:
             numbers = (partial(_develop, 0), _gap)
             gains, gaps = (
-                [fmean(map(number, mine)) - fmean(map(number, others)) for mine, others in both] for number in numbers
+                [fmean(map(number, mine)) - fmean(map(number, others)) for mine, others in both]
+                for number in numbers
             )
             better = sum(gain > 0 for gain in gains)
-            rows.append([tuning, name, str(len(both)), str(better), interval(gains), interval(gaps)])
+            rows.append(
+                [tuning, name, str(len(both)), str(better), interval(gains), interval(gaps)]
+            )
     return columns, rows
 
 
@@ -291,8 +367,13 @@ def develop_table(results: Sequence[dict[str, Any]]) -> tuple[list[str], Rows]:
                 found[_changed(result), name].append(result)
     rows = []
     for (changed, name), having in found.items():
-        control, mine = [(result, CONTROL) for result in having], [result["runs"][name] for result in having]
-        cells = [interval(_by_pair(control, name, number)) for number in (partial(_develop, 0), _gap)]
+        control, mine = (
+            [(result, CONTROL) for result in having],
+            [result["runs"][name] for result in having],
+        )
+        cells = [
+            interval(_by_pair(control, name, number)) for number in (partial(_develop, 0), _gap)
+        ]
         heads = f"{fmean(run['num_removed'] for run in mine):.0f}"
         rewards = f"{fmean(run['cost']['rewards_computed'] for run in mine):.0f}"
         pairs = len({_pair(result) for result in having})
@@ -401,5 +482,8 @@ def _gap(run: dict[str, Any]) -> float:
 
 def markdown(columns: Sequence[str], rows: Rows) -> str:
     """A table."""
-    lines = [f"| {' | '.join(columns)} |", f"| {' | '.join(['---'] + ['--:'] * (len(columns) - 1))} |"]
+    lines = [
+        f"| {' | '.join(columns)} |",
+        f"| {' | '.join(['---'] + ['--:'] * (len(columns) - 1))} |",
+    ]
     return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows])

@@ -11,7 +11,9 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("RAY_worker_niceness", "0")  # by default Ray's workers come last where the machine has other work
+os.environ.setdefault(
+    "RAY_worker_niceness", "0"
+)  # by default Ray's workers come last where the machine has other work
 
 import pytest
 import torch

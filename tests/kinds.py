@@ -27,12 +27,18 @@ def num_labels(kind: str) -> int:
     return len(TAGS) if kind == "tokens" else 2
 
 
-def random_kind_rows(kind: str, count: int = 17, *, seed: int = 0, token_types: bool = True) -> EncodedRows:
+def random_kind_rows(
+    kind: str, count: int = 17, *, seed: int = 0, token_types: bool = True
+) -> EncodedRows:
     """Rows of 3 to 19 random tokens; some tokens have no tag, some rows no answer, some several."""
     draw = np.random.default_rng(seed)
     lengths = draw.integers(3, 20, count).tolist()
     ids = [draw.integers(5, VOCABULARY, length).tolist() for length in lengths]
-    types = [[position % 2 for position in range(length)] for length in lengths] if token_types else None
+    types = (
+        [[position % 2 for position in range(length)] for length in lengths]
+        if token_types
+        else None
+    )
     return EncodedRows(ids, types, random_answers(kind, lengths, draw), pad_token_id=1)
 
 
@@ -75,8 +81,12 @@ def question_records(count: int, seed: int) -> list[dict[str, Any]]:
     records = []
     for _ in range(count):
         nouns = [NOUNS[int(number)] for number in draw.choice(len(NOUNS), 2, replace=False)]
-        states = [COMPLEMENTS[int(number)] for number in draw.choice(len(COMPLEMENTS), 2, replace=False)]
-        context = " ".join(f"the {noun} is {state} ." for noun, state in zip(nouns, states, strict=True))
+        states = [
+            COMPLEMENTS[int(number)] for number in draw.choice(len(COMPLEMENTS), 2, replace=False)
+        ]
+        context = " ".join(
+            f"the {noun} is {state} ." for noun, state in zip(nouns, states, strict=True)
+        )
         asked = int(draw.integers(2))
         start = context.index(f"{nouns[asked]} is ") + len(f"{nouns[asked]} is ")
         answers = {"text": [states[asked]], "answer_start": [start]}
@@ -104,4 +114,6 @@ def packed_order(rows: EncodedRows) -> torch.Tensor:
     """Where the tokens of rows taken longest first lie among those of rows in their own order."""
     starts = np.cumsum([0, *rows.lengths])
     order = sorted(range(len(rows)), key=lambda row: -rows.lengths[row])
-    return torch.from_numpy(np.concatenate([np.arange(starts[row], starts[row + 1]) for row in order]))
+    return torch.from_numpy(
+        np.concatenate([np.arange(starts[row], starts[row + 1]) for row in order])
+    )

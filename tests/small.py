@@ -32,7 +32,8 @@ SETTINGS: dict[str, Any] = {
 def small_config(**changes: Any) -> Config:
     """Settings for a run of seconds; changes by dotted key with `__` for the dot."""
     return make_config(
-        "paper", settings={**SETTINGS, **{key.replace("__", "."): value for key, value in changes.items()}}
+        "paper",
+        settings={**SETTINGS, **{key.replace("__", "."): value for key, value in changes.items()}},
     )
 
 
@@ -43,7 +44,9 @@ def small_task(rows: int = 60) -> TaskData:
 
 def small_start(**changes: Any) -> tuple[Any, Any]:
     """An untrained tiny BERT and its tokenizer."""
-    return tiny_model("bert", vocab_size=len(vocabulary()), pad_token_id=0, **changes), build_tokenizer()
+    return tiny_model(
+        "bert", vocab_size=len(vocabulary()), pad_token_id=0, **changes
+    ), build_tokenizer()
 
 
 def small_rows(count: int = 60) -> EncodedRows:

@@ -61,7 +61,9 @@ class Process:
         self._connection.connect(address)
         socket.send_fds(self._connection, [b"."], [0, 1, 2])
         self._connection.sendall(json.dumps(asdict(call)).encode() + b"\n")
-        self._answers = self._connection.makefile("rb", buffering=0)  # so that an answer not yet read shows
+        self._answers = self._connection.makefile(
+            "rb", buffering=0
+        )  # so that an answer not yet read shows
         self.number = int(self._answers.readline())
         self._code: int | None = None
 
@@ -87,7 +89,9 @@ class Starter:
     """The server, while it is entered; whatever it has started ends with it."""
 
     def __enter__(self) -> Starter:
-        self._folder = tempfile.mkdtemp(prefix="auber-", dir="/tmp")  # the path of a socket must be short
+        self._folder = tempfile.mkdtemp(
+            prefix="auber-", dir="/tmp"
+        )  # the path of a socket must be short
         self.address = f"{self._folder}/socket"
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self.address)
@@ -103,7 +107,10 @@ class Starter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         os.killpg(self._server.pid, signal.SIGKILL)
         self._server.wait()

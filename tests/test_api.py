@@ -48,7 +48,9 @@ def test_a_whole_run_leaves_a_model_that_scores_what_it_reports(pruned):
 
 def test_dev_is_looked_at_once(pruned):
     folder, _ = pruned
-    events = [json.loads(line)["event"] for line in (folder / "events.jsonl").read_text().splitlines()]
+    events = [
+        json.loads(line)["event"] for line in (folder / "events.jsonl").read_text().splitlines()
+    ]
     assert events.count("dev_evaluation") == 1
 
 
@@ -60,7 +62,9 @@ def test_the_run_accounts_for_itself(pruned):
     assert result["rows"] == {"train": 60, "dev": 24}
     assert result["gap"] == pytest.approx(result["train"]["score"] - result["dev"]["score"])
     assert result["cost"]["rewards_asked"] >= result["cost"]["rewards_computed"] > 0
-    assert result["cost"]["rewards_computed"] == len((folder / "scores.jsonl").read_text().splitlines())
+    assert result["cost"]["rewards_computed"] == len(
+        (folder / "scores.jsonl").read_text().splitlines()
+    )
     assert result["tuned_layers"] == [layer for layer in range(3) if outcome.plan.removed(layer)]
     assert result["config"]["agent.episodes"] == 6
     assert result["provenance"]["versions"]["torch"] == torch.__version__
@@ -74,7 +78,10 @@ def test_the_same_seed_gives_the_same_run(pruned, start, tmp_path):
     assert again.plan == outcome.plan
     for key in ("dev", "train", "plan", "tuned_layers", "start"):
         assert again.result[key] == outcome.result[key]
-    assert all(torch.equal(again.model.state_dict()[name], value) for name, value in outcome.model.state_dict().items())
+    assert all(
+        torch.equal(again.model.state_dict()[name], value)
+        for name, value in outcome.model.state_dict().items()
+    )
 
 
 def test_a_complete_run_is_handed_back_at_once(pruned, start):
@@ -88,7 +95,12 @@ def test_a_complete_run_is_handed_back_at_once(pruned, start):
 def test_random_matches_another_run(pruned, start, tmp_path):
     folder, outcome = pruned
     matched = auber.prune(
-        start, task=small_task(), method="random", heads_from=folder, config=small_config(), out=tmp_path / "random"
+        start,
+        task=small_task(),
+        method="random",
+        heads_from=folder,
+        config=small_config(),
+        out=tmp_path / "random",
     )
     assert matched.plan.num_removed == outcome.plan.num_removed
     assert matched.result["tuned_layers"] == outcome.result["tuned_layers"]
@@ -99,12 +111,19 @@ def test_random_matches_another_run(pruned, start, tmp_path):
 
 def test_the_controls_remove_nothing(pruned, start, tmp_path):
     folder, outcome = pruned
-    original = auber.prune(start, task=small_task(), method="original", config=small_config(), out=tmp_path / "o")
+    original = auber.prune(
+        start, task=small_task(), method="original", config=small_config(), out=tmp_path / "o"
+    )
     assert original.plan.num_removed == 0
     assert original.result["cost"]["tuning_steps"] == 0
     assert original.result["dev"] == json.loads((start / "result.json").read_text())["dev"]
     control = auber.prune(
-        start, task=small_task(), method="original+tuning", heads_from=folder, config=small_config(), out=tmp_path / "c"
+        start,
+        task=small_task(),
+        method="original+tuning",
+        heads_from=folder,
+        config=small_config(),
+        out=tmp_path / "c",
     )
     assert control.plan.num_removed == 0
     assert control.result["tuned_layers"] == outcome.result["tuned_layers"]
@@ -131,12 +150,18 @@ class Counter(Silent):
 
 
 @pytest.mark.parametrize(
-    "method", ["auber", "greedy", "random", "confidence", "michel", "voita", "original", "original+tuning"]
+    "method",
+    ["auber", "greedy", "random", "confidence", "michel", "voita", "original", "original+tuning"],
 )
 def test_the_stages_shown_are_the_stages_there_are(method, start, tmp_path):
     counter = Counter()
     heads = 1 if method in ("random", "confidence", "michel", "voita") else None
-    arguments = {"task": small_task(), "method": method, "heads": heads, "config": small_config(agent__episodes=2)}
+    arguments = {
+        "task": small_task(),
+        "method": method,
+        "heads": heads,
+        "config": small_config(agent__episodes=2),
+    }
     auber.prune(start, **arguments, out=tmp_path / "run", progress=counter)
     assert counter.ended == counter.planned > 0
     assert counter.weighed == 1
@@ -146,7 +171,11 @@ def test_the_stages_shown_are_the_stages_there_are(method, start, tmp_path):
 def test_the_ablations_are_settings(method, start):
     config = small_config(agent__episodes=2, layer__epochs=0, last__epochs=0)
     result = auber.prune(start, task=small_task(), method=method, config=config).result
-    changed = {"auber-query": ("matrix", "query"), "auber-key": ("matrix", "key"), "auber-l2": ("norm", "l2")}
+    changed = {
+        "auber-query": ("matrix", "query"),
+        "auber-key": ("matrix", "key"),
+        "auber-l2": ("norm", "l2"),
+    }
     key, value = changed.get(method, ("order", "reverse"))
     assert result["config"][f"search.{key}"] == value
     assert result["method"] == method
@@ -169,7 +198,9 @@ def test_a_live_model_is_left_untouched(tmp_path):
     model, tokenizer = small_start()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     rows = [{"text": f"the key is {word}", "label": word} for word in ("good", "bad") * 10]
-    outcome = auber.prune(model, tokenizer, train=rows, dev=rows[:6], config=small_config(agent__episodes=2))
+    outcome = auber.prune(
+        model, tokenizer, train=rows, dev=rows[:6], config=small_config(agent__episodes=2)
+    )
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert type(outcome.model) is type(model)
 
@@ -194,25 +225,53 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
     ("arguments", "error", "message"),
     [
         ({"method": "aubre"}, ConfigError, "Unknown method 'aubre'. Did you mean 'auber'?"),
-        ({"heads": 2}, ConfigError, "method 'auber' decides itself how many heads go; leave out --heads"),
-        ({"method": "random"}, ConfigError, "method 'random' must be told how many heads to remove; give --heads P or"),
+        (
+            {"heads": 2},
+            ConfigError,
+            "method 'auber' decides itself how many heads go; leave out --heads",
+        ),
+        (
+            {"method": "random"},
+            ConfigError,
+            "method 'random' must be told how many heads to remove; give --heads P or",
+        ),
         (
             {"method": "random", "heads": 10},
             ConfigError,
             r"--heads must be from 0 to 9 \(one head stays in each layer\), found 10",
         ),
         ({"method": "random", "heads": -1}, ConfigError, "--heads must be 0 or more, found -1"),
-        ({"method": "original", "heads": 5}, ConfigError, "method 'original' removes no heads; leave out --heads"),
-        ({"train": [], "dev": []}, ConfigError, "give either a task or train and dev rows, found both"),
+        (
+            {"method": "original", "heads": 5},
+            ConfigError,
+            "method 'original' removes no heads; leave out --heads",
+        ),
+        (
+            {"train": [], "dev": []},
+            ConfigError,
+            "give either a task or train and dev rows, found both",
+        ),
         ({"task": None}, ConfigError, "give either a task or train and dev rows, found neither"),
-        ({"task": None, "train": [{}]}, ConfigError, "train rows need dev rows beside them, found train alone"),
+        (
+            {"task": None, "train": [{}]},
+            ConfigError,
+            "train rows need dev rows beside them, found train alone",
+        ),
         (
             {"metric": "f1"},
             ConfigError,
             "^metric is for rows given as train and dev, found a task beside it; leave one out$",
         ),
-        ({"labels": ["a", "b"]}, ConfigError, "^labels is for rows given as train and dev, found a task beside it"),
-        ({"dev": "dev.csv"}, ConfigError, "^dev is for rows given as train and dev, found a task beside it"),
+        (
+            {"labels": ["a", "b"]},
+            ConfigError,
+            "^labels is for rows given as train and dev, found a task beside it",
+        ),
+        (
+            {"dev": "dev.csv"},
+            ConfigError,
+            "^dev is for rows given as train and dev, found a task beside it",
+        ),
         ({"task": "mprc"}, TaskError, "Unknown task 'mprc'. Did you mean 'mrpc'?"),
         ({"method": "random", "heads_from": "nowhere"}, RunError, "nowhere: not a run's folder"),
         (
@@ -228,9 +287,14 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_computed(start, tmp_path, arguments, error, message):
+def test_what_cannot_be_done_is_said_before_anything_is_computed(
+    start, tmp_path, arguments, error, message
+):
     with pytest.raises(error, match=message):
-        auber.prune(start, **{"task": small_task(), "config": small_config(), "out": tmp_path / "x", **arguments})
+        auber.prune(
+            start,
+            **{"task": small_task(), "config": small_config(), "out": tmp_path / "x", **arguments},
+        )
     assert not (tmp_path / "x").exists()
 
 
@@ -245,11 +309,16 @@ def test_too_few_rows_leave_no_folder_behind(work, tmp_path):
 
 def test_more_heads_than_can_be_searched_through_are_said_before_the_first_tuning(tmp_path):
     model, tokenizer = small_start(hidden_size=34, num_attention_heads=17)
-    message = (
-        r"^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
-    )
+    message = r"^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
     with pytest.raises(ConfigError, match=message):
-        auber.prune(model, tokenizer, task=small_task(), method="exhaustive", config=small_config(), out=tmp_path / "x")
+        auber.prune(
+            model,
+            tokenizer,
+            task=small_task(),
+            method="exhaustive",
+            config=small_config(),
+            out=tmp_path / "x",
+        )
     assert not (tmp_path / "x").exists()
 
 
@@ -257,33 +326,43 @@ def test_more_shards_than_rows_are_said_before_the_first_tuning(tmp_path):
     model, tokenizer = small_start()
     config = small_config(reward__shards=99, first__when="always")
     with pytest.raises(
-        ConfigError, match=r"^reward.shards must be at most the number of reward rows \(40\), found 99; "
+        ConfigError,
+        match=r"^reward.shards must be at most the number of reward rows \(40\), found 99; ",
     ):
         auber.prune(model, tokenizer, task=small_task(), config=config, out=tmp_path / "x")
     assert [*(tmp_path / "x" / "stages").iterdir()] == []
 
 
 @pytest.mark.parametrize(
-    ("protocol", "remedy"), [("seen", "set protocol=crossfit and give --heads"), ("crossfit", "give --heads")]
+    ("protocol", "remedy"),
+    [("seen", "set protocol=crossfit and give --heads"), ("crossfit", "give --heads")],
 )
 def test_a_search_does_not_take_its_number_from_another_run(start, pruned, protocol, remedy):
-    message = (
-        f"^--heads-from is for methods that are told how many heads go, and 'auber' is none; leave it out, or {remedy}$"
-    )
+    message = f"^--heads-from is for methods that are told how many heads go, and 'auber' is none; leave it out, or {remedy}$"
     with pytest.raises(ConfigError, match=message):
-        auber.prune(start, task=small_task(), heads_from=pruned[0], config=small_config(protocol=protocol))
+        auber.prune(
+            start, task=small_task(), heads_from=pruned[0], config=small_config(protocol=protocol)
+        )
 
 
 def test_heads_and_heads_from_exclude_each_other(start, pruned):
     with pytest.raises(ConfigError, match="--heads and --heads-from exclude each other; give one"):
-        auber.prune(start, task=small_task(), method="random", heads=1, heads_from=pruned[0], config=small_config())
+        auber.prune(
+            start,
+            task=small_task(),
+            method="random",
+            heads=1,
+            heads_from=pruned[0],
+            config=small_config(),
+        )
 
 
 def test_a_group_of_processes_needs_a_folder_it_can_share(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     with pytest.raises(
-        ConfigError, match="^out: a group of 2 processes shares the run's folder, found none; give out='runs/mine'$"
+        ConfigError,
+        match="^out: a group of 2 processes shares the run's folder, found none; give out='runs/mine'$",
     ):
         auber.prune(*small_start(), task=small_task(), config=small_config())
 
@@ -315,9 +394,7 @@ def test_a_run_goes_on_where_torch_finds_another_number_of_cores(start, tmp_path
         auber.prune(start, task=task, config=small_config(threads=0), out=out, progress=Stop())
     torch.set_num_threads(2)
     try:
-        message = (
-            r"run: is another run: computed_on_threads was 1 and is now 2; use the same settings \(--set threads=1\) or"
-        )
+        message = r"run: is another run: computed_on_threads was 1 and is now 2; use the same settings \(--set threads=1\) or"
         with pytest.raises(RunError, match=message):
             auber.prune(start, task=task, config=small_config(threads=0), out=out, resume=True)
         pruned = auber.prune(start, task=task, config=small_config(threads=1), out=out, resume=True)
@@ -334,7 +411,8 @@ def test_a_live_model_needs_its_tokenizer():
 
 def test_a_start_of_another_protocol_is_refused(start):
     with pytest.raises(
-        RunError, match="was made with protocol 'seen', this run has 'heldout'; start from a run made with"
+        RunError,
+        match="was made with protocol 'seen', this run has 'heldout'; start from a run made with",
     ):
         auber.prune(start, task=small_task(), config=small_config(protocol="heldout"))
 
@@ -348,10 +426,17 @@ def test_a_start_of_other_rows_is_refused_in_words(start):
         auber.prune(start, task=small_task(40), config=small_config())
 
 
-@pytest.mark.parametrize("key", ["layer.epochs", "last.learning_rate", "reward.fraction", "max_length"])
+@pytest.mark.parametrize(
+    "key", ["layer.epochs", "last.learning_rate", "reward.fraction", "max_length"]
+)
 @pytest.mark.parametrize("method", ["random", "original+tuning"])
 def test_a_run_with_other_tunings_cannot_be_matched(pruned, start, tmp_path, key, method):
-    value = {"layer.epochs": 3, "last.learning_rate": 1e-4, "reward.fraction": 0.5, "max_length": 20}[key]
+    value = {
+        "layer.epochs": 3,
+        "last.learning_rate": 1e-4,
+        "reward.fraction": 0.5,
+        "max_length": 20,
+    }[key]
     was = small_config().flat()[key]
     message = rf"auber: has {key} = {was}, this run {value}; a run is compared only with the same tuning: give --set {key}={was}$"
     config = small_config().replace({key: value})
@@ -362,7 +447,9 @@ def test_a_run_with_other_tunings_cannot_be_matched(pruned, start, tmp_path, key
 @pytest.mark.parametrize("method", ["random", "original+tuning"])
 def test_a_run_from_other_weights_cannot_be_matched(pruned, tmp_path, method):
     model, tokenizer = small_start()
-    with pytest.raises(RunError, match="the run to match started from other fine-tuned weights than this one"):
+    with pytest.raises(
+        RunError, match="the run to match started from other fine-tuned weights than this one"
+    ):
         auber.prune(
             model, tokenizer, task=small_task(), method=method, heads_from=pruned[0],
             config=small_config(first__when="always", seed=0, first__epochs=1),
@@ -373,9 +460,12 @@ def test_a_damaged_run_cannot_be_matched(start, tmp_path):
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "result.json").write_text('{"format": 1}')
     with pytest.raises(
-        RunError, match="result.json: lacks 'data'; it is damaged or of another version, make the run again"
+        RunError,
+        match="result.json: lacks 'data'; it is damaged or of another version, make the run again",
     ):
-        auber.prune(start, task=small_task(), method="random", heads_from=tmp_path, config=small_config())
+        auber.prune(
+            start, task=small_task(), method="random", heads_from=tmp_path, config=small_config()
+        )
 
 
 @pytest.mark.parametrize(
@@ -387,12 +477,18 @@ def test_a_damaged_run_cannot_be_matched(start, tmp_path):
         ),
         ({"heads": "3"}, "^--heads must be a whole number, found '3'$"),
         ({"heads": True}, "^--heads must be a whole number, found True$"),
-        ({"task": 3}, "^task: a name or a TaskData is needed, found int; auber.make_task makes one of rows$"),
+        (
+            {"task": 3},
+            "^task: a name or a TaskData is needed, found int; auber.make_task makes one of rows$",
+        ),
         (
             {"model": None},
             "^model: a folder, a hub name, a finished run or a live transformers model is needed, found NoneType$",
         ),
-        ({"resume": True}, "^resume: goes on with the run in a folder, found none; give out='runs/mine'$"),
+        (
+            {"resume": True},
+            "^resume: goes on with the run in a folder, found none; give out='runs/mine'$",
+        ),
     ],
 )
 def test_a_value_of_another_type_is_a_mistake_in_one_line(start, arguments, message):
@@ -428,7 +524,9 @@ def test_rows_must_fit_the_positions_of_the_model():
         with pytest.raises(ConfigError, match=message):
             call()
     auber.evaluate(model, tokenizer, task=task, config=small_config(max_length=most))
-    auber.evaluate(model, tokenizer, task=task, config=config, split="train")  # no row of it is that long
+    auber.evaluate(
+        model, tokenizer, task=task, config=config, split="train"
+    )  # no row of it is that long
 
 
 @pytest.mark.parametrize("model_type", ["modernbert", "deberta-v2"])
@@ -445,7 +543,15 @@ def test_rows_that_are_cut_are_counted(tmp_path):
 
     model, tokenizer = small_start()
     task = auber.make_task(long_rows(), long_rows()[:6])
-    auber.prune(model, tokenizer, task=task, method="random", heads=1, config=small_config(), progress=Listener())
+    auber.prune(
+        model,
+        tokenizer,
+        task=task,
+        method="random",
+        heads=1,
+        config=small_config(),
+        progress=Listener(),
+    )
     assert said[0] == "1 of 21 train rows are cut to 24 tokens (max_length)"
 
 
@@ -453,17 +559,32 @@ def test_a_run_of_other_rows_cannot_be_matched(pruned):
     model, tokenizer = small_start()
     message = r"auber: has other rows of its task; a run can be matched only with the same$"
     with pytest.raises(RunError, match=message):
-        auber.prune(model, tokenizer, task=small_task(40), method="random", heads_from=pruned[0], config=small_config())
+        auber.prune(
+            model,
+            tokenizer,
+            task=small_task(40),
+            method="random",
+            heads_from=pruned[0],
+            config=small_config(),
+        )
 
 
 def test_only_runs_of_one_kind_can_be_matched(start, pruned):
     with pytest.raises(RunError, match="a run can be matched only with the same"):
-        auber.prune(start, task=small_task(), method="random", heads_from=pruned[0], config=small_config(seed=3))
+        auber.prune(
+            start,
+            task=small_task(),
+            method="random",
+            heads_from=pruned[0],
+            config=small_config(seed=3),
+        )
 
 
 def test_a_matched_run_must_share_the_start(pruned, tmp_path):
     model, tokenizer = small_start(seed=5)
-    with pytest.raises(RunError, match="the run to match started from other fine-tuned weights than this one"):
+    with pytest.raises(
+        RunError, match="the run to match started from other fine-tuned weights than this one"
+    ):
         auber.prune(
             model,
             tokenizer,
@@ -477,9 +598,7 @@ def test_a_matched_run_must_share_the_start(pruned, tmp_path):
 
 def test_evaluating_on_a_task_of_other_labels(pruned):
     model, tokenizer = small_start(num_labels=3)
-    message = (
-        r"^the live BertForSequenceClassification: its trained classifier has 3 labels, the task has 2; choose the task"
-    )
+    message = r"^the live BertForSequenceClassification: its trained classifier has 3 labels, the task has 2; choose the task"
     with pytest.raises(CheckpointError, match=message):
         auber.evaluate(model, tokenizer, task=small_task(), config=small_config())
 
@@ -513,7 +632,10 @@ LIVE = "^the live BertForSequenceClassification: its "
     ],
 )
 def test_a_live_model_must_fit_the_task_as_a_folder_must(changes, message):
-    model, tokenizer = tiny_model("bert", **{"vocab_size": 59, "pad_token_id": 0, **changes}), build_tokenizer()
+    model, tokenizer = (
+        tiny_model("bert", **{"vocab_size": 59, "pad_token_id": 0, **changes}),
+        build_tokenizer(),
+    )
     for call in (auber.prune, auber.finetune, auber.evaluate):
         with pytest.raises(CheckpointError, match=message):
             call(model, tokenizer, task=small_task(), config=small_config())
@@ -543,7 +665,9 @@ def test_classes_of_other_names_are_taken_with_one_warning(is_live, tmp_path, ca
     checkpoint.save(model, tokenizer, tmp_path / "model")
     given = (model, tokenizer) if is_live else (tmp_path / "model",)
     ours = ", ".join(small_task().label_names)
-    words = f"its classes are bad, good, the task's {ours}: they are taken for each other in this order"
+    words = (
+        f"its classes are bad, good, the task's {ours}: they are taken for each other in this order"
+    )
     auber.evaluate(*given, task=small_task(), config=small_config())
     config = small_config(agent__episodes=1, last__epochs=0, layer__epochs=0)
     auber.prune(*given, task=small_task(), method="greedy", config=config, out=tmp_path / "run")

@@ -31,12 +31,17 @@ LABELS = {"id2label": {0: "wrong", 1: "right"}, "label2id": {"wrong": 0, "right"
 
 def tokenised(rows, tokenizer):
     encoded = tokenizer(list(rows.first), truncation=True, max_length=24)
-    return [{"input_ids": ids, "label": label} for ids, label in zip(encoded["input_ids"], rows.labels, strict=True)]
+    return [
+        {"input_ids": ids, "label": label}
+        for ids, label in zip(encoded["input_ids"], rows.labels, strict=True)
+    ]
 
 
 def make_trainer(folder, callback, model=None, **changes):
     task = small_task()
-    start, tokenizer = small_start(**{key: value for key, value in changes.items() if key in LABELS})
+    start, tokenizer = small_start(
+        **{key: value for key, value in changes.items() if key in LABELS}
+    )
     arguments = TrainingArguments(
         folder / "trainer",
         max_steps=2,
@@ -45,7 +50,9 @@ def make_trainer(folder, callback, model=None, **changes):
         use_cpu=True,
         save_strategy="no",
         disable_tqdm=True,
-        **{key: value for key, value in changes.items() if key not in (*LABELS, "processing_class")},
+        **{
+            key: value for key, value in changes.items() if key not in (*LABELS, "processing_class")
+        },
     )
     return Trainer(
         model or start,
@@ -59,7 +66,9 @@ def make_trainer(folder, callback, model=None, **changes):
 
 @pytest.fixture
 def callback(tmp_path):
-    return auber.AuberCallback(task=small_task(), method="random", heads=3, config=small_config(), out=tmp_path / "run")
+    return auber.AuberCallback(
+        task=small_task(), method="random", heads=3, config=small_config(), out=tmp_path / "run"
+    )
 
 
 @torch.no_grad()
@@ -78,13 +87,19 @@ def test_the_trainers_model_becomes_the_pruned_one(tmp_path, callback, precision
     assert encoder_of(model).removed == pruned.plan
     assert checkpoint.weights_digest(model) == checkpoint.weights_digest(pruned.model)
     # the trainer goes on with it, and so does whoever loads what either has written
-    tolerance = 0.05 if precision else 1e-5  # the trainer's own forward is still the one it asked for
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(pruned.result["dev"]["loss"], abs=tolerance)
+    tolerance = (
+        0.05 if precision else 1e-5
+    )  # the trainer's own forward is still the one it asked for
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(
+        pruned.result["dev"]["loss"], abs=tolerance
+    )
     trainer.save_model(tmp_path / "saved")
     assert (tmp_path / "saved" / MODELING_FILE.name).is_file()
     entries = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
     assert {"AutoModel", "AutoModelForSequenceClassification"} <= set(entries)
-    batch = trainer.processing_class(list(small_task().dev.first[:5]), padding=True, return_tensors="pt")
+    batch = trainer.processing_class(
+        list(small_task().dev.first[:5]), padding=True, return_tensors="pt"
+    )
     expected = logits_of(pruned.model, batch)
     torch.testing.assert_close(logits_of(model, batch), expected, atol=tolerance, rtol=0)
     for folder in ("saved", "run/model"):
@@ -117,7 +132,11 @@ def kind_trainer(folder, callback, kind):
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
 def test_taggers_and_models_that_find_answers(kind, tmp_path):
     callback = auber.AuberCallback(
-        task=small_kind_task(kind), method="random", heads=3, config=small_config(), out=tmp_path / "run"
+        task=small_kind_task(kind),
+        method="random",
+        heads=3,
+        config=small_config(),
+        out=tmp_path / "run",
     )
     trainer = kind_trainer(tmp_path, callback, kind)
     model = trainer.model
@@ -210,19 +229,25 @@ def test_scouts_are_made_of_what_the_trainer_began_with(tmp_path, precision):
 
 
 def test_a_training_that_goes_on_has_lost_what_it_began_with(tmp_path):
-    first = make_trainer(tmp_path, auber.AuberCallback(task=small_task(), method="original", config=small_config()))
+    first = make_trainer(
+        tmp_path, auber.AuberCallback(task=small_task(), method="original", config=small_config())
+    )
     first.args.save_strategy = "steps"
     first.args.save_steps = 1
     first.train()
     callback = auber.AuberCallback(task=small_task(), config=SCOUTS, out=tmp_path / "run")
     message = r"^AuberCallback: the training goes on after step 1, and scouts are made of the model before the first; give config="
     with pytest.raises(auber.AuberError, match=message):
-        make_trainer(tmp_path, callback).train(resume_from_checkpoint=str(tmp_path / "trainer" / "checkpoint-1"))
+        make_trainer(tmp_path, callback).train(
+            resume_from_checkpoint=str(tmp_path / "trainer" / "checkpoint-1")
+        )
     assert not (tmp_path / "run").exists()
 
 
 def assert_refused(trainer, message):
-    before = checkpoint.weights_digest(trainer.model) if hasattr(trainer.model, "classifier") else None
+    before = (
+        checkpoint.weights_digest(trainer.model) if hasattr(trainer.model, "classifier") else None
+    )
     with pytest.raises(auber.AuberError, match=message):
         trainer.train()
     if before is not None:
@@ -232,7 +257,10 @@ def assert_refused(trainer, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "random"}, "^method 'random' must be told how many heads to remove; give --heads P"),
+        (
+            {"method": "random"},
+            "^method 'random' must be told how many heads to remove; give --heads P",
+        ),
         (
             {"method": "random", "heads": 100},
             r"^--heads must be from 0 to 9 \(one head stays in each layer\), found 100",
@@ -246,7 +274,10 @@ def assert_refused(trainer, message):
             {"config": small_config(**CROSSFIT, first__when="always")},
             "^first.when must be auto or never for a model that is trained already, found always$",
         ),
-        ({"config": small_config(search__layers="9")}, "^search.layers must name layers of the model, which has 3"),
+        (
+            {"config": small_config(search__layers="9")},
+            "^search.layers must name layers of the model, which has 3",
+        ),
     ],
 )
 def test_what_cannot_be_pruned_so_is_not_trained(tmp_path, options, message):
@@ -287,10 +318,15 @@ def test_mistakes_show_before_the_training(tmp_path, callback, monkeypatch):
     monkeypatch.setattr(TrainingArguments, "world_size", 2)
     trainer = make_trainer(tmp_path, callback)
     with pytest.raises(
-        auber.AuberError, match=r"^AuberCallback: the trainer must run in one process, found 2; save the"
+        auber.AuberError,
+        match=r"^AuberCallback: the trainer must run in one process, found 2; save the",
     ):
         callback.on_train_begin(
-            trainer.args, trainer.state, trainer.control, model=trainer.model, processing_class=trainer.processing_class
+            trainer.args,
+            trainer.state,
+            trainer.control,
+            model=trainer.model,
+            processing_class=trainer.processing_class,
         )
 
 

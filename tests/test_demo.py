@@ -59,6 +59,11 @@ def test_who_watches_a_demonstration_that_was_cut_is_told_the_command(tmp_path, 
 def test_it_goes_on_where_it_was_cut(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "SETTINGS", demo.SETTINGS | SHORT)
     for arguments in ([], ["--resume"]):
-        app(["demo", "--out", str(tmp_path / "demo"), "--seed", "3", "--json", *arguments], standalone_mode=False)
+        app(
+            ["demo", "--out", str(tmp_path / "demo"), "--seed", "3", "--json", *arguments],
+            standalone_mode=False,
+        )
     assert capsys.readouterr().err.count("is complete: nothing to do") == 4
-    assert {read_result(tmp_path / "demo" / name)["seed"] for name in ("start", *demo.METHODS)} == {3}
+    assert {read_result(tmp_path / "demo" / name)["seed"] for name in ("start", *demo.METHODS)} == {
+        3
+    }

@@ -35,5 +35,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = read(path)
     NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    last = [output for output in notebook.cells[-1].get("outputs", []) if output.output_type != "stream"]
+    last = [
+        output for output in notebook.cells[-1].get("outputs", []) if output.output_type != "stream"
+    ]
     assert last, "the last cell shows something"

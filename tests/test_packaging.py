@@ -43,7 +43,11 @@ class Built:
 
 def run(*command: str | Path, folder: Path, **environment: str) -> str:
     """What a program prints; its words where it fails. Nothing of this checkout is on its path."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }
     done = subprocess.run(
         [str(word) for word in command],
         cwd=folder,
@@ -58,7 +62,17 @@ def run(*command: str | Path, folder: Path, **environment: str) -> str:
 
 def build(source: Path, out: Path) -> Built:
     """Wheel and source distribution of a tree, as 'make dist' makes them."""
-    build_both = (sys.executable, "-m", "build", "--no-isolation", "--sdist", "--wheel", "--outdir", out, source)
+    build_both = (
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--sdist",
+        "--wheel",
+        "--outdir",
+        out,
+        source,
+    )
     run(*build_both, folder=out.parent, SOURCE_DATE_EPOCH="1700000000")
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     return Built(wheel, sdist)
@@ -107,8 +121,12 @@ def test_the_wheel_is_the_package_and_nothing_else(built: Built):
 def test_the_source_distribution_has_what_the_tests_read(built: Built):
     with tarfile.open(built.sdist) as archive:
         names = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
-    kept = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert {name for name in kept if not name.startswith(".")} <= names, "all but what drives the repository"
+    kept = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert {name for name in kept if not name.startswith(".")} <= names, (
+        "all but what drives the repository"
+    )
     assert [name for name in names if name.startswith(("site", "runs", "."))] == [".gitignore"]
 
 
@@ -116,7 +134,15 @@ def test_the_wheel_runs_in_an_empty_environment(built: Built, tmp_path: Path):
     """Installed with pip and the tested versions, called from a folder that has nothing of this checkout in it."""
     venv.create(tmp_path / "empty", with_pip=True)
     programs = tmp_path / "empty" / "bin"
-    install = (programs / "python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt")
+    install = (
+        programs / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--constraint",
+        ROOT / "constraints.txt",
+    )
     install += ("--no-compile",)  # of torch's modules most are never imported
     # torch first, on its own, as in the Makefile: the pinned build, before anything else can ask for a newer one
     run(*install, "torch", folder=tmp_path)
@@ -130,7 +156,16 @@ def test_the_wheel_runs_in_an_empty_environment(built: Built, tmp_path: Path):
     assert Path(where).is_relative_to(tmp_path / "empty")
     run(auber, "doctor", folder=place, **offline)
     table = run(
-        programs / "python", "-c", SHORT_DEMO, auber, "demo", "--out", "demo", "--quiet", folder=place, **offline
+        programs / "python",
+        "-c",
+        SHORT_DEMO,
+        auber,
+        "demo",
+        "--out",
+        "demo",
+        "--quiet",
+        folder=place,
+        **offline,
     )
     assert "original+tuning" in table
     assert (place / "demo" / "auber" / "model" / "config.json").is_file()

@@ -12,7 +12,13 @@ from tests.starter import Call, Process
 
 
 def write_what_is_seen(out: str, *others: str) -> None:
-    found = (str(Path.cwd()), os.environ.get("STARTED"), os.getpid(), "torch" in sys.modules, others)
+    found = (
+        str(Path.cwd()),
+        os.environ.get("STARTED"),
+        os.getpid(),
+        "torch" in sys.modules,
+        others,
+    )
     Path(out).write_text(repr(found))
 
 
@@ -30,10 +36,17 @@ def sleep_long() -> None:
 
 def test_it_is_called_where_and_with_what_was_asked(starter, tmp_path):
     environment = {**os.environ, "STARTED": "here"}
-    call = Call("tests.test_starter:write_what_is_seen", [str(tmp_path / "out"), "a b"], str(tmp_path), environment)
+    call = Call(
+        "tests.test_starter:write_what_is_seen",
+        [str(tmp_path / "out"), "a b"],
+        str(tmp_path),
+        environment,
+    )
     process = Process(starter.address, call)
     assert process.wait() == 0
-    assert (tmp_path / "out").read_text() == repr((str(tmp_path), "here", process.number, True, ("a b",)))
+    assert (tmp_path / "out").read_text() == repr(
+        (str(tmp_path), "here", process.number, True, ("a b",))
+    )
     assert process.number != os.getpid()
 
 

@@ -29,11 +29,17 @@ def module_of(path: Path) -> str:
 def imported_modules(path: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "auber":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] == "auber"
+        ):
             inner = node.module.split(".")[1:]
             names |= {inner[0]} if inner else {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("auber.")}
+            names |= {
+                alias.name.split(".")[1] for alias in node.names if alias.name.startswith("auber.")
+            }
     return names
 
 
@@ -42,7 +48,9 @@ def test_every_module_has_its_place():
     assert found == set(ORDER)
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE))
+)
 def test_imports_go_one_way(path):
     module = module_of(path)
     if module in ("__init__", "__main__"):
@@ -61,7 +69,9 @@ def test_public_names_are_sorted_and_there():
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240
+    )
 
 
 def test_importing_the_package_loads_nothing_heavy():
@@ -84,7 +94,9 @@ def test_help_starts_in_under_a_second():
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-m", "auber", "--help"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "auber", "--help"], capture_output=True, text=True, check=True
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert "prune" in done.stdout

@@ -61,13 +61,18 @@ def test_without_the_flag_it_is_refused(folder, report):
 
 
 def test_a_class_that_is_no_auto_class_ignores_the_flag(folder, report):
-    assert_refused(lambda: BertForSequenceClassification.from_pretrained(folder, trust_remote_code=True), report)
+    assert_refused(
+        lambda: BertForSequenceClassification.from_pretrained(folder, trust_remote_code=True),
+        report,
+    )
 
 
 def test_a_model_that_auber_loaded_is_not_saved_by_its_own_method(folder, tmp_path, report):
     checkpoint.load(folder).save_pretrained(tmp_path / "own")
     assert not (tmp_path / "own" / MODELING_FILE.name).exists()
-    load = lambda: AutoModelForSequenceClassification.from_pretrained(tmp_path / "own", trust_remote_code=True)  # noqa: E731
+    load = lambda: AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "own", trust_remote_code=True
+    )  # noqa: E731
     assert_refused(load, report)
     auber.save(auber.load(tmp_path / "own"), auber.load_tokenizer(folder), tmp_path / "new")
     assert (tmp_path / "new" / MODELING_FILE.name).is_file()
@@ -80,9 +85,13 @@ def test_a_folder_of_transformers_4_is_refused(report):
 
 def test_ignoring_the_sizes_draws_the_layers_at_random(folder, report):
     first, second = (
-        AutoModelForSequenceClassification.from_pretrained(folder, ignore_mismatched_sizes=True) for _ in range(2)
+        AutoModelForSequenceClassification.from_pretrained(folder, ignore_mismatched_sizes=True)
+        for _ in range(2)
     )
-    drawn, kept = "bert.encoder.layer.0.attention.self.query.weight", "bert.encoder.layer.1.attention.self.query.weight"
+    drawn, kept = (
+        "bert.encoder.layer.0.attention.self.query.weight",
+        "bert.encoder.layer.1.attention.self.query.weight",
+    )
     assert first.get_parameter(drawn).shape == (32, 32)  # with all its heads
     assert not torch.equal(first.get_parameter(drawn), second.get_parameter(drawn))
     assert torch.equal(first.get_parameter(kept), second.get_parameter(kept))
@@ -126,7 +135,10 @@ def test_the_noise_of_rte():
 def test_the_settings_it_names_exist():
     known = auber.make_config().flat()
     named = set(
-        re.findall(r"`(?:--set )?((?:first|layer|last|reward|search|agent)\.\w+|max_length)", " ".join(PAGE.split()))
+        re.findall(
+            r"`(?:--set )?((?:first|layer|last|reward|search|agent)\.\w+|max_length)",
+            " ".join(PAGE.split()),
+        )
     )
     assert named >= {
         "first.batch_size",
@@ -141,7 +153,9 @@ def test_the_settings_it_names_exist():
 
 def test_the_config_is_as_the_page_on_loading_shows_it(folder):
     text = (DOCS / "loading.md").read_text()
-    entries = json.loads("{" + "".join(re.findall(r"^    (\"\w+\": .*)$", text, flags=re.MULTILINE)) + "}")
+    entries = json.loads(
+        "{" + "".join(re.findall(r"^    (\"\w+\": .*)$", text, flags=re.MULTILINE)) + "}"
+    )
     config = json.loads((folder / "config.json").read_text())
     assert entries["architectures"] == config["architectures"]
     assert entries["auto_map"] == config["auto_map"]

@@ -61,7 +61,11 @@ def tiny_config(model_type: str, **changes: Any) -> Any:
     }
     sizes |= FAMILY_CONFIGS.get(model_type, {})
     if model_type == "distilbert":
-        renamed = {"num_hidden_layers": "n_layers", "num_attention_heads": "n_heads", "hidden_size": "dim"}
+        renamed = {
+            "num_hidden_layers": "n_layers",
+            "num_attention_heads": "n_heads",
+            "hidden_size": "dim",
+        }
         renamed["intermediate_size"] = "hidden_dim"
         sizes = {renamed.get(name, name): value for name, value in sizes.items()}
     return CONFIG_MAPPING[model_type](**{**sizes, **changes})
@@ -80,8 +84,12 @@ def tiny_model(
     import transformers
 
     if model_type == "deberta-v2":
-        with warnings.catch_warnings():  # transformers scripts functions on import, which newer torch deprecates
-            warnings.filterwarnings("ignore", r"`torch\.jit\.script` is deprecated", DeprecationWarning)
+        with (
+            warnings.catch_warnings()
+        ):  # transformers scripts functions on import, which newer torch deprecates
+            warnings.filterwarnings(
+                "ignore", r"`torch\.jit\.script` is deprecated", DeprecationWarning
+            )
             importlib.import_module("transformers.models.deberta_v2.modeling_deberta_v2")
     options = {} if attention is None else {"attn_implementation": attention}
     with torch.random.fork_rng(devices=[]):
@@ -90,7 +98,9 @@ def tiny_model(
         model = auto.from_config(tiny_config(model_type, **changes), **options)
         with torch.no_grad():
             for parameter in model.parameters():
-                if parameter.dim() == 1:  # transformers starts biases at 0 and norms at 1, which would hide mistakes
+                if (
+                    parameter.dim() == 1
+                ):  # transformers starts biases at 0 and norms at 1, which would hide mistakes
                     parameter.add_(0.2 * torch.randn_like(parameter))
     return model.eval()
 
@@ -120,4 +130,6 @@ def tiny_tokenizer() -> Any:
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "the", "is"]
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     names = [*words, *letters, *(f"##{letter}" for letter in letters)]
-    return BertTokenizer(vocab={name: index for index, name in enumerate(names)}, model_max_length=MAX_LENGTH)
+    return BertTokenizer(
+        vocab={name: index for index, name in enumerate(names)}, model_max_length=MAX_LENGTH
+    )

@@ -108,7 +108,14 @@ def prune(
     """
     _require_folder(out, resume=resume)
     trackers = _trackers(track, out)
-    own = {"name": name, "kind": kind, "text": text, "label": label, "labels": labels, "metric": metric}
+    own = {
+        "name": name,
+        "kind": kind,
+        "text": text,
+        "label": label,
+        "labels": labels,
+        "metric": metric,
+    }
     data = _task_data(task, train, dev, own)
     ask = make_ask(data, get_method(method), _settings(config, data.name), heads, heads_from)
     start = load_start(model, tokenizer, data, ask.settings)
@@ -145,7 +152,14 @@ def finetune(
     """The first tuning alone: the start that several prunings can share. Arguments as in `prune`."""
     _require_folder(out, resume=resume)
     trackers = _trackers(track, out)
-    own = {"name": name, "kind": kind, "text": text, "label": label, "labels": labels, "metric": metric}
+    own = {
+        "name": name,
+        "kind": kind,
+        "text": text,
+        "label": label,
+        "labels": labels,
+        "metric": metric,
+    }
     data = _task_data(task, train, dev, own)
     settings = _settings(config, data.name).replace({"first.when": "always"})
     hardware = resolve_hardware(settings)
@@ -165,7 +179,9 @@ def finetune(
         first_tuning=True,
         has_trained_classifier=start.tuned,
     )
-    return _carry_out("finetune", job, start, out, _Resume(resume, allow_upgrade), _listener(progress), trackers)
+    return _carry_out(
+        "finetune", job, start, out, _Resume(resume, allow_upgrade), _listener(progress), trackers
+    )
 
 
 def evaluate(
@@ -196,18 +212,24 @@ def evaluate(
     check_fit(model, tokenizer, data, name)
     warn_of_classes(name, checkpoint.classes_of(model.config), data)
     check_lengths(model, tokenizer, data, settings.max_length, (split,))
-    return evaluate_rows(model, encode_split(tokenizer, data, split, settings.max_length), data.metric)
+    return evaluate_rows(
+        model, encode_split(tokenizer, data, split, settings.max_length), data.metric
+    )
 
 
 def _require_folder(out: str | Path | None, *, resume: bool) -> None:
     """Say first what is wrong with the folder: a model takes seconds to read."""
     if resume and out is None:
-        raise ConfigError("resume: goes on with the run in a folder, found none; give out='runs/mine'")
+        raise ConfigError(
+            "resume: goes on with the run in a folder, found none; give out='runs/mine'"
+        )
     if out is None and num_processes() > 1:
         raise ConfigError(
             f"out: a group of {num_processes()} processes shares the run's folder, found none; give out='runs/mine'"
         )
-    if out is not None and num_processes() == 1:  # in a group another process may have made it by now
+    if (
+        out is not None and num_processes() == 1
+    ):  # in a group another process may have made it by now
         runs.require_place(Path(out), resume=resume)
 
 
@@ -262,7 +284,9 @@ def _carry_through(
     facts = {"kind": kind, "model": start.name, "task": job.task.name, "method": job.method.name}
     name = f"{job.task.name} {config.protocol} seed {config.seed} {run.folder.name}"
     settings = {**facts, **config.flat()}
-    with listening(run, progress, track=trackers, name=name, settings=settings, command=job.command) as listener:
+    with listening(
+        run, progress, track=trackers, name=name, settings=settings, command=job.command
+    ) as listener:
         pipeline = Pipeline(job, run, start.model, start.tokenizer, listener, start.origin)
         if kind == "finetune":
             pipeline.finetune()
@@ -296,12 +320,17 @@ def _identity(kind: str, job: Job, start: Start) -> dict[str, Any]:
 def _task_data(task: str | TaskData | None, train: Any, dev: Any, own: dict[str, Any]) -> TaskData:
     """The task that is named or given, or that rows make; `own` is what `make_task` takes beside them, None where it was not given."""
     if (task is None) == (train is None):
-        raise ConfigError("give either a task or train and dev rows, found " + ("neither" if task is None else "both"))
+        raise ConfigError(
+            "give either a task or train and dev rows, found "
+            + ("neither" if task is None else "both")
+        )
     given = {name: value for name, value in own.items() if value is not None}
     if task is not None:
         beside = [*(["dev"] if dev is not None else []), *given]
         if beside:
-            raise ConfigError(f"{beside[0]} is for rows given as train and dev, found a task beside it; leave one out")
+            raise ConfigError(
+                f"{beside[0]} is for rows given as train and dev, found a task beside it; leave one out"
+            )
         return task if isinstance(task, TaskData) else load_task(task)
     if dev is None:
         raise ConfigError("train rows need dev rows beside them, found train alone; give dev too")

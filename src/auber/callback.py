@@ -35,7 +35,13 @@ from auber.search.registry import get_method
 from auber.system.progress import Progress
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerControl, TrainerState, TrainingArguments
+    from transformers import (
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+        TrainerControl,
+        TrainerState,
+        TrainingArguments,
+    )
 
 
 class AuberCallback(TrainerCallback):  # type: ignore[misc]
@@ -57,7 +63,9 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         self.task = load_task(task) if isinstance(task, str) else task
         self.method = get_method(method).name
         self.heads = heads
-        self.config = config if isinstance(config, Config) else make_config(config, task=self.task.name)
+        self.config = (
+            config if isinstance(config, Config) else make_config(config, task=self.task.name)
+        )
         self.out = out
         self.progress = progress
         self.pruned: Pruned | None = None
@@ -81,14 +89,23 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Find out whether the model can be pruned before the time is spent to train it."""
         if processing_class is None:
-            raise ConfigError("AuberCallback: needs the tokenizer; give Trainer(processing_class=tokenizer)")
+            raise ConfigError(
+                "AuberCallback: needs the tokenizer; give Trainer(processing_class=tokenizer)"
+            )
         if args.world_size > 1:
             raise ConfigError(
                 f"AuberCallback: the trainer must run in one process, found {args.world_size}; "
                 "save the model and prune it with auber.prune"
             )
         check_fit(model, processing_class, self.task, f"the trainer's {type(model).__name__}")
-        check_pruning(model, processing_class, task=self.task, method=self.method, heads=self.heads, config=self.config)
+        check_pruning(
+            model,
+            processing_class,
+            task=self.task,
+            method=self.method,
+            heads=self.heads,
+            config=self.config,
+        )
         if self.out is not None:
             if run_files.is_run(self.out):
                 raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
@@ -132,7 +149,11 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
 @contextmanager
 def _plain_forward(model: PreTrainedModel) -> Iterator[None]:
     """Within the context the model computes in its own precision: accelerate wraps `forward` where Trainer mixes precisions."""
-    wrapped = {name: vars(model).pop(name) for name in ("forward", "_original_forward") if name in vars(model)}
+    wrapped = {
+        name: vars(model).pop(name)
+        for name in ("forward", "_original_forward")
+        if name in vars(model)
+    }
     try:
         yield
     finally:

@@ -14,7 +14,13 @@ from typing import Any
 from auber import api
 from auber.config import Config, Value, make_config
 from auber.data.agreement import make_agreement
-from auber.data.agreement_model import BATCH_SIZE, EPOCHS, LEARNING_RATE, build_model, build_tokenizer
+from auber.data.agreement_model import (
+    BATCH_SIZE,
+    EPOCHS,
+    LEARNING_RATE,
+    build_model,
+    build_tokenizer,
+)
 from auber.system.progress import Progress
 
 # A network this small, made from nothing, wants larger rates and more passes than a pretrained encoder.
@@ -46,7 +52,12 @@ def demo_config(seed: int = 0) -> Config:
 
 
 def run_demo(
-    out: Path, *, seed: int = 0, resume: bool = False, progress: Progress, command: str | None = None
+    out: Path,
+    *,
+    seed: int = 0,
+    resume: bool = False,
+    progress: Progress,
+    command: str | None = None,
 ) -> DemoResults:
     """Fine-tune, prune and compare; each run has its own folder below `out`. `command`: the command line that asks for it."""
     config = demo_config(seed)
@@ -71,7 +82,9 @@ def run_demo(
             task=task,
             method=method,
             heads_from=out / "auber" if method != "auber" else None,
-            origin=model if method == "auber" else None,  # its scouts are made of what the start was
+            origin=model
+            if method == "auber"
+            else None,  # its scouts are made of what the start was
             config=config,
             out=out / method,
             resume=resume,

@@ -20,8 +20,12 @@ from auber.bench.record import (
 )
 
 
-def growth_of(axis: str, sizes: tuple[int, ...], exponent: float, factor: float = 1.0) -> GrowthSeries:
-    points = tuple(GrowthPoint(size, factor * size**exponent, 0.5, 0.4 * size**exponent) for size in sizes)
+def growth_of(
+    axis: str, sizes: tuple[int, ...], exponent: float, factor: float = 1.0
+) -> GrowthSeries:
+    points = tuple(
+        GrowthPoint(size, factor * size**exponent, 0.5, 0.4 * size**exponent) for size in sizes
+    )
     return GrowthSeries(axis, exponent, exponent, points)
 
 

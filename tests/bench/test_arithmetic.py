@@ -43,7 +43,9 @@ def test_by_hand():
     assert work._layer(0) == whole
 
 
-@pytest.mark.parametrize("model_type", ["bert", "distilbert", "electra", "modernbert", "mpnet", "roberta"])
+@pytest.mark.parametrize(
+    "model_type", ["bert", "distilbert", "electra", "modernbert", "mpnet", "roberta"]
+)
 def test_a_plain_pass(model_type):
     model = tiny_model(model_type, attention="eager")
     remove_heads(model, {1: [0, 3]})
@@ -57,7 +59,11 @@ def test_a_plain_pass(model_type):
 
 def attend(parts, hidden, asking):
     """What the output projection of a layer reads, for the tokens of `asking` alone."""
-    query, key, value = parts.query(asking), parts.key(hidden), parts.value(hidden)  # (rows, tokens, width)
+    query, key, value = (
+        parts.query(asking),
+        parts.key(hidden),
+        parts.value(hidden),
+    )  # (rows, tokens, width)
     return F.scaled_dot_product_attention(query[:, None], key[:, None], value[:, None])[:, 0]
 
 

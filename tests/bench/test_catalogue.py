@@ -6,7 +6,9 @@ from auber.bench.catalogue import ROWS, Limits, Request, parse_layers
 from auber.errors import ConfigError
 
 
-@pytest.mark.parametrize(("name", "total", "longest"), [("rte", 110_000, 128), ("cola", 64_000, 48)])
+@pytest.mark.parametrize(
+    ("name", "total", "longest"), [("rte", 110_000, 128), ("cola", 64_000, 48)]
+)
 def test_lengths_are_those_of_the_task(name, total, longest):
     shape = ROWS[name]
     lengths = shape.lengths(shape.count)
@@ -32,7 +34,10 @@ def test_lengths_are_those_of_the_task(name, total, longest):
             {"growth": True, "model": "x"},
             "--growth makes models of several sizes itself; give --size in place of --model",
         ),
-        ({"rewards": False, "tuning": False, "search": False}, "nothing is left to measure; leave out one of"),
+        (
+            {"rewards": False, "tuning": False, "search": False},
+            "nothing is left to measure; leave out one of",
+        ),
     ],
 )
 def test_a_wrong_request_says_what_is_wrong(options, message):
@@ -50,6 +55,8 @@ def test_layers_are_read_and_checked():
 
 @pytest.mark.parametrize("text", ["", "0,,1", "0-3", "-1", "0,0", "²"])
 def test_layers_that_are_none(text):
-    message = f"^--layers must be different numbers with commas between, such as 0,5,11, found '{text}'$"
+    message = (
+        f"^--layers must be different numbers with commas between, such as 0,5,11, found '{text}'$"
+    )
     with pytest.raises(ConfigError, match=message):
         parse_layers(text)

@@ -23,7 +23,9 @@ def test_a_call_is_timed_and_its_result_kept(clock):
 
 def test_a_device_that_is_handed_its_work_is_waited_for(clock, monkeypatch):
     monkeypatch.setattr(torch.mps, "synchronize", clock.takes(2.0))
-    assert timed(clock.takes(0.25, "done"), torch.device("mps")) == ("done", 2.25), "not for what came before"
+    assert timed(clock.takes(0.25, "done"), torch.device("mps")) == ("done", 2.25), (
+        "not for what came before"
+    )
 
 
 def test_no_call_begins_after_the_limit_but_the_first(clock):

@@ -10,16 +10,24 @@ from tests.small import cpu, small_config
 
 def test_each_series_changes_one_size():
     config = small_config(max_length=128)
-    growth = measure_growth(SIZES["tiny"], ROWS["cola"], 32, config, cpu(), 1e10, Limits(2, 10), Silent())
+    growth = measure_growth(
+        SIZES["tiny"], ROWS["cola"], 32, config, cpu(), 1e10, Limits(2, 10), Silent()
+    )
     sizes = {series.axis: [point.size for point in series.points] for series in growth}
     assert sizes == {"rows": [8, 16, 32, 64], "layers": [2, 3, 4], "heads": [2, 4, 8, 16]}
-    floors = {series.axis: [point.floor_milliseconds for point in series.points] for series in growth}
+    floors = {
+        series.axis: [point.floor_milliseconds for point in series.points] for series in growth
+    }
     assert len(set(floors["heads"])) == 1, "the same width has the same arithmetic"
-    steps = [upper - lower for lower, upper in zip(floors["layers"], floors["layers"][1:], strict=False)]
+    steps = [
+        upper - lower for lower, upper in zip(floors["layers"], floors["layers"][1:], strict=False)
+    ]
     assert steps[0] == pytest.approx(steps[1]), "each further layer adds the same arithmetic"
     for series in growth:
         assert all(point.milliseconds > 0 and point.prepare_seconds > 0 for point in series.points)
-        expected = fitted_exponent(sizes[series.axis], [point.milliseconds for point in series.points])
+        expected = fitted_exponent(
+            sizes[series.axis], [point.milliseconds for point in series.points]
+        )
         assert series.exponent == pytest.approx(expected)
 
 

@@ -20,7 +20,9 @@ PAGE = ROOT / "docs" / "performance.md"
 def files(tmp_path):
     benches = {
         "b.json": make_bench(),
-        "a.json": make_bench(rewards=None, tuning=None, search=None, growth=make_growth(2.0), provenance={}),
+        "a.json": make_bench(
+            rewards=None, tuning=None, search=None, growth=make_growth(2.0), provenance={}
+        ),
     }
     for name, bench in benches.items():
         (tmp_path / name).write_text(json.dumps(bench.to_json()))

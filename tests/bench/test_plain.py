@@ -24,10 +24,14 @@ def test_it_scores_what_the_pruned_model_scores(subject, padded_to):
     pruned = copy.deepcopy(subject.model)
     remove_heads(pruned, PLAN)
     scorer = make_scorer(subject, padded_to=padded_to)
-    assert scorer.score(PLAN) == pytest.approx(evaluate_rows(pruned, subject.rows, "matthews").score, abs=1e-6)
+    assert scorer.score(PLAN) == pytest.approx(
+        evaluate_rows(pruned, subject.rows, "matthews").score, abs=1e-6
+    )
     assert torch.allclose(scorer.logits, predict(pruned, subject.rows), atol=1e-5)
     unpruned = scorer.score(PruningPlan())
-    assert unpruned == pytest.approx(evaluate_rows(subject.model, subject.rows, "matthews").score, abs=1e-6)
+    assert unpruned == pytest.approx(
+        evaluate_rows(subject.model, subject.rows, "matthews").score, abs=1e-6
+    )
 
 
 def seen_shapes(scorer, model):
@@ -46,7 +50,9 @@ def test_plain_means_every_row_padded_to_the_full_length(subject):
 
 def test_sorted_rows_are_padded_to_the_longest_of_their_batch(subject):
     lengths = sorted(subject.rows.lengths, reverse=True)
-    widths = [width for _, width in seen_shapes(make_scorer(subject, padded_to=None), subject.model)]
+    widths = [
+        width for _, width in seen_shapes(make_scorer(subject, padded_to=None), subject.model)
+    ]
     assert widths == [lengths[start] for start in range(0, 40, 7)]
 
 

@@ -20,7 +20,14 @@ def test_every_point_is_drawn_inside_the_picture():
         for key in ("y", "cy", "y1", "y2"):
             assert 0 <= float(item.get(key, 0)) <= height
     words = [item.text for item in root.iter(f"{SVG}text")]
-    for expected in ("one <device>", "another", "rows", "slope 0.90, floor 0.90", "slope 0.05, floor 0.05", "1,660"):
+    for expected in (
+        "one <device>",
+        "another",
+        "rows",
+        "slope 0.90, floor 0.90",
+        "slope 0.05, floor 0.05",
+        "1,660",
+    ):
         assert expected in words
 
 

@@ -29,7 +29,9 @@ def test_ratios_and_shares_follow_from_the_times(subject, record):
     work = Work.of(subject.encoder, subject.rows.lengths)
     for layer in record.layers:
         assert layer.ratio == pytest.approx(record.plain.milliseconds / layer.milliseconds)
-        assert layer.floor_milliseconds == pytest.approx(1000 * work.reward_flops(layer.layer) / RATE)
+        assert layer.floor_milliseconds == pytest.approx(
+            1000 * work.reward_flops(layer.layer) / RATE
+        )
         assert layer.floor_share == pytest.approx(layer.floor_milliseconds / layer.milliseconds)
         assert layer.prepare_seconds > 0
         assert 2 <= layer.many <= 64
@@ -37,8 +39,12 @@ def test_ratios_and_shares_follow_from_the_times(subject, record):
     total = record.total
     assert total.ratio == pytest.approx(2 * record.plain.milliseconds / taken)
     assert total.low_precision_ratio == pytest.approx(2 * record.low_precision.milliseconds / taken)
-    assert total.floor_share == pytest.approx(sum(layer.floor_milliseconds for layer in record.layers) / taken)
-    assert total.prepare_seconds == pytest.approx(sum(layer.prepare_seconds for layer in record.layers))
+    assert total.floor_share == pytest.approx(
+        sum(layer.floor_milliseconds for layer in record.layers) / taken
+    )
+    assert total.prepare_seconds == pytest.approx(
+        sum(layer.prepare_seconds for layer in record.layers)
+    )
     assert (record.plain.passes, record.low_precision.passes) == (4, 4)
     assert record.plain.padding == "every row to 128"
 

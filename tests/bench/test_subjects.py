@@ -5,7 +5,13 @@ import torch
 
 import auber
 from auber.bench.catalogue import ROWS, SIZES, Request
-from auber.bench.subjects import _BALANCING_ROWS, make_model, make_rows_task, make_subject, make_tokenizer
+from auber.bench.subjects import (
+    _BALANCING_ROWS,
+    make_model,
+    make_rows_task,
+    make_subject,
+    make_tokenizer,
+)
 from auber.errors import CheckpointError, ConfigError
 from auber.training.evaluation import predict
 from tests.small import cpu, small_config
@@ -33,7 +39,10 @@ def test_pairs_have_two_segments():
 
 def test_the_seed_decides_all():
     model, same, other = (make_model(SIZES["tiny"], seed) for seed in (0, 0, 1))
-    assert all(torch.equal(one, two) for one, two in zip(model.parameters(), same.parameters(), strict=True))
+    assert all(
+        torch.equal(one, two)
+        for one, two in zip(model.parameters(), same.parameters(), strict=True)
+    )
     assert not torch.equal(model.classifier.weight, other.classifier.weight)
     tokenizer = make_tokenizer(model.config)
     tasks = [make_rows_task(ROWS["cola"], 20, seed, tokenizer).content_hash for seed in (0, 0, 1)]
@@ -78,7 +87,8 @@ def test_positions_that_no_token_can_have_are_not_counted(tmp_path):
     request = Request(model=str(tmp_path / "own"), rows="cola", count=12)
     assert make_subject(request, small_config(max_length=26), cpu()).encoder.most_tokens == 26
     with pytest.raises(
-        ConfigError, match="^max_length must be at most 26, the positions own has, found 28; add --set max_length=26$"
+        ConfigError,
+        match="^max_length must be at most 26, the positions own has, found 28; add --set max_length=26$",
     ):
         make_subject(request, small_config(max_length=28), cpu())
 

@@ -36,7 +36,16 @@ def files(tmp_path_factory):
 
 
 def own_rows(files):
-    return ["--train", files / "train.csv", "--dev", files / "dev.csv", "--text", "sentence", "--label", "good"]
+    return [
+        "--train",
+        files / "train.csv",
+        "--dev",
+        files / "dev.csv",
+        "--text",
+        "sentence",
+        "--label",
+        "good",
+    ]
 
 
 def test_help_teaches(run_auber):
@@ -58,7 +67,9 @@ def test_help_teaches(run_auber):
     ):
         assert command in out
     code, out, _ = run_auber("prune", "--help")
-    assert "auber prune --model bert-base-cased --task mrpc --out runs/mrpc" in " ".join(out.split())
+    assert "auber prune --model bert-base-cased --task mrpc --out runs/mrpc" in " ".join(
+        out.split()
+    )
     assert "original+tuning" in out
 
 
@@ -67,7 +78,11 @@ def test_every_summary_is_whole_in_80_columns(run_auber, monkeypatch):
     _, out, _ = run_auber("--help")
     commands = out[out.index("Commands:") : out.index("Start with")].split("\n")[1:-2]
     assert len(commands) == len(app.registered_commands)
-    assert not [line for line in commands if line.endswith("...") or not line.endswith(".") or len(line) > 80]
+    assert not [
+        line
+        for line in commands
+        if line.endswith("...") or not line.endswith(".") or len(line) > 80
+    ]
 
 
 def test_no_arguments_show_the_help(run_auber):
@@ -99,7 +114,10 @@ def test_version(run_auber):
             ],
         ),
         ("methods", ["auber", "auber-reverse", "random", "original+tuning"]),
-        ("metrics", ["accuracy", "sequence", "F1 of the second of two classes", "span_f1", "spans"]),
+        (
+            "metrics",
+            ["accuracy", "sequence", "F1 of the second of two classes", "span_f1", "spans"],
+        ),
         ("settings", ["agent.gamma", "reward.max_rows", "protocol"]),
     ],
 )
@@ -109,7 +127,9 @@ def test_what_can_be_named_is_listed(run_auber, command, words):
     for word in words:
         assert word in out
     code, out, _ = run_auber(command, "--json")
-    assert {word for row in json.loads(out) for value in row.values() for word in str(value).split(", ")} >= set(words)
+    assert {
+        word for row in json.loads(out) for value in row.values() for word in str(value).split(", ")
+    } >= set(words)
 
 
 def test_settings_are_whole_in_80_columns(capsys, monkeypatch):
@@ -127,13 +147,22 @@ def test_settings_are_whole_in_80_columns(capsys, monkeypatch):
     assert "only under protocol crossfit: reward.measure, reward.caution, reward.folds" in text
 
 
-def test_who_watches_a_stopped_run_is_told_the_command_that_the_run_said(run_auber, files, tmp_path, monkeypatch):
+def test_who_watches_a_stopped_run_is_told_the_command_that_the_run_said(
+    run_auber, files, tmp_path, monkeypatch
+):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("auber.run.folder.Run.finish_stage", stop)
     code, _, said = run_auber(
-        "finetune", "--model", files / "model", *own_rows(files), "--out", tmp_path / "run", *SMALL, "--quiet"
+        "finetune",
+        "--model",
+        files / "model",
+        *own_rows(files),
+        "--out",
+        tmp_path / "run",
+        *SMALL,
+        "--quiet",
     )
     command = said.partition("go on with: ")[2].strip()
     assert (code, f"--out {tmp_path / 'run'} " in command) == (130, True)
@@ -151,12 +180,21 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     assert any((tmp_path / "start" / "track").rglob("events.out.*"))
     assert "dev accuracy" in out
     code, out, err = run_auber(
-        "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "pruned", *SMALL, "--json"
+        "prune",
+        "--model",
+        tmp_path / "start",
+        *own_rows(files),
+        "--out",
+        tmp_path / "pruned",
+        *SMALL,
+        "--json",
     )
     assert code == 0
     result = json.loads(out)
     assert result["method"] == "auber"
-    assert result["command"].startswith("auber prune --model start --train train.csv --dev dev.csv --text sentence")
+    assert result["command"].startswith(
+        "auber prune --model start --train train.csv --dev dev.csv --text sentence"
+    )
     assert result["model"] == "model"
     assert "layer 0: searching" in err
     code, out, _ = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--json", *SMALL)
@@ -168,15 +206,24 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     assert (code, json.loads(out)) == (0, scores), f"the model knows its classes: {err}"
     code, out, err = run_auber("evaluate", tmp_path / "pruned", *alone)
     first, *warnings = out.splitlines()
-    assert (code, first) == (0, f"dev accuracy {100 * scores['score']:.2f}, loss {scores['loss']:.4f}, 8 rows"), err
+    assert (code, first) == (
+        0,
+        f"dev accuracy {100 * scores['score']:.2f}, loss {scores['loss']:.4f}, 8 rows",
+    ), err
     told = describe_result(result)[2:]
-    assert (warnings, bool(told)) == (told, scores["one_class"] or scores["score"] <= result["dev"]["majority"])
+    assert (warnings, bool(told)) == (
+        told,
+        scores["one_class"] or scores["score"] <= result["dev"]["majority"],
+    )
     code, _, err = run_auber("evaluate", tmp_path / "pruned", *alone, "--split", "train")
     assert (code, err) == (
         2, "auber: --split train: those rows are needed, found --dev alone; add --train FILE, or leave it out\n"
     )  # fmt: skip
     code, out, _ = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--split", "train")
-    assert (code, out.split()[:3]) == (0, ["train", "accuracy", f"{100 * result['train']['score']:.2f},"])
+    assert (code, out.split()[:3]) == (
+        0,
+        ["train", "accuracy", f"{100 * result['train']['score']:.2f},"],
+    )
     code, out, err = run_auber(
         "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "random", *SMALL, "--method", "random",
         "--heads-from", tmp_path / "pruned", "--json", "--track", "tensorboard",
@@ -187,7 +234,14 @@ def test_finetune_prune_evaluate(run_auber, files, tmp_path):
     code, _, err = run_auber("evaluate", tmp_path / "pruned", *own_rows(files), "--split", "test")
     assert (code, err) == (2, "auber: Unknown split 'test'. Known: dev, train\n")
     code, out, err = run_auber(
-        "prune", "--model", tmp_path / "start", *own_rows(files), "--out", tmp_path / "pruned", *SMALL, "--resume"
+        "prune",
+        "--model",
+        tmp_path / "start",
+        *own_rows(files),
+        "--out",
+        tmp_path / "pruned",
+        *SMALL,
+        "--resume",
     )
     assert code == 0
     assert "is complete: nothing to do" in err
@@ -200,9 +254,13 @@ def test_the_rows_of_one_file_are_scored_as_they_are(run_auber, files, tmp_path)
     model.config.id2label = {0: "yes", 1: "no"}
     auber.save(model, tokenizer, tmp_path / "model")
     lines = (files / "dev.csv").read_text().splitlines()
-    (tmp_path / "yes.csv").write_text("\n".join([lines[0], *(line for line in lines if line.endswith("yes"))]) + "\n")
+    (tmp_path / "yes.csv").write_text(
+        "\n".join([lines[0], *(line for line in lines if line.endswith("yes"))]) + "\n"
+    )
     columns = ["--text", "sentence", "--label", "good", "--json"]
-    code, out, err = run_auber("evaluate", tmp_path / "model", "--dev", tmp_path / "yes.csv", *columns)
+    code, out, err = run_auber(
+        "evaluate", tmp_path / "model", "--dev", tmp_path / "yes.csv", *columns
+    )
     assert (code, err) == (0, "")
     some = json.loads(out)
     code, out, err = run_auber("evaluate", tmp_path / "model", "--dev", files / "dev.csv", *columns)
@@ -219,8 +277,13 @@ def test_the_rows_of_one_file_are_scored_as_they_are(run_auber, files, tmp_path)
         "evaluate", tmp_path / "model", "--dev", files / "dev.csv", *columns, "--metric", "pearson"
     )
     assert code == 2
-    assert "line 2, column 'good': a regression target must be a finite number, found 'yes'; correct it\n" in err
-    code, _, err = run_auber("evaluate", tmp_path / "model", "--dev", files / "dev.csv", *columns, "--data", files)
+    assert (
+        "line 2, column 'good': a regression target must be a finite number, found 'yes'; correct it\n"
+        in err
+    )
+    code, _, err = run_auber(
+        "evaluate", tmp_path / "model", "--dev", files / "dev.csv", *columns, "--data", files
+    )
     assert (code, err) == (
         2, "auber: --data goes with --task; your own rows are the files of --train and --dev\n"
     )  # fmt: skip
@@ -241,7 +304,16 @@ def test_a_model_without_names_for_its_classes_needs_the_train_rows(run_auber, f
 
 def test_columns_may_be_named_with_blanks_between(run_auber, files, tmp_path):
     (tmp_path / "pairs.csv").write_text("a,b,good\none,two,yes\nthree,four,no\n")
-    rows = ["--train", tmp_path / "pairs.csv", "--dev", tmp_path / "pairs.csv", "--text", "a, c", "--label", "good"]
+    rows = [
+        "--train",
+        tmp_path / "pairs.csv",
+        "--dev",
+        tmp_path / "pairs.csv",
+        "--text",
+        "a, c",
+        "--label",
+        "good",
+    ]
     code, _, err = run_auber("evaluate", files / "model", *rows)
     assert code == 2
     assert "Unknown column 'c'" in err
@@ -250,10 +322,15 @@ def test_columns_may_be_named_with_blanks_between(run_auber, files, tmp_path):
 def test_an_unfinished_run_is_not_evaluated(run_auber, files, tmp_path):
     (tmp_path / "run.json").write_text("{}")
     code, _, err = run_auber("evaluate", tmp_path, *own_rows(files))
-    assert (code, err) == (2, f"auber: {tmp_path}: the run is not finished; continue it with --resume\n")
+    assert (code, err) == (
+        2,
+        f"auber: {tmp_path}: the run is not finished; continue it with --resume\n",
+    )
 
 
-def test_a_model_that_is_not_there_is_said_before_rows_are_read_from_the_hub(run_auber, monkeypatch):
+def test_a_model_that_is_not_there_is_said_before_rows_are_read_from_the_hub(
+    run_auber, monkeypatch
+):
     monkeypatch.setattr("auber.data.glue.load_glue_from_hub", None)
     code, _, err = run_auber("evaluate", "runs/none", "--task", "cola")
     message = "auber: runs/none: must be a finished run or a model folder, found nothing; correct the path\n"
@@ -264,7 +341,9 @@ def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
     """Four tokens leave out the verb, so that the score shows where rows were cut."""
     start = tmp_path / "start"
     cut = [word.replace("max_length=24", "max_length=4") for word in map(str, SMALL)]
-    code, _, err = run_auber("finetune", "--model", files / "model", *own_rows(files), "--out", start, *cut, "--quiet")
+    code, _, err = run_auber(
+        "finetune", "--model", files / "model", *own_rows(files), "--out", start, *cut, "--quiet"
+    )
     assert code == 0, err
 
     def loss(*options, place=start):
@@ -279,7 +358,9 @@ def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
     assert loss("--set", "max_length=128") != pytest.approx(found)
     assert loss(place=start / "model") == loss()
     shutil.copytree(start / "model", tmp_path / "elsewhere")
-    assert loss(place=tmp_path / "elsewhere") == loss("--set", "max_length=128"), "a model alone says nothing of rows"
+    assert loss(place=tmp_path / "elsewhere") == loss("--set", "max_length=128"), (
+        "a model alone says nothing of rows"
+    )
     (tmp_path / "whole.toml").write_text("max_length = 128\n")
     assert loss("--config", tmp_path / "whole.toml") == loss("--set", "max_length=128")
 
@@ -295,7 +376,10 @@ def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
             ["--task", "agreement", "--set", "agent.gama=1"],
             "auber: settings: Unknown setting 'agent.gama'. Did you mean",
         ),
-        (["--task", "agreement", "--preset", "papr"], "auber: Unknown preset 'papr'. Did you mean 'paper'?"),
+        (
+            ["--task", "agreement", "--preset", "papr"],
+            "auber: Unknown preset 'papr'. Did you mean 'paper'?",
+        ),
         (
             ["--task", "agreement", "--set", "seed=1", "--seed", "2"],
             "auber: --set seed and --seed name the same setting",
@@ -320,16 +404,24 @@ def test_evaluation_cuts_rows_as_the_run_did(run_auber, files, tmp_path):
             ["--train", "a.csv", "--dev", "b.csv", "--data", "glue"],
             "auber: --data goes with --task; your own rows are the files of --train and --dev",
         ),
-        (["--task", "agreement", "--train", "x.csv"], "auber: --task and --train/--dev exclude each other"),
+        (
+            ["--task", "agreement", "--train", "x.csv"],
+            "auber: --task and --train/--dev exclude each other",
+        ),
         (
             [],
             "auber: name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN",
         ),
-        (["--task", "agreement", "--config", "no.toml"], "auber: no.toml: no such file; correct the path"),
+        (
+            ["--task", "agreement", "--config", "no.toml"],
+            "auber: no.toml: no such file; correct the path",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(run_auber, files, tmp_path, arguments, message):
-    code, out, err = run_auber("prune", "--model", files / "model", "--out", tmp_path / "x", *arguments)
+    code, out, err = run_auber(
+        "prune", "--model", files / "model", "--out", tmp_path / "x", *arguments
+    )
     assert (code, out) == (2, "")
     assert err.startswith(message)
     assert err.count("\n") == 1
@@ -337,13 +429,16 @@ def test_a_mistake_is_one_line_and_exit_code_2(run_auber, files, tmp_path, argum
 
 
 def test_a_missing_model_is_one_line(run_auber, files, tmp_path):
-    code, _, err = run_auber("prune", "--model", tmp_path / "none", *own_rows(files), "--out", tmp_path / "x")
+    code, _, err = run_auber(
+        "prune", "--model", tmp_path / "none", *own_rows(files), "--out", tmp_path / "x"
+    )
     assert code == 2
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    "command", [["prune", "--out", "x", "--model"], ["finetune", "--out", "x", "--model"], ["evaluate"]]
+    "command",
+    [["prune", "--out", "x", "--model"], ["finetune", "--out", "x", "--model"], ["evaluate"]],
 )
 def test_a_folder_of_runs_is_no_model_and_they_are_named(run_auber, tmp_path, command):
     place = tmp_path / "runs"
@@ -358,13 +453,18 @@ def test_a_folder_of_runs_is_no_model_and_they_are_named(run_auber, tmp_path, co
     )
     (tmp_path / "empty").mkdir()
     code, _, err = run_auber(*command, tmp_path / "empty", "--task", "agreement")
-    assert err.endswith("found no run.json and no config.json; give the folder a model was saved in\n")
+    assert err.endswith(
+        "found no run.json and no config.json; give the folder a model was saved in\n"
+    )
 
 
 def test_which_rows_a_run_is_scored_on_must_be_named(run_auber, tmp_path, files):
     rows = "add --task TASK, or --dev FILE --text COLUMN --label COLUMN\n"
     code, _, err = run_auber("evaluate", files / "model")
-    assert (code, err) == (2, f"auber: {files / 'model'}: which rows to score it on must be named; {rows}")
+    assert (code, err) == (
+        2,
+        f"auber: {files / 'model'}: which rows to score it on must be named; {rows}",
+    )
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "result.json").write_text('{"task": "rte"}')
     code, _, err = run_auber("evaluate", tmp_path)
@@ -374,11 +474,25 @@ def test_which_rows_a_run_is_scored_on_must_be_named(run_auber, tmp_path, files)
     )
     (tmp_path / "result.json").write_text('{"task": "own"}')
     code, _, err = run_auber("evaluate", tmp_path)
-    assert err == f"auber: {tmp_path}: which rows to score it on must be named (the run is of task 'own'); {rows}"
+    assert (
+        err
+        == f"auber: {tmp_path}: which rows to score it on must be named (the run is of task 'own'); {rows}"
+    )
 
 
-def test_quiet_is_without_progress_and_not_without_what_a_reader_must_know(run_auber, files, tmp_path, caplog):
-    rows = ["--train", files / "train.csv", "--dev", files / "train.csv", "--text", "sentence", "--label", "good"]
+def test_quiet_is_without_progress_and_not_without_what_a_reader_must_know(
+    run_auber, files, tmp_path, caplog
+):
+    rows = [
+        "--train",
+        files / "train.csv",
+        "--dev",
+        files / "train.csv",
+        "--text",
+        "sentence",
+        "--label",
+        "good",
+    ]
     code, _, err = run_auber(
         "finetune", "--model", files / "model", *rows, "--out", tmp_path / "run", *SMALL, "--quiet"
     )
@@ -388,12 +502,22 @@ def test_quiet_is_without_progress_and_not_without_what_a_reader_must_know(run_a
 
 def test_a_model_of_numbers_is_scored_by_the_metric_of_its_run(run_auber, files, tmp_path):
     for name in ("train", "dev"):
-        words = [f"word{number % 7} word{number % 3}" for number in range(24 if name == "train" else 9)]
+        words = [
+            f"word{number % 7} word{number % 3}" for number in range(24 if name == "train" else 9)
+        ]
         lines = [f"{text} {name},{number / 2}" for number, text in enumerate(words)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *lines]))
     rows = ["--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", "--metric", "pearson"]
     code, out, _ = run_auber(
-        "finetune", "--model", files / "model", *rows, "--out", tmp_path / "run", *SMALL, "--quiet", "--json"
+        "finetune",
+        "--model",
+        files / "model",
+        *rows,
+        "--out",
+        tmp_path / "run",
+        *SMALL,
+        "--quiet",
+        "--json",
     )
     assert code == 0
     alone = ["--dev", tmp_path / "dev.csv"]

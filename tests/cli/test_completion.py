@@ -24,7 +24,12 @@ def ask(shell, line):
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=240
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
     assert done.stderr == ""
     return done.stdout

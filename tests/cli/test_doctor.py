@@ -79,7 +79,9 @@ def test_a_package_that_cannot_be_imported(monkeypatch):
     assert (finding.state, finding.found) == (State.BROKEN, "undefined symbol")
 
 
-@pytest.mark.parametrize(("extra", "package"), [("ray", "ray"), ("onnx", "onnxscript"), ("track", "mlflow")])
+@pytest.mark.parametrize(
+    ("extra", "package"), [("ray", "ray"), ("onnx", "onnxscript"), ("track", "mlflow")]
+)
 def test_an_optional_part_that_is_not_there_is_no_harm(absent, extra, package):
     absent[package] = None
     finding = find(extra)
@@ -123,7 +125,10 @@ def test_the_hub_is_asked_only_when_told_to(monkeypatch):
 
 def test_a_hub_that_is_not_reached_is_a_note_and_not_waited_for(monkeypatch):
     assert "refused" in (doctor._reach("http://127.0.0.1:9/") or "").lower()
-    assert doctor._reach("file:///etc/hostname") == "must be an http or https address; look at HF_ENDPOINT"
+    assert (
+        doctor._reach("file:///etc/hostname")
+        == "must be an http or https address; look at HF_ENDPOINT"
+    )
     over, ended = threading.Event(), threading.Event()
 
     def hang(*_, **__):
@@ -173,6 +178,8 @@ def test_variables_that_surprise(monkeypatch, absent):
     monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
     assert find("OMP_NUM_THREADS").found == "3"
     assert find("WORLD_SIZE").found == "2 processes"
-    assert find("ORT_DISABLE_TELEMETRY").advice == "export ORT_DISABLE_TELEMETRY=1 switches that off"
+    assert (
+        find("ORT_DISABLE_TELEMETRY").advice == "export ORT_DISABLE_TELEMETRY=1 switches that off"
+    )
     monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "1")
     assert "ORT_DISABLE_TELEMETRY" not in {finding.name for finding in examine()}

@@ -16,7 +16,8 @@ def test_room_is_made_where_a_link_leads(tmp_path):
     assert (tmp_path / "disk").is_dir()
     (tmp_path / "folder.json").symlink_to(tmp_path / "disk")
     with pytest.raises(
-        ConfigError, match="folder.json: must be a file in a folder that can be written to; choose another"
+        ConfigError,
+        match="folder.json: must be a file in a folder that can be written to; choose another",
     ):
         make_room(tmp_path / "folder.json")
 

@@ -11,11 +11,21 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress as Bars
 
-from auber.cli.screen import BarProgress, describe_result, fit_columns, listening, print_line, print_table, wrap
+from auber.cli.screen import (
+    BarProgress,
+    describe_result,
+    fit_columns,
+    listening,
+    print_line,
+    print_table,
+    wrap,
+)
 from auber.cli.study import _RunBar
 
 
-def result(metric: str, score: float, *, one_class: bool = False, majority: float | None = None) -> dict[str, Any]:
+def result(
+    metric: str, score: float, *, one_class: bool = False, majority: float | None = None
+) -> dict[str, Any]:
     return {
         "metric": metric,
         "dev": {"score": score, "one_class": one_class, "majority": majority},
@@ -24,7 +34,12 @@ def result(metric: str, score: float, *, one_class: bool = False, majority: floa
         "protocol": "seen",
         "seed": 3,
         "heads": {"removed": 2, "total": 12},
-        "cost": {"rewards_computed": 5, "rewards_asked": 9, "tuning_steps": 40, "seconds": {"total": 12.3}},
+        "cost": {
+            "rewards_computed": 5,
+            "rewards_asked": 9,
+            "tuning_steps": 40,
+            "seconds": {"total": 12.3},
+        },
     }
 
 
@@ -124,11 +139,14 @@ def test_one_answer_to_everything_is_told_in_words_that_hold_for_every_metric(me
 
 
 @pytest.mark.parametrize(
-    ("metric", "score", "told"), [("accuracy", 0.6, True), ("accuracy", 0.7, False), ("f1", 0.6, False)]
+    ("metric", "score", "told"),
+    [("accuracy", 0.6, True), ("accuracy", 0.7, False), ("f1", 0.6, False)],
 )
 def test_a_score_that_the_most_frequent_class_has_too(metric, score, told):
     lines = describe_result(result(metric, score, majority=0.6))[2:]
-    assert lines == (["careful: always answering the most frequent class would score 60.00"] if told else [])
+    assert lines == (
+        ["careful: always answering the most frequent class would score 60.00"] if told else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +172,10 @@ def printed(monkeypatch, capsys, width, *table, **options):
 
 
 def test_a_table_whose_words_have_no_room_is_a_block_a_row(monkeypatch, capsys):
-    table = ["run", "parameters", "onnxruntime, batch 1"], [["a run", "131 k of 146 k", "1.03"], ["b", "", "0.98"]]
+    table = (
+        ["run", "parameters", "onnxruntime, batch 1"],
+        [["a run", "131 k of 146 k", "1.03"], ["b", "", "0.98"]],
+    )
     assert printed(monkeypatch, capsys, 80, *table, title="Sizes") == [
         "Sizes",
         "run        parameters  onnxruntime, batch 1",
@@ -172,7 +193,9 @@ def test_a_table_whose_words_have_no_room_is_a_block_a_row(monkeypatch, capsys):
 
 
 def test_a_title_may_be_wider_than_its_table(monkeypatch, capsys):
-    assert printed(monkeypatch, capsys, 80, ["a"], [["1"]], title="What a single number is about") == [
+    assert printed(
+        monkeypatch, capsys, 80, ["a"], [["1"]], title="What a single number is about"
+    ) == [
         "What a single number is about",
         "a",
         "1",
@@ -185,13 +208,19 @@ def test_a_title_may_be_wider_than_its_table(monkeypatch, capsys):
 )
 def test_a_line_is_torn_within_no_word_on_a_terminal_and_nowhere_in_a_log_file(on_terminal, lines):
     written = io.StringIO()
-    print_line(Console(file=written, force_terminal=on_terminal, width=18), "[1/7] films seed 0: 2 min left")
+    print_line(
+        Console(file=written, force_terminal=on_terminal, width=18),
+        "[1/7] films seed 0: 2 min left",
+    )
     assert [line.rstrip() for line in written.getvalue().splitlines()] == lines
 
 
 def test_a_text_is_wrapped_between_words(monkeypatch):
     monkeypatch.setenv("COLUMNS", "24")
-    assert wrap("prune the original+tuning model", first="- ", later="  ") == "- prune the\n  original+tuning model"
+    assert (
+        wrap("prune the original+tuning model", first="- ", later="  ")
+        == "- prune the\n  original+tuning model"
+    )
 
 
 def test_the_hub_is_heard_once_and_not_at_all_if_quiet(monkeypatch):

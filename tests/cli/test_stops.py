@@ -12,7 +12,10 @@ from auber.cli import main, stops
     ("words", "said"),
     [
         (["prune", "--out", "my run"], "stopped; go on with: auber prune --out 'my run' --resume"),
-        (["finetune", "--resume", "--out", "a"], "stopped; go on with: auber finetune --resume --out a"),
+        (
+            ["finetune", "--resume", "--out", "a"],
+            "stopped; go on with: auber finetune --resume --out a",
+        ),
         (["study", "s.toml", "--out", "a"], "stopped; go on with: auber study s.toml --out a"),
         (["demo", "--out=a"], "stopped; go on with: auber demo --out=a --resume"),
         (["rates", "--out", "r.json"], "stopped; go on with: auber rates --out r.json"),
@@ -28,7 +31,9 @@ def test_what_a_stopped_command_says(words, said):
 def test_a_stopped_group_is_told_how_to_go_on_as_a_group(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     said = stops.describe_stop("prune", ["prune", "--out", "a"])
-    assert said == "stopped; go on with: torchrun --nproc-per-node 2 -m auber prune --out a --resume"
+    assert (
+        said == "stopped; go on with: torchrun --nproc-per-node 2 -m auber prune --out a --resume"
+    )
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

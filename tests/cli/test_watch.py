@@ -101,15 +101,23 @@ def test_it_goes_from_one_run_of_a_folder_to_the_next_and_leaves_with_the_last(
     begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
 
     def later():
-        begin_below(tmp_path, "random", age=0).write("result.json", {**RESULT, "dev": {"score": 0.5}})
+        begin_below(tmp_path, "random", age=0).write(
+            "result.json", {**RESULT, "dev": {"score": 0.5}}
+        )
 
     between_looks(later)
     code, out, _ = run_auber("watch", tmp_path, "--interval", "0.1")
     assert code == 0
-    assert out.index("dev accuracy 75.00") < out.index("method random") < out.index("dev accuracy 50.00")
+    assert (
+        out.index("dev accuracy 75.00")
+        < out.index("method random")
+        < out.index("dev accuracy 50.00")
+    )
 
 
-def test_a_run_of_a_folder_that_has_stopped_is_left_with_exit_code_1(run_auber, tmp_path, monkeypatch):
+def test_a_run_of_a_folder_that_has_stopped_is_left_with_exit_code_1(
+    run_auber, tmp_path, monkeypatch
+):
     monkeypatch.setattr(watch, "_SURE_AFTER", 0.2)
     begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
     begin_below(tmp_path, "random", age=0).progress("layer 1: searching", 3, 12, started=1.0)
@@ -135,7 +143,9 @@ def test_ctrl_c_leaves_quietly(run_auber, folder, monkeypatch):
     assert (code, err) == (0, "")
 
 
-@pytest.mark.parametrize("make", [lambda path: path.write_text(""), lambda path: (path / "thesis").mkdir(parents=True)])
+@pytest.mark.parametrize(
+    "make", [lambda path: path.write_text(""), lambda path: (path / "thesis").mkdir(parents=True)]
+)
 def test_something_else_is_an_error(run_auber, tmp_path, make):
     make(tmp_path / "x")
     code, _, err = run_auber("watch", tmp_path / "x")
@@ -148,7 +158,9 @@ def test_something_else_is_an_error(run_auber, tmp_path, make):
 def test_nothing_cannot_be_shown_once(run_auber, tmp_path):
     code, _, err = run_auber("watch", tmp_path / "x", "--once")
     assert code == 2
-    assert err.endswith("must hold a run or a study, found neither; without --once it is waited for\n")
+    assert err.endswith(
+        "must hold a run or a study, found neither; without --once it is waited for\n"
+    )
 
 
 def test_a_run_is_watched_without_loading_torch(folder):
@@ -156,16 +168,26 @@ def test_a_run_is_watched_without_loading_torch(folder):
         "import sys\nfrom pathlib import Path\nfrom auber.cli.watch import _find\n"
         f"_find(Path({str(folder.path)!r})).look()\nprint('torch' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "False\n"
+    )
 
 
 @pytest.mark.parametrize(("terminal", "draws_over"), [("xterm", True), ("dumb", False)])
-def test_on_a_terminal_it_draws_over_itself_and_on_a_dumb_one_it_does_not(folder, terminal, draws_over):
+def test_on_a_terminal_it_draws_over_itself_and_on_a_dumb_one_it_does_not(
+    folder, terminal, draws_over
+):
     folder.write("result.json", RESULT)
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": terminal, "NO_COLOR": "1", "COLUMNS": "80", "LINES": "24"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "auber", "watch", str(folder.path)], stdout=theirs, stdin=theirs, env=environment
+        [sys.executable, "-m", "auber", "watch", str(folder.path)],
+        stdout=theirs,
+        stdin=theirs,
+        env=environment,
     )
     os.close(theirs)
     shown = b""

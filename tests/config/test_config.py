@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 import auber
 from auber.cli.listings import plain
-from auber.config import PRESETS, Config, Reward, Search, make_config, parse_assignment, require_read, settings
+from auber.config import (
+    PRESETS,
+    Config,
+    Reward,
+    Search,
+    make_config,
+    parse_assignment,
+    require_read,
+    settings,
+)
 from auber.errors import ConfigError
 
 SOURCE = Path(auber.__file__).parent
@@ -20,13 +29,33 @@ PAGE = SOURCE.parents[1] / "docs" / "settings.md"
 def test_the_paper_preset_is_the_papers_column():
     config = make_config("paper")
     assert config == Config()
-    assert (config.agent.episodes, config.agent.hidden_size, config.agent.hidden_layers) == (150, 512, 3)
-    assert (config.agent.epsilon_start, config.agent.epsilon_end, config.agent.epsilon_decay) == (1.0, 0.05, 256)
-    assert (config.agent.replay_size, config.agent.batch_size, config.agent.gamma) == (5000, 128, 1.0)
+    assert (config.agent.episodes, config.agent.hidden_size, config.agent.hidden_layers) == (
+        150,
+        512,
+        3,
+    )
+    assert (config.agent.epsilon_start, config.agent.epsilon_end, config.agent.epsilon_decay) == (
+        1.0,
+        0.05,
+        256,
+    )
+    assert (config.agent.replay_size, config.agent.batch_size, config.agent.gamma) == (
+        5000,
+        128,
+        1.0,
+    )
     assert (config.agent.updates_per_episode, config.agent.target_every) == (1, 35)
-    assert (config.search.matrix, config.search.norm, config.search.order) == ("value", "l1", "forward")
+    assert (config.search.matrix, config.search.norm, config.search.order) == (
+        "value",
+        "l1",
+        "forward",
+    )
     assert config.reward.fraction == pytest.approx(2 / 3)
-    assert (config.first.epochs, config.first.learning_rate, config.first.batch_size) == (3, 2e-5, 32)
+    assert (config.first.epochs, config.first.learning_rate, config.first.batch_size) == (
+        3,
+        2e-5,
+        32,
+    )
     assert (config.layer.learning_rate, config.last.patience, config.max_length) == (2e-6, 20, 128)
 
 
@@ -35,7 +64,11 @@ def test_presets_know_the_tasks():
     assert make_config("paper", task="rte").first.learning_rate == 1e-5
     assert make_config("paper", task="mrpc").first.epochs == 3
     reference = make_config("reference", task="wnli")
-    assert (reference.reward.fraction, reference.search.norm, reference.agent.stop_value) == (1.0, "l2", 0.2)
+    assert (reference.reward.fraction, reference.search.norm, reference.agent.stop_value) == (
+        1.0,
+        "l2",
+        0.2,
+    )
     assert make_config("reference", task="mrpc").reward.fraction == 0.25
 
 
@@ -56,7 +89,10 @@ def test_toml_round_trip(preset, tmp_path):
 
 def test_all_problems_are_told_at_once():
     with pytest.raises(ConfigError) as caught:
-        make_config("paper", settings={"agent.gama": 1, "agent.episodes": "x", "reward.stop": "nan", "seed": True})
+        make_config(
+            "paper",
+            settings={"agent.gama": 1, "agent.episodes": "x", "reward.stop": "nan", "seed": True},
+        )
     message = str(caught.value)
     assert "Unknown setting 'agent.gama'. Did you mean 'agent.gamma'?" in message
     assert "agent.episodes must be a whole number from 0, found 'x'" in message
@@ -83,9 +119,14 @@ def test_one_bad_value(key, value, message):
 
 def test_text_is_read_as_the_settings_type():
     config = make_config(
-        "paper", settings={"agent.double_q": "true", "agent.stop_value": "none", "agent.episodes": "9"}
+        "paper",
+        settings={"agent.double_q": "true", "agent.stop_value": "none", "agent.episodes": "9"},
     )
-    assert (config.agent.double_q, config.agent.stop_value, config.agent.episodes) == (True, None, 9)
+    assert (config.agent.double_q, config.agent.stop_value, config.agent.episodes) == (
+        True,
+        None,
+        9,
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,9 +137,13 @@ def test_layers_are_kept_in_one_form(text, kept):
     assert make_config("paper", settings={"search.layers": text}).search.layers == kept
 
 
-@pytest.mark.parametrize("value", ["2,2", "2,02", "-1", "2;6", "2,", "1.5", "two", "\u0663", "1" * 5000, 3])
+@pytest.mark.parametrize(
+    "value", ["2,2", "2,02", "-1", "2;6", "2,", "1.5", "two", "\u0663", "1" * 5000, 3]
+)
 def test_layers_must_be_different_numbers(value):
-    with pytest.raises(ConfigError, match="search.layers must be all, or different layers such as 2,6,10, found "):
+    with pytest.raises(
+        ConfigError, match="search.layers must be all, or different layers such as 2,6,10, found "
+    ):
         make_config("paper", settings={"search.layers": value})
 
 
@@ -108,16 +153,15 @@ def test_the_layers_of_a_model():
 
     assert layers("all") == [0, 1, 2, 3, 4, 5]
     assert layers("5,0,2") == [0, 2, 5]
-    message = (
-        r"^search.layers must name layers of the model, which has 6 \(0 to 5\), found 6, 11; leave out what it does"
-    )
+    message = r"^search.layers must name layers of the model, which has 6 \(0 to 5\), found 6, 11; leave out what it does"
     with pytest.raises(ConfigError, match=message):
         layers("0,6,11")
 
 
 def test_unknown_preset():
     with pytest.raises(
-        ConfigError, match="Unknown preset 'papr'. Did you mean 'paper'. Known: default, paper, reference"
+        ConfigError,
+        match="Unknown preset 'papr'. Did you mean 'paper'. Known: default, paper, reference",
     ):
         make_config("papr")
 
@@ -125,7 +169,9 @@ def test_unknown_preset():
 def test_an_error_names_where_a_setting_stands(tmp_path):
     file = tmp_path / "my.toml"
     file.write_text("agent.gamma = 0.5\nagent.episodes = 3\n")
-    with pytest.raises(ConfigError, match="^settings: agent.gamma must be a number from 0 to 1, found 7$"):
+    with pytest.raises(
+        ConfigError, match="^settings: agent.gamma must be a number from 0 to 1, found 7$"
+    ):
         make_config("paper", file=file, settings={"agent.gamma": 7})
     file.write_text("agent.gamma = 7\nagent.epsiodes = 3\n")
     message = "my.toml: agent.gamma must be a number from 0 to 1, found 7; Unknown setting 'agent.epsiodes'."
@@ -158,13 +204,17 @@ def test_an_assignment_needs_both_sides(text):
 def test_a_work_that_reads_some_settings_refuses_others():
     read, advice = ("agent.*", "reward.head"), {"seed": "give --seeds"}
     require_read(["agent.gamma", "reward.head"], read, "it", advice)
-    with pytest.raises(ConfigError, match=r"^settings: it reads agent.\*, reward.head, found seed; give --seeds$"):
+    with pytest.raises(
+        ConfigError, match=r"^settings: it reads agent.\*, reward.head, found seed; give --seeds$"
+    ):
         require_read(["agent.gamma", "seed"], read, "it", advice)
     with pytest.raises(ConfigError, match="found reward.headroom; leave it out$"):
         require_read(["reward.headroom"], read, "it", advice)
 
 
-@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text()))
+@given(
+    st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text())
+)
 def test_any_input_gives_a_config_or_our_error(values):
     try:
         assert isinstance(make_config("paper", settings=values), Config)
@@ -177,9 +227,15 @@ def test_every_setting_is_read_somewhere():
     read = set()
     for path in SOURCE.rglob("*.py"):
         if path.parent.name != "config":
-            read |= {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+            read |= {
+                node.attr
+                for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.Attribute)
+            }
     unread = [
-        info.key for info in settings() if info.key.rpartition(".")[2] not in read and info.key != "search.matrix"
+        info.key
+        for info in settings()
+        if info.key.rpartition(".")[2] not in read and info.key != "search.matrix"
     ]
     assert unread == []
 
@@ -230,7 +286,11 @@ def test_what_is_given_is_stronger_than_what_goes_with_a_protocol(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text('protocol = "crossfit"\n[search]\nprior = "none"\n')
     for changed in (make_config(file=file), make_config(settings={"search.prior": "none"})):
-        assert (changed.protocol, changed.search.prior, changed.reward.folds) == ("crossfit", "none", 5)
+        assert (changed.protocol, changed.search.prior, changed.reward.folds) == (
+            "crossfit",
+            "none",
+            5,
+        )
     file.write_text('protocol = "heldout"\n')
     assert make_config(file=file).search == Search()
     with pytest.raises(ConfigError, match="protocol must be seen, heldout, crossfit, found 7"):

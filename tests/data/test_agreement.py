@@ -30,14 +30,20 @@ def judged(sentence: str) -> bool:
 
 def test_sizes_and_labels(data: TaskData) -> None:
     assert (len(data.train), len(data.dev)) == (NUM_TRAIN, NUM_DEV)
-    assert (data.label_names, data.metric, data.majority_share) == (("unacceptable", "acceptable"), "accuracy", 0.5)
+    assert (data.label_names, data.metric, data.majority_share) == (
+        ("unacceptable", "acceptable"),
+        "accuracy",
+        0.5,
+    )
     assert sum(data.train.labels) == NUM_TRAIN / 2
     assert data.train.second is None
 
 
 def test_every_label_is_what_the_grammar_says(data: TaskData) -> None:
     for rows in (data.train, data.dev):
-        assert [judged(sentence) for sentence in rows.first] == [label == 1 for label in rows.labels]
+        assert [judged(sentence) for sentence in rows.first] == [
+            label == 1 for label in rows.labels
+        ]
 
 
 def test_no_frame_stands_twice(data: TaskData) -> None:
@@ -64,6 +70,8 @@ def test_the_seed_decides(data: TaskData) -> None:
 
 @pytest.mark.parametrize(("train", "dev"), [(1, 10), (10, 0), (9_000, 2_000)])
 def test_sizes_that_cannot_be_made_are_refused(train: int, dev: int) -> None:
-    message = f"agreement: at least 2 rows a split and 10000 in all can be made, found {train} and {dev}"
+    message = (
+        f"agreement: at least 2 rows a split and 10000 in all can be made, found {train} and {dev}"
+    )
     with pytest.raises(TaskError, match=message):
         make_agreement(num_train=train, num_dev=dev)

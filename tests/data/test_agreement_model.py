@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from auber.data.agreement import make_agreement
-from auber.data.agreement_model import BATCH_SIZE, EPOCHS, LEARNING_RATE, MAX_LENGTH, build_model, build_tokenizer
+from auber.data.agreement_model import (
+    BATCH_SIZE,
+    EPOCHS,
+    LEARNING_RATE,
+    MAX_LENGTH,
+    build_model,
+    build_tokenizer,
+)
 from auber.data.encoding import EncodedRows, encode_rows, pad_batch
 from auber.metrics.task_metrics import get_metric
 
@@ -30,7 +37,10 @@ def test_the_tokenizer_comes_back_from_its_folder(tmp_path: Path) -> None:
     tokenizer = build_tokenizer()
     tokenizer.save_pretrained(tmp_path)
     sentence = "by the old doors , the key is wet ."
-    assert AutoTokenizer.from_pretrained(tmp_path)(sentence)["input_ids"] == tokenizer(sentence)["input_ids"]
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path)(sentence)["input_ids"]
+        == tokenizer(sentence)["input_ids"]
+    )
 
 
 def test_the_weights_depend_on_the_seed_alone() -> None:
@@ -48,7 +58,10 @@ def test_shapes(num_labels: int) -> None:
     model = build_model(num_labels).eval()
     assert (model.config.num_hidden_layers, model.config.num_attention_heads) == (4, 8)
     with torch.no_grad():
-        assert model(**tokenizer(["the key is wet ."], return_tensors="pt")).logits.shape == (1, num_labels)
+        assert model(**tokenizer(["the key is wet ."], return_tensors="pt")).logits.shape == (
+            1,
+            num_labels,
+        )
 
 
 @pytest.mark.slow
@@ -56,7 +69,10 @@ def test_shapes(num_labels: int) -> None:
 def test_the_model_learns_and_overfits(seed: int) -> None:
     """The demonstration needs a start that is neither at chance nor perfect, and that knows train better than dev."""
     data, tokenizer, model = make_agreement(seed), build_tokenizer(), build_model(seed=seed)
-    train, dev = (encode_rows(tokenizer, rows, MAX_LENGTH, is_regression=False) for rows in (data.train, data.dev))
+    train, dev = (
+        encode_rows(tokenizer, rows, MAX_LENGTH, is_regression=False)
+        for rows in (data.train, data.dev)
+    )
     order = torch.Generator().manual_seed(seed)
     steps = EPOCHS * -(-len(train) // BATCH_SIZE)
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=0.0)

@@ -34,7 +34,9 @@ def trained_tokenizer(kind):
     else:
         made = Tokenizer(models.BPE())
         made.decoder = decoders.ByteLevel()
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=kind == "trimmed")
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(
+            add_prefix_space=False, trim_offsets=kind == "trimmed"
+        )
         trainer = trainers.BpeTrainer(
             vocab_size=275,
             special_tokens=special,
@@ -44,10 +46,14 @@ def trained_tokenizer(kind):
     texts = [" ".join(words) for words in WORDS.words] + [CONTEXT, "is it"]
     made.train_from_iterator(texts * 20, trainer)
     pair = [("<s>", made.token_to_id("<s>")), ("</s>", made.token_to_id("</s>"))]
-    byte_level = [processors.ByteLevel(trim_offsets=kind == "trimmed")] if kind != "metaspace" else []
+    byte_level = (
+        [processors.ByteLevel(trim_offsets=kind == "trimmed")] if kind != "metaspace" else []
+    )
     template = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> </s> $B </s>", pair)
     made.post_processor = processors.Sequence([*byte_level, template])
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
+    )
 
 
 TOKENIZERS = {
@@ -72,7 +78,9 @@ def test_a_words_tag_stands_at_its_first_token(tokenizer):
         assert len(tokens) == len(placed)
         starts = [place for place, tag in enumerate(placed) if tag != NO_TAG]
         assert starts[0] == 1, "behind the token every row begins with"
-        for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(tokens) - 1], strict=True)):
+        for number, (start, end) in enumerate(
+            zip(starts, [*starts[1:], len(tokens) - 1], strict=True)
+        ):
             piece = tokenizer.convert_tokens_to_string(tokens[start:end])
             assert piece.replace(" ", "").strip() == words[number] or words[number] == "!"
 
@@ -107,7 +115,10 @@ def test_an_answer_is_the_tokens_that_share_its_characters(tokenizer):
 
 def test_an_answer_that_is_cut_in_two_is_none(caplog):
     with caplog.at_level(logging.WARNING):
-        whole, cut, none = (encode_questions(tiny_tokenizer(), ASKED, length, "qa: train") for length in (16, 12, 11))
+        whole, cut, none = (
+            encode_questions(tiny_tokenizer(), ASKED, length, "qa: train")
+            for length in (16, 12, 11)
+        )
     # [CLS] is i ##t [SEP] z ##o ##o film is good the z ##o ##o [SEP]
     assert whole.answers.spans[0] == [(10, 11), (12, 14)]
     assert cut.answers.spans == [[]]
@@ -131,7 +142,10 @@ def test_a_tokenizer_that_does_not_know_its_characters_is_refused():
         lambda: encode_words(Slow(), WORDS, 8, NAMES),
         lambda: encode_questions(Slow(), ASKED, 8, "qa"),
     ):
-        with pytest.raises(ModelError, match=r"^the tokenizer Slow does not say which characters a token stands for"):
+        with pytest.raises(
+            ModelError,
+            match=r"^the tokenizer Slow does not say which characters a token stands for",
+        ):
             encode()
 
 
@@ -140,11 +154,13 @@ def test_rows_of_these_kinds_have_no_label_for_a_row(kind):
     rows = random_kind_rows(kind)
     assert not rows.is_regression
     with pytest.raises(
-        TaskError, match=rf"^rows of kind {kind} have no label for a whole row; give rows of kind sequence$"
+        TaskError,
+        match=rf"^rows of kind {kind} have no label for a whole row; give rows of kind sequence$",
     ):
         _ = rows.labels
     with pytest.raises(
-        TaskError, match=rf"^rows of kind sequence are needed here, found rows of kind {kind}; give texts"
+        TaskError,
+        match=rf"^rows of kind sequence are needed here, found rows of kind {kind}; give texts",
     ):
         encode_rows(tiny_tokenizer(), small_kind_task(kind).train, 32, False)
 

@@ -26,9 +26,17 @@ def test_rows_must_be_equally_many() -> None:
 
 
 def test_sizes_follow_the_labels() -> None:
-    assert (DATA.num_labels, DATA.is_regression, DATA.majority_share) == (2, False, pytest.approx(2 / 3))
+    assert (DATA.num_labels, DATA.is_regression, DATA.majority_share) == (
+        2,
+        False,
+        pytest.approx(2 / 3),
+    )
     regression = replace(DATA, label_names=None, metric="pearson")
-    assert (regression.num_labels, regression.is_regression, regression.majority_share) == (1, True, None)
+    assert (regression.num_labels, regression.is_regression, regression.majority_share) == (
+        1,
+        True,
+        None,
+    )
 
 
 def test_the_hash_is_pinned_and_sees_every_part() -> None:
@@ -61,9 +69,13 @@ def test_rows_in_both_splits_are_counted(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize(("copies", "told"), [(1, False), (2, True)])
-def test_many_rows_that_repeat_others_are_counted(copies: int, told: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_many_rows_that_repeat_others_are_counted(
+    copies: int, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     texts = tuple(f"text {number}" for number in range(100))
-    train = Rows((*texts, *texts[:copies]), None, tuple(number % 2 for number in range(100 + copies)))
+    train = Rows(
+        (*texts, *texts[:copies]), None, tuple(number % 2 for number in range(100 + copies))
+    )
     check_task(replace(DATA, train=train, dev=Rows(("a", "b"), None, (0, 1))))
     message = "careful: 2 of 102 train rows have the texts of another one: of rows held out of a tuning, some may be known to it"
     assert caplog.messages == ([message] if told else [])
@@ -85,7 +97,10 @@ EMPTY = Rows((), (), ())
             replace(DATA, dev=replace(DEV, first=("x", "y\ud800", "z"))),
             "dev row 1: the text holds half a surrogate pair",
         ),
-        (replace(DATA, train=replace(TRAIN, labels=(1, 1, 1))), "every row of train is of class 'yes'; at least two"),
+        (
+            replace(DATA, train=replace(TRAIN, labels=(1, 1, 1))),
+            "every row of train is of class 'yes'; at least two",
+        ),
         (
             replace(DATA, train=replace(TRAIN, labels=(1, 0, -1))),
             "train row 2: the label must be from 0 to 1, found -1",

@@ -12,7 +12,11 @@ from auber.data.encoding import EncodedRows, encode_rows, pad_batch
 from auber.data.task import Rows
 from auber.errors import ModelError, TaskError
 
-PAIRS = Rows(("the key is wet .", "the doors near the big key are cold ."), ("the key", "a key is lost"), (1, 0))
+PAIRS = Rows(
+    ("the key is wet .", "the doors near the big key are cold ."),
+    ("the key", "a key is lost"),
+    (1, 0),
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +29,9 @@ def encoded(tokenizer: Any) -> EncodedRows:
     return encode_rows(tokenizer, PAIRS, 64, is_regression=False)
 
 
-def test_rows_are_what_the_tokenizer_says_without_padding(tokenizer: Any, encoded: EncodedRows) -> None:
+def test_rows_are_what_the_tokenizer_says_without_padding(
+    tokenizer: Any, encoded: EncodedRows
+) -> None:
     assert len(encoded) == 2
     for row in range(2):
         expected = dict(tokenizer(PAIRS.first[row], PAIRS.second[row]))  # type: ignore[index]
@@ -83,7 +89,9 @@ def test_the_hash_sees_ids_segments_and_labels(encoded: EncodedRows) -> None:
 def test_a_batch_is_as_wide_as_its_longest_row(tokenizer: Any, encoded: EncodedRows) -> None:
     collate = partial(pad_batch, pad_token_id=tokenizer.pad_token_id)
     (batch,) = DataLoader(encoded, batch_size=2, collate_fn=collate)
-    reference = tokenizer(list(PAIRS.first), list(PAIRS.second or ()), padding=True, return_tensors="pt")
+    reference = tokenizer(
+        list(PAIRS.first), list(PAIRS.second or ()), padding=True, return_tensors="pt"
+    )
     assert batch.keys() == {"input_ids", "token_type_ids", "attention_mask", "labels"}
     for key, value in reference.items():
         assert torch.equal(batch[key], value)
@@ -101,13 +109,17 @@ def test_padding_uses_the_token_and_the_multiple_given(encoded: EncodedRows) -> 
 def test_a_column_that_does_not_go_with_the_tokens_is_refused(column: list[int]) -> None:
     rows = [{"input_ids": [1, 2], "x": column}, {"input_ids": [4, 4], "x": [6, 6]}]
     with pytest.raises(
-        TaskError, match=r"^rows to pad: column 'x' must have one value for each token of input_ids; leave"
+        TaskError,
+        match=r"^rows to pad: column 'x' must have one value for each token of input_ids; leave",
     ):
         pad_batch(rows, pad_token_id=0)
 
 
 def test_rows_may_be_tensors() -> None:
-    rows = [{"input_ids": torch.tensor([1, 2, 3]), "labels": 0.5}, {"input_ids": torch.tensor([4]), "labels": 1.0}]
+    rows = [
+        {"input_ids": torch.tensor([1, 2, 3]), "labels": 0.5},
+        {"input_ids": torch.tensor([4]), "labels": 1.0},
+    ]
     batch = pad_batch(rows, pad_token_id=9)
     assert batch["input_ids"].tolist() == [[1, 2, 3], [4, 9, 9]]
     assert batch["labels"].tolist() == [0.5, 1.0]
@@ -117,6 +129,7 @@ def test_a_tokenizer_without_padding_token_is_refused() -> None:
     tokenizer = build_tokenizer()
     tokenizer.pad_token = None
     with pytest.raises(
-        ModelError, match=r"the tokenizer BertTokenizer.* has no padding token, .*; set tokenizer.pad_token"
+        ModelError,
+        match=r"the tokenizer BertTokenizer.* has no padding token, .*; set tokenizer.pad_token",
     ):
         encode_rows(tokenizer, PAIRS, 64, is_regression=False)

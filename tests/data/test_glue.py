@@ -67,9 +67,16 @@ def test_rte_counts_entailment_first_and_wnli_last(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "train", "dev", "share"),
-    [("mrpc", 3668, 408, 0.6838), ("cola", 8551, 1043, 0.6913), ("rte", 2490, 277, 0.5271), ("wnli", 635, 71, 0.5634)],
+    [
+        ("mrpc", 3668, 408, 0.6838),
+        ("cola", 8551, 1043, 0.6913),
+        ("rte", 2490, 277, 0.5271),
+        ("wnli", 635, 71, 0.5634),
+    ],
 )
-def test_the_real_files_have_the_published_counts(name: str, train: int, dev: int, share: float) -> None:
+def test_the_real_files_have_the_published_counts(
+    name: str, train: int, dev: int, share: float
+) -> None:
     data = read_glue(name, real_folder())
     assert (len(data.train), len(data.dev)) == (train, dev)
     assert data.majority_share == pytest.approx(share, abs=1e-4)
@@ -77,9 +84,7 @@ def test_the_real_files_have_the_published_counts(name: str, train: int, dev: in
 
 def test_a_folder_that_is_the_tasks_own_or_holds_none(tmp_path: Path) -> None:
     (tmp_path / "RTE").mkdir()
-    message = (
-        "RTE: a GLUE folder must hold RTE/train.tsv and dev.tsv, found no RTE in it; give --data the folder above RTE$"
-    )
+    message = "RTE: a GLUE folder must hold RTE/train.tsv and dev.tsv, found no RTE in it; give --data the folder above RTE$"
     with pytest.raises(TaskError, match=message):
         read_glue("rte", tmp_path / "RTE")
 
@@ -94,7 +99,12 @@ def test_a_folder_that_is_the_tasks_own_or_holds_none(tmp_path: Path) -> None:
             "index\tsentence1\tlabel\n",
             "must name a column 'sentence2', found index, sentence1, label",
         ),
-        ("rte", "RTE/dev.tsv", "", "the header must name a column 'label', found ; is it GLUE's file"),
+        (
+            "rte",
+            "RTE/dev.tsv",
+            "",
+            "the header must name a column 'label', found ; is it GLUE's file",
+        ),
         (
             "rte",
             "RTE/dev.tsv",
@@ -107,12 +117,19 @@ def test_a_folder_that_is_the_tasks_own_or_holds_none(tmp_path: Path) -> None:
             FILES["RTE/dev.tsv"] + "1\tE\tF\t1\n",
             "line 3: the label must be one of entailment, not_entailment, found '1'; correct it",
         ),
-        ("cola", "CoLA/train.tsv", "a\t1\t\tx\na\t0\t\t \n", r"CoLA.train\.tsv, line 2: the text is empty"),
+        (
+            "cola",
+            "CoLA/train.tsv",
+            "a\t1\t\tx\na\t0\t\t \n",
+            r"CoLA.train\.tsv, line 2: the text is empty",
+        ),
         ("cola", "CoLA/dev.tsv", "", "line 1: 4 columns are needed, found 1"),
         ("mrpc", "MRPC/dev.tsv", "Quality\t#1 String\t#2 String\n", "^mrpc: dev has no rows"),
     ],
 )
-def test_a_damaged_folder_is_refused(folder: Path, name: str, file: str, content: str | None, message: str) -> None:
+def test_a_damaged_folder_is_refused(
+    folder: Path, name: str, file: str, content: str | None, message: str
+) -> None:
     if content is None:
         (folder / file).unlink()
     else:
@@ -144,7 +161,9 @@ def hub(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", sorted(glue.FORMATS))
-def test_the_hub_gives_the_same_rows_as_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_the_hub_gives_the_same_rows_as_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     datasets = pytest.importorskip("datasets")
     expected = read_glue(name, folder)
     columns = glue.FORMATS[name].hub_text
@@ -175,6 +194,7 @@ def test_without_the_network_the_message_names_the_folder(monkeypatch: pytest.Mo
 def test_without_datasets_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(
-        TaskError, match=r"^rte: reading the hub needs the package 'datasets'; install it, or pass --data"
+        TaskError,
+        match=r"^rte: reading the hub needs the package 'datasets'; install it, or pass --data",
     ):
         load_glue_from_hub("rte")

@@ -11,7 +11,10 @@ from datasets import Dataset
 from auber.data.user_rows import make_task
 from auber.errors import TaskError
 
-ROWS = [{"text": "one", "other": "eins", "label": "b"}, {"text": "two", "other": "zwei", "label": "a"}]
+ROWS = [
+    {"text": "one", "other": "eins", "label": "b"},
+    {"text": "two", "other": "zwei", "label": "a"},
+]
 
 
 def test_rows_in_memory_are_a_task():
@@ -20,12 +23,18 @@ def test_rows_in_memory_are_a_task():
     assert data.train.texts() == [("one", "eins"), ("two", "zwei")]
     assert data.train.labels == (1, 0)
     assert make_task(Dataset.from_list(ROWS), iter(ROWS[:1]), text=["text", "other"]) == data
-    assert make_task(pandas.DataFrame(ROWS), pandas.DataFrame(ROWS[:1]), text=["text", "other"]) == data
+    assert (
+        make_task(pandas.DataFrame(ROWS), pandas.DataFrame(ROWS[:1]), text=["text", "other"])
+        == data
+    )
 
 
 @pytest.mark.parametrize(
     ("ones", "zeros"),
-    [((1, 1.0, "1", "1.0"), (0, "0.00")), ((numpy.int64(1), torch.tensor(1)), (numpy.float32(0), numpy.str_("0")))],
+    [
+        ((1, 1.0, "1", "1.0"), (0, "0.00")),
+        ((numpy.int64(1), torch.tensor(1)), (numpy.float32(0), numpy.str_("0"))),
+    ],
 )
 def test_a_number_is_one_class_however_it_is_written(ones, zeros):
     rows = [{"text": f"{label!r}", "label": label} for label in (*ones, *zeros)]
@@ -39,7 +48,9 @@ def test_a_name_that_is_given_is_taken_as_it_is():
     assert make_task(rows, rows, labels=["2.0", "1.0"]).train.labels == (1, 0)
 
 
-@pytest.mark.parametrize("text", [json.dumps(ROWS), "\n".join(map(json.dumps, ROWS))], ids=["a list", "lines"])
+@pytest.mark.parametrize(
+    "text", [json.dumps(ROWS), "\n".join(map(json.dumps, ROWS))], ids=["a list", "lines"]
+)
 def test_json_is_a_list_of_rows_or_a_row_a_line(tmp_path, text):
     file = tmp_path / "train.json"
     file.write_text(text)
@@ -65,10 +76,19 @@ def test_numbers_to_predict():
     ("train", "message"),
     [
         ([], "train: has no rows; at least one is needed"),
-        (None, "train: a file, or rows that each map columns to values, are needed, found NoneType$"),
-        ({"text": ["one"], "label": ["a"]}, "needed, found dict; give a list of rows, not columns$"),
+        (
+            None,
+            "train: a file, or rows that each map columns to values, are needed, found NoneType$",
+        ),
+        (
+            {"text": ["one"], "label": ["a"]},
+            "needed, found dict; give a list of rows, not columns$",
+        ),
         ([("one", 1)], "train row 0: a row must map columns to values, found tuple"),
-        ([{"text": "one"}], "train row 0: Unknown column 'label'. Known: text; name it with --label$"),
+        (
+            [{"text": "one"}],
+            "train row 0: Unknown column 'label'. Known: text; name it with --label$",
+        ),
         (
             [{"text": "one", "label": 1}, {"text": "two"}],
             "train row 1: one column 'label' is needed, found no such column; there are text$",
@@ -100,13 +120,24 @@ def test_rows_that_cannot_be_used(train, message):
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"text": "sentnce"}, "Unknown column 'sentnce'. Did you mean 'sentence'. Known: grade, sentence$"),
-        ({"text": "sentence", "label": "grad"}, "Unknown column 'grad'. Did you mean 'grade'. Known: grade, sentence$"),
-        ({"text": "sentence"}, "Unknown column 'label'. Known: grade, sentence; name it with --label$"),
+        (
+            {"text": "sentnce"},
+            "Unknown column 'sentnce'. Did you mean 'sentence'. Known: grade, sentence$",
+        ),
+        (
+            {"text": "sentence", "label": "grad"},
+            "Unknown column 'grad'. Did you mean 'grade'. Known: grade, sentence$",
+        ),
+        (
+            {"text": "sentence"},
+            "Unknown column 'label'. Known: grade, sentence; name it with --label$",
+        ),
         ({}, "Unknown column 'text'. Known: grade, sentence; name it with --text$"),
     ],
 )
-def test_a_column_that_is_not_there_is_told_with_the_nearest_or_the_option_that_names_it(tmp_path, named, message):
+def test_a_column_that_is_not_there_is_told_with_the_nearest_or_the_option_that_names_it(
+    tmp_path, named, message
+):
     file = tmp_path / "rows.csv"
     file.write_text("sentence,grade\none,1\ntwo,2\n")
     with pytest.raises(TaskError, match=rf"rows\.csv: {message}"):

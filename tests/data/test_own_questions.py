@@ -22,13 +22,19 @@ SQUAD: dict[str, Any] = {
                 {
                     "context": CONTEXT,
                     "qas": [
-                        {"id": "1", "question": "Who?", "answers": [{"text": "The cat", "answer_start": 0}]},
+                        {
+                            "id": "1",
+                            "question": "Who?",
+                            "answers": [{"text": "The cat", "answer_start": 0}],
+                        },
                         {
                             "id": "2",
                             "question": "Where?",
                             "answers": [
                                 {"text": text, "answer_start": start}
-                                for text, start in zip(ANSWERS["text"], ANSWERS["answer_start"], strict=True)
+                                for text, start in zip(
+                                    ANSWERS["text"], ANSWERS["answer_start"], strict=True
+                                )
                             ],
                         },
                     ],
@@ -49,7 +55,10 @@ def test_a_squad_file(tmp_path):
     task = make_task(file, file, kind="spans")
     assert task.train.questions == ("Who?", "Where?")
     assert task.train.contexts == (CONTEXT, CONTEXT)
-    assert task.train.answers == ((Answer("The cat", 0),), (Answer("the mat", 15), Answer("mat", 19)))
+    assert task.train.answers == (
+        (Answer("The cat", 0),),
+        (Answer("the mat", 15), Answer("mat", 19)),
+    )
     assert (task.kind, task.metric, task.label_names) == ("spans", "span_f1", None)
 
 
@@ -57,7 +66,9 @@ def test_jsonl_and_memory_say_the_same(tmp_path):
     file = write(tmp_path / "train.jsonl", ROW)
     from_file = make_task(file, file, kind="spans", metric="span_exact")
     assert from_file == make_task([ROW], [ROW], metric="span_exact")
-    assert from_file.train == make_task(write(tmp_path / "a.json", SQUAD), file, kind="spans").train.select([1])
+    assert from_file.train == make_task(
+        write(tmp_path / "a.json", SQUAD), file, kind="spans"
+    ).train.select([1])
 
 
 def test_the_columns_may_have_other_names():
@@ -77,18 +88,30 @@ def test_the_columns_may_have_other_names():
             {"answers": {"text": ["mat"], "answer_start": [18]}},
             "the context has ' ma' at answer_start 18, the answer's text is 'mat'; correct one of them",
         ),
-        ({"answers": {"text": [], "answer_start": []}}, "has no answer; questions without one cannot be learned here"),
-        ({"answers": []}, "has no answer; questions without one cannot be learned here, leave the row out"),
+        (
+            {"answers": {"text": [], "answer_start": []}},
+            "has no answer; questions without one cannot be learned here",
+        ),
+        (
+            {"answers": []},
+            "has no answer; questions without one cannot be learned here, leave the row out",
+        ),
         (
             {"answers": {"text": ["mat"], "answer_start": []}},
             "an object with the lists text and answer_start, equally long",
         ),
-        ({"answers": "mat"}, "an object with the lists text and answer_start is needed, found str 'mat'; correct it"),
+        (
+            {"answers": "mat"},
+            "an object with the lists text and answer_start is needed, found str 'mat'; correct it",
+        ),
         (
             {"answers": {"text": ["mat"], "answer_start": ["19"]}},
             "text must be text and answer_start a whole number, found",
         ),
-        ({"answers": [{"text": "mat"}]}, "text must be text and answer_start a whole number, found 'mat' and None"),
+        (
+            {"answers": [{"text": "mat"}]},
+            "text must be text and answer_start a whole number, found 'mat' and None",
+        ),
     ],
 )
 def test_a_bad_answer_is_named(tmp_path, changes, message):
@@ -101,7 +124,10 @@ def test_a_bad_answer_is_named(tmp_path, changes, message):
     ("changes", "message"),
     [
         ({"context": 3}, "column 'context': must be text, found int 3; correct it"),
-        ({"question": " "}, "column 'question': the text is empty; fill it in or leave the row out"),
+        (
+            {"question": " "},
+            "column 'question': the text is empty; fill it in or leave the row out",
+        ),
     ],
 )
 def test_a_bad_text_is_named(tmp_path, changes, message):
@@ -116,8 +142,14 @@ def test_a_bad_text_is_named(tmp_path, changes, message):
         ({}, r": a JSON object with a list 'data' is needed, as in SQuAD's files"),
         ([], ": has no rows; at least one is needed"),
         ([3], ", item 0: must be a JSON object, found int"),
-        ([ROW, {"question": "b"}], ", item 1: one column 'context' is needed, found no such column"),
-        ({"data": [{"paragraphs": None}]}, ", data 0: a JSON object with a list 'paragraphs' is needed"),
+        (
+            [ROW, {"question": "b"}],
+            ", item 1: one column 'context' is needed, found no such column",
+        ),
+        (
+            {"data": [{"paragraphs": None}]},
+            ", data 0: a JSON object with a list 'paragraphs' is needed",
+        ),
         (
             {"data": [{"paragraphs": [{"context": "a"}]}]},
             ", data 0, paragraph 0: a JSON object with a list 'qas' is needed",
@@ -147,13 +179,15 @@ def test_what_is_no_json_at_all(tmp_path):
     file = tmp_path / "train.json"
     file.write_text("{")
     with pytest.raises(
-        TaskError, match=r"train\.json: not a JSON value \(.*\); SQuAD's json, or a list of objects, is needed"
+        TaskError,
+        match=r"train\.json: not a JSON value \(.*\); SQuAD's json, or a list of objects, is needed",
     ):
         make_task(file, file, kind="spans")
 
 
 def test_answers_have_no_names():
     with pytest.raises(
-        TaskError, match=r"^labels: answers are pieces of their context and have no names; leave labels out$"
+        TaskError,
+        match=r"^labels: answers are pieces of their context and have no names; leave labels out$",
     ):
         make_task([ROW], [ROW], kind="spans", labels=["a"])

@@ -17,7 +17,10 @@ German JJ B-NP I-MISC
 Peter NNP B-NP B-PER
 Blackburn NNP I-NP I-PER
 """
-ROWS = [{"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]}, {"tokens": ["Peter"], "tags": ["B-ORG"]}]
+ROWS = [
+    {"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]},
+    {"tokens": ["Peter"], "tags": ["B-ORG"]},
+]
 
 
 def write(path: Path, text: str) -> Path:
@@ -54,7 +57,10 @@ def test_lists_in_jsonl_and_in_memory(tmp_path):
     from_file = make_task(file, file, kind="tokens")
     assert from_file == make_task(ROWS, ROWS, metric="entity_f1")
     renamed = [{"words": row["tokens"], "ner": row["tags"]} for row in ROWS]
-    assert make_task(renamed, renamed, kind="tokens", text="words", label="ner").train == from_file.train
+    assert (
+        make_task(renamed, renamed, kind="tokens", text="words", label="ner").train
+        == from_file.train
+    )
 
 
 def test_other_tags_are_scored_word_by_word():
@@ -74,7 +80,10 @@ def test_the_order_of_tags_can_be_a_trained_models():
 
 
 def test_a_name_stands_once():
-    with pytest.raises(TaskError, match=r"^labels: each name may stand once, found O, B-ORG, O; leave the second out$"):
+    with pytest.raises(
+        TaskError,
+        match=r"^labels: each name may stand once, found O, B-ORG, O; leave the second out$",
+    ):
         make_task(ROWS, ROWS, kind="tokens", labels=["O", "B-ORG", "O"])
 
 
@@ -82,7 +91,9 @@ def test_lists_in_parquet(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet", reason="parquet needs pyarrow")
     parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "train.parquet")
-    assert make_task(tmp_path / "train.parquet", ROWS, kind="tokens") == make_task(ROWS, ROWS, kind="tokens")
+    assert make_task(tmp_path / "train.parquet", ROWS, kind="tokens") == make_task(
+        ROWS, ROWS, kind="tokens"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,13 +103,22 @@ def test_lists_in_parquet(tmp_path):
             {"tokens": ["a", "b"], "tags": ["O"]},
             "train.jsonl, line 3: every word needs a tag, found 2 words and 1 tags",
         ),
-        ({"tokens": [], "tags": []}, "train.jsonl, line 3: has no words; fill it in or leave the row out"),
-        ({"tokens": ["a", ""], "tags": ["O", "O"]}, "train.jsonl, line 3, word 1: the text is empty"),
+        (
+            {"tokens": [], "tags": []},
+            "train.jsonl, line 3: has no words; fill it in or leave the row out",
+        ),
+        (
+            {"tokens": ["a", ""], "tags": ["O", "O"]},
+            "train.jsonl, line 3, word 1: the text is empty",
+        ),
         (
             {"tokens": "a b", "tags": ["O"]},
             "train.jsonl, line 3, column 'tokens': must be a list, found str 'a b'; use jsonl",
         ),
-        ({"tokens": ["a"], "tags": "O"}, "train.jsonl, line 3, column 'tags': must be a list, found str 'O'"),
+        (
+            {"tokens": ["a"], "tags": "O"},
+            "train.jsonl, line 3, column 'tags': must be a list, found str 'O'",
+        ),
         (
             {"tokens": ["a", None], "tags": ["O", "O"]},
             "train.jsonl, line 3, column 'tokens', item 1: must be text, found NoneType None; correct it",
@@ -107,7 +127,10 @@ def test_lists_in_parquet(tmp_path):
             {"tokens": ["a"], "tags": [True]},
             "train.jsonl, line 3, column 'tags', item 0: must be text, found bool True; correct it",
         ),
-        ({"tokens": ["a"]}, "train.jsonl, line 3: one column 'tags' is needed, found no such column; there are tokens"),
+        (
+            {"tokens": ["a"]},
+            "train.jsonl, line 3: one column 'tags' is needed, found no such column; there are tokens",
+        ),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, train, message):
@@ -118,13 +141,12 @@ def test_a_bad_line_is_named(tmp_path, train, message):
 
 def test_a_tag_that_is_not_trains_is_named(tmp_path):
     dev = write(tmp_path / "dev.conll", "a O\n\nEU I-ORG\nis B-GEO\n")
-    message = (
-        r"dev.conll, line 3, word 1 'is': tag 'B-GEO' is not one of train's \(O, B-ORG, I-ORG\); correct it or leave"
-    )
+    message = r"dev.conll, line 3, word 1 'is': tag 'B-GEO' is not one of train's \(O, B-ORG, I-ORG\); correct it or leave"
     with pytest.raises(TaskError, match=message):
         make_task(ROWS, dev, kind="tokens")
     with pytest.raises(
-        TaskError, match=r"^train row 0, word 0 'EU': tag 'B-ORG' is not one of the known labels \(O, B-X\)"
+        TaskError,
+        match=r"^train row 0, word 0 'EU': tag 'B-ORG' is not one of the known labels \(O, B-X\)",
     ):
         make_task(ROWS, ROWS, kind="tokens", labels=["O", "B-X"])
 
@@ -132,7 +154,10 @@ def test_a_tag_that_is_not_trains_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("EU B-ORG\nrejects\n", "line 2: a word and its tag are needed, found 'rejects' alone; add its tag"),
+        (
+            "EU B-ORG\nrejects\n",
+            "line 2: a word and its tag are needed, found 'rejects' alone; add its tag",
+        ),
         ("", "has no rows; at least one is needed"),
         ("\n\n-DOCSTART- O\n", "has no rows; at least one is needed"),
     ],
@@ -151,13 +176,15 @@ def test_columns_of_other_kinds_are_not_in_these_files(tmp_path):
     ):
         make_task(file, file)
     with pytest.raises(
-        TaskError, match="one column of words and another for the label are needed, found text a, b and"
+        TaskError,
+        match="one column of words and another for the label are needed, found text a, b and",
     ):
         make_task(file, file, kind="tokens", text=["a", "b"])
 
 
 def test_kind_and_metric_must_fit():
     with pytest.raises(
-        TaskError, match=r"^metric accuracy scores rows of kind sequence, found kind tokens; give one that"
+        TaskError,
+        match=r"^metric accuracy scores rows of kind sequence, found kind tokens; give one that",
     ):
         make_task(ROWS, ROWS, kind="tokens", metric="accuracy")

@@ -20,10 +20,14 @@ def test_the_generated_task_takes_the_seed() -> None:
     assert load_task("agreement", seed=2) == make_agreement(seed=2)
 
 
-def test_a_folder_is_read_and_otherwise_the_hub_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_read_and_otherwise_the_hub_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "CoLA").mkdir()
     for split, sentence in (("train", "They"), ("dev", "We")):
-        (tmp_path / "CoLA" / f"{split}.tsv").write_text(f"a\t1\t\t{sentence} sleep.\na\t0\t*\t{sentence} sleeps.")
+        (tmp_path / "CoLA" / f"{split}.tsv").write_text(
+            f"a\t1\t\t{sentence} sleep.\na\t0\t*\t{sentence} sleeps."
+        )
     assert load_task("cola", data=tmp_path).dev.first == ("We sleep.", "We sleeps.")
     assert load_task("cola", data=str(tmp_path)) == load_task("cola", data=tmp_path)
     monkeypatch.setitem(sys.modules, "datasets", None)
@@ -32,14 +36,17 @@ def test_a_folder_is_read_and_otherwise_the_hub_asked(tmp_path: Path, monkeypatc
 
 
 def test_an_unknown_task_names_its_neighbour() -> None:
-    message = r"^Unknown task 'mprc'\. Did you mean 'mrpc'\? Known: agreement, cola, mrpc, rte, wnli$"
+    message = (
+        r"^Unknown task 'mprc'\. Did you mean 'mrpc'\? Known: agreement, cola, mrpc, rte, wnli$"
+    )
     with pytest.raises(TaskError, match=message):
         load_task("mprc")
 
 
 def test_a_folder_for_generated_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        TaskError, match=r"agreement: its rows are generated, found the data folder .*; leave --data out"
+        TaskError,
+        match=r"agreement: its rows are generated, found the data folder .*; leave --data out",
     ):
         load_task("agreement", data=tmp_path)
 

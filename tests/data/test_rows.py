@@ -11,13 +11,20 @@ from auber.errors import TaskError
 WORDS = WordRows((("a", "b"), ("c",)), ((0, 1), (0,)))
 TAGGED = TaskData("ner", WORDS, WordRows((("d", "e"),), ((1, 0),)), ("O", "B-X"), "entity_f1")
 ASKED = QuestionRows(
-    ("who?", "what?"), ("it was me", "a cat"), ((Answer("me", 7),), (Answer("cat", 2), Answer("a cat", 0)))
+    ("who?", "what?"),
+    ("it was me", "a cat"),
+    ((Answer("me", 7),), (Answer("cat", 2), Answer("a cat", 0))),
 )
 QUESTIONS = TaskData("qa", ASKED, ASKED.select([1]), None, "span_f1")
 
 
 def test_what_a_task_of_each_kind_says_of_itself():
-    assert (TAGGED.kind, TAGGED.num_labels, TAGGED.is_regression, TAGGED.has_classes) == ("tokens", 2, False, False)
+    assert (TAGGED.kind, TAGGED.num_labels, TAGGED.is_regression, TAGGED.has_classes) == (
+        "tokens",
+        2,
+        False,
+        False,
+    )
     assert (QUESTIONS.kind, QUESTIONS.num_labels, QUESTIONS.is_regression, QUESTIONS.has_classes) == (
         "spans", 2, False, False,
     )  # fmt: skip
@@ -38,14 +45,18 @@ def test_good_tasks_pass():
 
 def test_the_hash_tells_contents_apart():
     other = replace(TAGGED, train=replace(WORDS, tags=((0, 1), (1,))))
-    moved = replace(QUESTIONS, train=replace(ASKED, answers=((Answer("me", 7),), (Answer("cat", 2),))))
+    moved = replace(
+        QUESTIONS, train=replace(ASKED, answers=((Answer("me", 7),), (Answer("cat", 2),)))
+    )
     tasks = (TAGGED, other, replace(TAGGED, metric="token_accuracy"), QUESTIONS, moved)
     assert len({task.content_hash for task in tasks}) == 5
     assert replace(TAGGED).content_hash == TAGGED.content_hash
 
 
 def words(*rows):
-    return replace(TAGGED, train=WordRows(tuple(row[0] for row in rows), tuple(row[1] for row in rows)))
+    return replace(
+        TAGGED, train=WordRows(tuple(row[0] for row in rows), tuple(row[1] for row in rows))
+    )
 
 
 def questions(*answers, context="it was me"):
@@ -59,11 +70,26 @@ def questions(*answers, context="it was me"):
             words((("a", "b"), (0,))),
             "ner: train row 0: every word needs a tag, found 2 words and 1 tags; correct the row",
         ),
-        (words((("a",), (0,)), ((), ())), "ner: train row 1: has no words; fill it in or leave the row out"),
-        (words((("a", " "), (0, 1))), "ner: train row 0, word 1: the text is empty; fill it in or leave the row out"),
-        (words((("a", "b"), (0, 2))), "ner: train row 0, word 1: the tag must be from 0 to 1, found 2; correct it"),
-        (words((("a", "b"), (0, 0))), "ner: every word of train has the tag 'O'; at least two tags are needed"),
-        (replace(TAGGED, label_names=None), "ner: train: tagged words need the names of their tags; give label_names"),
+        (
+            words((("a",), (0,)), ((), ())),
+            "ner: train row 1: has no words; fill it in or leave the row out",
+        ),
+        (
+            words((("a", " "), (0, 1))),
+            "ner: train row 0, word 1: the text is empty; fill it in or leave the row out",
+        ),
+        (
+            words((("a", "b"), (0, 2))),
+            "ner: train row 0, word 1: the tag must be from 0 to 1, found 2; correct it",
+        ),
+        (
+            words((("a", "b"), (0, 0))),
+            "ner: every word of train has the tag 'O'; at least two tags are needed",
+        ),
+        (
+            replace(TAGGED, label_names=None),
+            "ner: train: tagged words need the names of their tags; give label_names",
+        ),
         (
             replace(TAGGED, metric="accuracy"),
             "ner: rows of kind tokens are scored by one of token_accuracy, entity_f1, tag_explained, found the metric accuracy",
@@ -85,7 +111,10 @@ def questions(*answers, context="it was me"):
             questions(Answer("me", 9)),
             "qa: train row 0: answer_start must be from 0 to 8, a character of the context, found 9; correct it",
         ),
-        (questions(Answer("me", -1)), "qa: train row 0: answer_start must be from 0 to 8, .* found -1; correct it"),
+        (
+            questions(Answer("me", -1)),
+            "qa: train row 0: answer_start must be from 0 to 8, .* found -1; correct it",
+        ),
         (
             questions(Answer("me", 6)),
             "qa: train row 0: the context has ' m' at answer_start 6, the answer's text is 'me'; correct one of them",
@@ -112,9 +141,12 @@ def test_bad_rows_are_named(task, message):
 
 
 def test_columns_must_be_equally_long():
-    with pytest.raises(TaskError, match=r"^rows: lists of words and of tags must be equally many, found 1 and 0$"):
+    with pytest.raises(
+        TaskError, match=r"^rows: lists of words and of tags must be equally many, found 1 and 0$"
+    ):
         WordRows((("a",),), ())
     with pytest.raises(
-        TaskError, match=r"^rows: questions, contexts and answers must be equally many, found 1, 1 and 0$"
+        TaskError,
+        match=r"^rows: questions, contexts and answers must be equally many, found 1, 1 and 0$",
     ):
         QuestionRows(("a",), ("b",), ())

@@ -13,7 +13,9 @@ from auber.errors import TaskError
 
 
 def config(**changes: object) -> Config:
-    return make_config("paper", settings={key.replace("__", "."): value for key, value in changes.items()})
+    return make_config(
+        "paper", settings={key.replace("__", "."): value for key, value in changes.items()}
+    )
 
 
 def labels(rows: int, classes: int = 2) -> list[int]:
@@ -67,7 +69,9 @@ def test_seen_keeps_what_must_be_apart_apart(
 def test_heldout_never_tunes_on_the_reward_set_before_the_end(
     rows: int, seed: int, fraction: float, max_rows: int
 ) -> None:
-    chosen = config(protocol="heldout", seed=seed, reward__fraction=fraction, reward__max_rows=max_rows)
+    chosen = config(
+        protocol="heldout", seed=seed, reward__fraction=fraction, reward__max_rows=max_rows
+    )
     found = make_splits(labels(rows), chosen, 3, False)
     tune, watch, reward = set(found.first), set(found.last_watch), set(found.layers[0].reward)
     assert not tune & reward
@@ -89,7 +93,11 @@ def test_shares_are_those_of_the_method() -> None:
     assert {(len(layer.reward), len(layer.mini_train)) for layer in seen.layers} == {(2000, 1000)}
     assert (len(seen.last_watch), len(seen.last_train)) == (300, 2700)
     heldout = make_splits(labels(1000), config(protocol="heldout"), 2, False)
-    assert (len(heldout.first), len(heldout.layers[0].reward), len(heldout.last_watch)) == (600, 300, 100)
+    assert (len(heldout.first), len(heldout.layers[0].reward), len(heldout.last_watch)) == (
+        600,
+        300,
+        100,
+    )
     assert len(heldout.layers[0].mini_train) == 200
     assert len(heldout.last_train) == 900
 
@@ -115,7 +123,9 @@ def test_a_bound_keeps_the_shares_of_the_classes() -> None:
 def test_a_rare_class_always_stands_in_the_reward_set(seed: int) -> None:
     rare = [0] * 30 + [1] * 69 + [2]
     for protocol in ("seen", "heldout"):
-        found = make_splits(rare, config(protocol=protocol, seed=seed, reward__fraction=0.25), 2, False)
+        found = make_splits(
+            rare, config(protocol=protocol, seed=seed, reward__fraction=0.25), 2, False
+        )
         for layer in found.layers:
             assert 99 in layer.reward
             assert len(layer.reward) == (25 if protocol == "seen" else 30)
@@ -135,7 +145,8 @@ def test_a_record_names_the_rows_of_every_part(protocol: str) -> None:
     for name in ("first", "original_first", "last_train", "last_watch"):
         assert written[name] == list(getattr(found, name))
     assert written["layers"] == [
-        {"mini_train": list(layer.mini_train), "reward": list(layer.reward)} for layer in found.layers
+        {"mini_train": list(layer.mini_train), "reward": list(layer.reward)}
+        for layer in found.layers
     ]
     assert written.get("folds", []) == [list(fold) for fold in found.folds]
 
@@ -143,14 +154,24 @@ def test_a_record_names_the_rows_of_every_part(protocol: str) -> None:
 @pytest.mark.parametrize(
     ("count", "classes", "changes", "message"),
     [
-        (0, 1, {}, "watch: at least one row is needed, it would have none of 0; raise last.watch_fraction"),
+        (
+            0,
+            1,
+            {},
+            "watch: at least one row is needed, it would have none of 0; raise last.watch_fraction",
+        ),
         (
             4,
             2,
             {},
             "watch: at least one row is needed, it would have none of 4; raise last.watch_fraction or give more",
         ),
-        (20, 2, {"reward__fraction": 0.99}, "mini-train: at least one row .* none of 20; lower reward.fraction"),
+        (
+            20,
+            2,
+            {"reward__fraction": 0.99},
+            "mini-train: at least one row .* none of 20; lower reward.fraction",
+        ),
         (
             20,
             5,
@@ -164,19 +185,43 @@ def test_a_record_names_the_rows_of_every_part(protocol: str) -> None:
             {"reward__max_rows": 3},
             "the 4 classes is needed, reward.max_rows allows 3 rows; raise it to 4 or more",
         ),
-        (3, 2, {"protocol": "heldout"}, "reward set: .* it would have 1 of 3 rows; choose protocol seen or give more"),
-        (4, 1, {"protocol": "heldout"}, "watch: at least one row is needed, it would have none of 4; choose protocol"),
-        (20, 2, {"protocol": "heldout", "reward__fraction": 0.99}, "mini-train: .* none of 12; lower reward.fraction"),
+        (
+            3,
+            2,
+            {"protocol": "heldout"},
+            "reward set: .* it would have 1 of 3 rows; choose protocol seen or give more",
+        ),
+        (
+            4,
+            1,
+            {"protocol": "heldout"},
+            "watch: at least one row is needed, it would have none of 4; choose protocol",
+        ),
+        (
+            20,
+            2,
+            {"protocol": "heldout", "reward__fraction": 0.99},
+            "mini-train: .* none of 12; lower reward.fraction",
+        ),
     ],
 )
-def test_sets_too_small_are_refused(count: int, classes: int, changes: dict[str, object], message: str) -> None:
+def test_sets_too_small_are_refused(
+    count: int, classes: int, changes: dict[str, object], message: str
+) -> None:
     with pytest.raises(TaskError, match=message):
         make_splits(labels(count, classes), config(**changes), 2, False)
 
 
 @settings(max_examples=40, deadline=None)
-@given(rows=st.integers(30, 300), seed=st.integers(0, 2**32), folds=st.integers(2, 7), classes=st.integers(2, 4))
-def test_crossfit_deals_all_rows_into_even_folds(rows: int, seed: int, folds: int, classes: int) -> None:
+@given(
+    rows=st.integers(30, 300),
+    seed=st.integers(0, 2**32),
+    folds=st.integers(2, 7),
+    classes=st.integers(2, 4),
+)
+def test_crossfit_deals_all_rows_into_even_folds(
+    rows: int, seed: int, folds: int, classes: int
+) -> None:
     settings = {"seed": seed, "reward__folds": folds}
     found = make_splits(labels(rows, classes), config(protocol="crossfit", **settings), 2, False)
     assert sorted(row for fold in found.folds for row in fold) == list(range(rows))
@@ -188,7 +233,11 @@ def test_crossfit_deals_all_rows_into_even_folds(rows: int, seed: int, folds: in
         of_class = [sum(row % classes == name for row in fold) for fold in found.folds]
         assert max(of_class) - min(of_class) <= 1
     seen = make_splits(labels(rows, classes), config(**settings), 2, False)
-    assert (found.first, found.layers, found.last_train) == (seen.first, seen.layers, seen.last_train)
+    assert (found.first, found.layers, found.last_train) == (
+        seen.first,
+        seen.layers,
+        seen.last_train,
+    )
     assert seen.folds == ()
 
 
@@ -205,6 +254,9 @@ def test_a_scout_may_use_all_rows_but_its_fold() -> None:
         own = splits.without_fold(fold)
         assert set(own.first) == set(range(120)) - set(scored)
         pairs = [(own.last_train, splits.last_train), (own.last_watch, splits.last_watch)]
-        pairs += [(mine.mini_train, layer.mini_train) for mine, layer in zip(own.layers, splits.layers, strict=True)]
+        pairs += [
+            (mine.mini_train, layer.mini_train)
+            for mine, layer in zip(own.layers, splits.layers, strict=True)
+        ]
         for mine, all_rows in pairs:
             assert mine == tuple(row for row in all_rows if row not in scored)

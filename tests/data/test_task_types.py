@@ -24,7 +24,8 @@ def test_a_class_without_a_classifier_is_of_no_kind():
 
 def test_an_unknown_kind_names_its_neighbour():
     with pytest.raises(
-        ConfigError, match=r"^Unknown kind 'token'\. Did you mean 'tokens'\? Known: sequence, spans, tokens$"
+        ConfigError,
+        match=r"^Unknown kind 'token'\. Did you mean 'tokens'\? Known: sequence, spans, tokens$",
     ):
         get_kind("token")
 

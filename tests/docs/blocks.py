@@ -20,11 +20,24 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 # Written by commands and compared with what these write by other tests; their command lines are records of what was run.
-GENERATED = ("encoders.md", "experiments.md", "performance.md", "performance-notes.md", "results.md", "settings.md")
+GENERATED = (
+    "encoders.md",
+    "experiments.md",
+    "performance.md",
+    "performance-notes.md",
+    "results.md",
+    "settings.md",
+)
 
 _FENCE = re.compile(r"^```(\w*)")
 _MARK = re.compile(r"^<!-- stand-ins:(.*)-->$")
-_LANGUAGES = {"python": "python", "": "console", "bash": "console", "console": "console", "sh": "console"}
+_LANGUAGES = {
+    "python": "python",
+    "": "console",
+    "bash": "console",
+    "console": "console",
+    "sh": "console",
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,9 @@ class Block:
 
     def commands(self) -> list[list[str]]:
         """The words of each call of auber, without the `auber`; a backslash joins lines."""
-        return [words for line in self.code.replace("\\\n", " ").splitlines() for words in _calls(line)]
+        return [
+            words for line in self.code.replace("\\\n", " ").splitlines() for words in _calls(line)
+        ]
 
 
 def pages() -> list[Path]:

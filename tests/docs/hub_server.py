@@ -58,7 +58,10 @@ class _Answer(BaseHTTPRequestHandler):
             self._send(200, {"errors": [], "warnings": []})
         elif found := re.fullmatch(r"/api/models/(.+)/preupload/main", self.path):
             files = json.loads(content)["files"]
-            answers = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in files]
+            answers = [
+                {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
+                for file in files
+            ]
             self._send(200 if found[1] in self.server.models else 404, {"files": answers})
         elif found := re.fullmatch(r"/api/models/(.+)/commit/main", self.path):
             self._take(found[1], [json.loads(line) for line in content.splitlines()])
@@ -77,15 +80,27 @@ class _Answer(BaseHTTPRequestHandler):
 
     def _take(self, name: str, lines: list[dict[str, Any]]) -> None:
         files = {
-            line["value"]["path"]: base64.b64decode(line["value"]["content"]) for line in lines if line["key"] == "file"
+            line["value"]["path"]: base64.b64decode(line["value"]["content"])
+            for line in lines
+            if line["key"] == "file"
         }
         if name not in self.server.models or not files.keys() >= _NEEDED:
-            self._send(400, {"error": f"{name}: a model that was made and {sorted(_NEEDED)}, found {sorted(files)}"})
+            self._send(
+                400,
+                {
+                    "error": f"{name}: a model that was made and {sorted(_NEEDED)}, found {sorted(files)}"
+                },
+            )
             return
         self.server.models[name] |= files
         number = "0" * 40
         self._send(
-            200, {"success": True, "commitOid": number, "commitUrl": f"{self.server.address}/{name}/commit/{number}"}
+            200,
+            {
+                "success": True,
+                "commitOid": number,
+                "commitUrl": f"{self.server.address}/{name}/commit/{number}",
+            },
         )
 
     def _send(self, status: int, answer: dict[str, Any]) -> None:

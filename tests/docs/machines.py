@@ -40,14 +40,19 @@ def is_for_machines(block: Block) -> bool:
 
 
 def run(
-    block: Block, folder: Path, make_shared: Callable[[Path], object], check_shared: Callable[[Path], object]
+    block: Block,
+    folder: Path,
+    make_shared: Callable[[Path], object],
+    check_shared: Callable[[Path], object],
 ) -> None:
     """Run a block in a folder; raise if it fails.
 
     The folder that all machines see is filled by `make_shared`; `check_shared` raises if the block left the wrong things there.
     """
     # for a study; a few words of help come as soon by themselves
-    has_many_studies = "#SBATCH --array" in block.code and any("study" in words for words in block.commands())
+    has_many_studies = "#SBATCH --array" in block.code and any(
+        "study" in words for words in block.commands()
+    )
     with (
         tempfile.TemporaryDirectory(dir=folder) as room,
         _ray_folder() as ray_folder,
@@ -63,7 +68,11 @@ def run(
             _write_program(bin_folder / PROGRAMS[name])
         port, other_port = _free_ports(2)
         environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SLURM"))},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(("RAY_", "SLURM"))
+            },
             "HOME": str(home),
             "PATH_BEHIND": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "FREE_PORT": str(port),
@@ -84,14 +93,22 @@ def run(
             code = code.replace(word, words[word])
         script, output = place / "block.sh", place / "output"
         script.write_text(code)
-        command = ["sbatch", "--wait", str(script)] if code.startswith("#!") else ["bash", "-e", str(script)]
+        command = (
+            ["sbatch", "--wait", str(script)]
+            if code.startswith("#!")
+            else ["bash", "-e", str(script)]
+        )
         status = _run_to_the_end(command, folder, environment, output)
-        assert status == 0, f"{block.where}: {shlex.join(command)} ended with {status}\n{output.read_text()}"
+        assert status == 0, (
+            f"{block.where}: {shlex.join(command)} ended with {status}\n{output.read_text()}"
+        )
         if "/shared" in block.stand_ins:
             check_shared(shared)
 
 
-def _run_to_the_end(command: list[str], folder: Path, environment: dict[str, str], output: Path) -> int:
+def _run_to_the_end(
+    command: list[str], folder: Path, environment: dict[str, str], output: Path
+) -> int:
     """The exit status of a command, with everything ended that it started."""
     with output.open("w") as file:
         # looked up where the block's own programs are: the child would be looked for on this process's path
@@ -136,7 +153,9 @@ def _is_in(process: psutil.Process, session: int) -> bool:
 
 
 def _write_program(path: Path) -> None:
-    path.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, programs.__file__, path.name])} "$@"\n')
+    path.write_text(
+        f'#!/bin/sh\nexec {shlex.join([sys.executable, programs.__file__, path.name])} "$@"\n'
+    )
     path.chmod(0o755)
 
 

@@ -31,9 +31,13 @@ _AT_ONCE = 2  # tasks of an array
 
 def main() -> int:
     """Be the program that the first argument names."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly where `head` has read enough, as other programs do
+    signal.signal(
+        signal.SIGPIPE, signal.SIG_DFL
+    )  # end quietly where `head` has read enough, as other programs do
     program, *arguments = sys.argv[1:]
-    return {"sbatch": sbatch, "srun": srun, "scontrol": scontrol, "ray": ray, "auber": auber}[program](arguments)
+    return {"sbatch": sbatch, "srun": srun, "scontrol": scontrol, "ray": ray, "auber": auber}[
+        program
+    ](arguments)
 
 
 # --- SLURM ----------------------------------------------------------------------------------------------------------
@@ -57,7 +61,12 @@ def _options_of(script: str) -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=1)
     for name in ("--ntasks-per-node", "--gres", "--cpus-per-task"):  # what a machine must have
         parser.add_argument(name)
-    words = [word for line in script.splitlines() if line.startswith("#SBATCH ") for word in line.split()[1:]]
+    words = [
+        word
+        for line in script.splitlines()
+        if line.startswith("#SBATCH ")
+        for word in line.split()[1:]
+    ]
     return parser.parse_args(words)
 
 
@@ -68,7 +77,9 @@ def _do_task(file: str, options: argparse.Namespace, task: int) -> int:
         "SLURM_NNODES": str(options.nodes),
         "SLURM_JOB_NODELIST": f"127.0.0.[2-{1 + options.nodes}]",
         "SLURMD_NODENAME": FIRST,
-        "FAILED_STEPS": str(failed_steps),  # not SLURM's: where a step in the background leaves word
+        "FAILED_STEPS": str(
+            failed_steps
+        ),  # not SLURM's: where a step in the background leaves word
     }
     if options.array:
         environment |= {"SLURM_ARRAY_JOB_ID": "1", "SLURM_ARRAY_TASK_ID": str(task)}
@@ -94,12 +105,16 @@ def srun(arguments: list[str]) -> int:
     nodes = expand_hosts(options.wanted or os.environ["SLURM_JOB_NODELIST"])
     nodes = [node for node in nodes if node not in expand_hosts(options.left_out)]
     if not set(nodes) <= set(allocated) or not len(nodes) >= options.nodes == options.ntasks > 0:
-        print(f"srun: error: Requested node configuration is not available: {arguments}", file=sys.stderr)
+        print(
+            f"srun: error: Requested node configuration is not available: {arguments}",
+            file=sys.stderr,
+        )
         _leave_word()
         return 1
     tasks = [
         subprocess.Popen(
-            options.command, env=os.environ | {"SLURM_PROCID": str(number), "SLURMD_NODENAME": nodes[number]}
+            options.command,
+            env=os.environ | {"SLURM_PROCID": str(number), "SLURMD_NODENAME": nodes[number]},
         )
         for number in range(options.ntasks)
     ]
@@ -151,7 +166,16 @@ def ray(arguments: list[str]) -> int:
 def _machine(is_head: bool) -> list[str]:
     """What this node is told to be; the real program would look at the machine."""
     address = os.environ.get("SLURMD_NODENAME") or (FIRST if is_head else SECOND)
-    words = ["--node-ip-address", address, "--num-cpus", "1", "--num-gpus", "1", "--object-store-memory", "80000000"]
+    words = [
+        "--node-ip-address",
+        address,
+        "--num-cpus",
+        "1",
+        "--num-gpus",
+        "1",
+        "--object-store-memory",
+        "80000000",
+    ]
     return [*words, "--ray-client-server-port", os.environ["OTHER_FREE_PORT"]] if is_head else words
 
 
@@ -163,7 +187,11 @@ def auber(arguments: list[str]) -> int:
     sys.path.insert(0, str(Path(__file__).parents[2]))  # this file is run by its path
     from tests.starter import Call, Process
 
-    return abs(Process(os.environ["STARTER"], Call("tests.starter:run_auber", arguments, str(Path.cwd()))).wait())
+    return abs(
+        Process(
+            os.environ["STARTER"], Call("tests.starter:run_auber", arguments, str(Path.cwd()))
+        ).wait()
+    )
 
 
 if __name__ == "__main__":

@@ -159,18 +159,25 @@ def make_glue(path: Path) -> None:
     task = small_task()
     for split, rows in (("train", task.train), ("dev", task.dev)):
         texts = [
-            (row, text, text, label) for row, (text, label) in enumerate(zip(rows.first, rows.labels, strict=True))
+            (row, text, text, label)
+            for row, (text, label) in enumerate(zip(rows.first, rows.labels, strict=True))
         ]
         words = {0: "entailment", 1: "not_entailment"}
         files = {
             "CoLA": [f"made\t{label}\t\t{text}" for _, text, _, label in texts],
             "MRPC": [
                 "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
-                *(f"{label}\t{row}\t{row}\t{first}\t{second}" for row, first, second, label in texts),
+                *(
+                    f"{label}\t{row}\t{row}\t{first}\t{second}"
+                    for row, first, second, label in texts
+                ),
             ],
             "RTE": [
                 "index\tsentence1\tsentence2\tlabel",
-                *(f"{row}\t{first}\t{second}\t{words[label]}" for row, first, second, label in texts),
+                *(
+                    f"{row}\t{first}\t{second}\t{words[label]}"
+                    for row, first, second, label in texts
+                ),
             ],
             "WNLI": [
                 "index\tsentence1\tsentence2\tlabel",
@@ -187,7 +194,9 @@ def _answer_as_the_hub(scene: Scene, task_name: str) -> None:
     task = small_task()
 
     def load_dataset(path: str, name: str) -> dict[str, dict[str, Any]]:
-        assert (path, name) == (HUB_DATASET, task_name), f"the page has no stand-in for {name} of {path}"
+        assert (path, name) == (HUB_DATASET, task_name), (
+            f"the page has no stand-in for {name} of {path}"
+        )
         return {
             split: {**dict.fromkeys(FORMATS[name].hub_text, rows.first), "label": rows.labels}
             for split, rows in (("train", task.train), ("validation", task.dev))
@@ -246,15 +255,22 @@ def _films(path: Path) -> None:
 def _tagger(path: Path) -> None:
     """A model for the tags of `_tagged`, whose order is not the one that auber would give them."""
     names = ("O", "B-THING", "I-THING", "B-PLACE", "I-PLACE")
-    model, tokenizer = small_start(kind="tokens", num_labels=len(names), id2label=dict(enumerate(names)))
+    model, tokenizer = small_start(
+        kind="tokens", num_labels=len(names), id2label=dict(enumerate(names))
+    )
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
 
 
 def _tagged(path: Path, rows: int) -> None:
     """A word and its tag a line."""
-    sentences = (zip(record["tokens"], record["tags"], strict=True) for record in tagged_records(rows, seed=rows))
-    path.write_text("\n".join("".join(f"{word} {tag}\n" for word, tag in sentence) for sentence in sentences))
+    sentences = (
+        zip(record["tokens"], record["tags"], strict=True)
+        for record in tagged_records(rows, seed=rows)
+    )
+    path.write_text(
+        "\n".join("".join(f"{word} {tag}\n" for word, tag in sentence) for sentence in sentences)
+    )
 
 
 def _questions(path: Path, rows: int) -> None:
@@ -265,7 +281,9 @@ def _questions(path: Path, rows: int) -> None:
         answers = [{"text": text, "answer_start": start}]
         question = {"id": str(number), "question": record["question"], "answers": answers}
         paragraphs.append({"context": record["context"], "qas": [question]})
-    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "made", "paragraphs": paragraphs}]}))
+    path.write_text(
+        json.dumps({"version": "1.1", "data": [{"title": "made", "paragraphs": paragraphs}]})
+    )
 
 
 def _table(path: Path, columns: tuple[str, str, str]) -> None:
@@ -275,7 +293,9 @@ def _table(path: Path, columns: tuple[str, str, str]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows((text, text, label) for text, label in zip(rows.first, rows.labels, strict=True))
+        writer.writerows(
+            (text, text, label) for text, label in zip(rows.first, rows.labels, strict=True)
+        )
 
 
 @functools.cache
@@ -287,7 +307,15 @@ def _finished_run() -> Path:
     model, tokenizer = small_start(
         num_hidden_layers=3, num_attention_heads=6, hidden_size=24, max_position_embeddings=128
     )  # as large as the stand-in for bert-base-cased, which pages name beside it
-    prune(model, tokenizer, task=small_task(), method="random", heads=3, config=small_config(), out=out)
+    prune(
+        model,
+        tokenizer,
+        task=small_task(),
+        method="random",
+        heads=3,
+        config=small_config(),
+        out=out,
+    )
     return out
 
 
@@ -311,7 +339,9 @@ def _results_of_auber(path: Path) -> None:
 
 
 def _batch() -> Any:
-    return build_tokenizer()(["the key opens the door", "the keys open it"], padding=True, return_tensors="pt")
+    return build_tokenizer()(
+        ["the key opens the door", "the keys open it"], padding=True, return_tensors="pt"
+    )
 
 
 _FILES: dict[str, Callable[[Path], object]] = {

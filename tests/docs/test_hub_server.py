@@ -48,6 +48,8 @@ def test_a_folder_that_does_not_load(server, folder):
     api = HfApi(server.address, token=TOKEN)
     api.create_repo("mine", private=True)
     (folder / "modeling_auber.py").unlink()
-    with pytest.raises(HfHubHTTPError, match="found \\['README.md', 'config.json', 'model.safetensors'\\]"):
+    with pytest.raises(
+        HfHubHTTPError, match="found \\['README.md', 'config.json', 'model.safetensors'\\]"
+    ):
         api.upload_folder(repo_id="me/mine", folder_path=folder, commit_message="first")
     assert server.models == {"me/mine": {}}

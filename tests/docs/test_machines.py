@@ -16,8 +16,12 @@ def run(text: str, folder: Path, names: str = "#SBATCH, srun, scontrol, /shared"
     """What a block, here without its indent, writes into the shared folder's file `out`."""
     seen = []
     indented = "".join(f"    {line}\n" for line in text.splitlines())
-    (block,) = parse("page.md", f"<!-- stand-ins: {names} -->\n\n{indented}    true || auber tasks 'auber '\n")
-    machines.run(block, folder, lambda shared: None, lambda shared: seen.append((shared / "out").read_text()))
+    (block,) = parse(
+        "page.md", f"<!-- stand-ins: {names} -->\n\n{indented}    true || auber tasks 'auber '\n"
+    )
+    machines.run(
+        block, folder, lambda shared: None, lambda shared: seen.append((shared / "out").read_text())
+    )
     return seen[0]
 
 
@@ -61,9 +65,15 @@ def test_an_option_that_is_not_known(tmp_path):
 def test_what_a_block_started_is_ended(tmp_path, end):
     """Also where it fails, and in a group of its own, as job control puts it."""
     number = tmp_path / "number"
-    expected = nullcontext() if end == "true" else pytest.raises(AssertionError, match="ended with 1")
+    expected = (
+        nullcontext() if end == "true" else pytest.raises(AssertionError, match="ended with 1")
+    )
     with expected:
-        run(f"set -m\nsleep 600 & echo $! > {number}\nset +m\ntouch /shared/out\n{end}", tmp_path, "ray, /shared")
+        run(
+            f"set -m\nsleep 600 & echo $! > {number}\nset +m\ntouch /shared/out\n{end}",
+            tmp_path,
+            "ray, /shared",
+        )
     pid = int(number.read_text())
     # nobody may have asked yet how it ended
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE

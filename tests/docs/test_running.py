@@ -26,13 +26,20 @@ from tests.docs.blocks import ROOT, Block, blocks_of, pages, parse
 from tests.docs.standins import Scene, check_shared, fill_shared, put_studies, seeds_for
 
 # A Trainer with its defaults, as readers have it, says on a machine without a GPU that it has none.
-pytestmark = [pytest.mark.docs, pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")]
+pytestmark = [
+    pytest.mark.docs,
+    pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning"),
+]
 
 # The page that takes longest first, and those that take long last: several processes then come to their ends together.
 _LONGEST = "studies.md"
-WITH_CODE = sorted((page for page in reversed(pages()) if blocks_of(page)), key=lambda page: page.name != _LONGEST)
+WITH_CODE = sorted(
+    (page for page in reversed(pages()) if blocks_of(page)), key=lambda page: page.name != _LONGEST
+)
 
-_EPISODES = 60  # of 150; the first update is made after 128 actions, which small layers have taken by then
+_EPISODES = (
+    60  # of 150; the first update is made after 128 actions, which small layers have taken by then
+)
 _CROSSFIT = {"reward.folds": 2, "voita.epochs": 1}  # of 5 scouts and 3 passes for the gates
 
 _READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # what auber.system.cluster sets for Ray
@@ -52,9 +59,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _shorter_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, preset in PRESETS.items():
         assert "agent.episodes" not in preset.settings
-        by_protocol = {protocol: settings | _CROSSFIT for protocol, settings in preset.per_protocol.items()}
+        by_protocol = {
+            protocol: settings | _CROSSFIT for protocol, settings in preset.per_protocol.items()
+        }
         settings = {**preset.settings, "agent.episodes": _EPISODES}
-        monkeypatch.setitem(PRESETS, name, replace(preset, settings=settings, per_protocol=by_protocol))
+        monkeypatch.setitem(
+            PRESETS, name, replace(preset, settings=settings, per_protocol=by_protocol)
+        )
 
 
 @pytest.mark.timeout(1200)
@@ -74,7 +85,9 @@ def test_the_code_of_a_page_runs(page: Path, folder: Path, monkeypatch: pytest.M
     ],
     ids=["a command", "a command given to a program", "a program", "a job", "Python"],
 )  # fmt: skip
-def test_what_cannot_be_run_fails(text: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_cannot_be_run_fails(
+    text: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
     with pytest.raises(AssertionError, match=message):
         run(parse("page.md", text), folder, monkeypatch)
 
@@ -88,12 +101,19 @@ def run(blocks: Iterable[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) 
                 scene.make(name)
             if machines.is_for_machines(block):
                 put_studies(block, folder)
-                machines.run(block, folder, fill_shared, functools.partial(check_shared, seeds=seeds_for(block)))
+                machines.run(
+                    block,
+                    folder,
+                    fill_shared,
+                    functools.partial(check_shared, seeds=seeds_for(block)),
+                )
             elif block.language == "python":
                 exec(compile(_placed(block), block.where, "exec"), scene.names)
             else:
                 for words in block.commands():
-                    assert _exit_code(words, monkeypatch) == 0, f"{block.where}: auber {' '.join(words)}"
+                    assert _exit_code(words, monkeypatch) == 0, (
+                        f"{block.where}: auber {' '.join(words)}"
+                    )
 
 
 def _placed(block: Block) -> str:
@@ -102,8 +122,13 @@ def _placed(block: Block) -> str:
 
 
 def _exit_code(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int | str:
-    monkeypatch.setattr(sys, "argv", ["auber", *(part for word in words for part in _expanded(word))])
-    kept, threads = dict(os.environ), torch.get_num_threads()  # what a process of its own would take with it
+    monkeypatch.setattr(
+        sys, "argv", ["auber", *(part for word in words for part in _expanded(word))]
+    )
+    kept, threads = (
+        dict(os.environ),
+        torch.get_num_threads(),
+    )  # what a process of its own would take with it
     try:
         main()
     except SystemExit as stop:

@@ -28,7 +28,14 @@ pytestmark = pytest.mark.xdist_group("site")  # in one process: two would build 
 FRAGMENTS = {"performance-notes.md"}
 
 # What a browser fetches by itself when it opens a page; a link that a person follows is not among them.
-_FETCHED = {"script": "src", "img": "src", "source": "src", "iframe": "src", "link": "href", "video": "src"}
+_FETCHED = {
+    "script": "src",
+    "img": "src",
+    "source": "src",
+    "iframe": "src",
+    "link": "href",
+    "video": "src",
+}
 
 
 def leaves(nav: list[dict[str, object]]) -> Iterator[str]:
@@ -49,7 +56,11 @@ def test_every_page_is_in_the_navigation_once():
 
 
 def test_the_reference_has_every_public_name():
-    documented = set(re.findall(r"^::: auber\.(\w+)$", (ROOT / "docs" / "api.md").read_text(), flags=re.MULTILINE))
+    documented = set(
+        re.findall(
+            r"^::: auber\.(\w+)$", (ROOT / "docs" / "api.md").read_text(), flags=re.MULTILINE
+        )
+    )
     assert documented == set(auber.__all__)
 
 
@@ -57,7 +68,11 @@ def test_the_picture_of_the_first_page_is_that_of_a_kept_result():
     """AUBER_REGENERATE=1 writes it anew."""
     results = json.loads((ROOT / "results" / "studies" / "mpnet-default.json").read_text())
     (run,) = [run for run in results["runs"] if run["folder"] == "mrpc/crossfit/seed-0/auber"]
-    sizes = {"num_hidden_layers": run["layers"], "num_attention_heads": run["heads"], "hidden_size": 2 * run["heads"]}
+    sizes = {
+        "num_hidden_layers": run["layers"],
+        "num_attention_heads": run["heads"],
+        "hidden_size": 2 * run["heads"],
+    }
     model = tiny_model("mpnet", **sizes)
     auber.remove_heads(model, auber.PruningPlan.from_json(run["plan"]))
     picture = draw_heads(encoder_of(model))
@@ -82,7 +97,11 @@ class Page(HTMLParser):
         self.anchors |= {values[name] for name in ("id", "name") if name in values}
         if tag == "a" and "href" in values:
             self.links.append(values["href"])
-        if tag in _FETCHED and _FETCHED[tag] in values and values.get("rel") not in ("canonical", "next", "prev"):
+        if (
+            tag in _FETCHED
+            and _FETCHED[tag] in values
+            and values.get("rel") not in ("canonical", "next", "prev")
+        ):
             self.fetched.append(values[_FETCHED[tag]])
 
 
@@ -92,7 +111,9 @@ def site() -> dict[Path, Page]:
     folder = ROOT / "site"
     shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
 
@@ -100,7 +121,9 @@ def site() -> dict[Path, Page]:
 @pytest.mark.docs
 def test_links_and_anchors_of_the_built_site_lead_somewhere(site: dict[Path, Page]):
     for path, page in site.items():
-        if path.name == "404.html":  # shown at any address, so its links are those of the root of a server
+        if (
+            path.name == "404.html"
+        ):  # shown at any address, so its links are those of the root of a server
             continue
         for link in [*page.links, *page.fetched]:
             parts = urlsplit(link)
@@ -119,7 +142,10 @@ def test_nothing_is_fetched_from_the_network(site: dict[Path, Page]):
     for path, page in site.items():
         assert [address for address in page.fetched if urlsplit(address).netloc] == [], path.name
     for path in (ROOT / "site").rglob("*.css"):
-        assert re.findall(r"url\(\s*['\"]?(?:https?:)?//[^)]*|@import[^;]*//[^;]*", path.read_text()) == [], path.name
+        assert (
+            re.findall(r"url\(\s*['\"]?(?:https?:)?//[^)]*|@import[^;]*//[^;]*", path.read_text())
+            == []
+        ), path.name
 
 
 @pytest.mark.docs
@@ -127,6 +153,8 @@ def test_the_reference_is_made_from_docstrings(site: dict[Path, Page]):
     anchors = site[ROOT / "site" / "api.html"].anchors
     for name in auber.__all__:
         assert f"auber.{name}" in anchors, name
-    assert "auber.scoring.LayerScorer.score_many" in anchors, "also what it shares with other scorers"
+    assert "auber.scoring.LayerScorer.score_many" in anchors, (
+        "also what it shares with other scorers"
+    )
     text = (ROOT / "site" / "api.html").read_text()
     assert "Prune the heads of an encoder for a task and fine-tune what is left." in text

@@ -27,7 +27,9 @@ def words(path):
 
 @pytest.fixture(scope="module")
 def section():
-    (found,) = analyse(pool([runs_of(read_results_file(ROOT / "results/studies/mpnet-default.json"))])).sections
+    (found,) = analyse(
+        pool([runs_of(read_results_file(ROOT / "results/studies/mpnet-default.json"))])
+    ).sections
     return found
 
 
@@ -48,7 +50,10 @@ def test_differences_over_the_pairs(section):
     assert f"a p of {rows['confidence'].comparison.corrected:.3f} corrected for the four" in FOUND
     control = interval(rows["original+tuning"])
     assert f"| {control.removesuffix(')')}, 15 pairs): level" in FOUND
-    assert f"go for {control.removesuffix(')').replace(' (', ' points (')}; CoLA, MRPC and RTE" in words("README.md")
+    assert (
+        f"go for {control.removesuffix(')').replace(' (', ' points (')}; CoLA, MRPC and RTE"
+        in words("README.md")
+    )
     ahead = {name: f"{rows[name].comparison.paired.differences.mean:.1f}" for name in RIVALS}
     others = listed([ahead[name] for name in ("confidence", "voita", "michel")])
     for path in ("README.md", "docs/methods.md"):
@@ -57,19 +62,26 @@ def test_differences_over_the_pairs(section):
 
 
 @pytest.mark.parametrize(
-    ("task", "said"), [("rte", "RTE (by {} points)"), ("cola", "CoLA (by {})"), ("mrpc", "MRPC (by {})")]
+    ("task", "said"),
+    [("rte", "RTE (by {} points)"), ("cola", "CoLA (by {})"), ("mrpc", "MRPC (by {})")],
 )
 def test_differences_by_task(task, said, section):
     dev = {row.method: row.dev.mean for row in section.methods if row.task == task}
     ahead = [dev["auber"] - dev[name] for name in RIVALS]
     assert said.format(listed([f"{abs(each):.1f}" for each in ahead])) in FOUND
-    assert {"rte": min(ahead) > 0, "cola": sorted(ahead)[1] > 0 > min(ahead), "mrpc": max(ahead) < 0}[task]
+    assert {
+        "rte": min(ahead) > 0,
+        "cola": sorted(ahead)[1] > 0 > min(ahead),
+        "mrpc": max(ahead) < 0,
+    }[task]
 
 
 def test_what_random_heads_cost(section):
     dev = {(row.task, row.method): row.dev.mean for row in section.methods}
     lost = [dev[task, "original+tuning"] - dev[task, "random"] for task in ("cola", "rte")]
-    assert f"random ones cost {listed([f'{each:.1f}' for each in lost])} points" in " ".join(FOUND.split())
+    assert f"random ones cost {listed([f'{each:.1f}' for each in lost])} points" in " ".join(
+        FOUND.split()
+    )
 
 
 def test_train_minus_dev():
@@ -79,7 +91,11 @@ def test_train_minus_dev():
         for run in runs
         if run["kind"] == "prune"
     }
-    smaller = {key[1:]: gaps["original+tuning", *key[1:]] - gap for key, gap in gaps.items() if key[0] == "auber"}
+    smaller = {
+        key[1:]: gaps["original+tuning", *key[1:]] - gap
+        for key, gap in gaps.items()
+        if key[0] == "auber"
+    }
     learned = [gain for (task, _), gain in smaller.items() if task != "wnli"]
     every = list(smaller.values())
     said = (
@@ -118,21 +134,34 @@ def test_regret():
         ("agent, preset default", "{} on RTE's layers and {} on WNLI's"),
         ("random masks, in expectation", "random masks are at {} and {} after 300"),
     ):
-        found = [lines.split(f"| {task} | 3 | {search} | ")[1].split(" | ")[3].split()[0] for task in ("rte", "wnli")]
+        found = [
+            lines.split(f"| {task} | 3 | {search} | ")[1].split(" | ")[3].split()[0]
+            for task in ("rte", "wnli")
+        ]
         assert said.format(*found) in FOUND
 
 
 def test_an_agent_that_learns_sooner():
     files = sorted((ROOT / "results/experiments").glob("agent-sooner-*.json"))
-    results = {path.stem.removeprefix("agent-sooner-"): json.loads(path.read_text()) for path in files}
+    results = {
+        path.stem.removeprefix("agent-sooner-"): json.loads(path.read_text()) for path in files
+    }
     columns, rows = agents_table(list(results.values()), "default")
     found = {(row[0], row[1]): dict(zip(columns, row, strict=True)) for row in rows}
     before, sooner = (
-        found["mpnet-base", settings] for settings in ("none", "agent.learning_starts=32, agent.double_q=True")
+        found["mpnet-base", settings]
+        for settings in ("none", "agent.learning_starts=32, agent.double_q=True")
     )
-    panels = {name: {panel["task"]: panel for panel in of_mpnet(result)} for name, result in results.items()}
+    panels = {
+        name: {panel["task"]: panel for panel in of_mpnet(result)}
+        for name, result in results.items()
+    }
     regrets = {
-        name: [layer["searches"]["default"]["300"]["mean"] for panel in by_task.values() for layer in panel["layers"]]
+        name: [
+            layer["searches"]["default"]["300"]["mean"]
+            for panel in by_task.values()
+            for layer in panel["layers"]
+        ]
         for name, by_task in panels.items()
     }
     unchanged = regrets.pop("128")
@@ -142,16 +171,24 @@ def test_an_agent_that_learns_sooner():
     assert (
         f"falls on mpnet-base from {before['after 300']} to {sooner['after 300']} points, "
         f"{sooner['after 300, against none'].removesuffix(')')}, {sooner['layers']} layers; p {tested['32-double'].corrected:.3f} "
-        f"corrected for the six), and after 100 from {before['after 100']} to {sooner['after 100']}, where" in said
+        f"corrected for the six), and after 100 from {before['after 100']} to {sooner['after 100']}, where"
+        in said
     )
     assert min(tested, key=lambda name: tested[name].p) == "32-double"
-    assert [tested[name].shown for name in ("32-double", "32", "64", "double", "32-updates")] == [True] + [False] * 4
+    assert [tested[name].shown for name in ("32-double", "32", "64", "double", "32-updates")] == [
+        True
+    ] + [False] * 4
     random = fmean(panel["mean"]["random"]["100"]["mean"] for panel in panels["128"].values())
     assert f"where random masks are at {random:.2f}" in said
-    (wnli,), (rte,) = ({layer["reward_rows"] for layer in panels["128"][task]["layers"]} for task in ("wnli", "rte"))
+    (wnli,), (rte,) = (
+        {layer["reward_rows"] for layer in panels["128"][task]["layers"]}
+        for task in ("wnli", "rte")
+    )
     assert f"is {100 / wnli:.2f} points on WNLI and {100 / rte:.2f} on RTE" in said
     both = {
-        name: " and ".join(f"{by_task[task]['mean']['default']['300']['mean']:.2f}" for task in ("rte", "wnli"))
+        name: " and ".join(
+            f"{by_task[task]['mean']['default']['300']['mean']:.2f}" for task in ("rte", "wnli")
+        )
         for name, by_task in panels.items()
     }
     assert f"(#an-agent-that-learns-sooner) is at {both['32-double']})" in FOUND
@@ -164,12 +201,19 @@ def of_mpnet(result):
 
 def test_what_it_costs():
     shares = []
-    for task, said in (("rte", "{:.1f} times as long as `paper` on RTE"), ("mrpc", "and {:.1f} times on MRPC")):
-        runs = json.loads((ROOT / f"results/experiments/mpnet-cost-{task}-0.json").read_text())["runs"]
+    for task, said in (
+        ("rte", "{:.1f} times as long as `paper` on RTE"),
+        ("mrpc", "and {:.1f} times on MRPC"),
+    ):
+        runs = json.loads((ROOT / f"results/experiments/mpnet-cost-{task}-0.json").read_text())[
+            "runs"
+        ]
         ratio = runs["default"]["seconds"] / runs["paper"]["seconds"]
         assert said.format(ratio) in COST
         assert f"{ratio:.1f} times on {task.upper()}" in FOUND
-        shares.append(100 * runs["default"]["cost"]["seconds"]["scouts"] / runs["default"]["seconds"])
+        shares.append(
+            100 * runs["default"]["cost"]["seconds"]["scouts"] / runs["default"]["seconds"]
+        )
     assert f"{min(shares):.0f} to {max(shares):.0f} % of its time" in COST
     assert not (ROOT / "results/experiments/mpnet-cost-cola-0.json").exists()
     assert "CoLA was not timed" in COST
@@ -178,21 +222,36 @@ def test_what_it_costs():
 
 def test_what_the_parts_are_worth():
     results = [
-        json.loads(path.read_text()) for path in sorted((ROOT / "results/experiments").glob("mpnet-parts-*.json"))
+        json.loads(path.read_text())
+        for path in sorted((ROOT / "results/experiments").glob("mpnet-parts-*.json"))
     ]
     columns, rows = parts_table(results)
-    cautionless, plain, priorless = "reward.caution=0", "reward.caution=0,reward.measure=metric", "search.prior=none"
+    cautionless, plain, priorless = (
+        "reward.caution=0",
+        "reward.caution=0,reward.measure=metric",
+        "search.prior=none",
+    )
     found = {row[1]: dict(zip(columns, row, strict=True)) for row in rows}
     said = " ".join(PARTS.split())
     against, removed = f"develop metric against {WHOLE}", "heads removed"
     assert {found[name]["pairs"] for name in (cautionless, plain, priorless)} == {"6", "7"}
     assert f"without caution the metric is at {found[cautionless][against]} against" in said
-    behind, pairs = int(found[plain]["pairs"]) - int(found[plain]["ahead in"]), found[plain]["pairs"]
-    assert f"smooth measure at {found[plain][against]}, behind it in {behind} of {pairs} pairs" in said
+    behind, pairs = (
+        int(found[plain]["pairs"]) - int(found[plain]["ahead in"]),
+        found[plain]["pairs"],
+    )
+    assert (
+        f"smooth measure at {found[plain][against]}, behind it in {behind} of {pairs} pairs" in said
+    )
     smooth = differences(results, cautionless, plain)
     assert f"is worth {interval_of(smooth).removesuffix(')')}, {len(smooth)} pairs)" in said
-    tested = compare({name: differences(results, name, WHOLE) for name in (cautionless, plain, priorless)})
-    assert f"the least p is {tested[plain].p:.3f}, corrected for the three {tested[plain].corrected:.3f}:" in said
+    tested = compare(
+        {name: differences(results, name, WHOLE) for name in (cautionless, plain, priorless)}
+    )
+    assert (
+        f"the least p is {tested[plain].p:.3f}, corrected for the three {tested[plain].corrected:.3f}:"
+        in said
+    )
     assert min(tested.values(), key=lambda comparison: comparison.p) is tested[plain]
     assert not any(comparison.shown for comparison in tested.values())
     assert (
@@ -202,9 +261,14 @@ def test_what_the_parts_are_worth():
     )
     judged = differences(results, WHOLE, CONTROL)
     assert (
-        f"is at {interval_of(judged).removesuffix(')')}, {len(judged)} pairs) against the unpruned model here" in said
+        f"is at {interval_of(judged).removesuffix(')')}, {len(judged)} pairs) against the unpruned model here"
+        in said
     )
-    cut = [f"{result['task'].upper()} {result['seed']}" for result in results if CONTROL not in result["runs"]]
+    cut = [
+        f"{result['task'].upper()} {result['seed']}"
+        for result in results
+        if CONTROL not in result["runs"]
+    ]
     assert cut == ["MRPC 0", "MRPC 2", "RTE 2"]
     assert "Three runs (MRPC 0 and 2, RTE 2) were cut" in said
 
@@ -217,7 +281,10 @@ def differences(results, name, against):
 
 def test_the_paper_beside_it():
     """With the preset paper, under the protocol seen, on the tasks that are learned."""
-    files = [read_results_file(ROOT / f"results/studies/mpnet-{name}.json") for name in ("table2", "ablations")]
+    files = [
+        read_results_file(ROOT / f"results/studies/mpnet-{name}.json")
+        for name in ("table2", "ablations")
+    ]
     (found,) = analyse(pool([runs_of(file) for file in files])).sections
     row = next(row for row in found.learned if row.reference == "original+tuning")
     said = f"`paper` is at {interval(row).removesuffix(')')}, {row.comparison.paired.differences.n} pairs) with half"

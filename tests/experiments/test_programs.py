@@ -28,7 +28,17 @@ SHORT = [word for stage in ("first", "layer", "last") for word in ("--set", f"{s
 
 def run(program, place, monkeypatch, *words):
     out = place / "out.json"
-    common = ["--model", place / "encoder", "--task", "mrpc", "--data", place / "glue", "--out", out, *SHORT]
+    common = [
+        "--model",
+        place / "encoder",
+        "--task",
+        "mrpc",
+        "--data",
+        place / "glue",
+        "--out",
+        out,
+        *SHORT,
+    ]
     monkeypatch.setattr(sys, "argv", ["experiment", *map(str, common), *words])
     program.main()
     text = out.read_text()
@@ -44,7 +54,10 @@ def test_develop(place, monkeypatch):
     assert removed[0] == removed[1] > removed[2] == 0
     steps = {one["cost"]["tuning_steps"] for one in found["runs"].values()}
     assert len(steps) == 1, "all get the same tunings"
-    assert found["changed"] == {"preset": "default", **dict(word.split("=") for word in [*SHORT, *few] if "=" in word)}
+    assert found["changed"] == {
+        "preset": "default",
+        **dict(word.split("=") for word in [*SHORT, *few] if "=" in word),
+    }
     text = page.render([found])
     assert "### encoder, mrpc, methods\n" in text
     assert f"    {found['command']}    # commit " in text
@@ -52,10 +65,20 @@ def test_develop(place, monkeypatch):
 
 def test_develop_with_a_number_of_heads(place, monkeypatch):
     found = run(
-        develop, place, monkeypatch, "--methods", "original+tuning,random,michel", "--heads", "3", "--preset", "paper"
+        develop,
+        place,
+        monkeypatch,
+        "--methods",
+        "original+tuning,random,michel",
+        "--heads",
+        "3",
+        "--preset",
+        "paper",
     )
     assert [one["num_removed"] for one in found["runs"].values()] == [0, 3, 3]
-    assert "--methods original+tuning,random,michel --heads 3 --set first.epochs=1" in found["command"]
+    assert (
+        "--methods original+tuning,random,michel --heads 3 --set first.epochs=1" in found["command"]
+    )
 
 
 def test_a_second_search_decides_for_itself(place, monkeypatch):
@@ -122,17 +145,29 @@ def test_parts(place, monkeypatch):
     tuned = []
     tune = Pipeline._tune_scout
     monkeypatch.setattr(
-        Pipeline, "_tune_scout", lambda self, scout, fold: (tuned.append(fold), tune(self, scout, fold))[1]
+        Pipeline,
+        "_tune_scout",
+        lambda self, scout, fold: (tuned.append(fold), tune(self, scout, fold))[1],
     )
     changes = ["reward.caution=0,reward.measure=metric", "search.prior=none"]
-    found = run(parts, place, monkeypatch, *FEW, *(word for each in changes for word in ("--without", each)))
+    found = run(
+        parts, place, monkeypatch, *FEW, *(word for each in changes for word in ("--without", each))
+    )
     assert tuned == [0, 1]
     assert list(found["runs"]) == [summary.WHOLE, *changes, summary.CONTROL]
-    steps = [found["runs"][name]["cost"]["tuning_steps"] for name in (summary.WHOLE, summary.CONTROL)]
+    steps = [
+        found["runs"][name]["cost"]["tuning_steps"] for name in (summary.WHOLE, summary.CONTROL)
+    ]
     assert steps[0] == steps[1], "the control gets the tunings of the whole search"
     assert f"--without {changes[0]} --without {changes[1]}" in found["command"]
 
-    alone = run(parts, place, monkeypatch, *FEW, *(word for item in changes[0].split(",") for word in ("--set", item)))
+    alone = run(
+        parts,
+        place,
+        monkeypatch,
+        *FEW,
+        *(word for item in changes[0].split(",") for word in ("--set", item)),
+    )
     assert tuned == [0, 1, 0, 1]
     for number in ("removed", "develop", "train", "loss"):
         assert alone["runs"][summary.WHOLE][number] == found["runs"][changes[0]][number]
@@ -141,12 +176,16 @@ def test_parts(place, monkeypatch):
     assert f"    {found['command']}    # commit " in text
 
 
-@pytest.mark.parametrize("change", ["last.learning_rate=1e-4", "search.order=reverse", "max_length=8"])
+@pytest.mark.parametrize(
+    "change", ["last.learning_rate=1e-4", "search.order=reverse", "max_length=8"]
+)
 def test_scouts_that_are_tuned_otherwise_are_others(change, place, monkeypatch):
     tuned = []
     tune = Pipeline._tune_scout
     monkeypatch.setattr(
-        Pipeline, "_tune_scout", lambda self, scout, fold: (tuned.append(fold), tune(self, scout, fold))[1]
+        Pipeline,
+        "_tune_scout",
+        lambda self, scout, fold: (tuned.append(fold), tune(self, scout, fold))[1],
     )
     run(parts, place, monkeypatch, *FEW, "--without", change)
     assert tuned == [0, 1, 0, 1]

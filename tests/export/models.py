@@ -24,7 +24,11 @@ def save_pruned(
 ) -> Any:
     """A tiny model without some heads, saved with its tokenizer; the live model comes back."""
     names = dict(enumerate(LABELS[kind]))
-    options = {"pad_token_id": 0, "id2label": names, "label2id": {name: index for index, name in names.items()}}
+    options = {
+        "pad_token_id": 0,
+        "id2label": names,
+        "label2id": {name: index for index, name in names.items()},
+    }
     options |= {"num_labels": len(names)}
     model = tiny_model(model_type, kind=kind, **{**options, **changes})
     remove_heads(model, UNEVEN if plan is None else plan, allow_empty_layers=True)

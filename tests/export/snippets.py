@@ -30,7 +30,10 @@ def _tags(model: Any, sentences: list[list[str]]) -> list[list[str]]:
     names = list(model.config.id2label.values())
     unknown = tuple((0,) * len(words) for words in sentences)
     rows = encode_words(
-        tiny_tokenizer(), WordRows(tuple(map(tuple, sentences)), unknown), model.config.max_position_embeddings, names
+        tiny_tokenizer(),
+        WordRows(tuple(map(tuple, sentences)), unknown),
+        model.config.max_position_embeddings,
+        names,
     )
     tags = predict(model, rows)[rows.truth(torch.device("cpu")).places].argmax(-1).tolist()
     return [[names[tags.pop(0)] for _ in words] for words in sentences]
@@ -44,9 +47,15 @@ def _answers(model: Any, found: dict[str, Any]) -> list[str]:
     )
     spans = best_spans(predict(model, rows), rows.truth(torch.device("cpu"))).tolist()
     encoded = tiny_tokenizer()(
-        list(questions), list(contexts), truncation="only_second", max_length=longest, return_offsets_mapping=True
+        list(questions),
+        list(contexts),
+        truncation="only_second",
+        max_length=longest,
+        return_offsets_mapping=True,
     )
     return [
         context[places[first][0] : places[last][1]]
-        for context, places, (first, last) in zip(contexts, encoded["offset_mapping"], spans, strict=True)
+        for context, places, (first, last) in zip(
+            contexts, encoded["offset_mapping"], spans, strict=True
+        )
     ]

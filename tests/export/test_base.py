@@ -53,7 +53,9 @@ def test_nothing_is_overwritten(source, tmp_path, kind):
     else:
         place.mkdir()
         (place / "something").touch()
-    with pytest.raises(CheckpointError, match="here: must be a new or an empty folder; choose another --out$"):
+    with pytest.raises(
+        CheckpointError, match="here: must be a new or an empty folder; choose another --out$"
+    ):
         export(source, place)
 
 

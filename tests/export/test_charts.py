@@ -32,7 +32,9 @@ def test_words_are_escaped_wherever_they_stand():
 
 def test_a_curve_goes_through_its_points():
     panel = charts.Panel(charts.Scale(0, 10, 100, 200), charts.Scale(0, 4, 50, 10))
-    line = ET.fromstring(panel.curve([(0, 0), (5, 1), (10, 4)], "#123456", 2, dashes=charts.DOTS, opacity=0.25))
+    line = ET.fromstring(
+        panel.curve([(0, 0), (5, 1), (10, 4)], "#123456", 2, dashes=charts.DOTS, opacity=0.25)
+    )
     assert line.get("points") == "100.0,50.0 150.0,40.0 200.0,10.0"
     assert (line.get("stroke-dasharray"), line.get("stroke-opacity")) == ("1 3", "0.25")
     plain = ET.fromstring(panel.curve([(0, 0), (5, 1)], "#123456", 2))
@@ -41,9 +43,13 @@ def test_a_curve_goes_through_its_points():
 
 def test_axes_are_labelled_where_asked():
     panel = charts.Panel(charts.Scale(0, 10, 40, 140), charts.Scale(0, 4, 100, 0))
-    axes = panel.axes(x_title="size", x_marks=[0, 5], x_labels=[(5, "five")], y_labels=[(0, "0"), (4, "four")])
+    axes = panel.axes(
+        x_title="size", x_marks=[0, 5], x_labels=[(5, "five")], y_labels=[(0, "0"), (4, "four")]
+    )
     root = ET.fromstring(charts.document(200, 200, "", axes))
-    places = {item.text: (float(item.get("x")), float(item.get("y"))) for item in root.iter(f"{SVG}text")}
+    places = {
+        item.text: (float(item.get("x")), float(item.get("y"))) for item in root.iter(f"{SVG}text")
+    }
     assert places == {"0": (34, 104), "four": (34, 4), "five": (90, 116), "size": (90, 132)}
     assert len(root.findall(f"{SVG}line")) == 2 + 2 + 2
 

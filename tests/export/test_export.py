@@ -29,14 +29,22 @@ def test_onnx(run_auber, tmp_path, monkeypatch):
     model = save_pruned(tmp_path / "mine")
     code, out, err = run_auber("export", tmp_path / "mine", "--to", "onnx", "--threads", "1")
     assert code == 0
-    assert re.search(r"checked on 17 random rows: largest logit difference \d\S* \(at most 0.001 is allowed\)", out)
-    assert re.search(r"latency in onnxruntime, one row of 28 tokens: .* ms, .* ms with the removed heads put back", out)
+    assert re.search(
+        r"checked on 17 random rows: largest logit difference \d\S* \(at most 0.001 is allowed\)",
+        out,
+    )
+    assert re.search(
+        r"latency in onnxruntime, one row of 28 tokens: .* ms, .* ms with the removed heads put back",
+        out,
+    )
     assert "times as fast" in out
     assert "latency: " in err
     folder = tmp_path / "mine-onnx"
     names = {"README.md", "config.json", "model.onnx", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in folder.iterdir()} == names
-    assert b"site-packages" not in (folder / "model.onnx").read_bytes()  # no path of the machine it was made on
+    assert (
+        b"site-packages" not in (folder / "model.onnx").read_bytes()
+    )  # no path of the machine it was made on
     readme = (folder / "README.md").read_text()
     assert "6 of 12 attention heads are removed" in readme
 
@@ -75,8 +83,14 @@ def test_a_word_behind_the_cut_has_no_tag(run_auber, tmp_path, monkeypatch):
     save_pruned(tmp_path / "mine", kind="tokens", num_hidden_layers=1, plan={0: [1]})
     assert run_auber("export", tmp_path / "mine", "--to", "onnx", "--no-latency", "--quiet")[0] == 0
     monkeypatch.chdir(tmp_path / "mine-onnx")
-    long = Path("README.md").read_text().replace('["a", "first", "sentence"]', '["film"] * 26 + ["bad", "good"]')
-    ((*tagged, last, behind), _) = run_lines(long)["answers"]  # 26 tokens beside the two special ones
+    long = (
+        Path("README.md")
+        .read_text()
+        .replace('["a", "first", "sentence"]', '["film"] * 26 + ["bad", "good"]')
+    )
+    ((*tagged, last, behind), _) = run_lines(long)[
+        "answers"
+    ]  # 26 tokens beside the two special ones
     assert set(tagged) <= set(TAGS)
     assert (last, behind) == (None, None)
 
@@ -95,7 +109,9 @@ def test_dense_of_the_other_kinds(kind, model_type, run_auber, tmp_path):
     loaded = getattr(transformers, KINDS[kind].auto_class).from_pretrained(folder)
     assert {name: tensor.shape for name, tensor in loaded.state_dict().items()} == {
         name: tensor.shape
-        for name, tensor in tiny_model(model_type, kind=kind, num_labels=num_labels(kind)).state_dict().items()
+        for name, tensor in tiny_model(model_type, kind=kind, num_labels=num_labels(kind))
+        .state_dict()
+        .items()
     }
     batch, logits = random_batch(model), OUTPUTS[kind].logits
     with torch.inference_mode():
@@ -116,14 +132,18 @@ def test_another_answer_at_a_late_token_is_not_kept(kind, run_auber, tmp_path, m
     monkeypatch.setattr(dense, "put_back", careless)
     code, out, err = run_auber("export", tmp_path / "mine", "--to", "dense", "--quiet")
     assert (code, out) == (2, "")
-    assert err.startswith(f"auber: {tmp_path / 'mine-dense'}: the logits must be the model's own to 0.001, found a")
+    assert err.startswith(
+        f"auber: {tmp_path / 'mine-dense'}: the logits must be the model's own to 0.001, found a"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_onnx_of_a_regression_without_removed_heads(run_auber, tmp_path):
     save_pruned(tmp_path / "mine", {}, num_labels=1, id2label={0: "score"}, label2id={"score": 0}, num_hidden_layers=1,
                 problem_type="regression")  # fmt: skip
-    code, out, _ = run_auber("export", tmp_path / "mine", "--to", "onnx", "--out", tmp_path / "there", "--quiet")
+    code, out, _ = run_auber(
+        "export", tmp_path / "mine", "--to", "onnx", "--out", tmp_path / "there", "--quiet"
+    )
     assert code == 0
     assert "no head is removed, so there is nothing to compare its latency with" in out
     assert "answers = logits[:, 0].tolist()\n" in (tmp_path / "there" / "README.md").read_text()
@@ -137,7 +157,9 @@ def test_onnx_of_a_regression_without_removed_heads(run_auber, tmp_path):
         ("runs/mine/model", "..", "../../mine-dense"),
     ],
 )
-def test_the_place_is_told_as_it_was_given(run_auber, tmp_path, monkeypatch, inside, given, printed):
+def test_the_place_is_told_as_it_was_given(
+    run_auber, tmp_path, monkeypatch, inside, given, printed
+):
     save_pruned(tmp_path / "runs" / "mine")
     (tmp_path / "runs" / "mine" / "model").mkdir()
     monkeypatch.chdir(tmp_path / inside)
@@ -170,7 +192,9 @@ def test_dense(run_auber, tmp_path):
         f"batch = {{name: torch.tensor(rows) for name, rows in json.loads({json.dumps(batch)!r}).items()}}\n"
         "print(json.dumps([model(**batch).logits.tolist(), model.config.id2label]))\n"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True
+    )
     logits, labels = json.loads(done.stdout)
     assert labels == {"0": "bad", "1": "good"}
     assert torch.allclose(torch.tensor(logits), model(**random_batch(model)).logits, atol=1e-4)
@@ -179,7 +203,9 @@ def test_dense(run_auber, tmp_path):
 
 
 def test_dense_keeps_the_dtype(run_auber, tmp_path):
-    auber.save(save_pruned(tmp_path / "first").to(torch.bfloat16), tiny_tokenizer(), tmp_path / "mine")
+    auber.save(
+        save_pruned(tmp_path / "first").to(torch.bfloat16), tiny_tokenizer(), tmp_path / "mine"
+    )
     assert run_auber("export", tmp_path / "mine", "--to", "dense", "--quiet")[0] == 0
     tensors = load_file(tmp_path / "mine-dense" / "model.safetensors").values()
     assert {tensor.dtype for tensor in tensors} == {torch.bfloat16}
@@ -200,7 +226,9 @@ def test_a_damaged_export_is_not_kept(run_auber, tmp_path, monkeypatch):
     monkeypatch.setattr(dense, "put_back", careless)
     code, out, err = run_auber("export", tmp_path / "mine", "--to", "dense", "--quiet")
     assert (code, out) == (2, "")
-    assert err.startswith(f"auber: {tmp_path / 'mine-dense'}: the logits must be the model's own to 0.001, found a")
+    assert err.startswith(
+        f"auber: {tmp_path / 'mine-dense'}: the logits must be the model's own to 0.001, found a"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -214,7 +242,10 @@ def test_missing_packages_and_wrong_names_are_one_line(run_auber, tmp_path, monk
         "auber: --to onnx needs onnx, onnxruntime, onnxscript, not installed here; pip install 'auber[onnx]'\n"
     )
     code, _, err = run_auber("export", tmp_path / "none", "--to", "dense", "--quiet")
-    assert (code, err) == (2, f"auber: {tmp_path / 'none'}: a model folder is needed, found nothing\n")
+    assert (code, err) == (
+        2,
+        f"auber: {tmp_path / 'none'}: a model folder is needed, found nothing\n",
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)

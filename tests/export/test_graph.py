@@ -23,7 +23,11 @@ SHAPES = [(1, 1, False), (1, 5, True), (2, 8, False), (7, 21, True)]
 
 
 def inputs_of(kind):
-    return ("input_ids", "attention_mask", *(["token_type_ids"] if kind in ("bert", "electra") else []))
+    return (
+        "input_ids",
+        "attention_mask",
+        *(["token_type_ids"] if kind in ("bert", "electra") else []),
+    )
 
 
 # a graph takes seconds to write, and these two compute as RoBERTa does, line by line
@@ -31,7 +35,8 @@ COPIES = ("camembert", "xlm-roberta")
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in COPIES else ()) for kind in MODEL_TYPES]
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow if kind in COPIES else ()) for kind in MODEL_TYPES],
 )
 def test_every_family_with_uneven_heads(kind, tmp_path, capfd, caplog):
     model = tiny_model(kind, **{"n_layers" if kind == "distilbert" else "num_hidden_layers": 2})
@@ -39,12 +44,16 @@ def test_every_family_with_uneven_heads(kind, tmp_path, capfd, caplog):
     write_graph(model, tmp_path / "model.onnx", inputs_of(kind))
     session = open_graph(tmp_path / "model.onnx", threads=1)
     assert capfd.readouterr() == ("", "")
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert [
+        record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING
+    ] == []
     assert [(each.name, each.shape) for each in session.get_inputs()] == [
         (name, ["batch", "length"]) for name in inputs_of(kind)
     ]
     for rows, length, padded in SHAPES:
-        batch = random_rows(encoder_of(model), inputs_of(kind), rows=rows, length=length, padded=padded)
+        batch = random_rows(
+            encoder_of(model), inputs_of(kind), rows=rows, length=length, padded=padded
+        )
         with torch.inference_mode():
             expected = model(**batch).logits
         assert torch.allclose(graph_call(session, batch)().logits, expected, atol=1e-4)
@@ -53,7 +62,10 @@ def test_every_family_with_uneven_heads(kind, tmp_path, capfd, caplog):
 # what each gives, and a family beside BERT's that masks in another way
 KIND_OUTPUTS = {
     "tokens": ("modernbert", [("logits", ["batch", "length", 5])]),
-    "spans": ("deberta-v2", [("start_logits", ["batch", "length"]), ("end_logits", ["batch", "length"])]),
+    "spans": (
+        "deberta-v2",
+        [("start_logits", ["batch", "length"]), ("end_logits", ["batch", "length"])],
+    ),
 }
 
 
@@ -68,11 +80,14 @@ def test_models_that_answer_token_by_token(kind, model_type, tmp_path):
     session = open_graph(tmp_path / "model.onnx", threads=1)
     assert [(each.name, each.shape) for each in session.get_outputs()] == gives
     for rows, length, padded in SHAPES:
-        batch = random_rows(encoder_of(model), inputs_of(model_type), rows=rows, length=length, padded=padded)
+        batch = random_rows(
+            encoder_of(model), inputs_of(model_type), rows=rows, length=length, padded=padded
+        )
         with torch.inference_mode():
             outputs = graph_call(session, batch)(), model(**batch)
         found, expected = (
-            OUTPUTS[kind].pack(OUTPUTS[kind].logits(output), batch["attention_mask"]) for output in outputs
+            OUTPUTS[kind].pack(OUTPUTS[kind].logits(output), batch["attention_mask"])
+            for output in outputs
         )
         assert torch.allclose(found, expected, atol=1e-4)
 
@@ -106,6 +121,10 @@ def test_onnxruntime_reports_to_nobody():
         "try:\n    open_graph(pathlib.Path('no such file'), 1)\n"
         "except Exception:\n    assert 'onnxruntime' in sys.modules; print(os.environ['ORT_DISABLE_TELEMETRY'])\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    environment = {
+        name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     assert done.stdout == "1\n"

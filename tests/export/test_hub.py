@@ -31,7 +31,14 @@ TOKEN = "hf_abcDEF123secret"
 def run(tmp_path_factory):
     """A finished run that removed three heads."""
     folder = tmp_path_factory.mktemp("runs") / "mine"
-    auber.prune(*small_start(), task=small_task(), method="random", heads=3, config=small_config(), out=folder)
+    auber.prune(
+        *small_start(),
+        task=small_task(),
+        method="random",
+        heads=3,
+        config=small_config(),
+        out=folder,
+    )
     return folder
 
 
@@ -72,7 +79,10 @@ def test_the_folder_holds_all_its_readers_need(run, tmp_path):
 
 def test_the_card_says_what_the_run_found(run, tmp_path):
     exported = export_model(run, "hub", out=tmp_path / "out")
-    card, result = (exported.place / "README.md").read_text(), json.loads((run / "result.json").read_text())
+    card, result = (
+        (exported.place / "README.md").read_text(),
+        json.loads((run / "result.json").read_text()),
+    )
     _, front, text = card.split("---\n", 2)
     assert yaml.safe_load(front) == {
         "library_name": "transformers",
@@ -88,7 +98,10 @@ def test_the_card_says_what_the_run_found(run, tmp_path):
     for layer in range(3):
         gone = result["plan"].get(str(layer), [])
         assert f"| {layer} | {4 - len(gone)} of 4 | {', '.join(map(str, gone)) or 'none'} |" in text
-    assert f"24 dev, cut to {result['config']['max_length']} tokens, content hash `{result['data']}`" in text
+    assert (
+        f"24 dev, cut to {result['config']['max_length']} tokens, content hash `{result['data']}`"
+        in text
+    )
     assert f"torch {torch.__version__}" in text
     assert f"{len(MODELING_FILE.read_text().splitlines())} lines" in text
     assert 'model="path/to/this/folder", trust_remote_code=True' in text
@@ -122,7 +135,9 @@ def _private_modules(tmp_path, monkeypatch):
 def test_the_card_of_a_tagger(tmp_path):
     task = small_kind_task("tokens")
     start = small_start(kind="tokens", num_labels=5, id2label=dict(enumerate(task.label_names)))
-    auber.prune(*start, task=task, method="random", heads=3, config=small_config(), out=tmp_path / "mine")
+    auber.prune(
+        *start, task=task, method="random", heads=3, config=small_config(), out=tmp_path / "mine"
+    )
     exported = export_model(tmp_path / "mine", "hub")
     assert exported.largest_difference < 1e-6
     card = (exported.place / "README.md").read_text()
@@ -134,7 +149,10 @@ def test_the_card_of_a_tagger(tmp_path):
         "metrics": ["f1"],
     }
     result = json.loads((tmp_path / "mine" / "result.json").read_text())
-    assert "A tagger of words (`BertForTokenClassification`) without 3 of its 12 attention heads" in text
+    assert (
+        "A tagger of words (`BertForTokenClassification`) without 3 of its 12 attention heads"
+        in text
+    )
     assert f"| dev entity_f1 | {100 * result['dev']['score']:.2f} on 20 rows |" in text
     assert "| 95 % interval | unknown:" in text
     assert "The same flag goes with `AutoModelForTokenClassification.from_pretrained`" in text
@@ -161,16 +179,23 @@ def test_the_card_of_a_model_that_finds_answers(tmp_path):
     card = (exported.place / "README.md").read_text()
     assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "question-answering"
     assert (
-        "A model that finds the answer to a question in a text (`BertForQuestionAnswering`) without 6 of its 12" in card
+        "A model that finds the answer to a question in a text (`BertForQuestionAnswering`) without 6 of its 12"
+        in card
     )
     found = run_lines(card.replace('("path/to/this/folder"', f'("{exported.place}"'))
-    assert type(found["model"]).__module__.startswith("transformers_modules.")  # the folder's own code
+    assert type(found["model"]).__module__.startswith(
+        "transformers_modules."
+    )  # the folder's own code
     assert found["answers"] == own_answers(model, found)
 
 
 @pytest.mark.parametrize(
     ("metric", "name", "has_interval"),
-    [("token_accuracy", "accuracy", False), ("span_exact", "exact_match", True), ("span_f1", "f1", False)],
+    [
+        ("token_accuracy", "accuracy", False),
+        ("span_exact", "exact_match", True),
+        ("span_f1", "f1", False),
+    ],
 )
 def test_metrics_of_other_kinds(run, metric, name, has_interval, monkeypatch):
     result = json.loads((run / "result.json").read_text())
@@ -199,7 +224,10 @@ def test_other_metrics_and_what_to_be_careful_about(run, tmp_path, monkeypatch):
     changed["provenance"] = {**result["provenance"], "commit": {"id": "abc", "dirty": True}}
     monkeypatch.setattr("auber.run.files.read_result", lambda folder: changed)
     card = (export_model(run, "hub", out=tmp_path / "out").place / "README.md").read_text()
-    assert "| 95 % interval | unknown: it takes the answers row by row, which a run does not keep |" in card
+    assert (
+        "| 95 % interval | unknown: it takes the answers row by row, which a run does not keep |"
+        in card
+    )
     assert "- matthews_correlation\n" in card
     assert "| careful | the model gives everything in dev the same answer |" in card
     assert "- command: `auber prune --task cola`" in card
@@ -212,7 +240,9 @@ def test_the_ends_of_the_interval_are_shares_that_the_score_test_just_allows(rig
     low, high = accuracy_interval(share, rows)
     assert low < share < high
     for end in (low, high):
-        assert abs(share - end) == pytest.approx(1.959964 * (end * (1 - end) / rows) ** 0.5, rel=1e-4)
+        assert abs(share - end) == pytest.approx(
+            1.959964 * (end * (1 - end) / rows) ** 0.5, rel=1e-4
+        )
 
 
 def test_the_interval_stays_a_share():
@@ -233,9 +263,16 @@ def test_pushing_makes_a_private_model_with_a_card_that_names_it(run, tmp_path):
 def test_the_reason_of_a_push_that_fails_is_on_one_line(run, tmp_path):
     """The hub's client has what the hub said below a line that says nothing."""
     exported = export_model(run, "hub", out=tmp_path / "out")
-    api = Hub(RuntimeError("Bad request:\n\n  the card has no licence " + "x" * 400 + "\nAuthorization: Bearer secret"))
+    api = Hub(
+        RuntimeError(
+            "Bad request:\n\n  the card has no licence "
+            + "x" * 400
+            + "\nAuthorization: Bearer secret"
+        )
+    )
     with pytest.raises(
-        CheckpointError, match=r"^pruned: cannot be pushed \(Bad request: the card has no licence x+\);"
+        CheckpointError,
+        match=r"^pruned: cannot be pushed \(Bad request: the card has no licence x+\);",
     ) as caught:
         hub.push(exported, "pruned", api=api)
     assert len(str(caught.value)) < 600
@@ -260,9 +297,13 @@ def test_a_whole_model_needs_no_such_folder(tmp_path):
 
 
 def test_mistakes_are_one_line(run_auber, run, tmp_path):
-    code, _, err = run_auber("export", run, "--to", "dense", "--push", "a", "--out", tmp_path / "out")
+    code, _, err = run_auber(
+        "export", run, "--to", "dense", "--push", "a", "--out", tmp_path / "out"
+    )
     assert (code, err) == (2, "auber: --push goes with --to hub, found --to dense\n")
-    code, _, err = run_auber("export", run, "--to", "hub", "--push", "a/b/c", "--out", tmp_path / "out")
+    code, _, err = run_auber(
+        "export", run, "--to", "hub", "--push", "a/b/c", "--out", tmp_path / "out"
+    )
     assert code == 2
     assert re.match(r"auber: --push must be NAME or OWNER/NAME, found 'a/b/c' \(.*\)\n$", err)
     assert not (tmp_path / "out").exists()  # said before anything is done
@@ -275,10 +316,16 @@ def test_the_command(run_auber, run, tmp_path, monkeypatch):
     options = ["export", run, "--to", "hub", "--push", "someone/pruned"]
     code, out, err = run_auber(*options, "--out", tmp_path / "one")
     assert code == 0
-    assert out.endswith("\npushed: https://huggingface.co/someone/someone/pruned\n")  # the stand-in adds an owner
+    assert out.endswith(
+        "\npushed: https://huggingface.co/someone/someone/pruned\n"
+    )  # the stand-in adds an owner
     code, as_json, other = run_auber(*options, "--out", tmp_path / "two", "--json")
     assert json.loads(as_json)["pushed"] == "https://huggingface.co/someone/someone/pruned"
-    written = b"".join(path.read_bytes() for path in (tmp_path / "one").iterdir()).decode(errors="ignore")
+    written = b"".join(path.read_bytes() for path in (tmp_path / "one").iterdir()).decode(
+        errors="ignore"
+    )
     assert TOKEN not in out + err + as_json + other + written
-    code, as_json, _ = run_auber("export", run, "--to", "hub", "--out", tmp_path / "three", "--json")
+    code, as_json, _ = run_auber(
+        "export", run, "--to", "hub", "--out", tmp_path / "three", "--json"
+    )
     assert json.loads(as_json)["pushed"] is None

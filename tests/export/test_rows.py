@@ -21,7 +21,9 @@ def test_rows_are_padded_where_the_mask_says():
     assert ((batch["input_ids"] == 7) == (mask == 0)).all()
     assert set(mask.sum(1).tolist()) == set(range(1, 7))
     assert (mask[:, :-1] >= mask[:, 1:]).all()  # on the right
-    assert sorted(batch["input_ids"].unique().tolist()) == list(range(100))  # any token may stand in a row
+    assert sorted(batch["input_ids"].unique().tolist()) == list(
+        range(100)
+    )  # any token may stand in a row
     assert set(batch["token_type_ids"].unique().tolist()) == {0, 1}
     assert random_rows(encoder, INPUTS, rows=2, length=6).keys() == set(INPUTS)
 
@@ -52,7 +54,9 @@ def test_tokens_are_compared_one_by_one_and_padding_is_not(side):
         return output
 
     assert largest_difference(source, lambda batch: shifted(batch, 0.0, float("nan"))) == 0
-    assert largest_difference(source, lambda batch: shifted(batch, 0.25, 0.0)) == pytest.approx(0.25, rel=1e-4)
+    assert largest_difference(source, lambda batch: shifted(batch, 0.25, 0.0)) == pytest.approx(
+        0.25, rel=1e-4
+    )
 
 
 def test_a_model_in_few_bits_is_compared_in_float32():

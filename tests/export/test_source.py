@@ -17,7 +17,9 @@ def make_run(folder, *, finished=True, keep_weights=True):
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     if finished:
-        (folder / "result.json").write_text(json.dumps({"task": "rte", "config": {"max_length": 5}}))
+        (folder / "result.json").write_text(
+            json.dumps({"task": "rte", "config": {"max_length": 5}})
+        )
     if keep_weights:
         save_pruned(folder / "model")
     return folder
@@ -32,7 +34,11 @@ def test_a_run_and_its_model_folder_are_the_same(tmp_path):
 
 def test_inputs_are_what_the_tokenizer_gives_and_the_model_reads(tmp_path):
     save_pruned(tmp_path / "bert")
-    assert open_source(tmp_path / "bert").inputs == ("input_ids", "attention_mask", "token_type_ids")
+    assert open_source(tmp_path / "bert").inputs == (
+        "input_ids",
+        "attention_mask",
+        "token_type_ids",
+    )
     auber.save(tiny_model("distilbert", pad_token_id=0), tiny_tokenizer(), tmp_path / "distilbert")
     assert open_source(tmp_path / "distilbert").inputs == ("input_ids", "attention_mask")
 
@@ -52,7 +58,10 @@ def test_an_unfinished_run_is_refused(tmp_path):
 
 def test_a_run_without_weights_is_refused(tmp_path):
     run = make_run(tmp_path / "mine", keep_weights=False)
-    with pytest.raises(RunError, match="mine: a model is needed, the run's own was deleted; make the run again with"):
+    with pytest.raises(
+        RunError,
+        match="mine: a model is needed, the run's own was deleted; make the run again with",
+    ):
         open_source(run)
 
 

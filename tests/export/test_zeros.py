@@ -86,5 +86,7 @@ def test_the_dtype_stays():
 def test_a_present_head_is_refused():
     model = tiny_model("bert")
     remove_heads(model, {0: [0]})
-    with pytest.raises(PlanError, match="^layer 0: only a removed head can be put back, head 2 is not removed$"):
+    with pytest.raises(
+        PlanError, match="^layer 0: only a removed head can be put back, head 2 is not removed$"
+    ):
         put_back(model, {0: [0, 2]})

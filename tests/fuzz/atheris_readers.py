@@ -37,7 +37,9 @@ def main() -> None:
             outcome = trial.run(target, data)
             if outcome.is_finding:
                 print(outcome.details)
-                os._exit(_keep(reader.name, data))  # libFuzzer's own end would be that of a crashed process
+                os._exit(
+                    _keep(reader.name, data)
+                )  # libFuzzer's own end would be that of a crashed process
 
         atheris.Setup([*sys.argv, str(corpus)], test_one_input)
         atheris.Fuzz()

@@ -45,7 +45,9 @@ def drill(name: str, inputs: int, seconds: float, random: Random, kept: Path) ->
                 target, data = trial.draw(random)
                 outcome = trial.run(target, data)
             counts[outcome.verdict] += 1
-            if (outcome.is_finding or outcome.verdict == "untidy") and _signature(outcome) not in seen:
+            if (outcome.is_finding or outcome.verdict == "untidy") and _signature(
+                outcome
+            ) not in seen:
                 seen.add(_signature(outcome))
                 _report(name, target, data, outcome, kept)
     return dict(counts)
@@ -70,14 +72,21 @@ def _report(name: str, target: str, data: bytes, outcome: Outcome, kept: Path) -
 
 def main() -> None:
     """Run the drill."""
-    parser = argparse.ArgumentParser(description="Hand hostile inputs to every reader and count what comes of them.")
+    parser = argparse.ArgumentParser(
+        description="Hand hostile inputs to every reader and count what comes of them."
+    )
     parser.add_argument("--inputs", type=int, default=100_000)
-    parser.add_argument("--reader", choices=sorted(READERS), action="append", help="this one alone; may be repeated")
+    parser.add_argument(
+        "--reader", choices=sorted(READERS), action="append", help="this one alone; may be repeated"
+    )
     parser.add_argument("--seconds", type=float, default=900.0, help="at most, over all readers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="a JSON file for the figures")
     parser.add_argument(
-        "--kept", type=Path, default=Path(".cache/fuzz"), help="a folder for inputs that found something"
+        "--kept",
+        type=Path,
+        default=Path(".cache/fuzz"),
+        help="a folder for inputs that found something",
     )
     options = parser.parse_args()
     _be_quiet()
@@ -91,7 +100,11 @@ def main() -> None:
         left = options.seconds - (time.monotonic() - began)
         started = time.monotonic()
         figures[name] = drill(
-            name, wanted, left / (len(names) - place) * 2, Random(f"{options.seed} {name}"), options.kept
+            name,
+            wanted,
+            left / (len(names) - place) * 2,
+            Random(f"{options.seed} {name}"),
+            options.kept,
         )
         print(f"{name}: {figures[name]}, {time.monotonic() - started:.1f} s", flush=True)
     total: Counter[str] = Counter()

@@ -43,14 +43,42 @@ TEXTS = [
     "none",
     "x" * 3000,
 ]
-NUMBERS = [0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**30, 10**400, 0.5, -0.0, 1e308, float("nan"), float("inf")]
+NUMBERS = [
+    0,
+    -1,
+    1,
+    2**31,
+    2**63,
+    -(2**63) - 1,
+    10**30,
+    10**400,
+    0.5,
+    -0.0,
+    1e308,
+    float("nan"),
+    float("inf"),
+]
 OTHERS = [None, True, False, [], {}, [[]], [None] * 300, {"": {}}, {"a": {"b": [1, {"c": None}]}}]
 _TOML_VALUES = [
     "nan", "-inf", "1e400", "0x" + "f" * 5000, "0o7", "9" * 400, "9" * 5000, "-1", "1.5", "true", '""', '"\\u0000"',
     '"../escaped"', '"/etc/passwd"', "'''\nmany\nlines'''", "[]", "[[[]]]", "{}", "{a = {b = 1}}", "1979-05-27T07:32:00Z",
     "07:32:00", '["mrpc", "mrpc"]', '["../escaped"]', "[0, 0]", "[-1]", '"x', "1_000", f'"{"x" * 3000}"',
 ]  # fmt: skip
-_FIELDS = [*NAMES, *TEXTS[:-3], '"', '""', '"open', ",", "\t", "1", "-7", "1e400", "nan", "9" * 5000, "x" * 140_000]
+_FIELDS = [
+    *NAMES,
+    *TEXTS[:-3],
+    '"',
+    '""',
+    '"open',
+    ",",
+    "\t",
+    "1",
+    "-7",
+    "1e400",
+    "nan",
+    "9" * 5000,
+    "x" * 140_000,
+]
 _BYTES = [
     b"\xef\xbb\xbf",
     b"\0",
@@ -152,7 +180,9 @@ def _spoil_toml(random: Random, data: bytes) -> bytes:
         return data + b"\nx = " + b"[" * 20_000
     lines = data.decode("utf-8", "replace").split("\n")
     at = random.randrange(len(lines))
-    key = lines[at].partition("=")[0].strip() or random.choice(["model", "seed", "agent.gamma", "tasks", '"../x"'])
+    key = lines[at].partition("=")[0].strip() or random.choice(
+        ["model", "seed", "agent.gamma", "tasks", '"../x"']
+    )
     if choice < 0.6:
         lines[at] = f"{key} = {random.choice(_TOML_VALUES)}"
     elif choice < 0.7:
@@ -161,7 +191,17 @@ def _spoil_toml(random: Random, data: bytes) -> bytes:
         lines.insert(at, random.choice(lines))
     elif choice < 0.9:
         lines.insert(
-            at, random.choice(["[settings]", "[tasks.rte]", "[[settings]]", '[tasks."../x"]', "[agent.gamma]", "[a.b]"])
+            at,
+            random.choice(
+                [
+                    "[settings]",
+                    "[tasks.rte]",
+                    "[[settings]]",
+                    '[tasks."../x"]',
+                    "[agent.gamma]",
+                    "[a.b]",
+                ]
+            ),
         )
     else:
         lines[at] = f"{random.choice([*NAMES, *TEXTS])} = {random.choice(_TOML_VALUES)}"
@@ -203,11 +243,22 @@ def _spoil_bytes(random: Random, data: bytes) -> bytes:
         return data[:end] + data[at:end] * random.randint(1, 4) + data[end:]
     if choice == 4:
         return random.choice(
-            [b"\xef\xbb\xbf" + data, data.decode("latin-1").encode("utf-16"), data.replace(b"\n", b"\r\n")]
+            [
+                b"\xef\xbb\xbf" + data,
+                data.decode("latin-1").encode("utf-16"),
+                data.replace(b"\n", b"\r\n"),
+            ]
         )
     if choice == 5:
         return random.choice(
-            [b"", b"\n", b"null", b"PK\x03\x04", pickle.dumps({"weights": [1.0]}), random.randbytes(40)]
+            [
+                b"",
+                b"\n",
+                b"null",
+                b"PK\x03\x04",
+                pickle.dumps({"weights": [1.0]}),
+                random.randbytes(40),
+            ]
         )
     return data[:at] + random.choice(_BYTES) + data[at:]
 

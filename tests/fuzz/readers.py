@@ -74,9 +74,12 @@ class Reader:
 
     def dialect_of(self, target: str) -> str:
         """How the target is taken apart."""
-        return self.dialect or {".json": "json", ".jsonl": "jsonl", ".toml": "toml", "": "json"}.get(
-            Path(target).suffix, "rows"
-        )
+        return self.dialect or {
+            ".json": "json",
+            ".jsonl": "jsonl",
+            ".toml": "toml",
+            "": "json",
+        }.get(Path(target).suffix, "rows")
 
 
 # --- single files -----------------------------------------------------------------------------------------------------
@@ -121,7 +124,8 @@ last.epochs = 1
 rows = "9f86d081"
 """
 _LEDGER = "".join(
-    json.dumps({"key": "abc/f32", "layer": layer, "removed": [0, layer], "score": 0.5 + layer / 7}) + "\n"
+    json.dumps({"key": "abc/f32", "layer": layer, "removed": [0, layer], "score": 0.5 + layer / 7})
+    + "\n"
     for layer in range(1, 4)
 )
 
@@ -151,7 +155,12 @@ def _read_ledger(folder: Path) -> None:
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
-_SENTENCES = [("the cat sits", "yes"), ('a, b and "c"', "no"), ("dogs bark\tloud", "yes"), ("ünï cödé", "no")]
+_SENTENCES = [
+    ("the cat sits", "yes"),
+    ('a, b and "c"', "no"),
+    ("dogs bark\tloud", "yes"),
+    ("ünï cödé", "no"),
+]
 
 
 def _separated(separator: str) -> str:
@@ -160,11 +169,16 @@ def _separated(separator: str) -> str:
 
 
 def _jsonl() -> str:
-    return "".join(json.dumps({"text": text, "label": label, "n": 1.5}) + "\n" for text, label in _SENTENCES)
+    return "".join(
+        json.dumps({"text": text, "label": label, "n": 1.5}) + "\n" for text, label in _SENTENCES
+    )
 
 
 def _regression() -> str:
-    return "".join(json.dumps({"text": text, "label": 0.25 * row}) + "\n" for row, (text, _) in enumerate(_SENTENCES))
+    return "".join(
+        json.dumps({"text": text, "label": 0.25 * row}) + "\n"
+        for row, (text, _) in enumerate(_SENTENCES)
+    )
 
 
 def _conll() -> str:
@@ -182,7 +196,10 @@ def _parquet(folder: Path) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    columns = {"text": [text for text, _ in _SENTENCES], "label": [label for _, label in _SENTENCES]}
+    columns = {
+        "text": [text for text, _ in _SENTENCES],
+        "label": [label for _, label in _SENTENCES],
+    }
     parquet.write_table(pyarrow.table(columns), folder / "train.parquet")
     shutil.copy(folder / "train.parquet", folder / "dev.parquet")
 
@@ -215,7 +232,12 @@ def _study_folder(folder: Path) -> None:
     write_plan(folder, ["mrpc"], ["auber", "original"], [0])
     write_run(folder, "mrpc/seen/seed-0/auber", make_result("mrpc", "auber", 0, 0.85))
     _write(
-        folder, {"mrpc/seen/seed-0/original.failed.json": json.dumps({"error": "RunError: no room", "skipped": False})}
+        folder,
+        {
+            "mrpc/seen/seed-0/original.failed.json": json.dumps(
+                {"error": "RunError: no room", "skipped": False}
+            )
+        },
     )
 
 
@@ -232,13 +254,23 @@ def _read_study_folder(folder: Path) -> None:
 
 _IDENTITY = {"kind": "prune", "model": "made-up", "heads": None}
 _STAGES = {
-    "first": {"digest": "abc", "seconds": 4.5, "tuning": {"steps": 8, "seconds": 4.0}, "peak_gpu_bytes": 7},
+    "first": {
+        "digest": "abc",
+        "seconds": 4.5,
+        "tuning": {"steps": 8, "seconds": 4.0},
+        "peak_gpu_bytes": 7,
+    },
     "timing": {"timing": {"percent_a_head": 0.5}, "seconds": 1.0},
     "prior": {"plan": {"0": [1]}, "seconds": 1.0, "gate_steps": 7},
     "layer-0": {
         "removed": [1],
         "sizes": [{"removed": [1], "score": 0.5, "gain": 0.25}],
-        "search": {"rewards_asked": 9, "rewards_computed": 5, "reward_seconds": 2.0, "seconds": 3.0},
+        "search": {
+            "rewards_asked": 9,
+            "rewards_computed": 5,
+            "reward_seconds": 2.0,
+            "seconds": 3.0,
+        },
         "seconds": 3.25,
     },
 }
@@ -254,9 +286,18 @@ def _unfinished(folder: Path) -> None:
 
 def _resume(folder: Path) -> None:
     """All that a run which goes on reads of its stages, and what it makes of it."""
-    run = runs.Run(folder / "run", _IDENTITY, small_config(), resume=True, versions={"auber": "2"}, allow_upgrade=True)
+    run = runs.Run(
+        folder / "run",
+        _IDENTITY,
+        small_config(),
+        resume=True,
+        versions={"auber": "2"},
+        allow_upgrade=True,
+    )
     try:
-        names = list(takewhile(run.stage, _STAGES))  # behind a stage that is missing all are done again
+        names = list(
+            takewhile(run.stage, _STAGES)
+        )  # behind a stage that is missing all are done again
         done = {name: run.stage(name) or {} for name in names}
         for name in done:
             check_stage(name, run.read_stage(name))
@@ -265,15 +306,31 @@ def _resume(folder: Path) -> None:
         if "layer-0" in done:
             PruningPlan({0: run.read_stage("layer-0").get("removed", list)})
             sizes = done["layer-0"].get("sizes", [{"removed": [], "gain": 0.0}])
-            best_plan(1, {0: {len(each["removed"]): (tuple(each["removed"]), each["gain"]) for each in sizes}})
+            best_plan(
+                1,
+                {
+                    0: {
+                        len(each["removed"]): (tuple(each["removed"]), each["gain"])
+                        for each in sizes
+                    }
+                },
+            )
     finally:
         run.close()
 
 
 def _finished(folder: Path) -> None:
-    result = make_result("agreement", "original", 0, 0.6, kind="finetune", data=small_task().content_hash)
+    result = make_result(
+        "agreement", "original", 0, 0.6, kind="finetune", data=small_task().content_hash
+    )
     checkpoint.save(*small_start(), folder / "run" / "model")
-    _write(folder, {"run/run.json": json.dumps(_IDENTITY), "run/result.json": json.dumps({**result, "gap": 0.35})})
+    _write(
+        folder,
+        {
+            "run/run.json": json.dumps(_IDENTITY),
+            "run/result.json": json.dumps({**result, "gap": 0.35}),
+        },
+    )
 
 
 def _begin_from(folder: Path) -> None:
@@ -292,8 +349,20 @@ def _hand_back(folder: Path) -> None:
 def _exhaustive(folder: Path) -> None:
     (made,) = [make_tables(layers=(0,), num_heads=3)]
     table = made.layers[0]
-    search = {"heads": table.heads, "reward_rows": 4, "states": table.states, "scores": table.scores}
-    result = {"method": "exhaustive", "model": "m", "task": "t", "metric": "accuracy", "protocol": "seen", "seed": 0}
+    search = {
+        "heads": table.heads,
+        "reward_rows": 4,
+        "states": table.states,
+        "scores": table.scores,
+    }
+    result = {
+        "method": "exhaustive",
+        "model": "m",
+        "task": "t",
+        "metric": "accuracy",
+        "protocol": "seen",
+        "seed": 0,
+    }
     result |= {"command": None, "provenance": {}}
     files = {"run.json": {}, "result.json": result, "stages/layer-0.json": {"search": search}}
     _write(folder, {f"run/{name}": json.dumps(data) for name, data in files.items()})
@@ -315,8 +384,23 @@ def _kept_runs(folder: Path) -> None:
 
 
 def _rates() -> str:
-    trial = {"task": "rte", "seed": 0, "rate": 1e-5, "score": 0.5, "loss": None, "one_class": True, "majority": 0.5}
-    task = {"name": "rte", "metric": "accuracy", "data": "hash", "rows_tuned": 90, "rows_held_out": 10, "epochs": 3}
+    trial = {
+        "task": "rte",
+        "seed": 0,
+        "rate": 1e-5,
+        "score": 0.5,
+        "loss": None,
+        "one_class": True,
+        "majority": 0.5,
+    }
+    task = {
+        "name": "rte",
+        "metric": "accuracy",
+        "data": "hash",
+        "rows_tuned": 90,
+        "rows_held_out": 10,
+        "epochs": 3,
+    }
     conditions = {
         "model": "m",
         "weights": "w",
@@ -347,7 +431,11 @@ def _watched(folder: Path) -> None:
     run.event("dev_evaluation", score=0.5, rows=4)
     run.event("stopped", error="RunError: no room")
     run.event("resumed", process=1)
-    run.event("numbers", step=3, values={"layer-01/tuning/loss": 0.5, "layer-01/tuning/steps_per_second": 9.0})
+    run.event(
+        "numbers",
+        step=3,
+        values={"layer-01/tuning/loss": 0.5, "layer-01/tuning/steps_per_second": 9.0},
+    )
 
 
 def _watch_run(folder: Path) -> None:
@@ -387,7 +475,12 @@ def _runs_side_by_side(folder: Path) -> None:
 
 
 def _speeds() -> str:
-    times = {"milliseconds": 4.0, "low_quartile": 3.0, "high_quartile": 5.0, "rows_per_second": 250.0}
+    times = {
+        "milliseconds": 4.0,
+        "low_quartile": 3.0,
+        "high_quartile": 5.0,
+        "rows_per_second": 250.0,
+    }
     pair = {
         "runtime": "torch", "device": "cpu", "precision": "float32", "batch": 1, "length": 16, "rounds": 9, "unpruned": times,
         "pruned": times, "ratio": {"median": 1.0, "low": 0.9, "high": 1.1}, "verdict": "as fast",
@@ -433,8 +526,14 @@ def _model(folder: Path) -> None:
     (folder / "sharded").mkdir()
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         shutil.copy(folder / "whole" / name, folder / "sharded" / name)
-    shutil.copy(folder / "whole" / checkpoint.WEIGHTS, folder / "sharded" / "model-00001-of-00001.safetensors")
-    index = {"metadata": {}, "weight_map": dict.fromkeys(model.state_dict(), "model-00001-of-00001.safetensors")}
+    shutil.copy(
+        folder / "whole" / checkpoint.WEIGHTS,
+        folder / "sharded" / "model-00001-of-00001.safetensors",
+    )
+    index = {
+        "metadata": {},
+        "weight_map": dict.fromkeys(model.state_dict(), "model-00001-of-00001.safetensors"),
+    }
     _write(folder, {"sharded/model.safetensors.index.json": json.dumps(index)})
 
 

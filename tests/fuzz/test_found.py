@@ -95,7 +95,9 @@ FOUND = [
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "message"), FOUND, ids=[f"{name}-{at}" for at, (name, _, _) in enumerate(FOUND)]
+    ("name", "change", "message"),
+    FOUND,
+    ids=[f"{name}-{at}" for at, (name, _, _) in enumerate(FOUND)],
 )
 def test_is_refused(name, change, message, tmp_path):
     trial = Trial(READERS[name], tmp_path / "trial")
@@ -109,10 +111,15 @@ def test_columns_of_different_lengths(tmp_path):
     trial = Trial(READERS["parquet"], tmp_path / "trial")
     outcome = trial.run("train.parquet", (FILES / "uneven-columns.parquet").read_bytes())
     assert outcome.verdict == "refused", outcome.details
-    assert "train.parquet: cannot be read as parquet (its columns are not equally long)" in outcome.details
+    assert (
+        "train.parquet: cannot be read as parquet (its columns are not equally long)"
+        in outcome.details
+    )
 
 
-@pytest.mark.parametrize("data", [b"{}", b"[]", b'{"error": 3, "skipped": false}', b'{"error": "x", "skipped": 0}'])
+@pytest.mark.parametrize(
+    "data", [b"{}", b"[]", b'{"error": 3, "skipped": false}', b'{"error": "x", "skipped": 0}']
+)
 def test_a_failure_that_says_nothing(tmp_path, data):
     trial = Trial(READERS["study folder"], tmp_path / "trial")
     outcome = trial.run("mrpc/seen/seed-0/original.failed.json", data)
@@ -131,17 +138,42 @@ def test_a_ledger_that_is_a_folder(tmp_path):
 @pytest.mark.parametrize(
     ("name", "target", "change", "message"),
     [
-        ("watched run", "run/run.json", changed(task={}), r"run.json: 'task' must be what a run writes there"),
-        ("watched run", "run/config.toml", replaced("seed = 7", "seed = 07:32:00"), r"config.toml: 'seed' must be"),
-        ("watched run", "run/stages/layer-00.json", changed(search=3), r"layer-00.json: 'search' must be"),
+        (
+            "watched run",
+            "run/run.json",
+            changed(task={}),
+            r"run.json: 'task' must be what a run writes there",
+        ),
+        (
+            "watched run",
+            "run/config.toml",
+            replaced("seed = 7", "seed = 07:32:00"),
+            r"config.toml: 'seed' must be",
+        ),
+        (
+            "watched run",
+            "run/stages/layer-00.json",
+            changed(search=3),
+            r"layer-00.json: 'search' must be",
+        ),
         (
             "watched run",
             "run/stages/layer-00.json",
             replaced("0.625", "[]"),
             r"layer-00.json: 'search.best_score' must",
         ),
-        ("watched run", "run/stages/layer-00.json", changed(removed=3), r"layer-00.json: 'removed' must be"),
-        ("watched study", "mrpc/seen/seed-0/auber/result.json", text("{}"), r"result.json: 'dev.score' must be"),
+        (
+            "watched run",
+            "run/stages/layer-00.json",
+            changed(removed=3),
+            r"layer-00.json: 'removed' must be",
+        ),
+        (
+            "watched study",
+            "mrpc/seen/seed-0/auber/result.json",
+            text("{}"),
+            r"result.json: 'dev.score' must be",
+        ),
         (
             "page of a study",
             "mrpc/seen/seed-0/auber/result.json",
@@ -183,7 +215,10 @@ def test_what_is_shown_is_refused(name, target, change, message, tmp_path):
 def test_events_of_no_use_are_passed_over(line, tmp_path):
     trial = Trial(READERS["watched run"], tmp_path / "trial")
     target = "run/events.jsonl"
-    for data in (line + "\n" + trial.examples[target].decode(), trial.examples[target].decode() + line + "\n"):
+    for data in (
+        line + "\n" + trial.examples[target].decode(),
+        trial.examples[target].decode() + line + "\n",
+    ):
         outcome = trial.run(target, data.encode())
         assert outcome.verdict == "taken", outcome.details
 

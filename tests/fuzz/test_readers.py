@@ -53,7 +53,10 @@ def test_spoilt_examples(trial):
 
 def test_any_bytes(trial):
     @quick(inputs(trial.reader) // 3)
-    @given(data=st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "replace")))
+    @given(
+        data=st.binary(max_size=200)
+        | st.text(max_size=100).map(lambda text: text.encode("utf-8", "replace"))
+    )
     def check(data):
         outcome = trial.run(trial.reader.targets[0], data)
         assert not outcome.is_finding, f"{data!r}: {outcome.details}"

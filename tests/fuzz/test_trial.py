@@ -41,7 +41,11 @@ def test_a_refusal(tmp_path):
             raise PlanError("a.json: must be empty")
 
     outcome = trial_of(read, tmp_path).run("a.json", b"[]")
-    assert (outcome.verdict, outcome.details, outcome.is_finding) == ("refused", "a.json: must be empty", False)
+    assert (outcome.verdict, outcome.details, outcome.is_finding) == (
+        "refused",
+        "a.json: must be empty",
+        False,
+    )
 
 
 def test_a_refusal_in_two_lines(tmp_path):
@@ -57,7 +61,9 @@ def test_a_refusal_in_two_lines(tmp_path):
 
 
 def test_another_exception(tmp_path):
-    outcome = trial_of(lambda folder: json.loads(content(folder)), tmp_path).run("a.json", b"nonsense")
+    outcome = trial_of(lambda folder: json.loads(content(folder)), tmp_path).run(
+        "a.json", b"nonsense"
+    )
     assert outcome.verdict == "crash"
     assert "JSONDecodeError" in outcome.details
     assert outcome.is_finding
@@ -124,9 +130,23 @@ def test_an_example_must_be_good(tmp_path):
 
 def test_the_drill_counts_all_inputs(tmp_path):
     out = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "tests.fuzz.drill", "--inputs", "60", "--reader", "plan", "--reader", "ledger"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.drill",
+        "--inputs",
+        "60",
+        "--reader",
+        "plan",
+        "--reader",
+        "ledger",
+    ]
     done = subprocess.run(
-        [*command, "--out", out, "--kept", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, "--out", out, "--kept", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(out.read_text())

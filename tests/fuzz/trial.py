@@ -63,7 +63,9 @@ class Trial:
         reader.prepare(self._origin)
         self.examples = {name: (self._origin / name).read_bytes() for name in reader.targets}
         self._fresh()
-        reader.read(self._work)  # it must be taken; and what is imported on the way is imported now, not under watch
+        reader.read(
+            self._work
+        )  # it must be taken; and what is imported on the way is imported now, not under watch
 
     def draw(self, random: Random) -> tuple[str, bytes]:
         """A target and hostile bytes for it."""
@@ -174,7 +176,11 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if event == "open":
         path, _, flags = arguments
         # What does not follow a link cannot get out by one.
-        opens = isinstance(flags, int) and flags & _WRITING and not (flags & _NOT_FOLLOWING and _is_link(path))
+        opens = (
+            isinstance(flags, int)
+            and flags & _WRITING
+            and not (flags & _NOT_FOLLOWING and _is_link(path))
+        )
         changed = [path] if opens else []
     else:
         changed = [arguments[index] for index in _CHANGES.get(event, ())]

@@ -99,7 +99,12 @@ FORMATS = [
 
 def collect() -> dict[str, list[str]]:
     """Return the whole inventory."""
-    return {"commands": commands(), "public names": public_names(), "settings": settings(), "formats": FORMATS}
+    return {
+        "commands": commands(),
+        "public names": public_names(),
+        "settings": settings(),
+        "formats": FORMATS,
+    }
 
 
 if __name__ == "__main__":

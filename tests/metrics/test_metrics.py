@@ -35,7 +35,9 @@ def classified(rows: int, classes: int, seed: int) -> tuple[torch.Tensor, torch.
     return logits + 0.7 * torch.nn.functional.one_hot(labels, classes), labels
 
 
-def measured(seed: int, rows: int = 200, levels: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+def measured(
+    seed: int, rows: int = 200, levels: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     random = torch.Generator().manual_seed(seed)
     targets = torch.randn(rows, generator=random)
     predictions = targets + torch.randn(rows, generator=random)
@@ -64,17 +66,26 @@ def test_classification_metrics_equal_those_of_scikit_learn(classes: int, seed: 
 
 def test_confusion_has_a_row_for_each_true_class() -> None:
     logits, labels = classified(90, 4, 0)
-    assert confusion(logits, labels).tolist() == sk.confusion_matrix(labels, logits.argmax(-1)).tolist()
+    assert (
+        confusion(logits, labels).tolist()
+        == sk.confusion_matrix(labels, logits.argmax(-1)).tolist()
+    )
 
 
 @pytest.mark.parametrize("levels", [None, 1, 3])
 @pytest.mark.parametrize("seed", range(5))
-def test_correlations_equal_those_of_scipy_with_and_without_ties(levels: int | None, seed: int) -> None:
+def test_correlations_equal_those_of_scipy_with_and_without_ties(
+    levels: int | None, seed: int
+) -> None:
     predictions, targets = measured(seed, levels=levels)
     for name, expected in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
         value = expected(predictions.double(), targets.double()).statistic
-        assert get_metric(name).compute(predictions, targets).item() == pytest.approx(value, abs=1e-10)
-        assert get_metric(name).compute(predictions[:, None], targets).item() == pytest.approx(value, abs=1e-10)
+        assert get_metric(name).compute(predictions, targets).item() == pytest.approx(
+            value, abs=1e-10
+        )
+        assert get_metric(name).compute(predictions[:, None], targets).item() == pytest.approx(
+            value, abs=1e-10
+        )
 
 
 def test_pearson_survives_a_mean_far_from_zero() -> None:
@@ -92,13 +103,15 @@ def test_targets_may_vary_little_beside_their_mean(mean: float, spread: float) -
     assert len(targets.unique()) > 10
     value = stats.pearsonr(predictions.double(), targets.double()).statistic
     assert 0.1 < value < 0.99
-    assert get_metric("pearson").compute(predictions, targets).item() == pytest.approx(value, abs=1e-9)
+    assert get_metric("pearson").compute(predictions, targets).item() == pytest.approx(
+        value, abs=1e-9
+    )
     explained = get_metric("r_squared")
     assert explained.compute(predictions, targets).item() == pytest.approx(value**2, abs=1e-9)
     assert explained.by_row is not None
-    assert explained.by_row(explained.statistics(predictions, targets)).mean().item() == pytest.approx(
-        value**2, abs=1e-9
-    )
+    assert explained.by_row(
+        explained.statistics(predictions, targets)
+    ).mean().item() == pytest.approx(value**2, abs=1e-9)
     assert not explained.is_blind(targets, 1)
 
 
@@ -138,18 +151,29 @@ def test_no_rows_score_zero(metric: Metric) -> None:
 @pytest.mark.parametrize("metric", OF_ROWS.values(), ids=OF_ROWS.keys())
 def test_shards_combine_to_the_whole(metric: Metric) -> None:
     outputs, labels = measured(3, levels=4) if metric.is_regression else classified(200, 3, 3)
-    shards = [metric.statistics(outputs[part], labels[part]) for part in (slice(0, 30), slice(30, 31), slice(31, 200))]
+    shards = [
+        metric.statistics(outputs[part], labels[part])
+        for part in (slice(0, 30), slice(30, 31), slice(31, 200))
+    ]
     whole = metric.compute(outputs, labels)
     torch.testing.assert_close(metric.finish(metric.combine(shards)), whole, rtol=0, atol=1e-12)
     if metric.additive:
-        torch.testing.assert_close(metric.finish(shards[0] + shards[1] + shards[2]), whole, rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            metric.finish(shards[0] + shards[1] + shards[2]), whole, rtol=0, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("metric", OF_ROWS.values(), ids=OF_ROWS.keys())
 def test_perfect_is_one_and_half_precision_is_taken(metric: Metric) -> None:
     labels = torch.arange(30) % 3
-    logits = labels.bfloat16() if metric.is_regression else torch.nn.functional.one_hot(labels, 3).bfloat16()
-    assert metric.compute(logits, labels).item() == pytest.approx(1, abs=NEARLY.get(metric.name, 1e-12))
+    logits = (
+        labels.bfloat16()
+        if metric.is_regression
+        else torch.nn.functional.one_hot(labels, 3).bfloat16()
+    )
+    assert metric.compute(logits, labels).item() == pytest.approx(
+        1, abs=NEARLY.get(metric.name, 1e-12)
+    )
 
 
 def token_rows(metric: Metric, count: int = 40) -> tuple[EncodedRows, torch.Tensor]:
@@ -157,7 +181,9 @@ def token_rows(metric: Metric, count: int = 40) -> tuple[EncodedRows, torch.Tens
     rows = random_kind_rows(metric.kind, count)
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(sum(rows.lengths), num_labels(metric.kind), generator=random)
-    return rows, logits + 3 * right_logits(rows, metric.kind) * torch.rand(len(logits), 1, generator=random).round()
+    return rows, logits + 3 * right_logits(rows, metric.kind) * torch.rand(
+        len(logits), 1, generator=random
+    ).round()
 
 
 def right_logits(rows: EncodedRows, kind: str) -> torch.Tensor:
@@ -171,7 +197,9 @@ def right_logits(rows: EncodedRows, kind: str) -> torch.Tensor:
                 if tag >= 0:
                     logits[start + token, tag] = 1
         elif features["start_positions"] >= 0:
-            logits[start + features["start_positions"], 0] = logits[start + features["end_positions"], 1] = 1
+            logits[start + features["start_positions"], 0] = logits[
+                start + features["end_positions"], 1
+            ] = 1
         start += length
     return logits
 
@@ -190,7 +218,8 @@ def test_shards_of_tokens_combine_to_the_whole(metric: Metric) -> None:
     by_row = logits.split(rows.lengths)
     parts = (range(3), range(3, 4), range(4, len(rows)))
     shards = [
-        metric.statistics(torch.cat([by_row[row] for row in part]), rows.select(part).truth(CPU)) for part in parts
+        metric.statistics(torch.cat([by_row[row] for row in part]), rows.select(part).truth(CPU))
+        for part in parts
     ]
     found = metric.finish(metric.combine(shards))
     torch.testing.assert_close(found, whole, rtol=0, atol=0 if metric.exact else 1e-12)
@@ -199,7 +228,11 @@ def test_shards_of_tokens_combine_to_the_whole(metric: Metric) -> None:
 @pytest.mark.parametrize("metric", OF_TOKENS.values(), ids=OF_TOKENS.keys())
 def test_perfect_tokens_are_one_and_half_precision_is_taken(metric: Metric) -> None:
     rows = random_kind_rows(metric.kind, 40)
-    answered = [row for row in range(len(rows)) if "labels" in rows[row] or rows[row]["start_positions"] >= 0]
+    answered = [
+        row
+        for row in range(len(rows))
+        if "labels" in rows[row] or rows[row]["start_positions"] >= 0
+    ]
     rows = rows.select(answered)
     assert len(rows) > 15
     score = metric.compute(right_logits(rows, metric.kind).bfloat16(), rows.truth(CPU)).item()
@@ -210,7 +243,8 @@ def test_perfect_tokens_are_one_and_half_precision_is_taken(metric: Metric) -> N
 def test_rows_of_another_kind_are_refused(metric: Metric) -> None:
     other = random_kind_rows("spans" if metric.kind == "tokens" else "tokens", 3)
     with pytest.raises(
-        ConfigError, match=rf"^metric '{metric.name}' needs logits .*(Tag|Span)Truth; choose a metric that"
+        ConfigError,
+        match=rf"^metric '{metric.name}' needs logits .*(Tag|Span)Truth; choose a metric that",
     ):
         metric.compute(torch.zeros(sum(other.lengths), 2), other.truth(CPU))
 
@@ -219,7 +253,9 @@ def test_entities_need_tags_that_spell_them() -> None:
     rows = random_kind_rows("tokens", 3)
     rows = EncodedRows(rows.input_ids, None, type(rows.answers)(rows.answers.tags, None))
     logits = torch.zeros(sum(rows.lengths), 5)
-    with pytest.raises(ConfigError, match=r"^metric 'entity_f1' needs logits \(tokens, tags\) and tagged words"):
+    with pytest.raises(
+        ConfigError, match=r"^metric 'entity_f1' needs logits \(tokens, tags\) and tagged words"
+    ):
         get_metric("entity_f1").compute(logits, rows.truth(CPU))
     assert get_metric("token_accuracy").compute(logits, rows.truth(CPU)).item() > 0
 
@@ -228,7 +264,11 @@ def test_entities_need_tags_that_spell_them() -> None:
 @pytest.mark.parametrize("metric", OF_TOKENS.values(), ids=OF_TOKENS.keys())
 def test_a_gpu_gives_the_same_of_tokens_without_waiting(metric: Metric) -> None:
     rows, logits = token_rows(metric)
-    expected, truth, on_gpu = metric.compute(logits, rows.truth(CPU)), rows.truth(torch.device("cuda")), logits.cuda()
+    expected, truth, on_gpu = (
+        metric.compute(logits, rows.truth(CPU)),
+        rows.truth(torch.device("cuda")),
+        logits.cuda(),
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch says that it does not find every wait
@@ -258,9 +298,16 @@ def test_a_smooth_metric_scores_the_same_tasks_and_is_smooth_itself(metric: Metr
 def test_r_squared_is_that_of_a_line_that_never_falls(sign: int, seed: int) -> None:
     predictions, targets = measured(seed)
     line = stats.linregress(predictions, targets)
-    metric, rows = get_metric("r_squared"), torch.stack((sign * predictions, targets), dim=1).double()
-    assert metric.compute(sign * predictions, targets).item() == pytest.approx(max(sign, 0) * line.rvalue**2)
-    residuals = targets.double() - (line.intercept + line.slope * predictions.double() if sign > 0 else targets.mean())
+    metric, rows = (
+        get_metric("r_squared"),
+        torch.stack((sign * predictions, targets), dim=1).double(),
+    )
+    assert metric.compute(sign * predictions, targets).item() == pytest.approx(
+        max(sign, 0) * line.rvalue**2
+    )
+    residuals = targets.double() - (
+        line.intercept + line.slope * predictions.double() if sign > 0 else targets.mean()
+    )
     expected = 1 - residuals**2 / targets.double().var(correction=0)
     assert metric.by_row is not None
     assert metric.by_row(rows).numpy() == pytest.approx(expected.numpy(), abs=1e-6)
@@ -269,9 +316,14 @@ def test_r_squared_is_that_of_a_line_that_never_falls(sign: int, seed: int) -> N
 def test_r_squared_of_what_does_not_vary() -> None:
     metric = get_metric("r_squared")
     assert metric.by_row is not None
-    for predictions, targets in ((torch.ones(5), torch.arange(5.0)), (torch.arange(5.0), torch.ones(5))):
+    for predictions, targets in (
+        (torch.ones(5), torch.arange(5.0)),
+        (torch.arange(5.0), torch.ones(5)),
+    ):
         assert metric.compute(predictions, targets).item() == 0
-        assert metric.by_row(metric.statistics(predictions, targets)).mean().item() == pytest.approx(0)
+        assert metric.by_row(
+            metric.statistics(predictions, targets)
+        ).mean().item() == pytest.approx(0)
 
 
 @pytest.mark.parametrize("name", sorted({smooth_metric(name) for name in METRICS}))
@@ -289,7 +341,9 @@ def test_what_is_smooth_is_the_mean_of_what_the_rows_give(name: str) -> None:
 
 
 @pytest.mark.parametrize(("rows", "moves"), [(10_922, True), (10_923, False)])
-def test_small_statistics_are_finished_on_the_host(rows: int, moves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_statistics_are_finished_on_the_host(
+    rows: int, moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three numbers a row; a fit of many small steps on few numbers is what a GPU is slowest at."""
     moved = []
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (moved.append(self.shape), self)[1])
@@ -307,7 +361,9 @@ def test_what_a_gpu_has_gathered_is_finished_alike_there_and_here() -> None:
     gathered = metric.statistics(outputs.cuda(), labels.cuda())
     assert not settle(gathered[None]).is_cuda
     assert settle(gathered.repeat(60, 1)[None]).is_cuda
-    assert metric.finish_all(gathered[None])[0] == pytest.approx(metric.finish(gathered).item(), abs=1e-12)
+    assert metric.finish_all(gathered[None])[0] == pytest.approx(
+        metric.finish(gathered).item(), abs=1e-12
+    )
 
 
 def test_no_smooth_metric_of_an_unknown_one() -> None:
@@ -334,7 +390,9 @@ def test_a_gpu_gives_the_same_without_waiting(metric: Metric) -> None:
     if by_row is not None:
         assert values is not None
         # Where a fit ends the mean over the rows is flat, the single rows are not: they tell the last digits of its two solvers.
-        assert values.cpu().numpy() == pytest.approx(by_row(metric.statistics(outputs, labels)).numpy(), abs=1e-7)
+        assert values.cpu().numpy() == pytest.approx(
+            by_row(metric.statistics(outputs, labels)).numpy(), abs=1e-7
+        )
 
 
 def test_a_label_that_is_no_class_is_not_counted_as_another() -> None:
@@ -344,10 +402,18 @@ def test_a_label_that_is_no_class_is_not_counted_as_another() -> None:
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("accuracy", (4,)), ("accuracy", (4, 1)), ("pearson", (4, 2)), ("f1", (4, 2, 2)), ("f1", (3, 2))],
+    [
+        ("accuracy", (4,)),
+        ("accuracy", (4, 1)),
+        ("pearson", (4, 2)),
+        ("f1", (4, 2, 2)),
+        ("f1", (3, 2)),
+    ],
 )
 def test_logits_of_the_wrong_shape_are_refused(name: str, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=rf"metric '{name}' needs logits .* found .*; choose a metric that fits"):
+    with pytest.raises(
+        ConfigError, match=rf"metric '{name}' needs logits .* found .*; choose a metric that fits"
+    ):
         get_metric(name).compute(torch.zeros(shape), torch.zeros(4, dtype=torch.int64))
 
 

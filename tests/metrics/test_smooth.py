@@ -16,11 +16,17 @@ def explained(logits: torch.Tensor, labels: torch.Tensor) -> float:
     return get_metric("explained").compute(logits, labels).item()
 
 
-def drawn(rows: int, classes: int, strength: float, falling: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def drawn(
+    rows: int, classes: int, strength: float, falling: float, seed: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits that know so much of the labels, of classes each rarer than the one before, some rows far surer than others."""
     random = torch.Generator().manual_seed(seed)
-    labels = torch.multinomial(falling ** torch.arange(classes), rows, replacement=True, generator=random)
-    noise = torch.randn(rows, classes, generator=random) * torch.randn(rows, 1, generator=random).exp()
+    labels = torch.multinomial(
+        falling ** torch.arange(classes), rows, replacement=True, generator=random
+    )
+    noise = (
+        torch.randn(rows, classes, generator=random) * torch.randn(rows, 1, generator=random).exp()
+    )
     return noise + strength * torch.nn.functional.one_hot(labels, classes), labels
 
 
@@ -48,7 +54,9 @@ def explained_by_scipy(logits: torch.Tensor, labels: torch.Tensor) -> float:
 @pytest.mark.parametrize("strength", [-1, 0.0, 0.3, 2, 5])
 @pytest.mark.parametrize("classes", [2, 3, 9])
 @pytest.mark.parametrize("rows", [60, 1500])
-def test_it_is_what_a_general_optimizer_finds(rows: int, classes: int, strength: float, falling: float) -> None:
+def test_it_is_what_a_general_optimizer_finds(
+    rows: int, classes: int, strength: float, falling: float
+) -> None:
     logits, labels = drawn(rows, classes, strength, falling, seed=classes)
     value = explained(logits, labels)
     assert value == pytest.approx(explained_by_scipy(logits, labels), abs=1e-6)
@@ -61,11 +69,15 @@ def test_of_many_classes_with_rare_ones_too(classes: int) -> None:
     random = np.random.default_rng(0)
     frequencies = random.dirichlet(np.ones(classes))  # the rarest classes have a row or none
     labels = random.choice(classes, 2000, p=frequencies)
-    guesses = np.where(random.random(2000) < 0.85, labels, random.choice(classes, 2000, p=frequencies))
+    guesses = np.where(
+        random.random(2000) < 0.85, labels, random.choice(classes, 2000, p=frequencies)
+    )
     logits = random.normal(size=(2000, classes)) / 2
     logits[np.arange(2000), guesses] += random.normal(6, 1, size=2000)
     value = explained(torch.tensor(logits), torch.tensor(labels))
-    assert value == pytest.approx(explained_by_scipy(torch.tensor(logits), torch.tensor(labels)), abs=1e-6)
+    assert value == pytest.approx(
+        explained_by_scipy(torch.tensor(logits), torch.tensor(labels)), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -74,14 +86,22 @@ def test_scale_biases_and_what_softmax_forgets_cost_nothing(classes: int) -> Non
     value = explained(logits, labels)
     assert 0.05 < value < 0.5
     biases, of_rows = torch.linspace(-3, 5, classes), torch.linspace(-9, 9, 400)[:, None]
-    for other in (logits * 1e-6, logits * 1e9, logits + biases, logits + of_rows, 7 * logits.double() - 1000 * biases):
+    for other in (
+        logits * 1e-6,
+        logits * 1e9,
+        logits + biases,
+        logits + of_rows,
+        7 * logits.double() - 1000 * biases,
+    ):
         assert explained(other, labels) == pytest.approx(value, abs=1e-6)
 
 
 def test_it_moves_where_no_decision_does() -> None:
     logits, labels = classified(200, 2, 1)
     surer = torch.where((logits.argmax(1) == labels)[:, None], 1.5 * logits, logits)
-    assert get_metric("accuracy").compute(surer, labels) == get_metric("accuracy").compute(logits, labels)
+    assert get_metric("accuracy").compute(surer, labels) == get_metric("accuracy").compute(
+        logits, labels
+    )
     assert explained(surer, labels) > explained(logits, labels) + 0.01
 
 
@@ -101,7 +121,10 @@ def test_logits_that_know_nothing_or_the_contrary_explain_nothing() -> None:
 def test_rows_told_apart_without_a_mistake_come_close_to_one(classes: int, size: float) -> None:
     random = torch.Generator().manual_seed(0)
     labels = torch.arange(300) % classes
-    logits = torch.nn.functional.one_hot(labels, classes) + torch.rand(300, classes, generator=random) / 2
+    logits = (
+        torch.nn.functional.one_hot(labels, classes)
+        + torch.rand(300, classes, generator=random) / 2
+    )
     value = explained(size * logits, labels)
     assert 1 - 1e-4 < value <= 1
     mistaken = labels.clone()
@@ -128,7 +151,9 @@ def test_a_class_without_rows_is_as_good_as_left_out(missing: int) -> None:
     logits, labels = logits[kept], labels[kept]
     others = [number for number in range(3) if number != missing]
     value = explained(logits, labels)
-    assert value == pytest.approx(explained(logits[:, others], (labels == others[1]).long()), abs=1e-9)
+    assert value == pytest.approx(
+        explained(logits[:, others], (labels == others[1]).long()), abs=1e-9
+    )
     assert value > 0.05
     logits[:, missing] *= 1e6
     assert explained(logits, labels) == pytest.approx(value, abs=1e-9)
@@ -142,13 +167,17 @@ def test_logits_that_are_no_numbers_give_none(strange: float) -> None:
         broken = logits.clone()
         broken[7, column] = strange
         assert np.isnan(explained(broken, labels))
-    assert explained(broken, torch.ones_like(labels)) == 0, "labels that are all the same tell no model from another"
+    assert explained(broken, torch.ones_like(labels)) == 0, (
+        "labels that are all the same tell no model from another"
+    )
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
     logits, labels = classified(700, 3, 0)
     order = torch.randperm(700, generator=torch.Generator().manual_seed(0))
-    assert explained(logits[order], labels[order]) == pytest.approx(explained(logits, labels), abs=1e-12)
+    assert explained(logits[order], labels[order]) == pytest.approx(
+        explained(logits, labels), abs=1e-12
+    )
 
 
 def test_the_statistics_are_the_rows() -> None:

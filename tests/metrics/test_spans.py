@@ -14,7 +14,9 @@ CPU = torch.device("cpu")
 def best_of(start: torch.Tensor, end: torch.Tensor, context: tuple[int, int]) -> tuple[int, int]:
     """The best legal span of one row, span by span."""
     first, last = context
-    legal = [(i, j) for i in range(first, last + 1) for j in range(i, min(i + LONGEST_ANSWER, last + 1))]
+    legal = [
+        (i, j) for i in range(first, last + 1) for j in range(i, min(i + LONGEST_ANSWER, last + 1))
+    ]
     return max(legal, key=lambda span: float(start[span[0]] + end[span[1]]))
 
 

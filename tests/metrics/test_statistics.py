@@ -54,13 +54,17 @@ def test_one_value_and_equal_values_have_no_interval():
 
 @pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf], [[1.0, 2.0]]])
 def test_what_cannot_be_summarised_is_named(values):
-    with pytest.raises(ConfigError, match="statistics need one or more finite numbers in a row, found"):
+    with pytest.raises(
+        ConfigError, match="statistics need one or more finite numbers in a row, found"
+    ):
         stats.summary(values)
 
 
 def test_the_t_test_is_scipys():
     differences = [1.2, 0.4, 2.2, -0.3, 1.9]
-    assert stats.paired(differences).p_t == pytest.approx(scipy_stats.ttest_1samp(differences, 0).pvalue)
+    assert stats.paired(differences).p_t == pytest.approx(
+        scipy_stats.ttest_1samp(differences, 0).pvalue
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -71,12 +75,16 @@ def test_sign_flips_are_enumerated(steps):
         abs(sum(s * d for s, d in zip(signs, steps, strict=True)))
         for signs in itertools.product((1, -1), repeat=len(steps))
     ]
-    assert stats.sign_flip(differences) == sum(total >= abs(sum(steps)) for total in sums) / len(sums)
+    assert stats.sign_flip(differences) == sum(total >= abs(sum(steps)) for total in sums) / len(
+        sums
+    )
 
 
 @pytest.mark.parametrize("n", [1, 3, 5, 15, 20])
 def test_the_smallest_p_is_attained(n):
-    assert stats.sign_flip([1.0 + index / 7 for index in range(n)]) == stats.smallest_p(n) == 2 / 2**n
+    assert (
+        stats.sign_flip([1.0 + index / 7 for index in range(n)]) == stats.smallest_p(n) == 2 / 2**n
+    )
 
 
 def test_many_pairs_are_drawn_the_same_each_time_and_near_the_exact_value(monkeypatch):
@@ -142,9 +150,15 @@ def test_one_pair_or_two_show_nothing_and_are_not_corrected_for():
     [
         ([1.0, 2.0, 3.0, 1.0, 2.5], "ahead by 1.9 points, 95 % interval 0.8 to 3.0, 5 seeds"),
         ([-1.0, -2.0, -3.0, -1.0, -2.5], "behind by 1.9 points, 95 % interval 0.8 to 3.0, 5 seeds"),
-        ([1.0, -2.0, 3.0], "no difference shown (+0.7 points, 95 % interval -5.6 to +6.9, 3 seeds)"),
+        (
+            [1.0, -2.0, 3.0],
+            "no difference shown (+0.7 points, 95 % interval -5.6 to +6.9, 3 seeds)",
+        ),
         # An end that one digit would print as 0 gets more.
-        ([1.0, 2.0, 1.0, 0.0, 3.0], "no difference shown (+1.4 points, 95 % interval -0.02 to +2.8, 5 seeds)"),
+        (
+            [1.0, 2.0, 1.0, 0.0, 3.0],
+            "no difference shown (+1.4 points, 95 % interval -0.02 to +2.8, 5 seeds)",
+        ),
         ([0.5, 0.5, 0.5], "no difference shown (the same +0.5 points in all 3 seeds)"),
         ([0.0, 0.0], "no difference shown (equal in all 2 seeds)"),
         ([1.9], "one run proves nothing (+1.9 points)"),
@@ -159,7 +173,10 @@ def test_verdicts(differences, words):
 
 
 def test_a_verdict_says_why_an_interval_without_0_is_not_enough():
-    family = {"a": [1.0, 2.0, 3.0, 1.0, 2.5], **{name: [1.0, -1.0, 2.0, -2.0, 0.5] for name in "bcdef"}}
+    family = {
+        "a": [1.0, 2.0, 3.0, 1.0, 2.5],
+        **{name: [1.0, -1.0, 2.0, -2.0, 0.5] for name in "bcdef"},
+    }
     assert stats.verdict(stats.compare(family)["a"], counted="pairs") == (
         "no difference shown (+1.9 points, 95 % interval +0.8 to +3.0, 5 pairs; p 0.054 corrected for 6 comparisons)"
     )
@@ -187,7 +204,8 @@ def nominal(shape):
 
 @pytest.mark.parametrize(
     ("n", "repeats"),
-    [(3, 1000), (5, 1000), (15, 1000)] + [pytest.param(n, 20_000, marks=pytest.mark.slow) for n in (3, 5, 15)],
+    [(3, 1000), (5, 1000), (15, 1000)]
+    + [pytest.param(n, 20_000, marks=pytest.mark.slow) for n in (3, 5, 15)],
 )
 @pytest.mark.parametrize("shape", DIFFERENCES)
 def test_intervals_cover_and_alarms_are_rare(shape, n, repeats):
@@ -201,8 +219,11 @@ def test_a_family_raises_a_false_alarm_no_more_often_than_one(n):
     random = generator(8, f"simulation/family/{n}")
     repeats, alarms = 400, 0
     for _ in range(repeats):
-        methods = STEP * np.rint(random.normal(0, 3, (7, n)))  # the last is the control all others share
+        methods = STEP * np.rint(
+            random.normal(0, 3, (7, n))
+        )  # the last is the control all others share
         alarms += any(
-            found.shown for found in stats.compare({str(i): methods[i] - methods[6] for i in range(6)}).values()
+            found.shown
+            for found in stats.compare({str(i): methods[i] - methods[6] for i in range(6)}).values()
         )
     assert alarms / repeats <= three_errors_above(0.05, repeats)

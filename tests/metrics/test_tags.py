@@ -31,7 +31,9 @@ def entities(tags: list[str]) -> set[tuple[int, int, str]]:
 def score(true: list[list[str]], predicted: list[list[str]]) -> float:
     names = sort_tags({tag for tags in (*true, *predicted) for tag in tags})
     rows = Tags([[names.index(tag) for tag in tags] for tags in true], read_scheme(names))
-    logits = F.one_hot(torch.tensor([names.index(tag) for tags in predicted for tag in tags]), len(names)).float()
+    logits = F.one_hot(
+        torch.tensor([names.index(tag) for tags in predicted for tag in tags]), len(names)
+    ).float()
     truth = rows.truth(range(len(true)), [len(tags) for tags in true], CPU)
     return get_metric("entity_f1").compute(logits, truth).item()
 
@@ -41,14 +43,20 @@ def test_counts_equal_those_of_the_plain_definition(seed):
     draw = random.Random(seed)
     lengths = [draw.randint(1, 9) for _ in range(12)]
     # mostly one type, so that neighbours often are of the same
-    true, predicted = ([draw.choices(TAGS, (2, 2, 3, 1, 1), k=length) for length in lengths] for _ in range(2))
-    predicted = [tags if draw.random() < 0.4 else other for tags, other in zip(true, predicted, strict=True)]
+    true, predicted = (
+        [draw.choices(TAGS, (2, 2, 3, 1, 1), k=length) for length in lengths] for _ in range(2)
+    )
+    predicted = [
+        tags if draw.random() < 0.4 else other for tags, other in zip(true, predicted, strict=True)
+    ]
     wanted = [entities(tags) for tags in true], [entities(tags) for tags in predicted]
     right = sum(len(one & other) for one, other in zip(*wanted, strict=True))
     found, there = (sum(map(len, each)) for each in reversed(wanted))
     rows = Tags([[TAGS.index(tag) for tag in tags] for tags in true], read_scheme(TAGS))
     numbers = torch.tensor([TAGS.index(tag) for tags in predicted for tag in tags])
-    counts = entity_counts(F.one_hot(numbers, len(TAGS)), rows.truth(range(len(true)), lengths, CPU))
+    counts = entity_counts(
+        F.one_hot(numbers, len(TAGS)), rows.truth(range(len(true)), lengths, CPU)
+    )
     assert counts.tolist() == [right, found, there]
     assert right > 0
 
@@ -97,7 +105,9 @@ def test_the_order_of_rows_is_the_callers():
 
 
 def test_what_tags_mean():
-    assert read_scheme(("I-X-Y", "O", "B-Z", "B-X-Y")) == Scheme((1, 0, 2, 1), (False, False, True, True))
+    assert read_scheme(("I-X-Y", "O", "B-Z", "B-X-Y")) == Scheme(
+        (1, 0, 2, 1), (False, False, True, True)
+    )
     for strange in ("NOUN", "E-PER", "B-", "B", "o"):
         assert read_scheme(("O", strange)) is None
 

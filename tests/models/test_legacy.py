@@ -49,7 +49,9 @@ def test_an_imported_model_computes_what_it_computed_in_transformers_4(name, tmp
     loaded = checkpoint.load(imported.place)
     assert encoder_of(loaded).removed == imported.plan
     assert_computes_the_same(loaded, name)
-    assert_computes_the_same(getattr(modeling_auber, CLASSES[name]).from_pretrained(imported.place), name)
+    assert_computes_the_same(
+        getattr(modeling_auber, CLASSES[name]).from_pretrained(imported.place), name
+    )
     config = json.loads((imported.place / "config.json").read_text())
     assert "pruned_heads" not in config
     assert config["auber_removed_heads"] == EXPECTED["removed"]
@@ -73,17 +75,27 @@ def test_shards_and_the_buffers_of_older_versions(old, tmp_path):
     (old / "model.safetensors").unlink()
     tensors["bert.embeddings.position_ids"] = torch.arange(16)[None]
     names = sorted(tensors)
-    files = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    files = {
+        "model-00001-of-00002.safetensors": names[::2],
+        "model-00002-of-00002.safetensors": names[1::2],
+    }
     for file, held in files.items():
         save_file({name: tensors[name] for name in held}, old / file, metadata={"format": "pt"})
     index = old / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {name: file for file, held in files.items() for name in held}}))
+    index.write_text(
+        json.dumps({"weight_map": {name: file for file, held in files.items() for name in held}})
+    )
     assert_computes_the_same(checkpoint.load(import_model(old, tmp_path / "new").place), "bert")
     (old / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"model-00002-of-00002.safetensors: is damaged \(.*\); save or download"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"model-00002-of-00002.safetensors: is damaged \(.*\); save or download",
+    ):
         import_model(old, tmp_path / "other")
     index.write_text("{}")
-    with pytest.raises(CheckpointError, match=r"model.safetensors.index.json: is damaged \('weight_map'\); save or"):
+    with pytest.raises(
+        CheckpointError, match=r"model.safetensors.index.json: is damaged \('weight_map'\); save or"
+    ):
         import_model(old, tmp_path / "other")
 
 
@@ -113,14 +125,17 @@ def test_a_folder_that_cannot_be_read(old, tmp_path):
     with pytest.raises(CheckpointError, match=r"nothing: a model folder is needed, found nothing$"):
         import_model(tmp_path / "nothing", tmp_path / "new")
     (old / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"config.json: cannot be read as JSON \(.*\); save the model again$"):
+    with pytest.raises(
+        CheckpointError, match=r"config.json: cannot be read as JSON \(.*\); save the model again$"
+    ):
         import_model(old, tmp_path / "new")
 
 
 def test_nothing_is_overwritten(old):
     before = {path.name: path.read_bytes() for path in old.iterdir()}
     with pytest.raises(
-        CheckpointError, match=re.escape(f"{old}: must be a new or an empty folder; choose another --out")
+        CheckpointError,
+        match=re.escape(f"{old}: must be a new or an empty folder; choose another --out"),
     ):
         import_model(old, old)
     assert {path.name: path.read_bytes() for path in old.iterdir()} == before
@@ -144,6 +159,9 @@ def test_the_command(run_auber, tmp_path):
     )
     code, _, err = run_auber("import", FIXTURES / "bert", "--out", tmp_path / "new")
     assert code == 2
-    assert err == f"auber: {tmp_path / 'new'}: must be a new or an empty folder; choose another --out\n"
+    assert (
+        err
+        == f"auber: {tmp_path / 'new'}: must be a new or an empty folder; choose another --out\n"
+    )
     code, out, _ = run_auber("import", "--help")
     assert "auber import old-model --out new-model" in out

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from auber.errors import PlanError
 from auber.models.plan import PruningPlan
 
-plans = st.dictionaries(st.integers(0, 11), st.sets(st.integers(0, 11), max_size=11)).map(PruningPlan)
+plans = st.dictionaries(st.integers(0, 11), st.sets(st.integers(0, 11), max_size=11)).map(
+    PruningPlan
+)
 
 
 def test_a_plan_counts_and_answers():
@@ -68,7 +70,10 @@ def test_json_round_trip(plan):
     [
         ({3: range(12)}, "layer 3: the plan removes all 12 heads; at least one must stay"),
         ({12: [0]}, "layer 12: the model has layers 0 to 11; correct the plan"),
-        ({0: [12]}, "layer 0: its heads are numbered 0 to 11, the plan removes head 12; correct the plan"),
+        (
+            {0: [12]},
+            "layer 0: its heads are numbered 0 to 11, the plan removes head 12; correct the plan",
+        ),
     ],
 )
 def test_a_plan_that_does_not_fit(plan, message):
@@ -90,11 +95,20 @@ def test_an_empty_layer_may_be_asked_for():
         ({0: [1.5]}, "layer 0: a head must be a whole number from 0, found 1.5"),
         ({0: [True]}, "layer 0: a head must be a whole number from 0, found True"),
         ({0: [np.bool_(True)]}, "layer 0: a head must be a whole number from 0, found "),
-        ({0: [torch.tensor(True)]}, r"layer 0: a head must be a whole number from 0, found tensor\(True\)"),
+        (
+            {0: [torch.tensor(True)]},
+            r"layer 0: a head must be a whole number from 0, found tensor\(True\)",
+        ),
         ({0: np.array([1.0])}, "layer 0: a head must be a whole number from 0, found "),
-        ({0: torch.tensor([-1])}, r"layer 0: a head must be a whole number from 0, found tensor\(-1\)"),
+        (
+            {0: torch.tensor([-1])},
+            r"layer 0: a head must be a whole number from 0, found tensor\(-1\)",
+        ),
         ({0: [np.int64(1), 1]}, r"layer 0: each head may be named once, the plan has \[1, 1\]"),
-        ({torch.tensor(0): [1], torch.tensor(0): [2]}, "^layer 0: is named twice; name all its heads at once$"),
+        (
+            {torch.tensor(0): [1], torch.tensor(0): [2]},
+            "^layer 0: is named twice; name all its heads at once$",
+        ),
         ({0: [1, 1]}, r"layer 0: each head may be named once, the plan has \[1, 1\]"),
     ],
 )

@@ -18,7 +18,15 @@ from auber.errors import ModelError, PlanError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import gated_heads, masked_heads, remove_heads
-from tests.tiny_models import ATTENTIONS, HEADS, LAYERS, MODEL_TYPES, VARIANTS, random_batch, tiny_model
+from tests.tiny_models import (
+    ATTENTIONS,
+    HEADS,
+    LAYERS,
+    MODEL_TYPES,
+    VARIANTS,
+    random_batch,
+    tiny_model,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "encoders.md"
 UNEVEN = [{0: [2], 1: [0, 1, 3], 2: [1, 2]}, {0: [0, 3], 2: [0, 1, 2]}, {1: [1]}]
@@ -230,7 +238,9 @@ def test_gates_scale_heads_and_receive_gradients(model_type):
         loss.backward()
     # the derivative against a finite difference, in float64
     model = model.double()
-    step = 1e-3 if model_type == "modernbert" else 1e-6  # it turns queries and keys in float32 whatever its dtype
+    step = (
+        1e-3 if model_type == "modernbert" else 1e-6
+    )  # it turns queries and keys in float32 whatever its dtype
     for head in range(HEADS):
         values = []
         for sign in (1, -1):
@@ -238,7 +248,9 @@ def test_gates_scale_heads_and_receive_gradients(model_type):
             moved[head] += sign * step
             with gated_heads(model, {1: moved}):
                 values.append(logits(model, batch).square().sum().item())
-        assert gate.grad[head].item() == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-3, abs=1e-3)
+        assert gate.grad[head].item() == pytest.approx(
+            (values[0] - values[1]) / (2 * step), rel=1e-3, abs=1e-3
+        )
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
@@ -344,10 +356,16 @@ def test_autocast_and_a_bfloat16_model():
     ("plan", "message"),
     [
         ({3: [0]}, r"^layer 3: the model has layers 0 to 2; correct the plan$"),
-        ({0: [4]}, r"^layer 0: its heads are numbered 0 to 3, the plan removes head 4; correct the plan$"),
+        (
+            {0: [4]},
+            r"^layer 0: its heads are numbered 0 to 3, the plan removes head 4; correct the plan$",
+        ),
         ({0: [0, 1, 2, 3]}, r"^layer 0: the plan removes all 4 heads; at least one must stay$"),
         ({1: [1, 2]}, r"^layer 1: already removed: head 1, head 2; leave it out of the plan$"),
-        ({1: [0, 3]}, r"^layer 1: the plan removes all 2 heads that are left; at least one must stay$"),
+        (
+            {1: [0, 3]},
+            r"^layer 1: the plan removes all 2 heads that are left; at least one must stay$",
+        ),
     ],
 )
 def test_a_plan_that_does_not_fit_changes_nothing(plan, message):
@@ -365,7 +383,9 @@ def test_a_plan_that_does_not_fit_changes_nothing(plan, message):
 
 def test_gates_that_do_not_fit():
     model = tiny_model()
-    with pytest.raises(PlanError, match=r"^layer 5: the model has layers 0 to 2; correct the gates$"):
+    with pytest.raises(
+        PlanError, match=r"^layer 5: the model has layers 0 to 2; correct the gates$"
+    ):
         gated_heads(model, {5: torch.ones(4)}).__enter__()
     remove_heads(model, {0: [1]})
     message = r"^layer 0: one gate a present head, shape \(3,\), is needed, found \(4,\)$"
@@ -379,5 +399,7 @@ def test_removing_masked_heads_is_refused():
     model = tiny_model()
     with masked_heads(model, {0: [1]}):
         remove_heads(model, {0: [2]})
-        with pytest.raises(ModelError, match=r"^layer 0: heads were removed while masked; leave the context before"):
+        with pytest.raises(
+            ModelError, match=r"^layer 0: heads were removed while masked; leave the context before"
+        ):
             model(**random_batch(model))

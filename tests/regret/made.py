@@ -7,7 +7,9 @@ from auber.search.players.exhaustive import all_masks
 from auber.search.toy import ToyLayer
 
 
-def make_layer(layer: int = 0, num_heads: int = 5, *, bias: float = 0.002, heads: tuple[int, ...] = ()) -> LayerTable:
+def make_layer(
+    layer: int = 0, num_heads: int = 5, *, bias: float = 0.002, heads: tuple[int, ...] = ()
+) -> LayerTable:
     """The table of the made-up layer with this number as its seed."""
     toy = ToyLayer(num_heads, layer, bias=bias)
     return LayerTable(
@@ -19,7 +21,9 @@ def make_layer(layer: int = 0, num_heads: int = 5, *, bias: float = 0.002, heads
     )
 
 
-def make_run(task: str = "toys", layers: tuple[int, ...] = (0, 2), seed: int = 0, **changes: int) -> RunTables:
+def make_run(
+    task: str = "toys", layers: tuple[int, ...] = (0, 2), seed: int = 0, **changes: int
+) -> RunTables:
     """The tables of a made-up run."""
     return RunTables(
         model="made-up",

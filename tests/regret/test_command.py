@@ -27,7 +27,9 @@ def test_help_teaches(run_auber):
 
 def test_a_replay_leaves_a_result_and_its_figure(run_auber, tables, tmp_path):
     out = tmp_path / "new" / "regret.json"
-    code, printed, told = run_auber("regret", tables, "--presets", "paper, default", "--seeds", 2, *SET, "--out", out)
+    code, printed, told = run_auber(
+        "regret", tables, "--presets", "paper, default", "--seeds", 2, *SET, "--out", out
+    )
     assert code == 0
     result = json.loads(out.read_text())
     assert (result["seeds"], list(result["presets"])) == (2, ["paper", "default"])
@@ -37,14 +39,18 @@ def test_a_replay_leaves_a_result_and_its_figure(run_auber, tables, tmp_path):
     assert "mean over 2 layers, with half its 95 % t interval over them" in printed
     rows = [line.split() for line in printed.splitlines()]
     layer = result["panels"][1]["layers"][0]
-    expected = [f"{layer['searches']['greedy'][key]['mean']:.2f}" for key in ("50", "100", "200", "300")]
+    expected = [
+        f"{layer['searches']['greedy'][key]['mean']:.2f}" for key in ("50", "100", "200", "300")
+    ]
     assert any(row[:6] == ["1", "greedy", *expected] for row in rows)
     assert "rte, layer 2: " in told
     assert str(out.with_suffix(".svg")) in printed
 
 
 def test_json_alone_is_printed(run_auber, tables):
-    code, printed, told = run_auber("regret", tables, "--presets", "paper", "--seeds", 1, *SET, "--json", "--quiet")
+    code, printed, told = run_auber(
+        "regret", tables, "--presets", "paper", "--seeds", 1, *SET, "--json", "--quiet"
+    )
     assert (code, told) == (0, "")
     assert [panel["task"] for panel in json.loads(printed)["panels"]] == ["mrpc", "rte"]
 
@@ -60,21 +66,33 @@ def test_tables_are_joined(run_auber, tables, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tables", "x.json", "--json"], "--tables replays nothing, so --json has nothing to show; give one"),
-        (["--tables", "x.json", "--out", "y.json"], "--tables replays nothing, so --out has nothing to show; give one"),
+        (
+            ["--tables", "x.json", "--json"],
+            "--tables replays nothing, so --json has nothing to show; give one",
+        ),
+        (
+            ["--tables", "x.json", "--out", "y.json"],
+            "--tables replays nothing, so --out has nothing to show; give one",
+        ),
         (["--out", "x.svg"], "--out must be a file that ends in .json, found x.svg"),
         (
             ["--out", "/dev/null/x/y.json"],
             "/dev/null/x/y.json: its folder cannot be made (Not a directory); choose another --out",
         ),
         (["--presets", "papr"], "Unknown preset 'papr'. Did you mean 'paper'?"),
-        (["--set", "agent.episodes"], "--set takes key=value such as agent.gamma=0.9, found 'agent.episodes'"),
+        (
+            ["--set", "agent.episodes"],
+            "--set takes key=value such as agent.gamma=0.9, found 'agent.episodes'",
+        ),
         (["--set", "agent.episodes=x"], "agent.episodes must be a whole number from 0, found 'x'"),
         (
             ["--set", "seed=7"],
             "settings: a replay reads agent.*, search.matrix, search.norm, reward.scale, reward.stop, reward.head, found seed; give --seeds",
         ),
-        (["--set", "first.learning_rate=1e-5"], "reward.head, found first.learning_rate; leave it out"),
+        (
+            ["--set", "first.learning_rate=1e-5"],
+            "reward.head, found first.learning_rate; leave it out",
+        ),
         (["--set", "reward.caution=1"], "reward.head, found reward.caution; leave it out"),
         (["--set", "search.heads=3"], "reward.head, found search.heads; leave it out"),
         (["--set", "protocol=seen"], "reward.head, found protocol; set agent.episodes itself"),

@@ -23,7 +23,11 @@ KEPT = Path(__file__).parents[2] / "results" / "regret"
 
 @pytest.fixture(scope="module")
 def result():
-    runs = [replace(make_run(task), model=model) for model in ("one <model>", "two") for task in ("a", "b")]
+    runs = [
+        replace(make_run(task), model=model)
+        for model in ("one <model>", "two")
+        for task in ("a", "b")
+    ]
     return measure_regret(runs, ["paper", "default"], 2, Silent(), QUICK)
 
 
@@ -33,7 +37,9 @@ def test_everything_is_drawn_inside_the_picture(result):
     lines, circles = root.findall(f"{SVG}polyline"), root.findall(f"{SVG}circle")
     assert len(lines) == 4 * 4 * (2 + 1)  # panels, searches, two layers and the mean
     assert len(circles) == 4 * 4 * len(BUDGETS)
-    places = [tuple(map(float, pair.split(","))) for line in lines for pair in line.get("points").split()]
+    places = [
+        tuple(map(float, pair.split(","))) for line in lines for pair in line.get("points").split()
+    ]
     places += [(float(circle.get("cx")), float(circle.get("cy"))) for circle in circles]
     places += [(float(text.get("x")), float(text.get("y"))) for text in root.iter(f"{SVG}text")]
     assert all(0 <= x <= width and 0 <= y <= height for x, y in places)
@@ -49,7 +55,9 @@ def test_everything_is_drawn_inside_the_picture(result):
 
 
 def test_a_smaller_regret_is_lower_and_more_rewards_are_further_right(result):
-    mean = ET.fromstring(draw_regret(result)).findall(f"{SVG}polyline")[8:12]  # after the eight single layers' lines
+    mean = ET.fromstring(draw_regret(result)).findall(f"{SVG}polyline")[
+        8:12
+    ]  # after the eight single layers' lines
     for line in mean:
         places = [tuple(map(float, pair.split(","))) for pair in line.get("points").split()]
         assert [x for x, _ in places] == sorted(x for x, _ in places)
@@ -80,7 +88,9 @@ def test_the_kept_result_agrees_with_the_kept_tables():
     if not (KEPT / "tables.json").is_file():
         pytest.skip("no tables are kept in results/regret")
     kept = json.loads((KEPT / "regret.json").read_text(encoding="utf-8"))
-    anew = measure_regret(read_tables([KEPT / "tables.json"]), ["paper"], 1, Silent(), {"agent.episodes": 0})
+    anew = measure_regret(
+        read_tables([KEPT / "tables.json"]), ["paper"], 1, Silent(), {"agent.episodes": 0}
+    )
     assert len(kept["panels"]) == len(anew["panels"])
     for panel, again in zip(kept["panels"], anew["panels"], strict=True):
         assert [panel[key] for key in ("model", "task", "protocol")] == [

@@ -19,7 +19,9 @@ CONFIG = small_config(agent__episodes=40)
 
 def missed(toy: CountingToy, optimum: float, rewards: int) -> float:
     """What the best of the first so many different masks that were asked for is below the best of all, in points."""
-    return 100 * (optimum - max(toy.score(mask) for mask in islice(dict.fromkeys(toy.asked), rewards)))
+    return 100 * (
+        optimum - max(toy.score(mask) for mask in islice(dict.fromkeys(toy.asked), rewards))
+    )
 
 
 def test_a_replay_is_the_search_on_the_layer_itself():
@@ -33,22 +35,32 @@ def test_a_replay_is_the_search_on_the_layer_itself():
     replay = replay_layer(table, {"mine": CONFIG}, [CONFIG.seed])
     (play,) = replay.agents["mine"]
     optimum = toy.layer.optimum()[1]
-    assert play.regret == pytest.approx([missed(toy, optimum, rewards) for rewards in REWARDS], abs=1e-12)
+    assert play.regret == pytest.approx(
+        [missed(toy, optimum, rewards) for rewards in REWARDS], abs=1e-12
+    )
     assert play.rewards == chosen.rewards_computed == len(set(toy.asked))
-    assert play.rollout == pytest.approx(100 * (optimum - chosen.details["rollout_score"]), abs=1e-12)
+    assert play.rollout == pytest.approx(
+        100 * (optimum - chosen.details["rollout_score"]), abs=1e-12
+    )
     assert play.choice == pytest.approx(100 * (optimum - toy.score(chosen.removed)), abs=1e-12)
     toy.asked.clear()
     chosen = greedy.choose_layer(work)
-    assert replay.greedy.regret == pytest.approx([missed(toy, optimum, rewards) for rewards in REWARDS], abs=1e-12)
+    assert replay.greedy.regret == pytest.approx(
+        [missed(toy, optimum, rewards) for rewards in REWARDS], abs=1e-12
+    )
     assert replay.greedy.rewards == len(toy.asked)
-    assert replay.greedy.choice == pytest.approx(100 * (optimum - toy.score(chosen.removed)), abs=1e-12)
+    assert replay.greedy.choice == pytest.approx(
+        100 * (optimum - toy.score(chosen.removed)), abs=1e-12
+    )
     assert replay.greedy.rollout is None
 
 
 def test_random_search_is_the_expectation():
     table = make_layer(1, 8)
     random = replay_layer(table, {"mine": small_config(agent__episodes=0)}, [0]).random
-    assert random == pytest.approx([100 * expected_regret(table.scores, rewards) for rewards in REWARDS])
+    assert random == pytest.approx(
+        [100 * expected_regret(table.scores, rewards) for rewards in REWARDS]
+    )
     assert list(random) == sorted(random, reverse=True)
     assert random[0] == pytest.approx(100 * (table.optimum - table.unpruned))
     assert random[0] > random[-1] == 0.0  # 300 draws without repeats are more than all 255 masks
@@ -62,7 +74,10 @@ def test_every_budget_is_on_the_curve():
 
 def test_presets_differ_and_so_do_seeds_and_the_same_repeats():
     table = make_layer(2, 7)
-    presets = {"best": CONFIG.replace({"agent.choose": "best"}), "wide": CONFIG.replace({"agent.hidden_size": 24})}
+    presets = {
+        "best": CONFIG.replace({"agent.choose": "best"}),
+        "wide": CONFIG.replace({"agent.hidden_size": 24}),
+    }
     heard = []
     replay = replay_layer(table, presets, range(3), lambda: heard.append(1))
     assert len(heard) == 6

@@ -14,7 +14,12 @@ from auber.regret.result import measure_regret
 from auber.system.progress import Silent
 from tests.regret.made import make_run
 
-QUICK = {"agent.episodes": 12, "agent.hidden_size": 8, "agent.learning_starts": 8, "agent.batch_size": 8}
+QUICK = {
+    "agent.episodes": 12,
+    "agent.hidden_size": 8,
+    "agent.learning_starts": 8,
+    "agent.batch_size": 8,
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +31,10 @@ def measured():
 def test_a_panel_for_each_task_in_order(measured):
     _, result = measured
     assert [panel["task"] for panel in result["panels"]] == ["a", "b"]
-    assert [[layer["layer"] for layer in panel["layers"]] for panel in result["panels"]] == [[0], [1, 2, 3]]
+    assert [[layer["layer"] for layer in panel["layers"]] for panel in result["panels"]] == [
+        [0],
+        [1, 2, 3],
+    ]
     for panel in result["panels"]:
         assert list(panel["mean"]) == ["paper", "default", "greedy", "random"]
         for layer in panel["layers"]:
@@ -41,7 +49,10 @@ def test_a_panel_for_each_task_in_order(measured):
 def test_the_numbers_are_those_of_the_replays(measured):
     runs, result = measured
     configs = {name: make_config(name, settings=QUICK) for name in ("paper", "default")}
-    replays = [replay_layer(table, configs, range(3)) for table in sorted(runs[0].layers, key=lambda each: each.layer)]
+    replays = [
+        replay_layer(table, configs, range(3))
+        for table in sorted(runs[0].layers, key=lambda each: each.layer)
+    ]
     panel = result["panels"][1]
     place = REWARDS.index(100)
     for name in configs:
@@ -53,14 +64,25 @@ def test_the_numbers_are_those_of_the_replays(measured):
         ):
             found = panel["mean"][name][key]
             assert found["mean"] == pytest.approx(fmean(map(fmean, values)), abs=1e-6)
-            by_layer, by_seed = [fmean(layer) for layer in values], [fmean(seed) for seed in zip(*values, strict=True)]
+            by_layer, by_seed = (
+                [fmean(layer) for layer in values],
+                [fmean(seed) for seed in zip(*values, strict=True)],
+            )
             for interval, parts in (("over_layers", by_layer), ("over_seeds", by_seed)):
                 expected = summary(parts)
-                ends = None if expected.low is None else pytest.approx([expected.low, expected.high], abs=1e-6)
+                ends = (
+                    None
+                    if expected.low is None
+                    else pytest.approx([expected.low, expected.high], abs=1e-6)
+                )
                 assert found[interval] == {"n": 3, "interval": ends}
             for layer, plays_of_layer in zip(panel["layers"], values, strict=True):
-                assert layer["searches"][name][key]["plays"] == pytest.approx(plays_of_layer, abs=1e-6)
-                assert layer["searches"][name][key]["mean"] == pytest.approx(fmean(plays_of_layer), abs=1e-6)
+                assert layer["searches"][name][key]["plays"] == pytest.approx(
+                    plays_of_layer, abs=1e-6
+                )
+                assert layer["searches"][name][key]["mean"] == pytest.approx(
+                    fmean(plays_of_layer), abs=1e-6
+                )
     greedy = [replay.greedy.regret for replay in replays]
     assert panel["mean"]["greedy"]["regret"] == pytest.approx(
         [fmean(each) for each in zip(*greedy, strict=True)], abs=1e-6
@@ -89,10 +111,23 @@ def test_one_layer_and_one_seed_have_no_interval():
 
 
 def test_protocols_and_models_are_not_mixed():
-    runs = [make_run(layers=(1,)), replace(make_run(layers=(1,)), protocol="heldout"), make_run(layers=(1,), seed=1)]
-    panels = measure_regret([*runs, replace(runs[0], model="other")], ["paper"], 1, Silent(), QUICK)["panels"]
-    names = [(panel["model"], panel["protocol"], [layer["seed"] for layer in panel["layers"]]) for panel in panels]
-    assert names == [("made-up", "heldout", [0]), ("made-up", "seen", [0, 1]), ("other", "seen", [0])]
+    runs = [
+        make_run(layers=(1,)),
+        replace(make_run(layers=(1,)), protocol="heldout"),
+        make_run(layers=(1,), seed=1),
+    ]
+    panels = measure_regret(
+        [*runs, replace(runs[0], model="other")], ["paper"], 1, Silent(), QUICK
+    )["panels"]
+    names = [
+        (panel["model"], panel["protocol"], [layer["seed"] for layer in panel["layers"]])
+        for panel in panels
+    ]
+    assert names == [
+        ("made-up", "heldout", [0]),
+        ("made-up", "seen", [0, 1]),
+        ("other", "seen", [0]),
+    ]
 
 
 def test_progress_hears_of_every_play():
@@ -110,14 +145,34 @@ def test_progress_hears_of_every_play():
 
     listener = Listener()
     measure_regret([make_run(layers=(0, 2))], ["paper", "default"], 2, listener, QUICK)
-    assert listener.heard == ("plan 2", "toys, layer 0: 4", 1, 2, 3, 4, "toys, layer 2: 4", 1, 2, 3, 4)
+    assert listener.heard == (
+        "plan 2",
+        "toys, layer 0: 4",
+        1,
+        2,
+        3,
+        4,
+        "toys, layer 2: 4",
+        1,
+        2,
+        3,
+        4,
+    )
 
 
 @pytest.mark.parametrize(
     ("presets", "seeds", "message"),
     [
-        (["papr"], 1, "Unknown preset 'papr'. Did you mean 'paper'. Known: default, paper, reference"),
-        (["paper", "paper"], 1, "--presets must be different presets with commas between, found 'paper,paper'"),
+        (
+            ["papr"],
+            1,
+            "Unknown preset 'papr'. Did you mean 'paper'. Known: default, paper, reference",
+        ),
+        (
+            ["paper", "paper"],
+            1,
+            "--presets must be different presets with commas between, found 'paper,paper'",
+        ),
         ([], 1, "--presets must be different presets with commas between, found ''"),
         (["paper"], 0, "--seeds must be at least 1, found 0"),
     ],

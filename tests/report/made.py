@@ -25,7 +25,10 @@ def make_regret(task: str = "toys") -> dict[str, Any]:
         for search, amount in amounts.items()
     }
     layers = [
-        {"layer": layer, "searches": {search: {"regret": means[search]["regret"]} for search in means}}
+        {
+            "layer": layer,
+            "searches": {search: {"regret": means[search]["regret"]} for search in means},
+        }
         for layer in (0, 2)
     ]
     recorded = [{"seed": 0, "command": "auber prune --method exhaustive", "provenance": {}}]
@@ -48,4 +51,6 @@ def make_speed() -> Speed:
     )
     amounts = Amount(109_483_778, 101_000_000), Amount(11_000_000_000, 9_900_000_000)
     run = RunSpeed("rte auber seed 0", "bert", 40, 144, {}, *amounts, pairs)
-    return Speed("auber speed x", (run,), ("torch on a GPU: there is none here",), 1.0, {"threads": 2})
+    return Speed(
+        "auber speed x", (run,), ("torch on a GPU: there is none here",), 1.0, {"threads": 2}
+    )

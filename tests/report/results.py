@@ -60,10 +60,20 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
 
 
 def write_plan(
-    root: Path, tasks: list[str] | dict[str, Any], methods: list[str], seeds: list[int], **changes: Any
+    root: Path,
+    tasks: list[str] | dict[str, Any],
+    methods: list[str],
+    seeds: list[int],
+    **changes: Any,
 ) -> None:
     """The record of a study that asks for these runs."""
-    tables = {"model": "mpnet-base", "tasks": tasks, "methods": methods, "seeds": seeds, "preset": "paper"}
+    tables = {
+        "model": "mpnet-base",
+        "tasks": tasks,
+        "methods": methods,
+        "seeds": seeds,
+        "preset": "paper",
+    }
     root.mkdir(parents=True, exist_ok=True)
     (root / "study.toml").write_text(make_study({**tables, **changes}).to_toml())
 
@@ -84,4 +94,8 @@ def write_study(root: Path, scores: dict[str, dict[str, list[float]]], **changes
         for method, of_method in methods.items():
             for seed, score in enumerate(of_method):
                 result = make_result(task, method, seed, score / 100, **changes)
-                write_run(root, f"{result['model']}/{task}/{result['protocol']}/seed-{seed}/{method}", result)
+                write_run(
+                    root,
+                    f"{result['model']}/{task}/{result['protocol']}/seed-{seed}/{method}",
+                    result,
+                )

@@ -13,7 +13,11 @@ SCORES = {
         "auber": [83.0, 84.5, 84.0],
         "michel": [82.0, 83.0, 81.0],
     },
-    "rte": {"original+tuning": [60.0, 61.0, 62.0], "auber": [62.5, 63.0, 63.5], "auber-l2": [60.0, 62.0, 61.0]},
+    "rte": {
+        "original+tuning": [60.0, 61.0, 62.0],
+        "auber": [62.5, 63.0, 63.5],
+        "auber-l2": [60.0, 62.0, 61.0],
+    },
 }
 
 
@@ -57,14 +61,18 @@ def test_rows_over_seeds(tmp_path):
 def test_comparisons_are_pooled_over_tasks_and_seeds(tmp_path):
     write_study(tmp_path, SCORES)
     (section,) = report_of(tmp_path).sections
-    assert [(row.reference, row.tasks, row.comparison.paired.differences.n) for row in section.pooled] == [
+    assert [
+        (row.reference, row.tasks, row.comparison.paired.differences.n) for row in section.pooled
+    ] == [
         ("original+tuning", ("mrpc", "rte"), 6),
         ("original", ("mrpc",), 3),
         ("michel", ("mrpc",), 3),
         ("auber-l2", ("rte",), 3),
     ]
     assert [row.comparison.family for row in section.pooled] == [3, 3, 3, 1]
-    assert section.pooled[0].comparison.paired.differences.mean == pytest.approx((2 + 2.5 + 1.5 + 2.5 + 2 + 1.5) / 6)
+    assert section.pooled[0].comparison.paired.differences.mean == pytest.approx(
+        (2 + 2.5 + 1.5 + 2.5 + 2 + 1.5) / 6
+    )
 
 
 def test_models_and_protocols_are_never_mixed(tmp_path):
@@ -95,7 +103,10 @@ def test_draws_are_averaged_within_a_seed_first(tmp_path):
 
 
 def test_only_seeds_in_common_are_compared(tmp_path):
-    write_study(tmp_path, {"rte": {"original+tuning": [60.0, 61.0], "auber": [62.0, 63.0, 64.0], "greedy": [62.0]}})
+    write_study(
+        tmp_path,
+        {"rte": {"original+tuning": [60.0, 61.0], "auber": [62.0, 63.0, 64.0], "greedy": [62.0]}},
+    )
     write_run(tmp_path, "late", make_result("rte", "michel", 2, 0.6))
     (section,) = report_of(tmp_path).sections
     rows = rows_of(section)
@@ -120,7 +131,11 @@ def test_a_competitor_with_other_heads_or_tuning_is_flagged(tmp_path):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
     write_run(tmp_path, "b", make_result("rte", "michel", 0, 0.6, **{"heads.removed": 19}))
     write_run(tmp_path, "c", make_result("rte", "original+tuning", 0, 0.6, tuned_layers=[0]))
-    write_run(tmp_path, "d", make_result("rte", "greedy", 0, 0.6, tuned_layers=[1], **{"heads.removed": 5}))
+    write_run(
+        tmp_path,
+        "d",
+        make_result("rte", "greedy", 0, 0.6, tuned_layers=[1], **{"heads.removed": 5}),
+    )
     (section,) = report_of(tmp_path).sections
     rows = rows_of(section)
     assert rows["rte", "michel"].flags == ("P is not auber's",)
@@ -160,7 +175,9 @@ def test_runs_that_began_with_other_weights_are_named(tmp_path):
         "Under heldout the controls' first tuning also had the rows that pay the rewards, so a difference to them is the price "
         "of pruning and of holding rows back, together.",
     )
-    assert seen.notes == ("Careful: rte, seed 0: its methods did not begin with the same fine-tuned weights.",)
+    assert seen.notes == (
+        "Careful: rte, seed 0: its methods did not begin with the same fine-tuned weights.",
+    )
 
 
 def test_a_model_or_protocol_that_has_no_run_yet_has_its_section(tmp_path):
@@ -174,7 +191,11 @@ def test_a_model_or_protocol_that_has_no_run_yet_has_its_section(tmp_path):
 def test_what_the_seeds_share_is_said(tmp_path):
     write_study(tmp_path, {"rte": SCORES["rte"]})
     for seed in (0, 1):
-        write_run(tmp_path, f"own-{seed}", make_result("agreement", "auber", seed, 0.9, data=f"rows {seed}"))
+        write_run(
+            tmp_path,
+            f"own-{seed}",
+            make_result("agreement", "auber", seed, 0.9, data=f"rows {seed}"),
+        )
     (section,) = report_of(tmp_path).sections
     assert section.notes == (
         "The seeds of rte share one dev set: an interval speaks of other seeds, not of other rows.",
@@ -217,7 +238,10 @@ def test_a_setting_that_older_runs_do_not_know_has_its_default_there(tmp_path, n
 
 
 def test_a_method_without_a_place_comes_last(tmp_path):
-    write_study(tmp_path, {"rte": {"zeta": [60.0], "exhaustive": [60.0], "auber-new": [60.0], "alpha": [60.0]}})
+    write_study(
+        tmp_path,
+        {"rte": {"zeta": [60.0], "exhaustive": [60.0], "auber-new": [60.0], "alpha": [60.0]}},
+    )
     (section,) = report_of(tmp_path).sections
     assert [row.method for row in section.methods] == ["exhaustive", "alpha", "zeta"]
     assert [row.method for row in section.ablations] == ["auber-new"]

@@ -23,23 +23,40 @@ def headline(folder):
 
 def write(folder, dev, train=(95.0, 95.0, 95.0), control=(60.0, 60.0, 60.0)):
     """Three seeds of the method beside the control, which has 95 on train."""
-    for method, scores, trains in (("auber", dev, train), (CONTROL, control, (95.0,) * len(control))):
+    for method, scores, trains in (
+        ("auber", dev, train),
+        (CONTROL, control, (95.0,) * len(control)),
+    ):
         for seed, (score, of_train) in enumerate(zip(scores, trains, strict=True)):
-            result = make_result("rte", method, seed, score / 100, **{"train.score": of_train / 100})
+            result = make_result(
+                "rte", method, seed, score / 100, **{"train.score": of_train / 100}
+            )
             write_run(folder, f"{method}-{seed}", result)
 
 
 @pytest.mark.parametrize(
     ("dev", "train", "words"),
     [
-        ((62.0, 62.5, 63.0), (95.0, 95.0, 95.0), "Yes. Removing the heads auber chose gave a better dev score"),
-        ((58.0, 57.5, 57.0), (95.0, 95.0, 95.0), "No. Removing the heads auber chose gave a worse dev score"),
+        (
+            (62.0, 62.5, 63.0),
+            (95.0, 95.0, 95.0),
+            "Yes. Removing the heads auber chose gave a better dev score",
+        ),
+        (
+            (58.0, 57.5, 57.0),
+            (95.0, 95.0, 95.0),
+            "No. Removing the heads auber chose gave a worse dev score",
+        ),
         (
             (58.0, 62.0, 60.0),
             (95.0, 95.0, 95.0),
             "Not for its own sake. Neither a better dev score nor a smaller distance",
         ),
-        ((59.9, 60.1, 60.1), (91.0, 92.0, 91.5), "Not for a better score, which is not shown. A smaller distance"),
+        (
+            (59.9, 60.1, 60.1),
+            (91.0, 92.0, 91.5),
+            "Not for a better score, which is not shown. A smaller distance",
+        ),
         (
             (59.9, 60.1, 60.1),
             (98.0, 98.5, 98.2),
@@ -66,9 +83,14 @@ def test_the_answer_speaks_of_tasks_that_are_learned(tmp_path):
 
 def test_too_little_is_no_answer(tmp_path):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
-    assert headline(tmp_path).startswith("No answer yet. No run of auber has a run of original+tuning")
+    assert headline(tmp_path).startswith(
+        "No answer yet. No run of auber has a run of original+tuning"
+    )
     write_run(tmp_path, "c", make_result("rte", CONTROL, 0, 0.6))
-    assert headline(tmp_path) == "No answer yet. Pairs so far: 1; 3 are the fewest that can show a difference."
+    assert (
+        headline(tmp_path)
+        == "No answer yet. Pairs so far: 1; 3 are the fewest that can show a difference."
+    )
 
 
 def test_what_is_incomplete_says_so_first(tmp_path):
@@ -77,13 +99,19 @@ def test_what_is_incomplete_says_so_first(tmp_path):
     assert headline(tmp_path).startswith("So far, and not the last word: yes. ")
     text = answer(tmp_path)
     assert "### mpnet-base, protocol seen (incomplete: 3 of 6 blocks so far)\n" in text
-    assert "- Missing: mrpc, seed 0: everything; mrpc, seed 1: everything; mrpc, seed 2: everything.\n" in text
+    assert (
+        "- Missing: mrpc, seed 0: everything; mrpc, seed 1: everything; mrpc, seed 2: everything.\n"
+        in text
+    )
 
 
 def test_a_smaller_gap_without_a_better_score_is_explained(tmp_path):
     write(tmp_path, (59.9, 60.1, 60.1), (91.0, 92.0, 91.5))
     text = answer(tmp_path)
-    assert "Overfitting, train minus dev: +31.5 points, +35.0 for original+tuning; smaller by 3.5 points" in text
+    assert (
+        "Overfitting, train minus dev: +31.5 points, +35.0 for original+tuning; smaller by 3.5 points"
+        in text
+    )
     assert "Train moved by -3.5 points, dev by +0.0. No gain on dev goes with it" in text
     assert "So many pairs find a difference of about" in text
 
@@ -98,7 +126,10 @@ def test_a_smaller_gap_with_a_better_score_needs_no_warning(tmp_path):
 
 def test_a_first_tuning_of_its_own_is_in_no_price(tmp_path):
     for seed in range(3):
-        for method, seconds in (("auber", {"first": 0.0, "total": 30.0}), (CONTROL, {"first": 15.0, "total": 25.0})):
+        for method, seconds in (
+            ("auber", {"first": 0.0, "total": 30.0}),
+            (CONTROL, {"first": 15.0, "total": 25.0}),
+        ):
             result = make_result("rte", method, seed, 0.6, **{"cost.seconds": seconds})
             write_run(tmp_path, f"{method}-{seed}", result)
     assert (
@@ -149,17 +180,29 @@ def test_a_task_that_the_control_has_not_learned_is_set_aside(tmp_path):
     write_study(tmp_path, scores)
     assert (
         "- Only on tasks where original+tuning has learned something, so that it beats always giving the most frequent answer "
-        "(mrpc): behind by 1.0 points, 95 % interval 0.8 to 1.2, 3 (task, seed) pairs.\n" in answer(tmp_path)
+        "(mrpc): behind by 1.0 points, 95 % interval 0.8 to 1.2, 3 (task, seed) pairs.\n"
+        in answer(tmp_path)
     )
 
 
 def test_the_other_methods_on_tasks_that_are_learned(tmp_path):
     """What WNLI hides: beside it random is level, without it far behind."""
     scores = {
-        "mrpc": {"auber": [79.0, 82.0, 82.0], CONTROL: [80.0, 81.0, 82.0], "random": [69.0, 72.5, 72.2]},
-        "wnli": {"auber": [30.0, 31.0, 33.0], CONTROL: [30.0, 35.0, 25.0], "random": [80.0, 81.0, 82.5]},
+        "mrpc": {
+            "auber": [79.0, 82.0, 82.0],
+            CONTROL: [80.0, 81.0, 82.0],
+            "random": [69.0, 72.5, 72.2],
+        },
+        "wnli": {
+            "auber": [30.0, 31.0, 33.0],
+            CONTROL: [30.0, 35.0, 25.0],
+            "random": [80.0, 81.0, 82.5],
+        },
     }
     write_study(tmp_path, scores)
     text = answer(tmp_path)
     assert "- No difference is shown between auber and: random.\n" in text
-    assert "- On the tasks that original+tuning has learned, auber is shown to be ahead of: random.\n" in text
+    assert (
+        "- On the tasks that original+tuning has learned, auber is shown to be ahead of: random.\n"
+        in text
+    )

@@ -23,7 +23,9 @@ def test_runs_are_found_at_any_depth_and_sorted(tmp_path):
 
 
 def test_a_folder_that_is_a_run_is_itself_reported(tmp_path):
-    assert collect(write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))).runs[0].folder == "."
+    assert (
+        collect(write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))).runs[0].folder == "."
+    )
 
 
 def test_what_lies_inside_a_run_is_not_a_run(tmp_path):
@@ -38,7 +40,9 @@ def test_runs_without_a_result_are_named_and_left_out(tmp_path):
     write_run(tmp_path, "broken", None)
     write_run(tmp_path, "again", make_result("rte", "auber", 1, 0.6))
     for name in ("broken", "never-begun", "again"):  # the last has a result by now: that counts
-        (tmp_path / f"{name}.failed.json").write_text(json.dumps({"error": "RunError: no memory", "skipped": False}))
+        (tmp_path / f"{name}.failed.json").write_text(
+            json.dumps({"error": "RunError: no memory", "skipped": False})
+        )
     (tmp_path / "wanting.failed.json").write_text(
         json.dumps({"error": "left out: 'broken' has no result", "skipped": True})
     )
@@ -67,9 +71,13 @@ def test_no_results_name_what_was_looked_for(tmp_path):
     )
     with pytest.raises(RunError, match=message):
         collect(tmp_path)
-    with pytest.raises(RunError, match="none: no such folder or results file; give what holds runs"):
+    with pytest.raises(
+        RunError, match="none: no such folder or results file; give what holds runs"
+    ):
         collect(tmp_path / "none")
-    with pytest.raises(ConfigError, match="a report needs runs, found nothing named; give folders or results files"):
+    with pytest.raises(
+        ConfigError, match="a report needs runs, found nothing named; give folders or results files"
+    ):
         collect()
 
 
@@ -106,9 +114,13 @@ def test_several_places_are_put_together(tmp_path):
         (f"{tmp_path / 'a'}: run", "auber"),
         (f"{tmp_path / 'b.json'}: run", "auber-l2"),
     ]
-    assert [run.folder for run in found.left_out] == [f"{tmp_path / 'a'}: cut", f"{tmp_path / 'b.json'}: cut"]
+    assert [run.folder for run in found.left_out] == [
+        f"{tmp_path / 'a'}: cut",
+        f"{tmp_path / 'b.json'}: cut",
+    ]
     with pytest.raises(
-        RunError, match=r"b.json: run and \S+b: run: two runs of mpnet-base, rte, protocol seen, auber-l2"
+        RunError,
+        match=r"b.json: run and \S+b: run: two runs of mpnet-base, rte, protocol seen, auber-l2",
     ):
         collect(tmp_path / "b.json", tmp_path / "b")
 
@@ -118,8 +130,14 @@ def test_several_places_are_put_together(tmp_path):
     [
         ("{", r"a/result.json: cannot be read \("),
         ("[]", "a/result.json: must be a result of format 1, found 'list'; make the run again"),
-        ('{"format": 7}', "a/result.json: must be a result of format 1, found 7; make the run again"),
-        ('{"format": 1}', "a/result.json: lacks 'config'; it is damaged or of another version, make the run again"),
+        (
+            '{"format": 7}',
+            "a/result.json: must be a result of format 1, found 7; make the run again",
+        ),
+        (
+            '{"format": 1}',
+            "a/result.json: lacks 'config'; it is damaged or of another version, make the run again",
+        ),
     ],
 )
 def test_a_damaged_result_is_named(tmp_path, text, message):
@@ -131,14 +149,26 @@ def test_a_damaged_result_is_named(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("dev.score", float("nan"), "a/result.json: 'dev.score' must be a finite number, found nan; it is damaged"),
+        (
+            "dev.score",
+            float("nan"),
+            "a/result.json: 'dev.score' must be a finite number, found nan; it is damaged",
+        ),
         ("dev.score", "0.8", "a/result.json: 'dev.score' must be a finite number, found '0.8'"),
         ("labels", True, "a/result.json: 'labels' must be a whole number, found True"),
         ("model", "a\x1b[31m", "a/result.json: 'model' must be printable text, found "),
         ("rows", {"train": 3}, "a/result.json: lacks 'rows.dev'"),
         ("cost.seconds", {"agent": 1.0}, "a/result.json: lacks 'cost.seconds.total'"),
-        ("cost.seconds.agent", float("inf"), "a/result.json: 'cost.seconds.agent' must be a finite number, found inf"),
-        ("provenance.versions", {"torch": 2}, "a/result.json: 'provenance.versions.torch' must be printable text"),
+        (
+            "cost.seconds.agent",
+            float("inf"),
+            "a/result.json: 'cost.seconds.agent' must be a finite number, found inf",
+        ),
+        (
+            "provenance.versions",
+            {"torch": 2},
+            "a/result.json: 'provenance.versions.torch' must be printable text",
+        ),
         ("config", {"random.draw": "x"}, "a/result.json: 'draw' must be a whole number, found 'x'"),
     ],
 )
@@ -149,7 +179,9 @@ def test_a_wrong_entry_is_named(tmp_path, key, value, message):
 
 
 def test_the_draw_may_be_absent_and_the_majority_none(tmp_path):
-    write_run(tmp_path, "a", make_result("rte", "random", 0, 0.6, config={}, **{"dev.majority": None}))
+    write_run(
+        tmp_path, "a", make_result("rte", "random", 0, 0.6, config={}, **{"dev.majority": None})
+    )
     run = collect(tmp_path).runs[0]
     assert (run.draw, run.majority, run.equals_majority) == (0, None, False)
 
@@ -166,5 +198,7 @@ def test_two_runs_of_the_same_are_named(tmp_path):
 def test_pairs_must_have_the_same_rows_and_metric(tmp_path, changes):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
     write_run(tmp_path, "b", make_result("rte", "original", 0, 0.7, **changes))
-    with pytest.raises(RunError, match="a and b: task rte, seed 0 must have the same rows and metric in all runs"):
+    with pytest.raises(
+        RunError, match="a and b: task rte, seed 0 must have the same rows and metric in all runs"
+    ):
         collect(tmp_path)

@@ -26,12 +26,18 @@ def results(folder, name, scores, **changes):
 
 
 def mrpc(folder, name, dev, **changes):
-    return results(folder, name, {"mrpc": {"auber": list(dev), CONTROL: list(LEVEL)}}, model=name, **changes)
+    return results(
+        folder, name, {"mrpc": {"auber": list(dev), CONTROL: list(LEVEL)}}, model=name, **changes
+    )
 
 
 def table(text):
     """What the table has, by the first cell of each line."""
-    cells = [[cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines() if line.startswith("|")]
+    cells = [
+        [cell.strip() for cell in line[1:-1].split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
     return {first: rest for first, *rest in cells if first != "---"}
 
 
@@ -42,31 +48,48 @@ BETTER, WORSE, SAME = (83.0, 84.1, 84.9), (77.0, 78.1, 78.9), (79.0, 82.0, 82.0)
     ("scores", "headline"),
     [
         ([BETTER], "Yes: a better dev score of auber is shown wherever it was asked."),
-        ([BETTER, SAME], "It depends: a better dev score of auber is shown in some settings and not in others."),
+        (
+            [BETTER, SAME],
+            "It depends: a better dev score of auber is shown in some settings and not in others.",
+        ),
         (
             [SAME, WORSE],
             "No: a better dev score of auber is shown nowhere, a worse one in some settings. What you get is a smaller model.",
         ),
-        ([SAME, SAME], "Not for a better dev score of auber, which is shown nowhere. What you get is a smaller model."),
+        (
+            [SAME, SAME],
+            "Not for a better dev score of auber, which is shown nowhere. What you get is a smaller model.",
+        ),
     ],
 )
 def test_the_headline_follows_from_what_is_shown(tmp_path, scores, headline):
-    text = render_in_short([mrpc(tmp_path, f"model-{number}", dev) for number, dev in enumerate(scores)])
-    assert text.startswith("## Should I prune heads to regularise my model, and what will I get?\n\n")
+    text = render_in_short(
+        [mrpc(tmp_path, f"model-{number}", dev) for number, dev in enumerate(scores)]
+    )
+    assert text.startswith(
+        "## Should I prune heads to regularise my model, and what will I get?\n\n"
+    )
     assert f"\n**{headline}**\n" in text
 
 
 def test_settings_are_counted(tmp_path):
-    text = render_in_short([mrpc(tmp_path, f"model-{n}", dev) for n, dev in enumerate((BETTER, BETTER, SAME))])
+    text = render_in_short(
+        [mrpc(tmp_path, f"model-{n}", dev) for n, dev in enumerate((BETTER, BETTER, SAME))]
+    )
     assert "- Asked in 3 settings, each a model under a protocol, " in text
-    assert "a better dev score is shown in 2 (model-0, seen; model-1, seen), a worse one in none.\n" in text
+    assert (
+        "a better dev score is shown in 2 (model-0, seen; model-1, seen), a worse one in none.\n"
+        in text
+    )
     assert "still missing" not in text
 
 
 def test_missing_runs_are_said(tmp_path):
     write_plan(tmp_path / "half", ["mrpc"], ["auber", CONTROL], [0, 1, 2, 3])
     file = results(tmp_path, "half", {"mrpc": {"auber": list(SAME), CONTROL: list(LEVEL)}})
-    assert "Runs are still missing in 1 of them, so this is not the last word." in render_in_short([file])
+    assert "Runs are still missing in 1 of them, so this is not the last word." in render_in_short(
+        [file]
+    )
 
 
 def test_whose_settings_the_runs_have_is_said_of_a_study(tmp_path):
@@ -78,7 +101,10 @@ def test_whose_settings_the_runs_have_is_said_of_a_study(tmp_path):
         in render_in_short([file])
     )
     (answer,) = answers(analyse(pool([runs_of(file)])))
-    assert answer.points[-1] == f"The settings are those of preset {preset}, with what the study changes of them."
+    assert (
+        answer.points[-1]
+        == f"The settings are those of preset {preset}, with what the study changes of them."
+    )
 
 
 def test_a_task_that_nobody_learns_is_set_aside(tmp_path):
@@ -120,7 +146,11 @@ def test_the_other_methods_stand_beside_the_control_on_tasks_that_are_learned(tm
             "mine": [79.0, 82.0],
             "auber-l2": [79.0, 82.0, 82.5],
         },
-        "wnli": {"auber": [30.0, 31.0, 33.0], CONTROL: [30.0, 35.0, 25.0], "random": [80.0, 81.0, 82.5]},
+        "wnli": {
+            "auber": [30.0, 31.0, 33.0],
+            CONTROL: [30.0, 35.0, 25.0],
+            "random": [80.0, 81.0, 82.5],
+        },
     }
     found = table(render_in_short([results(tmp_path, "both", scores)]))
     assert list(found)[1:] == [
@@ -146,15 +176,27 @@ def test_a_method_that_was_run_on_other_tasks_says_on_which(tmp_path):
 def test_that_no_task_is_learned_is_said(tmp_path):
     learned = mrpc(tmp_path, "a", SAME)
     not_learned = results(
-        tmp_path, "b", {"wnli": {"auber": [30.0, 31.0, 33.0], CONTROL: [30.0, 35.0, 25.0]}}, model="b"
+        tmp_path,
+        "b",
+        {"wnli": {"auber": [30.0, 31.0, 33.0], CONTROL: [30.0, 35.0, 25.0]}},
+        model="b",
     )
-    assert table(render_in_short([learned, not_learned]))["tasks"] == ["mrpc", "wnli (none is learned)"]
+    assert table(render_in_short([learned, not_learned]))["tasks"] == [
+        "mrpc",
+        "wnli (none is learned)",
+    ]
 
 
 def test_what_a_reader_has_who_sets_nothing_comes_first(tmp_path):
     for name, preset in (("a", "paper"), ("b", "default")):
         write_plan(
-            tmp_path / name, ["mrpc"], ["auber", CONTROL], [0, 1, 2], preset=preset, model=name, protocols=["seen"]
+            tmp_path / name,
+            ["mrpc"],
+            ["auber", CONTROL],
+            [0, 1, 2],
+            preset=preset,
+            model=name,
+            protocols=["seen"],
         )
     found = table(render_in_short([mrpc(tmp_path, name, SAME) for name in "ab"]))
     assert found[""] == ["b, seen", "a, seen"]

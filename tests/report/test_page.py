@@ -18,8 +18,16 @@ PAGE = ROOT / "docs" / "results.md"
 
 METHODS = ["auber", "random", "original", "original+tuning"]
 SCORES = {
-    "mrpc": {"auber": [86.0, 85.5, 86.2], "random": [80.0, 81.0, 82.0], "original+tuning": [84.0, 83.9, 84.1]},
-    "rte": {"auber": [66.0, 65.0, 67.0], "original": [63.0, 64.0, 65.0], "original+tuning": [64.0, 63.5, 64.2]},
+    "mrpc": {
+        "auber": [86.0, 85.5, 86.2],
+        "random": [80.0, 81.0, 82.0],
+        "original+tuning": [84.0, 83.9, 84.1],
+    },
+    "rte": {
+        "auber": [66.0, 65.0, 67.0],
+        "original": [63.0, 64.0, 65.0],
+        "original+tuning": [64.0, 63.5, 64.2],
+    },
 }
 
 
@@ -28,7 +36,11 @@ def files(tmp_path):
     """Two files of one model: the methods, and an ablation from a folder of its own."""
     write_plan(tmp_path / "two", ["mrpc", "rte"], METHODS, [0, 1, 2])
     write_study(tmp_path / "two", SCORES)
-    write_run(tmp_path / "two", "rte/seen/seed-0/start", make_result("rte", "original", 0, 0.6, kind="finetune"))
+    write_run(
+        tmp_path / "two",
+        "rte/seen/seed-0/start",
+        make_result("rte", "original", 0, 0.6, kind="finetune"),
+    )
     write_plan(tmp_path / "three", ["rte"], ["auber", "auber-l2"], [0, 1])
     write_study(tmp_path / "three", {"rte": {"auber-l2": [60.0, 61.0]}})
     for name in ("two", "three"):
@@ -72,7 +84,10 @@ def test_the_page_shows_what_the_files_hold(files):
 
 def test_a_complete_study_is_not_called_incomplete(tmp_path):
     write_plan(tmp_path / "s", ["rte"], ["auber", "original+tuning"], [0, 1, 2])
-    write_study(tmp_path / "s", {"rte": {method: SCORES["rte"][method] for method in ("auber", "original+tuning")}})
+    write_study(
+        tmp_path / "s",
+        {"rte": {method: SCORES["rte"][method] for method in ("auber", "original+tuning")}},
+    )
     save_results(tmp_path / "s", tmp_path / "s.json")
     text = render_page([tmp_path / "s.json"])
     assert "incomplete" not in text
@@ -83,10 +98,15 @@ def test_a_complete_study_is_not_called_incomplete(tmp_path):
 def test_what_was_never_begun_and_what_failed_is_told(tmp_path):
     write_plan(tmp_path / "s", ["rte"], ["auber"], [0], protocols=["seen", "heldout"])
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
-    (tmp_path / "s" / "x.failed.json").write_text(json.dumps({"error": "no room", "skipped": False}))
+    (tmp_path / "s" / "x.failed.json").write_text(
+        json.dumps({"error": "no room", "skipped": False})
+    )
     save_results(tmp_path / "s", tmp_path / "s.json")
     text = render_page([tmp_path / "s.json"])
-    assert "## mpnet-base, protocol heldout (incomplete: 0 of 1 blocks so far)\n\nNo run yet.\n" in text
+    assert (
+        "## mpnet-base, protocol heldout (incomplete: 0 of 1 blocks so far)\n\nNo run yet.\n"
+        in text
+    )
     assert "1 run has no result and is in no number here: x (failed: no room)." in text
     assert "Every run that is not named as missing has a result." not in text
 
@@ -108,7 +128,9 @@ def test_a_section_is_a_line_in_the_table_and_left_out_without_a_file(files, tmp
 
 def test_a_kind_without_a_section_is_named(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"kind": "run"}))
-    with pytest.raises(RunError, match="^a.json: Unknown kind of results 'run'. Did you mean 'runs'"):
+    with pytest.raises(
+        RunError, match="^a.json: Unknown kind of results 'run'. Did you mean 'runs'"
+    ):
         render_page([tmp_path / "a.json"])
 
 
@@ -125,9 +147,15 @@ def test_a_page_that_cannot_be_written(tmp_path):
 
 def test_the_kept_page_is_made_from_the_kept_results():
     results = ROOT / "results"
-    kept = [*results.glob("studies/*.json"), *results.glob("regret/regret*.json"), *results.glob("speed/*.json")]
+    kept = [
+        *results.glob("studies/*.json"),
+        *results.glob("regret/regret*.json"),
+        *results.glob("speed/*.json"),
+    ]
     if os.environ.get("AUBER_REGENERATE") == "1":
         write_page(PAGE, kept)
     assert PAGE.read_text(encoding="utf-8") == render_page(kept)
     for figure in results.glob("regret/regret*.svg"):
-        assert (PAGE.parent / figure.name).read_text(encoding="utf-8") == figure.read_text(encoding="utf-8")
+        assert (PAGE.parent / figure.name).read_text(encoding="utf-8") == figure.read_text(
+            encoding="utf-8"
+        )

@@ -26,7 +26,10 @@ def record(tmp_path):
             "auber study s.toml --model=/a/b --data=glue --out=runs/t2",
             "auber study s.toml --model=mpnet --data=GLUE --out=t2",
         ),
-        ("auber prune --heads-from /a/run --set first.epochs=3", "auber prune --heads-from run --set first.epochs=3"),
+        (
+            "auber prune --heads-from /a/run --set first.epochs=3",
+            "auber prune --heads-from run --set first.epochs=3",
+        ),
         ("auber study '~/my studies/s.toml' --quiet", "auber study s.toml --quiet"),
     ],
 )
@@ -38,7 +41,8 @@ def test_a_command_names_no_place(typed, plain):
 def test_what_a_record_takes_over(record):
     assert (record.dev, record.train, record.seconds, record.removed) == (0.61, 0.95, 12.5, 20)
     assert (
-        record.origin.command == "auber study studies/table2.toml --model mpnet-base --data GLUE --out t2 --only seed=1"
+        record.origin.command
+        == "auber study studies/table2.toml --model mpnet-base --data GLUE --out t2 --only seed=1"
     )
     assert (record.origin.commit, record.origin.device) == ("0123456789abcdef", "NVIDIA H200")
     assert record.words == "mpnet-base, rte, protocol seen, auber, seed 1"
@@ -56,7 +60,10 @@ def test_another_name_of_the_model(record):
     [
         ({"command": None}, lambda record: record.origin.command is None),
         ({"provenance.commit": None}, lambda record: record.origin.commit is None),
-        ({"provenance.commit.dirty": True}, lambda record: record.origin.commit == "0123456789abcdef+"),
+        (
+            {"provenance.commit.dirty": True},
+            lambda record: record.origin.commit == "0123456789abcdef+",
+        ),
         ({"cost.peak_gpu_bytes": 2**30}, lambda record: record.peak_gpu_bytes == 2**30),
         ({"cost.scout_steps": 5000}, lambda record: record.scout_steps == 5000),
         ({}, lambda record: record.scout_steps == 0),
@@ -65,13 +72,17 @@ def test_another_name_of_the_model(record):
     ],
 )
 def test_what_may_be_absent_or_otherwise(tmp_path, changes, expected):
-    (tmp_path / "result.json").write_text(json.dumps(make_result("rte", "auber", 1, 0.61, **changes)))
+    (tmp_path / "result.json").write_text(
+        json.dumps(make_result("rte", "auber", 1, 0.61, **changes))
+    )
     record = read_result(tmp_path / "result.json", "here")
     assert expected(record)
     assert record_from_json(json.loads(json.dumps(record_to_json(record, {}))), {}, "x") == record
 
 
-@pytest.mark.parametrize("common", [{}, {"seed": 0, "last.epochs": 6, "random.draw": 0}, {"gone": 3, "seed": 1}])
+@pytest.mark.parametrize(
+    "common", [{}, {"seed": 0, "last.epochs": 6, "random.draw": 0}, {"gone": 3, "seed": 1}]
+)
 def test_a_record_survives_its_line(record, common):
     line = json.loads(json.dumps(record_to_json(record, common)))
     assert record_from_json(line, common, "file") == record
@@ -89,7 +100,9 @@ def test_a_line_that_knows_of_no_scouts_had_none(record):
 
 def test_a_damaged_line_is_named(record):
     line = json.loads(json.dumps(record_to_json(record, {})))
-    with pytest.raises(RunError, match="f.json: runs: must be an object, found list; save the results again"):
+    with pytest.raises(
+        RunError, match="f.json: runs: must be an object, found list; save the results again"
+    ):
         record_from_json([], {}, "f.json: runs")
     with pytest.raises(RunError, match="f.json: runs: 'dev' must be a finite number, found 'x'"):
         record_from_json({**line, "dev": "x"}, {}, "f.json: runs")

@@ -26,7 +26,12 @@ TABLE = Table(
         Column("p", "number", 4, detail=Detail.DATA),
     ),
     (
-        TableSection("m_1", "seen", ((NASTY, "95 % of", 3, (80.1234567, 1.0), (-1.0, 2.0), 0.03125),), ("a note",)),
+        TableSection(
+            "m_1",
+            "seen",
+            ((NASTY, "95 % of", 3, (80.1234567, 1.0), (-1.0, 2.0), 0.03125),),
+            ("a note",),
+        ),
         TableSection("m_2", "heldout", (("-b", None, -4, (1.0, None), None, None),)),
     ),
     ("for all",),
@@ -53,7 +58,18 @@ def test_markdown():
 def test_csv():
     rows = list(csv.reader(io.StringIO(render_csv(TABLE))))
     assert rows == [
-        ["model", "protocol", "name", "words", "n", "dev", "dev deviation", "interval low", "interval high", "p"],
+        [
+            "model",
+            "protocol",
+            "name",
+            "words",
+            "n",
+            "dev",
+            "dev deviation",
+            "interval low",
+            "interval high",
+            "p",
+        ],
         ["m_1", "seen", f"'{NASTY}", "95 % of", "3", "80.123457", "1", "-1", "2", "0.03125"],
         ["m_2", "heldout", "'-b", "", "-4", "1", "", "", "", ""],
     ]
@@ -61,8 +77,18 @@ def test_csv():
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x"])
 def test_csv_text_is_no_formula_but_numbers_are_numbers(text):
-    table = Table("t", "T", (Column("a"), Column("b", "number")), (TableSection(text, "seen", ((text, -1.5),)),))
-    assert list(csv.reader(io.StringIO(render_csv(table))))[1] == [f"'{text}", "seen", f"'{text}", "-1.5"]
+    table = Table(
+        "t",
+        "T",
+        (Column("a"), Column("b", "number")),
+        (TableSection(text, "seen", ((text, -1.5),)),),
+    )
+    assert list(csv.reader(io.StringIO(render_csv(table))))[1] == [
+        f"'{text}",
+        "seen",
+        f"'{text}",
+        "-1.5",
+    ]
 
 
 def test_latex():

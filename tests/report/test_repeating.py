@@ -10,7 +10,9 @@ from tests.report.results import make_result, write_plan, write_run
 def text_of(folder, methods=("auber",), seeds=(0, 1), **changes):
     """What is said of a study of which the first seed is recorded: 2.5 s of the agent and 10 s on the device."""
     write_plan(folder / "s", ["rte"], list(methods), list(seeds))
-    write_run(folder / "s", "start", make_result("rte", "original", 0, 0.6, kind="finetune", **changes))
+    write_run(
+        folder / "s", "start", make_result("rte", "original", 0, 0.6, kind="finetune", **changes)
+    )
     write_run(folder / "s", "auber", make_result("rte", "auber", 0, 0.6, **changes))
     save_results(folder / "s", folder / "s.json")
     return render_repeating([read_results_file(folder / "s.json")])
@@ -39,10 +41,19 @@ def test_methods_that_are_not_recorded_are_not_guessed(tmp_path):
     ("changes", "words"),
     [
         ({"provenance.device": "cpu"}, "On cpu: 50 s. Other devices are not estimated from it."),
-        ({"provenance.device": "NVIDIA A10G"}, "On NVIDIA A10G: 50 s. Other devices are not estimated from it."),
+        (
+            {"provenance.device": "NVIDIA A10G"},
+            "On NVIDIA A10G: 50 s. Other devices are not estimated from it.",
+        ),
         ({"provenance.device": "NVIDIA A100-SXM4-80GB"}, "| A100 (recorded here) | 312 | 50 s |"),
-        ({"cost.peak_gpu_bytes": 3 * 2**30}, "GPU memory: the largest of 2 recorded runs held 3.0 GiB at its peak."),
-        ({"command": None}, "    auber study STUDY.TOML --model bert-base-cased --out runs/STUDY\n"),
+        (
+            {"cost.peak_gpu_bytes": 3 * 2**30},
+            "GPU memory: the largest of 2 recorded runs held 3.0 GiB at its peak.",
+        ),
+        (
+            {"command": None},
+            "    auber study STUDY.TOML --model bert-base-cased --out runs/STUDY\n",
+        ),
     ],
 )
 def test_what_cannot_be_said_is_not_said(tmp_path, changes, words):
@@ -67,7 +78,9 @@ def test_times_of_different_devices_are_not_mixed(tmp_path):
         write_run(folder, f"l4-{seed}", make_result("rte", "auber", seed, 0.6, **slow))
     text = text_of(tmp_path)
     assert "Estimated from the 3 runs and starts on NVIDIA L4" in text
-    assert "| L4 (recorded here) | 121 | 2.0 h |" in text, "two runs of auber; the start was not made there"
+    assert "| L4 (recorded here) | 121 | 2.0 h |" in text, (
+        "two runs of auber; the start was not made there"
+    )
 
 
 def test_rows_of_your_own_are_not_fetched(tmp_path):

@@ -41,7 +41,9 @@ def test_files_do_not_depend_on_where_the_runs_lie(tmp_path):
         write_study(tmp_path / place, SCORES if place == "a" else dict(reversed(SCORES.items())))
         write_report(tmp_path / place)
     for name in NAMES:
-        assert (tmp_path / "a" / "report" / name).read_bytes() == (tmp_path / "b" / "report" / name).read_bytes()
+        assert (tmp_path / "a" / "report" / name).read_bytes() == (
+            tmp_path / "b" / "report" / name
+        ).read_bytes()
 
 
 def test_the_second_table_as_data(tmp_path):
@@ -56,14 +58,20 @@ def test_the_second_table_as_data(tmp_path):
         ("rte", "original+tuning", "60.5"),
         ("rte", "auber", "62.75"),
     ]
-    assert (rows[2]["model"], rows[2]["protocol"], rows[2]["published dev"]) == ("mpnet-base", "seen", "86.03")
+    assert (rows[2]["model"], rows[2]["protocol"], rows[2]["published dev"]) == (
+        "mpnet-base",
+        "seen",
+        "86.03",
+    )
     assert rows[2]["difference"] == "2.25"
 
 
 def test_the_command_shows_tables_and_verdicts(run_auber, tmp_path):
     write_study(tmp_path, SCORES)
     write_run(tmp_path, "cut", None)
-    write_run(tmp_path, "one-class", make_result("rte", "michel", 0, 0.5271, **{"dev.one_class": True}))
+    write_run(
+        tmp_path, "one-class", make_result("rte", "michel", 0, 0.5271, **{"dev.one_class": True})
+    )
     code, out, err = run_auber("report", tmp_path)
     assert (code, err) == (0, "")
     assert "Table 2: the methods; mpnet-base, protocol seen" in out
@@ -77,25 +85,49 @@ def test_the_command_shows_tables_and_verdicts(run_auber, tmp_path):
 
 
 def test_the_command_keeps_runs_and_reports_them_from_the_file(run_auber, tmp_path):
-    write_plan(tmp_path / "study", ["mrpc", "rte"], ["auber", "auber-l2", "original", "original+tuning"], [0, 1])
+    write_plan(
+        tmp_path / "study",
+        ["mrpc", "rte"],
+        ["auber", "auber-l2", "original", "original+tuning"],
+        [0, 1],
+    )
     write_study(tmp_path / "study", SCORES)
     write_run(tmp_path / "study", "cut", None)
     file = tmp_path / "kept" / "results.json"
-    code, out, err = run_auber("report", tmp_path / "study", "--save", file, "--model-name", "mpnet")
+    code, out, err = run_auber(
+        "report", tmp_path / "study", "--save", file, "--model-name", "mpnet"
+    )
     assert (code, err) == (0, "")
-    assert f"{tmp_path / 'study'}: 12 added, 0 there already, 1 without a result\n  left out: cut (unfinished)\n" in out
+    assert (
+        f"{tmp_path / 'study'}: 12 added, 0 there already, 1 without a result\n  left out: cut (unfinished)\n"
+        in out
+    )
     assert f"results: {file} (12 runs and starts, " in out
-    code, out, _ = run_auber("report", tmp_path / "study", "--save", file, "--model-name", "mpnet", "--json")
+    code, out, _ = run_auber(
+        "report", tmp_path / "study", "--save", file, "--model-name", "mpnet", "--json"
+    )
     place = {"place": str(tmp_path / "study"), "added": 0, "present": 12, "left_out": 1}
     assert json.loads(out) == {"file": str(file), "runs": 12, "saved": [place]}
 
     code, out, _ = run_auber("report", file)
     assert code == 0
-    assert "Table 2: the methods; mpnet, protocol seen (incomplete: 2 of 4 blocks so far)" in " ".join(out.split())
-    assert "mpnet, seen: incomplete: 2 of 4 blocks so far; missing:\n  rte, seed 0: auber-l2, original\n" in out
-    assert out.splitlines()[-2:] == [f"{what}: not written; --out DIR says where to" for what in ("tables", "page")]
+    assert (
+        "Table 2: the methods; mpnet, protocol seen (incomplete: 2 of 4 blocks so far)"
+        in " ".join(out.split())
+    )
+    assert (
+        "mpnet, seen: incomplete: 2 of 4 blocks so far; missing:\n  rte, seed 0: auber-l2, original\n"
+        in out
+    )
+    assert out.splitlines()[-2:] == [
+        f"{what}: not written; --out DIR says where to" for what in ("tables", "page")
+    ]
     code, out, _ = run_auber("report", file, "--out", tmp_path / "tables")
-    assert {path.name for path in (tmp_path / "tables").iterdir()} == {*NAMES, "index.html", "figures"}
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {
+        *NAMES,
+        "index.html",
+        "figures",
+    }
 
     code, out, _ = run_auber("report", file, "--page", tmp_path / "page.md")
     assert (code, out) == (0, f"page: {tmp_path / 'page.md'}\n")
@@ -109,15 +141,27 @@ def test_the_command_keeps_runs_and_reports_them_from_the_file(run_auber, tmp_pa
     ("arguments", "message"),
     [
         ([], "a report needs runs, found nothing named; give folders or results files"),
-        (["{}", "--save", "a.json", "--page", "b.md"], "--save and --page exclude each other; give one"),
+        (
+            ["{}", "--save", "a.json", "--page", "b.md"],
+            "--save and --page exclude each other; give one",
+        ),
         (["{}", "--out", "a", "--page", "b.md"], "--out and --page exclude each other; give one"),
         (
             ["{}", "--model-name", "m"],
             "--model-name goes with --save FILE, found it without; add --save or leave it out",
         ),
-        (["{}", "--note", "n"], "--note goes with --save FILE, found it without; add --save or leave it out"),
-        (["{}", "--save", "a.json", "--open"], "--open shows the HTML page, which --save and --page do not write"),
-        (["a.json", "--save", "b.json"], "a.json: no such folder or results file; give what holds runs"),
+        (
+            ["{}", "--note", "n"],
+            "--note goes with --save FILE, found it without; add --save or leave it out",
+        ),
+        (
+            ["{}", "--save", "a.json", "--open"],
+            "--open shows the HTML page, which --save and --page do not write",
+        ),
+        (
+            ["a.json", "--save", "b.json"],
+            "a.json: no such folder or results file; give what holds runs",
+        ),
         (
             ["{}", "--page", "b.md"],
             "--page takes results files, found the folder {}; make one with 'auber report {} --save",
@@ -154,6 +198,8 @@ def test_a_mistake_is_one_line(run_auber, tmp_path):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     write_study(tmp_path, SCORES)
     (tmp_path / "report").write_text("mine")
-    with pytest.raises(RunError, match=r"report: cannot be written \(.*\); it must be a folder of its own"):
+    with pytest.raises(
+        RunError, match=r"report: cannot be written \(.*\); it must be a folder of its own"
+    ):
         write_report(tmp_path)
     assert (tmp_path / "report").read_text() == "mine"

@@ -24,7 +24,11 @@ def study(tmp_path):
 
 def fill(folder, seed, **changes):
     block = f"rte/seen/seed-{seed}"
-    write_run(folder, f"{block}/start", make_result("rte", "original", seed, 0.6, kind="finetune", **changes))
+    write_run(
+        folder,
+        f"{block}/start",
+        make_result("rte", "original", seed, 0.6, kind="finetune", **changes),
+    )
     for method in METHODS:
         write_run(folder, f"{block}/{method}", make_result("rte", method, seed, 0.61, **changes))
 
@@ -48,7 +52,9 @@ def test_a_line_a_run(study, tmp_path):
 
 def test_file_and_folder_are_the_same_collection(study, tmp_path):
     write_run(study, "rte/seen/seed-1/auber", None)
-    (study / "rte/seen/seed-1/michel.failed.json").write_text(json.dumps({"error": "no room", "skipped": False}))
+    (study / "rte/seen/seed-1/michel.failed.json").write_text(
+        json.dumps({"error": "no room", "skipped": False})
+    )
     save_results(study, tmp_path / "r.json")
     found = collect(tmp_path / "r.json")
     assert found == collect(study)
@@ -79,7 +85,9 @@ def test_new_runs_are_added_and_those_not_in_the_folder_stay(study, tmp_path):
     assert [run["seed"] for run in content["runs"]] == [0, 0, 0, 1, 1, 1]
     kept = {line.rstrip(",") for line in before if line.startswith('{"folder": "rte/seen/seed-0')}
     assert len(kept) == 3
-    assert kept < {line.rstrip(",") for line in lines_of(file)}, "what was there is there byte for byte"
+    assert kept < {line.rstrip(",") for line in lines_of(file)}, (
+        "what was there is there byte for byte"
+    )
     added = read_results(file).records[3]
     assert added.config == {"seed": 1, "agent.episodes": 150, "later": "new"}
 
@@ -143,7 +151,8 @@ def test_runs_of_no_study(tmp_path):
     assert collect(tmp_path / "r.json").wanted == ()
     write_plan(tmp_path / "runs", ["rte"], METHODS, [0])
     with pytest.raises(
-        RunError, match=r"r.json: holds runs of no study, \S+runs those of a study; save them into another"
+        RunError,
+        match=r"r.json: holds runs of no study, \S+runs those of a study; save them into another",
     ):
         save_results(tmp_path / "runs", tmp_path / "r.json")
 
@@ -151,22 +160,27 @@ def test_runs_of_no_study(tmp_path):
 def test_another_study_is_refused(study, tmp_path):
     save_results(study, tmp_path / "r.json")
     with pytest.raises(
-        RunError, match="another study than .*: model was 'mpnet-base' and is now 'other'; save it into"
+        RunError,
+        match="another study than .*: model was 'mpnet-base' and is now 'other'; save it into",
     ):
         save_results(study, tmp_path / "r.json", model="other")
     write_plan(study, ["rte"], METHODS, [0], settings={"agent": {"episodes": 7}})
-    with pytest.raises(RunError, match="another study than .*: agent.episodes was 150 and is now 7"):
+    with pytest.raises(
+        RunError, match="another study than .*: agent.episodes was 150 and is now 7"
+    ):
         save_results(study, tmp_path / "r.json")
 
 
 def test_several_studies_or_models_are_refused(study, tmp_path):
     with pytest.raises(
-        RunError, match="a results file is of one study, found those in study below it; save them one by one"
+        RunError,
+        match="a results file is of one study, found those in study below it; save them one by one",
     ):
         save_results(tmp_path, tmp_path / "r.json")
     write_run(study, "x", make_result("rte", "auber", 5, 0.6, model="bert"))
     with pytest.raises(
-        RunError, match="--model-name renames one model, found bert, mpnet-base; save their runs from folders"
+        RunError,
+        match="--model-name renames one model, found bert, mpnet-base; save their runs from folders",
     ):
         save_results(study, tmp_path / "r.json", model="m")
 
@@ -178,9 +192,15 @@ def test_several_studies_or_models_are_refused(study, tmp_path):
             lambda content: content.update(kind="regret"),
             "r.json: must hold runs, found results of kind 'regret'; leave it out",
         ),
-        (lambda content: content.update(format=2), "r.json: format 1 can be read, found 2; save the results again"),
+        (
+            lambda content: content.update(format=2),
+            "r.json: format 1 can be read, found 2; save the results again",
+        ),
         (lambda content: content.pop("runs"), "r.json: lacks 'runs'"),
-        (lambda content: content.pop("kind"), r"r.json: must be a results file \(a JSON object that names its kind\)"),
+        (
+            lambda content: content.pop("kind"),
+            r"r.json: must be a results file \(a JSON object that names its kind\)",
+        ),
         (lambda content: content["runs"].append(3), "r.json: runs: must be an object, found int"),
         (lambda content: content["left_out"].append({}), "r.json: left_out: lacks 'folder'"),
         (lambda content: content["study"].update(tasks=["x"]), "r.json: study: Unknown task 'x'"),
@@ -206,7 +226,10 @@ def test_a_file_without_a_run_is_refused(study, tmp_path, run_auber, option, sta
     file.write_text(json.dumps(content))
     code, out, err = run_auber("report", file, option, tmp_path / "new.json")
     assert (code, out) == (2, "")
-    assert f"r.json: no finished run in it, found {starts} fine-tuned starts; save a folder with finished runs" in err
+    assert (
+        f"r.json: no finished run in it, found {starts} fine-tuned starts; save a folder with finished runs"
+        in err
+    )
     assert err.count("\n") == 1
 
 
@@ -224,12 +247,18 @@ def test_notes_are_kept_once_each_and_travel_with_the_file(study, tmp_path):
     save_results(study, file, notes=["Two blocks shared the GPU."])
     assert read_results(file).notes == ("Two blocks shared the GPU.", "so it goes")
     save_results(file, tmp_path / "other.json", notes=["Later."])
-    assert read_results(tmp_path / "other.json").notes == ("Two blocks shared the GPU.", "so it goes", "Later.")
+    assert read_results(tmp_path / "other.json").notes == (
+        "Two blocks shared the GPU.",
+        "so it goes",
+        "Later.",
+    )
 
 
 @pytest.mark.parametrize("note", ["", "  ", "two\nlines", "bell\a"])
 def test_a_note_is_one_printable_line(study, tmp_path, note):
-    with pytest.raises(ConfigError, match="^--note must be a sentence of printable text on one line, found "):
+    with pytest.raises(
+        ConfigError, match="^--note must be a sentence of printable text on one line, found "
+    ):
         save_results(study, tmp_path / "r.json", notes=[note])
     assert not (tmp_path / "r.json").exists()
 

@@ -39,7 +39,10 @@ def test_plain_words(column, value, words):
 
 
 def test_every_row_has_a_value_for_every_column(tmp_path):
-    write_study(tmp_path, {"rte": {"auber": [60.0, 61.0], "auber-l2": [60.0, 60.0], "original+tuning": [60.0, 62.0]}})
+    write_study(
+        tmp_path,
+        {"rte": {"auber": [60.0, 61.0], "auber-l2": [60.0, 60.0], "original+tuning": [60.0, 62.0]}},
+    )
     tables = tables_of(tmp_path)
     assert list(tables) == ["table1", "table2", "table3", "comparisons", "overfitting", "costs"]
     for table in tables.values():
@@ -85,7 +88,10 @@ def test_runs_without_a_result_are_named_under_every_table(tmp_path):
 
 def test_a_table_that_is_not_complete_says_so(tmp_path):
     write_plan(tmp_path, ["rte", "mrpc"], ["auber", "auber-l2", "original+tuning"], [0, 1])
-    write_study(tmp_path, {"rte": {"auber": [60.0, 61.0], "auber-l2": [60.0], "original+tuning": [60.0, 61.0]}})
+    write_study(
+        tmp_path,
+        {"rte": {"auber": [60.0, 61.0], "auber-l2": [60.0], "original+tuning": [60.0, 61.0]}},
+    )
     tables = tables_of(tmp_path)
     titles = {name: [section.title for section in table.sections] for name, table in tables.items()}
     assert titles == {
@@ -104,7 +110,9 @@ def test_a_table_that_is_not_complete_says_so(tmp_path):
 def test_a_complete_study_has_no_label(tmp_path):
     write_plan(tmp_path, ["rte"], ["auber", "original+tuning"], [0, 1])
     write_study(tmp_path, {"rte": {"auber": [60.0, 61.0], "original+tuning": [60.0, 61.0]}})
-    assert {section.label for table in tables_of(tmp_path).values() for section in table.sections} == {None}
+    assert {
+        section.label for table in tables_of(tmp_path).values() for section in table.sections
+    } == {None}
 
 
 def test_gaps_in_words(tmp_path):
@@ -119,13 +127,16 @@ def test_gaps_in_words(tmp_path):
         "one run proves nothing (+10.0 points)",
     ]
     numbers = [
-        cell(table, title, 0) for title in ("gap", "gap of original+tuning", "train difference", "dev difference")
+        cell(table, title, 0)
+        for title in ("gap", "gap of original+tuning", "train difference", "dev difference")
     ]
     assert numbers == pytest.approx([31.1667, 35.0, -3.8333, 0.0], abs=1e-3)
     larger = [make_result("rte", "greedy", seed, 0.5 - seed / 100) for seed in (1, 2)]
     for result in larger:
         write_run(tmp_path, f"greedy-{result['seed']}", result)
-    assert cell(tables_of(tmp_path)["overfitting"], "verdict", 1).startswith("larger by 11.0 points")
+    assert cell(tables_of(tmp_path)["overfitting"], "verdict", 1).startswith(
+        "larger by 11.0 points"
+    )
 
 
 def test_no_ablation_is_said_and_not_left_blank(tmp_path):
@@ -172,5 +183,7 @@ def test_comparisons_on_learned_tasks_stand_below_those_on_all(tmp_path):
         ("original+tuning", "learned: mrpc"),
         ("random", "learned: mrpc"),
     ]
-    assert cell(table, "verdict", 4).startswith("ahead by 9.8 points, 95 % interval 9.1 to 10.4, 3 (task, seed) pairs")
+    assert cell(table, "verdict", 4).startswith(
+        "ahead by 9.8 points, 95 % interval 9.1 to 10.4, 3 (task, seed) pairs"
+    )
     assert [cell(table, "comparisons", row) for row in rows] == [2, 2, 2, 1, 1]

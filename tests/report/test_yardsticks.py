@@ -102,8 +102,13 @@ def test_speed_is_read_back_as_it_was_made(speed):
 
 
 def test_the_page_has_all_kinds_in_their_order(regret, speed):
-    headings = [line for line in render_page([speed, regret]).splitlines() if line.startswith("## ")]
-    assert headings == ["## What a search misses of a layer's best mask", "## What removing heads buys in speed"]
+    headings = [
+        line for line in render_page([speed, regret]).splitlines() if line.startswith("## ")
+    ]
+    assert headings == [
+        "## What a search misses of a layer's best mask",
+        "## What removing heads buys in speed",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +118,11 @@ def test_the_page_has_all_kinds_in_their_order(regret, speed):
         ("seeds", "ten", "^regret.json: 'seeds' must be a whole number, found 'ten'"),
         ("panels.0.task", None, "^regret.json: panel 0: lacks 'task'"),
         ("panels.0.mean.paper.50.mean", None, "^regret.json: panel 0: lacks 'mean.paper.50.mean'"),
-        ("panels.0.mean", {"<b>": {}}, "^regret.json: a search must be a preset, greedy or random, found '<b>'"),
+        (
+            "panels.0.mean",
+            {"<b>": {}},
+            "^regret.json: a search must be a preset, greedy or random, found '<b>'",
+        ),
     ],
 )
 def test_damage_to_regret_is_named(regret, key, value, message):
@@ -123,7 +132,10 @@ def test_damage_to_regret_is_named(regret, key, value, message):
 
 def test_damage_to_what_only_the_drawing_needs_is_named(regret):
     file = change(regret, "panels.0.layers", [])
-    with pytest.raises(RunError, match=r"^regret.json: must be a result of 'auber regret', found damage \(ValueError"):
+    with pytest.raises(
+        RunError,
+        match=r"^regret.json: must be a result of 'auber regret', found damage \(ValueError",
+    ):
         regret_figure(file)
 
 
@@ -132,7 +144,11 @@ def test_damage_to_what_only_the_drawing_needs_is_named(regret):
     [
         ("format", 2, "^speed.json: format 1 can be read, found 2; measure it again"),
         ("runs", [], "^speed.json: must hold at least one run and one pair of times for each"),
-        ("runs.0.pairs.1.batch", 1.5, "^speed.json: run 0, pair 1: 'batch' must be a whole number, found 1.5"),
+        (
+            "runs.0.pairs.1.batch",
+            1.5,
+            "^speed.json: run 0, pair 1: 'batch' must be a whole number, found 1.5",
+        ),
         (
             "runs.0.parameters.unpruned",
             0,
@@ -148,7 +164,12 @@ def test_damage_to_speed_is_named(speed, key, value, message):
 
 def test_notes_stand_where_the_numbers_come_from(tmp_path):
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
-    save_results(tmp_path / "s", tmp_path / "s.json", notes=["Six blocks shared the GPU, so *seconds* are longer."])
-    assert "### s.json\n\n- Note: Six blocks shared the GPU, so \\*seconds\\* are longer.\n" in render_page(
-        [tmp_path / "s.json"]
+    save_results(
+        tmp_path / "s",
+        tmp_path / "s.json",
+        notes=["Six blocks shared the GPU, so *seconds* are longer."],
+    )
+    assert (
+        "### s.json\n\n- Note: Six blocks shared the GPU, so \\*seconds\\* are longer.\n"
+        in render_page([tmp_path / "s.json"])
     )

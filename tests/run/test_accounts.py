@@ -49,8 +49,14 @@ def test_choosing_all_heads_at_once_is_counted(stage):
 
 
 def test_a_plan_carried_out_on_the_origin_is_tuned_apart_from_the_start():
-    cost = describe_cost({**STAGES, REWIND: {"seconds": 4.5, "tuning": {"steps": 7, "seconds": 4.25}}}, 0.5)
-    assert (cost["seconds"]["rewind"], cost["seconds"]["first"], cost["seconds"]["scouts"]) == (4.25, 0.0, 4.0)
+    cost = describe_cost(
+        {**STAGES, REWIND: {"seconds": 4.5, "tuning": {"steps": 7, "seconds": 4.25}}}, 0.5
+    )
+    assert (cost["seconds"]["rewind"], cost["seconds"]["first"], cost["seconds"]["scouts"]) == (
+        4.25,
+        0.0,
+        4.0,
+    )
     assert cost["tuning_steps"] == 7 + 2 + 3, "the start's are no part of what came out"
 
 

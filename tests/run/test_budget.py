@@ -30,20 +30,33 @@ def test_of_every_size_the_best_mask():
 def test_no_other_way_to_share_the_heads_out_gains_more(seed):
     random = np.random.default_rng(seed)
     masks = [(), (0,), (0, 1), (0, 1, 2)]
-    layers = {layer: {len(mask): (mask, float(random.normal())) for mask in masks} for layer in (0, 2, 5)}
+    layers = {
+        layer: {len(mask): (mask, float(random.normal())) for mask in masks} for layer in (0, 2, 5)
+    }
     for wanted in range(10):
         plan, gain = best_plan(wanted, layers)
         ways = [sizes for sizes in itertools.product(range(4), repeat=3) if sum(sizes) == wanted]
-        gains = [sum(of[size][1] for of, size in zip(layers.values(), sizes, strict=True)) for sizes in ways]
+        gains = [
+            sum(of[size][1] for of, size in zip(layers.values(), sizes, strict=True))
+            for sizes in ways
+        ]
         assert plan.num_removed == wanted
         assert gain == pytest.approx(max(gains))
         sizes = ways[int(np.argmax(gains))]
-        assert plan == {layer: masks[size] for layer, size in zip(layers, sizes, strict=True) if size}
+        assert plan == {
+            layer: masks[size] for layer, size in zip(layers, sizes, strict=True) if size
+        }
 
 
 def test_sizes_that_do_not_add_up_to_the_number():
     layers = {0: {0: ((), 0.5), 3: ((0, 1, 2), 0.4)}, 1: {0: ((), 0.5), 4: ((0, 1, 2, 3), 0.3)}}
-    assert [best_plan(wanted, layers)[0].num_removed for wanted in (1, 2, 5, 6, 9)] == [0, 3, 4, 7, 7]
+    assert [best_plan(wanted, layers)[0].num_removed for wanted in (1, 2, 5, 6, 9)] == [
+        0,
+        3,
+        4,
+        7,
+        7,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +74,9 @@ def test_as_many_heads_go_as_are_asked_for(run):
         stage = auber.run.files.read_json(folder / "stages" / f"layer-{layer:02}.json")
         assert stage["removed"] == []
         assert stage["search"]["present"] == [0, 1, 2, 3]
-        known[layer] = {len(each["removed"]): (tuple(each["removed"]), each["gain"]) for each in stage["sizes"]}
+        known[layer] = {
+            len(each["removed"]): (tuple(each["removed"]), each["gain"]) for each in stage["sizes"]
+        }
         unpruned = stage["search"]["unpruned_score"]
         assert stage["sizes"][0] == {"removed": [], "score": unpruned, "gain": 0.0}
         for each in stage["sizes"]:
@@ -86,15 +101,20 @@ def test_its_page_is_drawn(run):
     (view,) = read_runs([run[1]])
     for stage in view.stages:
         assert stage.removed == run[0].plan.removed(stage.layer)
-        sizes = auber.run.files.read_json(run[1] / "stages" / f"layer-{stage.layer:02}.json")["sizes"]
-        assert stage.search.chosen in [each["score"] for each in sizes if len(each["removed"]) == len(stage.removed)]
+        sizes = auber.run.files.read_json(run[1] / "stages" / f"layer-{stage.layer:02}.json")[
+            "sizes"
+        ]
+        assert stage.search.chosen in [
+            each["score"] for each in sizes if len(each["removed"]) == len(stage.removed)
+        ]
 
 
 def test_a_damaged_record_of_it(run, tmp_path):
     shutil.copytree(run[1], tmp_path / "run")
     (tmp_path / "run" / "stages" / "budget.json").write_text("{}")
     with pytest.raises(
-        RunError, match=r"budget.json: lacks 'plan'; it is damaged or of another version, make the run again$"
+        RunError,
+        match=r"budget.json: lacks 'plan'; it is damaged or of another version, make the run again$",
     ):
         make_page([tmp_path / "run"])
 
@@ -133,21 +153,33 @@ def test_where_to_say_how_many(tmp_path):
     message = "^method 'auber' decides itself how many heads go; leave out --heads, or set protocol=crossfit$"
     model, tokenizer = small_start()
     with pytest.raises(ConfigError, match=message):
-        auber.prune(model, tokenizer, task=small_task(), heads=5, config=small_config(), out=tmp_path / "run")
+        auber.prune(
+            model,
+            tokenizer,
+            task=small_task(),
+            heads=5,
+            config=small_config(),
+            out=tmp_path / "run",
+        )
 
 
 @pytest.mark.parametrize(
     ("heads", "message"),
     [
         (11, "^search.heads must be from 0 to 9 "),
-        (0, "^--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide$"),
+        (
+            0,
+            "^--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide$",
+        ),
     ],
 )
 def test_numbers_that_cannot_be_given_for_a_search(heads, message, tmp_path):
     model, tokenizer = small_start()
     config = small_config(**{**SETTINGS, "first__when": "always"})
     with pytest.raises(ConfigError, match=message):
-        auber.prune(model, tokenizer, task=small_task(), config=config, heads=heads, out=tmp_path / "run")
+        auber.prune(
+            model, tokenizer, task=small_task(), config=config, heads=heads, out=tmp_path / "run"
+        )
 
 
 def test_the_number_may_be_given_beside_the_settings(run, tmp_path):
@@ -167,7 +199,9 @@ def test_that_another_number_goes_is_said(tmp_path):
 
     model, tokenizer = small_start()
     config = small_config(**{**SETTINGS, "first__when": "always", "agent__episodes": 0})
-    found = auber.prune(model, tokenizer, task=TASK, config=config, heads=5, out=tmp_path / "run", progress=Notes())
+    found = auber.prune(
+        model, tokenizer, task=TASK, config=config, heads=5, out=tmp_path / "run", progress=Notes()
+    )
     number = found.plan.num_removed
     assert number < 5, "the one game after none that teach has seen few masks"
     assert (

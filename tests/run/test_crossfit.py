@@ -37,7 +37,17 @@ class CutError(Exception):
     pass
 
 
-def prune(folder, method="auber", *, model=None, resume=False, origin=None, heads=None, heads_from=None, **changes):
+def prune(
+    folder,
+    method="auber",
+    *,
+    model=None,
+    resume=False,
+    origin=None,
+    heads=None,
+    heads_from=None,
+    **changes,
+):
     start, tokenizer = small_start()
     config = small_config(**{"first__when": "always", **SETTINGS, **changes})
     return auber.prune(
@@ -80,7 +90,17 @@ def test_the_stages_of_a_run(run):
     stages = {path.stem for path in (folder / "stages").glob("*.json")}
     lost = [layer for layer in range(3) if outcome.plan.removed(layer)]
     assert lost, "heads go, for each is paid for"
-    wanted = {"first", "scout-0", "scout-1", "scout-2", "layer-00", "layer-01", "layer-02", "rewind", "last"}
+    wanted = {
+        "first",
+        "scout-0",
+        "scout-1",
+        "scout-2",
+        "layer-00",
+        "layer-01",
+        "layer-02",
+        "rewind",
+        "last",
+    }
     assert stages == wanted | {f"tuning-{layer:02}" for layer in lost}
     assert outcome.result["tuned_layers"] == lost
     assert not [path for path in (folder / "stages").iterdir() if path.is_dir()]
@@ -97,7 +117,9 @@ def test_scouts_count_apart_from_the_tuning_of_what_came_out(run):
         own = splits.without_fold(fold)
         after_layers = sum(-(-len(layer.mini_train) // 32) for layer in own.layers)
         scouts += 2 * -(-len(own.first) // 32) + after_layers + 2 * -(-len(own.last_train) // 32)
-    assert cost["scout_steps"] == scouts + first, "with the start, which only tells the agent of its heads"
+    assert cost["scout_steps"] == scouts + first, (
+        "with the start, which only tells the agent of its heads"
+    )
     control = first + len(run[0].result["tuned_layers"]) * -(-20 // 32) + 2 * -(-54 // 32)
     assert cost["tuning_steps"] == control
     assert cost["seconds"]["scouts"] > 0
@@ -220,11 +242,18 @@ def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp
     monkeypatch.setattr(Scouts, "parts", listen)
     assert prune(tmp_path / "run").plan == run[0].plan
     assert len(digested) == 3
-    assert len({name for name, _ in named}) == len({weights for _, weights in named}) == len(set(named)) > 3
+    assert (
+        len({name for name, _ in named})
+        == len({weights for _, weights in named})
+        == len(set(named))
+        > 3
+    )
     whole = list(named)
     named.clear()
     cut_and_resumed(monkeypatch, tmp_path / "cut", "layer-01")
-    assert named == [*whole[:6], *whole[3:]], "layer 1 was begun twice, the second time with scouts from the disk"
+    assert named == [*whole[:6], *whole[3:]], (
+        "layer 1 was begun twice, the second time with scouts from the disk"
+    )
 
 
 @pytest.mark.parametrize("cut", ["scout-1", "layer-00", "layer-02", "rewind", "tuning-01", "last"])
@@ -255,7 +284,10 @@ def test_who_asks_no_scout_runs_as_under_seen(run, tmp_path):
     for method in ("michel", "original+tuning"):
         found = [
             prune(tmp_path / f"{method} {protocol}", method, protocol=protocol, heads_from=matched)
-            for protocol, matched in (("crossfit", run[1]), ("seen", _as_seen(run[1], tmp_path / f"{method} run")))
+            for protocol, matched in (
+                ("crossfit", run[1]),
+                ("seen", _as_seen(run[1], tmp_path / f"{method} run")),
+            )
         ]
         assert same_weights(found[0].model, found[1].model)
 
@@ -264,7 +296,9 @@ def _as_seen(folder, copy_of):
     """A finished run's folder that says it was one under seen."""
     copy_of.mkdir()
     for name in ("run.json", "result.json"):
-        (copy_of / name).write_text((folder / name).read_text().replace('"protocol": "crossfit"', '"protocol": "seen"'))
+        (copy_of / name).write_text(
+            (folder / name).read_text().replace('"protocol": "crossfit"', '"protocol": "seen"')
+        )
     return copy_of
 
 
@@ -304,7 +338,8 @@ def test_an_origin_of_another_build(tmp_path):
 
 def test_an_origin_of_a_model_that_is_still_to_be_tuned(tmp_path):
     with pytest.raises(
-        ConfigError, match=r"^an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out$"
+        ConfigError,
+        match=r"^an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out$",
     ):
         prune(tmp_path / "run", origin=small_start()[0])
 
@@ -351,12 +386,18 @@ def test_that_nothing_was_learned_is_said_once(monkeypatch, tmp_path):
         def say(self, text):
             self.said.append(text)
 
-    monkeypatch.setattr(pipeline.CrossedScorer, "score_many", lambda self, masks: [0.0] * len(masks))
+    monkeypatch.setattr(
+        pipeline.CrossedScorer, "score_many", lambda self, masks: [0.0] * len(masks)
+    )
     model, tokenizer = small_start()
     config = small_config(**{"first__when": "always", **SETTINGS})
     auber.prune(model, tokenizer, task=TASK, config=config, out=tmp_path / "run", progress=Notes())
     assert (
-        sum(text.startswith("the unpruned model explains nothing of the 40 reward rows:") for text in Notes.said) == 1
+        sum(
+            text.startswith("the unpruned model explains nothing of the 40 reward rows:")
+            for text in Notes.said
+        )
+        == 1
     )
 
 
@@ -366,7 +407,13 @@ def test_numbers_to_predict_are_rewarded_by_what_is_explained_of_them(tmp_path):
     model = small_start(num_labels=1)[0]
     config = small_config(**{"first__when": "always", **SETTINGS})
     found = auber.prune(
-        model, tokenizer, train=rows, dev=rows[:20], metric="spearman", config=config, out=tmp_path / "run"
+        model,
+        tokenizer,
+        train=rows,
+        dev=rows[:20],
+        metric="spearman",
+        config=config,
+        out=tmp_path / "run",
     )
     assert found.plan.num_removed > 0
     assert found.result["metric"] == "spearman"
@@ -375,13 +422,17 @@ def test_numbers_to_predict_are_rewarded_by_what_is_explained_of_them(tmp_path):
 
 
 def searches(out):
-    stages = [auber.run.files.read_json(path) for path in sorted((out / "stages").glob("layer-*.json"))]
+    stages = [
+        auber.run.files.read_json(path) for path in sorted((out / "stages").glob("layer-*.json"))
+    ]
     return [stage["search"] for stage in stages if "search" in stage]
 
 
 def test_with_caution_fewer_heads_go_and_each_has_to_gain(tmp_path):
     removed = [
-        prune(tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution).plan.num_removed
+        prune(
+            tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution
+        ).plan.num_removed
         for caution in (0.0, 1.0, 10.0)
     ]
     assert removed[0] > removed[1] >= removed[2] == 0

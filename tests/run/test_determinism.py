@@ -42,7 +42,9 @@ def work(folder):
     auber.prune(model, tokenizer, task=small_task(), config=config, out=folder / "prune")
     study = tiny_study(tiny_model_folder(folder), methods=["auber", "random"])
     outcomes = run_study(study, StudyFolder(folder / "study"), Notes())
-    assert all(outcome.error is None for outcome in outcomes), [outcome.error for outcome in outcomes]
+    assert all(outcome.error is None for outcome in outcomes), [
+        outcome.error for outcome in outcomes
+    ]
 
 
 def left_in(folder):
@@ -77,11 +79,19 @@ def here(tmp_path_factory):
 
 
 def test_there_is_something_to_compare(here):
-    names = ["prune/model/model.safetensors", "prune/scores.jsonl", "prune/splits.json", "prune/plan.json"]
+    names = [
+        "prune/model/model.safetensors",
+        "prune/scores.jsonl",
+        "prune/splits.json",
+        "prune/plan.json",
+    ]
     assert all(here[name] for name in names)
     assert json.loads(here["prune/scores.jsonl"].splitlines()[0])["score"] > 0
     assert here["prune/result.json"]["heads"]["removed"] > 0
-    assert len([name for name in here if name.startswith("study/") and name.endswith("/result.json")]) == 3
+    assert (
+        len([name for name in here if name.startswith("study/") and name.endswith("/result.json")])
+        == 3
+    )
 
 
 def test_again_in_this_process(here, tmp_path):
@@ -93,7 +103,9 @@ def test_again_in_this_process(here, tmp_path):
 def test_in_another_process_from_another_folder_with_other_hashes(here, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    hashes = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"  # here they are drawn, or set by the caller
+    hashes = (
+        "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    )  # here they are drawn, or set by the caller
     environment = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", WORK, str(tmp_path / "work")]
     subprocess.run(command, cwd=elsewhere, env=environment, check=True, timeout=240)
@@ -103,7 +115,9 @@ def test_in_another_process_from_another_folder_with_other_hashes(here, tmp_path
 
 def test_another_seed_gives_something_else(here, tmp_path):
     model, tokenizer = small_start()
-    config = small_config(first__when="always", agent__episodes=12, agent__stop_value=-1000.0, seed=1)
+    config = small_config(
+        first__when="always", agent__episodes=12, agent__stop_value=-1000.0, seed=1
+    )
     auber.prune(model, tokenizer, task=small_task(), config=config, out=tmp_path / "prune")
     other = left_in(tmp_path)
     assert {"prune/model/model.safetensors", "prune/splits.json", "prune/scores.jsonl"} <= {
@@ -114,7 +128,9 @@ def test_another_seed_gives_something_else(here, tmp_path):
 def tuned_scores(device, precision, folder):
     """Train and dev score of a run whose heads are given, so that only the tunings can differ."""
     model, tokenizer = small_start(hidden_size=64)
-    rates = dict.fromkeys(("first__learning_rate", "layer__learning_rate", "last__learning_rate"), 1e-4)
+    rates = dict.fromkeys(
+        ("first__learning_rate", "layer__learning_rate", "last__learning_rate"), 1e-4
+    )
     config = small_config(device=device, precision=precision, first__when="always", **rates)
     task = make_agreement(0, num_train=400, num_dev=400)
     result = auber.prune(
@@ -138,5 +154,8 @@ def test_a_gpu_rewards_the_same_weights_the_same(precision):
     """Nothing is added up in no fixed order where nothing is learned, so a search differs only by the tuning before it."""
     hardware = resolve_hardware(small_config(device="cuda", precision=precision))
     model, masks = small_start()[0].cuda(), [(), (0,), (1, 2), (0, 1, 3)]
-    scores = [LayerScorer(model, 1, small_rows(60), "accuracy", hardware).score_many(masks) for _ in range(3)]
+    scores = [
+        LayerScorer(model, 1, small_rows(60), "accuracy", hardware).score_many(masks)
+        for _ in range(3)
+    ]
     assert scores[0] == scores[1] == scores[2]

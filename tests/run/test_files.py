@@ -24,5 +24,7 @@ def test_a_damaged_file_is_named(tmp_path, name, remedy):
     (tmp_path / name).write_text("{")
     if name == "result.json":
         (tmp_path / "model").mkdir()
-    with pytest.raises(RunError, match=rf"{name}: cannot be read .*; it is damaged: {remedy.format(tmp_path)}$"):
+    with pytest.raises(
+        RunError, match=rf"{name}: cannot be read .*; it is damaged: {remedy.format(tmp_path)}$"
+    ):
         read_json(tmp_path / name)

@@ -32,7 +32,8 @@ def test_a_new_run_writes_what_was_asked(tmp_path):
 def test_an_unfinished_run_must_be_resumed(tmp_path):
     Run(tmp_path / "run", IDENTITY, small_config())
     with pytest.raises(
-        RunError, match="holds an unfinished run; add --resume to go on with it, or choose another --out"
+        RunError,
+        match="holds an unfinished run; add --resume to go on with it, or choose another --out",
     ):
         Run(tmp_path / "run", IDENTITY, small_config())
     assert Run(tmp_path / "run", IDENTITY, small_config(), resume=True).resumed
@@ -41,7 +42,12 @@ def test_an_unfinished_run_must_be_resumed(tmp_path):
 def test_a_run_goes_on_only_as_the_same_run(tmp_path):
     Run(tmp_path / "run", IDENTITY, small_config())
     with pytest.raises(RunError) as caught:
-        Run(tmp_path / "run", {**IDENTITY, "model": "other"}, small_config(agent__gamma=0.5), resume=True)
+        Run(
+            tmp_path / "run",
+            {**IDENTITY, "model": "other"},
+            small_config(agent__gamma=0.5),
+            resume=True,
+        )
     assert str(caught.value).endswith(
         "run: is another run: agent.gamma was 1.0 and is now 0.5, model was 'tiny' and is now 'other'; "
         "use the same settings or another --out"
@@ -52,9 +58,15 @@ def test_a_run_of_other_rows_or_weights_is_told_in_words(tmp_path):
     known = {**IDENTITY, "data": "a" * 64, "weights": "b" * 32}
     Run(tmp_path / "run", known, small_config())
     with pytest.raises(
-        RunError, match=r"run: is another run: its rows were others, its model had other weights; use the"
+        RunError,
+        match=r"run: is another run: its rows were others, its model had other weights; use the",
     ):
-        Run(tmp_path / "run", {**known, "data": "c" * 64, "weights": "d" * 32}, small_config(), resume=True)
+        Run(
+            tmp_path / "run",
+            {**known, "data": "c" * 64, "weights": "d" * 32},
+            small_config(),
+            resume=True,
+        )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +100,10 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
 
 def test_stages_and_their_weights(tmp_path):
     run = Run(tmp_path / "run", IDENTITY, small_config())
-    models = {name: tiny_model("bert", seed=seed) for seed, name in enumerate(("first", "layer-00", "layer-01"))}
+    models = {
+        name: tiny_model("bert", seed=seed)
+        for seed, name in enumerate(("first", "layer-00", "layer-01"))
+    }
     run.finish_stage("first", {"digest": "x"}, models["first"])
     run.finish_stage("layer-00", {}, models["layer-00"])
     run.finish_stage("layer-01", {}, models["layer-01"])
@@ -98,10 +113,14 @@ def test_stages_and_their_weights(tmp_path):
 
     run.close()
     again = Run(tmp_path / "run", IDENTITY, small_config(), resume=True)
-    digest = hashlib.sha256((run.folder / "stages" / "first" / "model.safetensors").read_bytes()).hexdigest()
+    digest = hashlib.sha256(
+        (run.folder / "stages" / "first" / "model.safetensors").read_bytes()
+    ).hexdigest()
     assert again.stage("first") == {"digest": "x", "weights": True, "model_sha256": digest}
     assert again.stage("last") is None
-    loaded = again.load_weights(["first", "layer-00", "layer-01", "layer-02"], tiny_model("bert", seed=9))
+    loaded = again.load_weights(
+        ["first", "layer-00", "layer-01", "layer-02"], tiny_model("bert", seed=9)
+    )
     for name, tensor in models["layer-01"].state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor)
 
@@ -136,14 +155,19 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 
 def test_a_name_that_is_too_long(tmp_path):
-    with pytest.raises(RunError, match=r"xxx: cannot be a run's folder \(File name too long\); choose another --out$"):
+    with pytest.raises(
+        RunError,
+        match=r"xxx: cannot be a run's folder \(File name too long\); choose another --out$",
+    ):
         require_place(tmp_path / ("x" * 300), resume=False)
 
 
 def test_a_name_that_tokenizers_cannot_be_written_under(tmp_path):
     """Said before anything is computed."""
     place = tmp_path / os.fsdecode(b"caf\xe9")
-    with pytest.raises(RunError, match=r"caf\\udce9: must have a name in UTF-8, .*; choose another --out$"):
+    with pytest.raises(
+        RunError, match=r"caf\\udce9: must have a name in UTF-8, .*; choose another --out$"
+    ):
         require_place(place, resume=False)
 
 
@@ -174,7 +198,9 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path):
     (run.folder / "events.jsonl").write_text('{"event": "started"}\n{"eve')
     again = Run(tmp_path / "run", IDENTITY, small_config(), resume=True)
     again.log("resumed")
-    assert [json.loads(line)["event"] for line in (run.folder / "events.jsonl").read_text().splitlines()] == [
+    assert [
+        json.loads(line)["event"] for line in (run.folder / "events.jsonl").read_text().splitlines()
+    ] == [
         "started",
         "resumed",
     ]
@@ -191,7 +217,9 @@ def test_what_a_process_killed_after_the_result_left_goes(tmp_path):
         (run.folder / name).write_text("")
     again = Run(tmp_path / "run", IDENTITY, small_config(), resume=True)
     assert again.result is not None
-    assert not any((run.folder / name).exists() for name in (".lock", "progress.json", "stages/last"))
+    assert not any(
+        (run.folder / name).exists() for name in (".lock", "progress.json", "stages/last")
+    )
 
 
 def test_other_versions_are_refused_unless_allowed(tmp_path, caplog):
@@ -206,7 +234,9 @@ def test_other_versions_are_refused_unless_allowed(tmp_path, caplog):
         "run: was begun with other versions: auber was 0.1.0 and is now 0.2.0; install those to end in the numbers of an "
         "unbroken run, or add --allow-upgrade to go on with these"
     )
-    run = Run(tmp_path / "run", IDENTITY, small_config(), resume=True, versions=new, allow_upgrade=True)
+    run = Run(
+        tmp_path / "run", IDENTITY, small_config(), resume=True, versions=new, allow_upgrade=True
+    )
     assert run.upgrades == [{"changed": {"auber": ["0.1.0", "0.2.0"]}, "after": ["first"]}]
     assert "goes on with other versions (auber was 0.1.0 and is now 0.2.0)" in caplog.text
     run.close()
@@ -226,12 +256,19 @@ def test_weights_that_are_not_those_that_were_written(tmp_path):
         re.escape(f"{weights}: must be the file the run wrote (sha256 ")
         + ".* found another .*: it is damaged or was changed"
     )
-    with pytest.raises(RunError, match=f"^stage layer-00: {other}; put a copy of it back, or delete every file of "):
+    with pytest.raises(
+        RunError, match=f"^stage layer-00: {other}; put a copy of it back, or delete every file of "
+    ):
         run.load_weights(["first", "layer-00"], tiny_model("bert"))
-    with pytest.raises(RunError, match="^stage first: .*; put a copy of it back, or start anew with another --out$"):
+    with pytest.raises(
+        RunError, match="^stage first: .*; put a copy of it back, or start anew with another --out$"
+    ):
         run.load_weights(["first"], tiny_model("bert"))
     weights.unlink()
-    with pytest.raises(RunError, match="model.safetensors: cannot be read \\(No such file or directory\\); put a copy"):
+    with pytest.raises(
+        RunError,
+        match="model.safetensors: cannot be read \\(No such file or directory\\); put a copy",
+    ):
         run.load_weights(["first", "layer-00"], tiny_model("bert"))
 
 
@@ -243,12 +280,15 @@ def test_the_way_out_of_damaged_weights_leads_back_to_what_is_there(tmp_path, tu
     run.finish_stage("layer-00", {}, tiny_model("bert"))
     (run.folder / "stages" / "layer-00" / "model.safetensors").unlink()
     with pytest.raises(
-        RunError, match=r"; put a copy of it back, or delete every file of .* but first.json and first/"
+        RunError,
+        match=r"; put a copy of it back, or delete every file of .* but first.json and first/",
     ):
         run.load_weights(["first", "layer-00"], tiny_model("bert"))
     if tuned:
         shutil.rmtree(run.folder / "stages" / "first")
-        with pytest.raises(RunError, match="; put a copy of it back, or start anew with another --out$"):
+        with pytest.raises(
+            RunError, match="; put a copy of it back, or start anew with another --out$"
+        ):
             run.load_weights(["first", "layer-00"], tiny_model("bert"))
 
 

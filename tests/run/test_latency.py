@@ -34,7 +34,9 @@ class Clock:
 def test_a_head_pays_for_what_it_saves(monkeypatch, tmp_path, protocol):
     clock = Clock(monkeypatch, percent=2.0)
     timed = prune(tmp_path / "timed", **{**PAID, **protocol})
-    paid = prune(tmp_path / "paid", **{**PAID, **protocol, "reward__latency": 0.0, "reward__head": 1.0})
+    paid = prune(
+        tmp_path / "paid", **{**PAID, **protocol, "reward__latency": 0.0, "reward__head": 1.0}
+    )
     assert clock.asked == [(3, 24)], "nothing is measured where it is worth nothing"
     assert timed.plan == paid.plan
     assert timed.plan.num_removed > 0
@@ -62,7 +64,9 @@ def test_a_run_that_was_cut_goes_on_by_the_number_it_has(monkeypatch, tmp_path, 
     assert len(whole.asked) == 1
     clock = Clock(monkeypatch, percent=2.0)
     resumed = cut_and_resumed(monkeypatch, tmp_path / "cut", cut, **PAID)
-    assert len(clock.asked) == (2 if cut == "timing" else 1), "what was written is not measured again"
+    assert len(clock.asked) == (2 if cut == "timing" else 1), (
+        "what was written is not measured again"
+    )
     assert resumed.plan == unbroken.plan
 
 
@@ -86,7 +90,11 @@ def test_it_is_measured_for_real(tmp_path):
     outcome = prune(tmp_path / "run", **PAID)
     stage = auber.run.files.read_json(tmp_path / "run" / "stages" / "timing.json")
     assert stage["timing"]["heads"] == 6
-    assert stage["timing"]["ratio"]["low"] <= stage["timing"]["ratio"]["median"] <= stage["timing"]["ratio"]["high"]
+    assert (
+        stage["timing"]["ratio"]["low"]
+        <= stage["timing"]["ratio"]["median"]
+        <= stage["timing"]["ratio"]["high"]
+    )
     assert outcome.result["config"]["reward.latency"] == 0.5
 
 

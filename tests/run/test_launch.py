@@ -33,7 +33,15 @@ def test_torchrun(tmp_path, protocol):
     root = Path(__file__).parents[2]
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone", str(script)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--standalone",
+        str(script),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [*command, str(tmp_path / "run"), protocol],
@@ -51,5 +59,8 @@ def test_torchrun(tmp_path, protocol):
     result = read_result(tmp_path / "run")
     assert result["dev"]["rows"] == 24
     assert result["provenance"]["processes"] == read_record(tmp_path / "run")["processes"] == 2
-    events = [json.loads(line)["event"] for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    events = [
+        json.loads(line)["event"]
+        for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()
+    ]
     assert events.count("dev_evaluation") == 1, "one process writes"

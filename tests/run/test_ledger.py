@@ -11,9 +11,9 @@ from auber.run.ledger import Ledger
 
 def remember(ledger, key, layer, scores):
     """Have scores computed that are not known yet."""
-    assert ledger.complete(key, layer, list(scores), lambda masks: [scores[mask] for mask in masks]) == [
-        *scores.values()
-    ]
+    assert ledger.complete(
+        key, layer, list(scores), lambda masks: [scores[mask] for mask in masks]
+    ) == [*scores.values()]
 
 
 def known(ledger, key, layer, mask):

@@ -41,7 +41,9 @@ class Heard(Silent):
         self.said.append(text)
 
 
-def prune(task=None, model=None, *, method="greedy", heads=None, out=None, progress=None, **changes):
+def prune(
+    task=None, model=None, *, method="greedy", heads=None, out=None, progress=None, **changes
+):
     start, tokenizer = model or small_start()
     return auber.prune(
         start,
@@ -65,7 +67,11 @@ def sentences(count, *, dev=2, labels=("a", "b"), metric=None) -> TaskData:
 
 
 def warnings_of(caplog):
-    return [record.getMessage() for record in caplog.records if record.name.startswith("auber.run.pipeline")]
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith("auber.run.pipeline")
+    ]
 
 
 def stages_of(folder):
@@ -87,15 +93,20 @@ def stages_of(folder):
         ),
     ],
 )
-def test_a_tuning_that_diverges_ends_the_run_and_leaves_nothing_of_its_stage(stage, rates, kept, monkeypatch, tmp_path):
+def test_a_tuning_that_diverges_ends_the_run_and_leaves_nothing_of_its_stage(
+    stage, rates, kept, monkeypatch, tmp_path
+):
     # The first head of the first layer goes, whatever the model: so there is a tuning after a layer.
     monkeypatch.setattr(
         LayerScorer,
         "score_many",
-        lambda scorer, masks: [float(scorer.layer == 0 and mask == (0,)) for mask in map(tuple, masks)],
+        lambda scorer, masks: [
+            float(scorer.layer == 0 and mask == (0,)) for mask in map(tuple, masks)
+        ],
     )
     with pytest.raises(
-        DivergedError, match=rf"^{stage}: .* step \d of \d with learning rate 1e.*; nothing of this stage"
+        DivergedError,
+        match=rf"^{stage}: .* step \d of \d with learning rate 1e.*; nothing of this stage",
     ):
         prune(out=tmp_path / "run", **rates)
     assert stages_of(tmp_path / "run") == kept
@@ -105,35 +116,51 @@ def test_a_tuning_that_diverges_ends_the_run_and_leaves_nothing_of_its_stage(sta
     # The same again ends the same; another rate is another run, as the message says.
     with pytest.raises(DivergedError, match=rf"^{stage}: "):
         resumed(tmp_path / "run", **rates)
-    with pytest.raises(RunError, match="is another run: .*learning_rate was 1.* and is now .*another --out$"):
+    with pytest.raises(
+        RunError, match="is another run: .*learning_rate was 1.* and is now .*another --out$"
+    ):
         resumed(tmp_path / "run", **dict.fromkeys(rates, 1e-4))
 
 
 def resumed(folder, **changes):
     model, tokenizer = small_start()
     config = small_config(first__when="always", **changes)
-    return auber.prune(model, tokenizer, task=small_task(), method="greedy", config=config, out=folder, resume=True)
+    return auber.prune(
+        model, tokenizer, task=small_task(), method="greedy", config=config, out=folder, resume=True
+    )
 
 
 def test_the_command_says_it_in_one_line(run_auber, tmp_path):
     checkpoint.save(*small_start(bare=True), tmp_path / "tiny")
-    settings = [f"--set={key}={value}" for key, value in {**SETTINGS, "first.learning_rate": 1e30}.items()]
+    settings = [
+        f"--set={key}={value}" for key, value in {**SETTINGS, "first.learning_rate": 1e30}.items()
+    ]
     code, out, err = run_auber(
-        "prune", "--model", tmp_path / "tiny", "--task", "agreement", "--out", tmp_path / "run", "--quiet", *settings
+        "prune",
+        "--model",
+        tmp_path / "tiny",
+        "--task",
+        "agreement",
+        "--out",
+        tmp_path / "run",
+        "--quiet",
+        *settings,
     )
     assert (code, out) == (2, "")
     line = err.strip().splitlines()[-1]
-    assert line.startswith("auber: first tuning: the loss must be a finite number, found nan at step 2 of ")
-    assert line.endswith("give a lower first.learning_rate, and as that is another run, another --out")
+    assert line.startswith(
+        "auber: first tuning: the loss must be a finite number, found nan at step 2 of "
+    )
+    assert line.endswith(
+        "give a lower first.learning_rate, and as that is another run, another --out"
+    )
 
 
 @pytest.mark.parametrize(("method", "heads"), [("auber", None), ("original", None), ("random", 2)])
 def test_a_start_with_a_weight_that_is_no_number(method, heads):
     model, tokenizer = small_start()
     model.bert.encoder.layer[1].attention.self.value.weight.data[0, 0] = math.nan
-    message = (
-        r"^start: the model's weights must be finite numbers, found others in bert\.encoder\.layer\.1\..*; check where"
-    )
+    message = r"^start: the model's weights must be finite numbers, found others in bert\.encoder\.layer\.1\..*; check where"
     with pytest.raises(ModelError, match=message):
         prune(model=(model, tokenizer), method=method, heads=heads, first__when="never")
 
@@ -142,9 +169,7 @@ def test_weights_too_large_to_compute_with_are_not_reported_as_a_score():
     model, tokenizer = small_start()
     for parameter in model.bert.encoder.layer[0].parameters():
         parameter.data *= 1e30
-    message = (
-        r"^evaluating: the loss on train must be a finite number, found (nan|inf): the model's weights are finite but"
-    )
+    message = r"^evaluating: the loss on train must be a finite number, found (nan|inf): the model's weights are finite but"
     with pytest.raises(ModelError, match=message):
         prune(model=(model, tokenizer), method="original", first__when="never")
 
@@ -210,7 +235,9 @@ def test_rows_on_which_every_model_scores_the_same(metric, blind, seeing, num_la
         assert (scores == {0.0}) is expected, scores
 
 
-@pytest.mark.parametrize(("kind", "metric"), [(kind, metric) for kind in TOKEN_KINDS for metric in METRICS_OF[kind]])
+@pytest.mark.parametrize(
+    ("kind", "metric"), [(kind, metric) for kind in TOKEN_KINDS for metric in METRICS_OF[kind]]
+)
 def test_tokens_on_which_every_model_scores_the_same(kind, metric):
     rows, measure = random_kind_rows(kind, 6), get_metric(metric)
     labels, device = num_labels(kind), torch.device("cpu")
@@ -219,7 +246,9 @@ def test_tokens_on_which_every_model_scores_the_same(kind, metric):
         blind = type(rows.answers)([[] for _ in range(6)], rows.answers.contexts)
     else:
         outside = 0 if metric == "entity_f1" else -100
-        blind = type(rows.answers)([[outside] * length for length in rows.lengths], rows.answers.scheme)
+        blind = type(rows.answers)(
+            [[outside] * length for length in rows.lengths], rows.answers.scheme
+        )
     rows = EncodedRows(rows.input_ids, None, blind)
     assert measure.is_blind(rows.truth(device), labels)
     drawn = torch.randn(10, sum(rows.lengths), labels, generator=torch.Generator().manual_seed(0))
@@ -250,7 +279,9 @@ def test_a_dev_set_that_tells_nothing_is_warned_of(caplog):
 
 
 @pytest.mark.parametrize("method", ["auber", "greedy"])
-def test_rewards_that_are_all_equal_are_told_and_so_is_what_the_choice_is_worth(method, monkeypatch):
+def test_rewards_that_are_all_equal_are_told_and_so_is_what_the_choice_is_worth(
+    method, monkeypatch
+):
     monkeypatch.setattr(LayerScorer, "score_many", lambda scorer, masks: [0.5] * len(masks))
     heard = Heard()
     pruned = prune(method=method, progress=heard, agent__stop_value=-1000.0)
@@ -259,7 +290,9 @@ def test_rewards_that_are_all_equal_are_told_and_so_is_what_the_choice_is_worth(
         assert " masks scored the same (0.5000), so the rewards tell no head from another; " in told
         removed = len(pruned.plan.removed(layer))
         assert told.endswith(
-            f"the {removed} heads removed could as well be others" if method == "auber" else "none is removed"
+            f"the {removed} heads removed could as well be others"
+            if method == "auber"
+            else "none is removed"
         )
 
 
@@ -270,7 +303,13 @@ def test_heads_of_equal_norms_are_searched_from_a_uniform_state(tmp_path):
     model, tokenizer = small_start()
     for layer in model.bert.encoder.layer:
         layer.attention.self.value.weight.data.fill_(0.25)
-    prune(model=(model, tokenizer), method="auber", first__when="never", layer__epochs=0, out=tmp_path / "run")
+    prune(
+        model=(model, tokenizer),
+        method="auber",
+        first__when="never",
+        layer__epochs=0,
+        out=tmp_path / "run",
+    )
     for layer in range(3):
         info = json.loads((tmp_path / "run" / "stages" / f"layer-{layer:02}.json").read_text())
         assert info["search"]["state"] == [0.25] * 4
@@ -285,14 +324,22 @@ def test_a_head_of_norm_zero_is_the_least_and_no_trouble():
     assert torch.equal(head_state(head_norms(torch.zeros(8, 4), 4)), torch.full((4,), 0.25))
     for broken in (math.nan, math.inf):
         weight[0, 0] = broken
-        with pytest.raises(ModelError, match=r"^state: there must be one finite norm per head, found \[(nan|inf), 0.0"):
+        with pytest.raises(
+            ModelError,
+            match=r"^state: there must be one finite norm per head, found \[(nan|inf), 0.0",
+        ):
             head_state(head_norms(weight, 4))
 
 
 @pytest.mark.parametrize("method", LAYER_WISE)
 def test_a_model_of_one_head_a_layer_is_tuned_and_loses_none(method, tmp_path):
     heard = Heard()
-    pruned = prune(model=small_start(num_attention_heads=1), method=method, progress=heard, out=tmp_path / "run")
+    pruned = prune(
+        model=small_start(num_attention_heads=1),
+        method=method,
+        progress=heard,
+        out=tmp_path / "run",
+    )
     assert heard.said == [
         "nothing to remove: one head stays in each layer, and layers 0, 1, 2 had no more to begin with; the model is tuned and "
         "evaluated as it is"
@@ -308,7 +355,9 @@ def test_a_layer_of_one_head_is_passed_over_and_the_others_are_not(tmp_path):
     auber.remove_heads(model, {1: [0, 1, 3]})
     heard = Heard()
     prune(model=(model, tokenizer), progress=heard, out=tmp_path / "run")
-    assert heard.said[0] == "layer 1: one head stays in each layer, and there are no more: passed over"
+    assert (
+        heard.said[0] == "layer 1: one head stays in each layer, and there are no more: passed over"
+    )
     searched = [
         "search" in json.loads((tmp_path / "run" / "stages" / f"layer-{layer:02}.json").read_text())
         for layer in range(3)
@@ -319,7 +368,10 @@ def test_a_layer_of_one_head_is_passed_over_and_the_others_are_not(tmp_path):
 def test_the_command_on_a_model_of_one_head_a_layer(run_auber, tmp_path):
     """Nothing to remove is a result, not a mistake; pages and watchers take it as one."""
     checkpoint.save(*small_start(bare=True, num_attention_heads=1), tmp_path / "tiny")
-    settings = [f"--set={key}={value}" for key, value in {**SETTINGS, "first.epochs": 1, "last.epochs": 1}.items()]
+    settings = [
+        f"--set={key}={value}"
+        for key, value in {**SETTINGS, "first.epochs": 1, "last.epochs": 1}.items()
+    ]
     run = tmp_path / "run"
     code, out, err = run_auber(
         "prune",
@@ -381,7 +433,11 @@ def test_one_row_of_each_class_is_enough_where_the_settings_let_it():
             {"protocol": "heldout"},
             "reward set: .* it would have 1 of 4 rows; choose protocol seen or give more rows",
         ),
-        (20, {"reward__max_rows": 1}, "reward set: .* reward.max_rows allows 1 rows; raise it to 2 or more"),
+        (
+            20,
+            {"reward__max_rows": 1},
+            "reward set: .* reward.max_rows allows 1 rows; raise it to 2 or more",
+        ),
     ],
 )
 def test_too_few_rows_are_refused_before_anything_is_computed(count, changes, message, monkeypatch):

@@ -33,7 +33,13 @@ def prune(folder, method="greedy", heads=None, **changes):
     model, tokenizer = small_start()
     config = small_config(first__when="never", last__epochs=0, **changes)
     return auber.prune(
-        model, tokenizer, task=small_task(), method=method, heads=heads, config=config, out=folder / "run"
+        model,
+        tokenizer,
+        task=small_task(),
+        method=method,
+        heads=heads,
+        config=config,
+        out=folder / "run",
     )
 
 
@@ -57,7 +63,9 @@ def test_a_ranking_method_chooses_among_all_layers(tmp_path):
 
 
 def test_a_layer_the_model_does_not_have(tmp_path):
-    message = r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; leave out"
+    message = (
+        r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; leave out"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path, search__layers="1,3")
     assert not (tmp_path / "run").exists(), "it is said before anything is made"
@@ -71,16 +79,28 @@ def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_pa
 
 def test_that_the_agent_made_no_update_is_said_once(tmp_path):
     model, tokenizer = small_start()
-    config = small_config(first__when="never", last__epochs=0, agent__learning_starts=64, agent__choose="best")
+    config = small_config(
+        first__when="never", last__epochs=0, agent__learning_starts=64, agent__choose="best"
+    )
     said = []
 
     class Listener(Silent):
         def say(self, text):
             said.append(text)
 
-    auber.prune(model, tokenizer, task=small_task(), config=config, out=tmp_path / "run", progress=Listener())
+    auber.prune(
+        model,
+        tokenizer,
+        task=small_task(),
+        config=config,
+        out=tmp_path / "run",
+        progress=Listener(),
+    )
     assert len([text for text in said if "the agent made no update" in text]) == 1
-    untaught = [json.loads(path.read_text())["search"]["updates"] for path in tmp_path.glob("run/stages/layer-*.json")]
+    untaught = [
+        json.loads(path.read_text())["search"]["updates"]
+        for path in tmp_path.glob("run/stages/layer-*.json")
+    ]
     assert untaught == [0, 0, 0], "it held for every layer"
 
 
@@ -116,7 +136,9 @@ def encoder(tmp_path):
         ({"first__epochs": 0}, "first.epochs is 0", "raise it"),
     ],
 )
-def test_scores_of_an_untrained_classifier_are_warned_of_once(encoder, changes, found, remedy, caplog):
+def test_scores_of_an_untrained_classifier_are_warned_of_once(
+    encoder, changes, found, remedy, caplog
+):
     config = small_config(last__epochs=0, search__layers="0", **changes)
     auber.prune(encoder, task=small_task(), method="greedy", config=config)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -126,7 +148,9 @@ def test_scores_of_an_untrained_classifier_are_warned_of_once(encoder, changes, 
     ]
 
 
-def test_a_classifier_that_is_tuned_first_or_came_trained_needs_no_warning(encoder, tmp_path, caplog):
+def test_a_classifier_that_is_tuned_first_or_came_trained_needs_no_warning(
+    encoder, tmp_path, caplog
+):
     auber.prune(encoder, task=small_task(), method="original", config=small_config())
     prune(tmp_path, "original")
     assert caplog.records == []

@@ -18,7 +18,12 @@ from auber.run.fold_models import Scouts
 from tests.run.test_crossfit import cut_and_resumed, prune, same_weights
 from tests.small import small_start
 
-GATES = {"search__prior": "voita", "search__prior_share": 0.5, "reward__head": 0.0, "voita__epochs": 2}
+GATES = {
+    "search__prior": "voita",
+    "search__prior_share": 0.5,
+    "reward__head": 0.0,
+    "voita__epochs": 2,
+}
 
 
 def stage_of(folder, name):
@@ -58,29 +63,36 @@ def scores_of(folder):
 
 @pytest.mark.parametrize("caution", [0.0, 1.0])
 @pytest.mark.parametrize("method", ["auber", "greedy", "exhaustive"])
-def test_what_is_called_unpruned_is_the_layer_with_all_heads_where_anybody_asked_for_it(method, caution, tmp_path):
+def test_what_is_called_unpruned_is_the_layer_with_all_heads_where_anybody_asked_for_it(
+    method, caution, tmp_path
+):
     prune(tmp_path / "run", method, reward__caution=caution, **GATES)
     known = scores_of(tmp_path / "run")
     for layer in range(3):
         search = stage_of(tmp_path / "run", f"layer-{layer:02}")["search"]
         assert search["given_score"] == known[layer, tuple(search.get("given", ()))]
         assert search.get("unpruned_score") == known.get((layer, ()))
-        assert search["rewards_computed"] == len([mask for of, mask in known if of == layer]), "nothing more is asked"
+        assert search["rewards_computed"] == len([mask for of, mask in known if of == layer]), (
+            "nothing more is asked"
+        )
 
 
 def test_who_watches_sees_the_same_gain_as_the_page(run):
     (page,) = read_runs([run[1]])
     gains = {layer: search.chosen - search.begun for layer, search in page.searched}
-    assert {layer.layer: layer.gain for layer in RunWatcher(run[1]).look().layers} == pytest.approx(gains)
+    assert {layer.layer: layer.gain for layer in RunWatcher(run[1]).look().layers} == pytest.approx(
+        gains
+    )
 
 
 def test_with_much_caution_it_is_carried_out_as_it_is(tmp_path):
     outcome = prune(tmp_path / "run", reward__caution=10.0, **GATES)
     prior = PruningPlan.from_json(stage_of(tmp_path / "run", "prior")["plan"])
     assert outcome.plan == prior
-    assert {stage_of(tmp_path / "run", f"layer-{layer:02}")["search"]["change_cost"] > 0 for layer in range(3)} == {
-        True
-    }
+    assert {
+        stage_of(tmp_path / "run", f"layer-{layer:02}")["search"]["change_cost"] > 0
+        for layer in range(3)
+    } == {True}
 
 
 def test_the_scouts_are_asked_beside_what_is_decided_and_else_beside_it(run, monkeypatch, tmp_path):
@@ -117,7 +129,9 @@ def test_a_number_of_heads_is_that_of_the_prior_and_of_what_comes_out(tmp_path):
     outcome = prune(tmp_path / "run", search__heads=4, reward__caution=1.0, **GATES)
     prior = PruningPlan.from_json(stage_of(tmp_path / "run", "prior")["plan"])
     assert prior.num_removed == outcome.plan.num_removed == 4
-    assert stage_of(tmp_path / "run", "budget")["gain"] >= 0, "the prior is among the plans of this size"
+    assert stage_of(tmp_path / "run", "budget")["gain"] >= 0, (
+        "the prior is among the plans of this size"
+    )
 
 
 @pytest.mark.parametrize("cut", ["prior", "layer-00", "layer-01", "rewind", "last"])

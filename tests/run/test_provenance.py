@@ -19,7 +19,9 @@ def test_a_result_knows_its_surroundings(monkeypatch):
     assert described["device"] == "cpu"
     assert set(described["versions"]) >= {"python", "auber", "torch", "transformers"}
     if (ROOT / ".git").exists():  # an unpacked source distribution has no history
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+        head = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
         assert described["commit"]["id"] == head.stdout.strip()
     else:
         assert described["commit"] is None
@@ -46,10 +48,23 @@ def test_a_copy_without_history_is_told_its_commit(monkeypatch):
 
 def test_the_command_has_no_folders_of_the_machine(monkeypatch):
     monkeypatch.setattr(
-        sys, "argv", ["/usr/bin/auber", "prune", "--model", "/home/me/bert base", "--out=/tmp/x/run", "--seed", "1"]
+        sys,
+        "argv",
+        [
+            "/usr/bin/auber",
+            "prune",
+            "--model",
+            "/home/me/bert base",
+            "--out=/tmp/x/run",
+            "--seed",
+            "1",
+        ],
     )
     assert provenance.command_line() == "auber prune --model 'bert base' --out=run --seed 1"
-    assert provenance.typed_command() == "auber prune --model '/home/me/bert base' --out=/tmp/x/run --seed 1"
+    assert (
+        provenance.typed_command()
+        == "auber prune --model '/home/me/bert base' --out=/tmp/x/run --seed 1"
+    )
     monkeypatch.setattr(sys, "argv", ["/src/auber/__main__.py", "bench", "studies/quick.toml"])
     assert provenance.command_line() == "auber bench studies/quick.toml"
 

@@ -40,7 +40,14 @@ def cut(tmp_path_factory):
     with pytest.raises(KeyboardInterrupt):
         prune(folder, progress=StopBeforeLast())
     kept = sorted(path.name for path in (folder / "stages").iterdir())
-    assert kept == ["first", "first.json", "layer-00.json", "layer-01.json", "layer-02", "layer-02.json"]
+    assert kept == [
+        "first",
+        "first.json",
+        "layer-00.json",
+        "layer-01.json",
+        "layer-02",
+        "layer-02.json",
+    ]
     return folder
 
 
@@ -62,20 +69,34 @@ def change(path, **changes):
 
 
 BACK = "put a copy of it back, or delete every file of .*/stages but first.json and first/: the run goes on from there, and "
-AGAIN = (
-    "put a copy of it back, or delete it: the stage is done again with all after it, and scores that are known are not "
-)
+AGAIN = "put a copy of it back, or delete it: the stage is done again with all after it, and scores that are known are not "
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("first", {"weights": True}, f"first.json: lacks 'seconds'; it is damaged or of another version, {AGAIN}"),
-        ("first", {"weights": True, "seconds": 1}, f"first.json: lacks 'digest'; it is damaged or .*, {AGAIN}"),
+        (
+            "first",
+            {"weights": True},
+            f"first.json: lacks 'seconds'; it is damaged or of another version, {AGAIN}",
+        ),
+        (
+            "first",
+            {"weights": True, "seconds": 1},
+            f"first.json: lacks 'digest'; it is damaged or .*, {AGAIN}",
+        ),
         ("first", {}, f"first.json: lacks 'weights'; it is damaged or of another version, {AGAIN}"),
         ("first", [], f"first.json: must be a JSON object, found list; it is damaged: {AGAIN}"),
-        ("layer-00", {}, f"layer-00.json: lacks 'weights'; it is damaged or of another version, {BACK}"),
-        ("layer-02", {"weights": 1}, f"layer-02.json: 'weights' must be true or false, found 1; it is damaged, {BACK}"),
+        (
+            "layer-00",
+            {},
+            f"layer-00.json: lacks 'weights'; it is damaged or of another version, {BACK}",
+        ),
+        (
+            "layer-02",
+            {"weights": 1},
+            f"layer-02.json: 'weights' must be true or false, found 1; it is damaged, {BACK}",
+        ),
     ],
 )
 def test_a_stages_record_of_another_shape(folder, name, content, message):
@@ -87,8 +108,14 @@ def test_a_stages_record_of_another_shape(folder, name, content, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"versions": []}, r"run.json: 'versions' must be a dict, found \[\]; it is damaged, put a copy of it back$"),
-        ({"upgrades": 5}, r"run.json: 'upgrades' must be a list, found 5; it is damaged, put a copy of it back$"),
+        (
+            {"versions": []},
+            r"run.json: 'versions' must be a dict, found \[\]; it is damaged, put a copy of it back$",
+        ),
+        (
+            {"upgrades": 5},
+            r"run.json: 'upgrades' must be a list, found 5; it is damaged, put a copy of it back$",
+        ),
     ],
 )
 def test_what_a_run_is_in_another_shape(folder, changes, message):
@@ -108,7 +135,12 @@ def test_what_a_run_is_in_another_shape(folder, changes, message):
 def test_a_result_of_another_shape(whole, tmp_path, content, found, use):
     place = shutil.copytree(whole[0], tmp_path / "run")
     (place / "result.json").write_text(json.dumps(content))
-    wanted = {"task": small_task(), "method": "original", "config": small_config(), "out": tmp_path / "next"}
+    wanted = {
+        "task": small_task(),
+        "method": "original",
+        "config": small_config(),
+        "out": tmp_path / "next",
+    }
     uses = {
         "resumed": lambda: prune(place, resume=True),
         "start": lambda: auber.prune(place, **wanted),
@@ -123,12 +155,18 @@ def test_a_result_of_another_shape(whole, tmp_path, content, found, use):
         uses[use]()
 
 
-@pytest.mark.parametrize(("name", "as_told"), [("layer-00", True), ("layer-01", True), ("layer-00", False)])
-def test_a_damaged_record_in_the_middle_is_put_right_by_one_instruction(folder, whole, name, as_told):
+@pytest.mark.parametrize(
+    ("name", "as_told"), [("layer-00", True), ("layer-01", True), ("layer-00", False)]
+)
+def test_a_damaged_record_in_the_middle_is_put_right_by_one_instruction(
+    folder, whole, name, as_told
+):
     """And where the weights before it are kept also by less: a stage that is done again takes those after it along."""
     stages = folder / "stages"
     (stages / f"{name}.json").write_text('{"removed": [')
-    with pytest.raises(RunError, match=f"{name}.json: cannot be read .*; it is damaged: {BACK}.*computed again$"):
+    with pytest.raises(
+        RunError, match=f"{name}.json: cannot be read .*; it is damaged: {BACK}.*computed again$"
+    ):
         prune(folder, resume=True)
     (stages / f"{name}.json").unlink()
     if as_told:
@@ -137,7 +175,9 @@ def test_a_damaged_record_in_the_middle_is_put_right_by_one_instruction(folder, 
         shutil.rmtree(stages / "layer-02")
     resumed = prune(folder, resume=True)
     state = whole[1].model.state_dict()
-    assert all(torch.equal(tensor, state[name]) for name, tensor in resumed.model.state_dict().items())
+    assert all(
+        torch.equal(tensor, state[name]) for name, tensor in resumed.model.state_dict().items()
+    )
     for key in ("dev", "train", "plan", "tuned_layers"):
         assert resumed.result[key] == whole[1].result[key], key
 

@@ -29,7 +29,9 @@ def prune_slowly(folder: str) -> None:
 
 def go_on(folder, *, resume):
     model, tokenizer = small_start()
-    return auber.prune(model, tokenizer, task=small_task(), config=CONFIG, out=folder, resume=resume)
+    return auber.prune(
+        model, tokenizer, task=small_task(), config=CONFIG, out=folder, resume=resume
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,9 @@ def run_until(moment, folder: Path, starter) -> None:
     ],
     ids=["first tuning", "search", "between layers"],
 )
-def test_a_killed_run_ends_like_an_unbroken_one(moment, stage_done, stage_cut, unbroken, starter, tmp_path):
+def test_a_killed_run_ends_like_an_unbroken_one(
+    moment, stage_done, stage_cut, unbroken, starter, tmp_path
+):
     folder = tmp_path / "run"
     run_until(moment, folder, starter)
     assert not (folder / "result.json").exists()
@@ -93,8 +97,13 @@ def test_a_killed_run_ends_like_an_unbroken_one(moment, stage_done, stage_cut, u
     for key in ("rewards_asked", "rewards_computed", "tuning_steps"):
         assert resumed.result["cost"][key] == whole.result["cost"][key], key
     state = whole.model.state_dict()
-    assert all(torch.equal(tensor, state[name]) for name, tensor in resumed.model.state_dict().items())
-    scores = [sorted(map(json.dumps, map(json.loads, lines_of(f / "scores.jsonl")))) for f in (folder, whole_folder)]
+    assert all(
+        torch.equal(tensor, state[name]) for name, tensor in resumed.model.state_dict().items()
+    )
+    scores = [
+        sorted(map(json.dumps, map(json.loads, lines_of(f / "scores.jsonl"))))
+        for f in (folder, whole_folder)
+    ]
     assert scores[0] == scores[1], "every mask is scored once, and to the same number"
     assert len(scores[0]) >= scored_before
 
@@ -107,9 +116,7 @@ def test_a_finished_run_with_other_weights_than_it_wrote_is_said(unbroken, tmp_p
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    message = (
-        r"model.safetensors: must be the file the run wrote \(sha256 .* found another .*: it is damaged or was changed$"
-    )
+    message = r"model.safetensors: must be the file the run wrote \(sha256 .* found another .*: it is damaged or was changed$"
     with pytest.raises(CheckpointError, match=message):
         go_on(folder, resume=True)
     with pytest.raises(CheckpointError, match=message):

@@ -25,8 +25,12 @@ class Scorer:
         return get_metric("r_squared").finish_all(self.statistics(masks))
 
     def statistics(self, masks):
-        outputs = [self.truth + torch.tensor([0.0, 0.1, 0.0, 0.2]) * sum(map(abs, mask)) for mask in masks]
-        return torch.stack([get_metric("r_squared").statistics(each, self.truth) for each in outputs])
+        outputs = [
+            self.truth + torch.tensor([0.0, 0.1, 0.0, 0.2]) * sum(map(abs, mask)) for mask in masks
+        ]
+        return torch.stack(
+            [get_metric("r_squared").statistics(each, self.truth) for each in outputs]
+        )
 
 
 @pytest.fixture
@@ -55,7 +59,9 @@ def test_scores_behind_the_noise_are_not_computed_again(ledger):
     errors = [(gains - rows[0]).std() / 2 for gains in rows[1:]]  # of four rows
     assert metered.noise_of_a_head() == pytest.approx(float(sum(errors)) / 3)
     assert metered.asked_for_noise == 4
-    assert metered.score_many([(), (1,), (2,)]) == metric.finish_all(scorer.statistics([(), (1,), (2,)]))
+    assert metered.score_many([(), (1,), (2,)]) == metric.finish_all(
+        scorer.statistics([(), (1,), (2,)])
+    )
     assert scorer.asked == []
     assert set(metered.known) == {(), (0,), (1,), (2,)}
 

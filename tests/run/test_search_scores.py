@@ -24,11 +24,16 @@ def test_what_a_record_tells():
     scores = read(removed=[1, 3], search=SEARCH)
     assert (scores.of([1, 3]), scores.gain([3, 1])) == (0.75, 0.25)
     assert (scores.of((2,)), scores.gain((2,))) == (0.625, 0.125)
-    assert (scores.of([0]), scores.gain([0])) == (None, None), "some other mask, of which it says nothing"
+    assert (scores.of([0]), scores.gain([0])) == (None, None), (
+        "some other mask, of which it says nothing"
+    )
 
 
 def test_of_a_given_number_of_heads_each_size_has_its_score():
-    scores = read(search=SEARCH, sizes=[{"removed": [], "score": 0.5}, {"removed": [0], "score": 0.375, "gain": -1.0}])
+    scores = read(
+        search=SEARCH,
+        sizes=[{"removed": [], "score": 0.5}, {"removed": [0], "score": 0.375, "gain": -1.0}],
+    )
     assert (scores.gain([0]), scores.gain([]), scores.gain([1, 3])) == (-0.125, 0.0, 0.25)
 
 
@@ -55,7 +60,10 @@ def test_a_search_that_tells_no_scores():
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        ({"search": {**SEARCH, "best_score": "high"}}, r"^layer-00.json: 'search.best_score' must be a finite number"),
+        (
+            {"search": {**SEARCH, "best_score": "high"}},
+            r"^layer-00.json: 'search.best_score' must be a finite number",
+        ),
         ({"sizes": [{"removed": [0]}]}, r"^layer-00.json: sizes: lacks 'score'"),
     ],
 )

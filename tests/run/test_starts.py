@@ -62,18 +62,29 @@ def test_a_run_may_go_on_with_the_same_weights_from_elsewhere(places):
     prune(start)
     moved = shutil.copytree(start, start.parent / "moved")
     again = auber.prune(moved, task=TASK, config=CONFIG, out=start.parent / "run", resume=True)
-    assert again.result["plan"] == json.loads((start.parent / "run" / "result.json").read_text())["plan"]
+    assert (
+        again.result["plan"]
+        == json.loads((start.parent / "run" / "result.json").read_text())["plan"]
+    )
 
 
 def test_a_start_serves_both_protocols_that_tune_it_on_all_rows(places):
     _, start = places
-    seen = auber.prune(start, task=TASK, config=CONFIG.replace({"protocol": "seen"}), out=start.parent / "seen")
+    seen = auber.prune(
+        start, task=TASK, config=CONFIG.replace({"protocol": "seen"}), out=start.parent / "seen"
+    )
     crossed = prune(start)
     assert seen.result["start"] == crossed.result["start"]
     with pytest.raises(
-        RunError, match=r"start: was made with protocol 'crossfit', this run has 'heldout'; start from a run made with"
+        RunError,
+        match=r"start: was made with protocol 'crossfit', this run has 'heldout'; start from a run made with",
     ):
-        auber.prune(start, task=TASK, config=CONFIG.replace({"protocol": "heldout"}), out=start.parent / "held")
+        auber.prune(
+            start,
+            task=TASK,
+            config=CONFIG.replace({"protocol": "heldout"}),
+            out=start.parent / "held",
+        )
 
 
 def test_it_is_gone(places):
@@ -136,7 +147,9 @@ SEEN = "is of a run, whose model has seen rows that scouts must not"
 def test_a_model_that_has_seen_rows_is_no_origin(places):
     _, start = places
     for origin in (start, start / "model"):
-        with pytest.raises(RunError, match=f"^{origin}: {SEEN}; give --origin the model that it started from$"):
+        with pytest.raises(
+            RunError, match=f"^{origin}: {SEEN}; give --origin the model that it started from$"
+        ):
             prune(start, origin=origin)
     again = CONFIG.replace({"first.when": "always"})
     for model in (start, start / "model"):
@@ -156,7 +169,14 @@ def test_a_trained_classifier_may_have_seen_rows(places):
         in listener.said
     )
     listener = Sayings()
-    auber.prune(start, task=TASK, config=CONFIG, out=start.parent / "plain", origin=encoder, progress=listener)
+    auber.prune(
+        start,
+        task=TASK,
+        config=CONFIG,
+        out=start.parent / "plain",
+        origin=encoder,
+        progress=listener,
+    )
     assert not [words for words in listener.said if words.startswith("careful: scouts")]
 
 
@@ -174,7 +194,13 @@ def test_an_origin_that_a_run_was_not_tuned_from_is_refused(places):
         prune(start, origin=start.parent / "other" / "encoder")
     assert not (start.parent / "run").exists()
     # The seed of the pruning is another one: so was the classifier that the start began with.
-    auber.prune(start, task=TASK, config=CONFIG.replace({"seed": 5}), out=start.parent / "seed", origin=encoder)
+    auber.prune(
+        start,
+        task=TASK,
+        config=CONFIG.replace({"seed": 5}),
+        out=start.parent / "seed",
+        origin=encoder,
+    )
 
 
 def test_a_model_of_other_rows_may_be_tuned_on(places):

@@ -39,7 +39,9 @@ def heard(monkeypatch):
     calls = []
 
     def listen(model, rows, settings, *, watch, stage, name, seed, **_):
-        calls.append((stage, name, len(rows), type(settings).__name__, watch and len(watch[0]), seed))
+        calls.append(
+            (stage, name, len(rows), type(settings).__name__, watch and len(watch[0]), seed)
+        )
         return TuningReport(1, 0.5)
 
     monkeypatch.setattr(tunings, "tune", listen)
@@ -47,7 +49,9 @@ def heard(monkeypatch):
 
 
 def made(progress=None):
-    job = SimpleNamespace(config=small_config(), hardware=cpu(), task=SimpleNamespace(metric="accuracy"))
+    job = SimpleNamespace(
+        config=small_config(), hardware=cpu(), task=SimpleNamespace(metric="accuracy")
+    )
     return Tunings(job, small_rows(12), SPLITS, progress or Skips())
 
 
@@ -112,18 +116,29 @@ class Keeping:
 
     def groups(self):
         """The names of tunings that share their recorded steps, and of those that have none to share."""
-        shared = [[name for name, other in self.given if other is kept] for _, kept in self.given if kept is not None]
+        shared = [
+            [name for name, other in self.given if other is kept]
+            for _, kept in self.given
+            if kept is not None
+        ]
         return [list(group) for group in dict.fromkeys(map(tuple, shared))], [
             name for name, kept in self.given if kept is None
         ]
 
 
-def test_what_is_recorded_serves_all_tunings_of_a_model_that_loses_no_heads_between_them(monkeypatch):
+def test_what_is_recorded_serves_all_tunings_of_a_model_that_loses_no_heads_between_them(
+    monkeypatch,
+):
     model, tokenizer = small_start()
     rest = ["layer-00/tuning", "layer-01/tuning", "layer-02/tuning", "last/tuning"]
     keeping = Keeping(monkeypatch)
     auber.prune(
-        model, tokenizer, task=small_task(), method="random", heads=3, config=small_config(first__when="always")
+        model,
+        tokenizer,
+        task=small_task(),
+        method="random",
+        heads=3,
+        config=small_config(first__when="always"),
     )
     groups, alone = keeping.groups()
     assert len(groups) == 1
@@ -132,7 +147,9 @@ def test_what_is_recorded_serves_all_tunings_of_a_model_that_loses_no_heads_betw
     assert alone == ["first/tuning"], "heads go after it"
 
     keeping = Keeping(monkeypatch)
-    config = small_config(protocol="crossfit", reward__measure="smooth", reward__folds=2, first__when="always")
+    config = small_config(
+        protocol="crossfit", reward__measure="smooth", reward__folds=2, first__when="always"
+    )
     auber.prune(model, tokenizer, task=small_task(), config=config)
     groups, alone = keeping.groups()
     scouts = [[f"scout-{fold}/{name}" for name in ("first/tuning", *rest)] for fold in range(2)]

@@ -22,7 +22,13 @@ def work_of(method="auber", **changes):
 
 
 def test_a_tuning_weighs_its_rows_as_often_as_it_goes_over_them():
-    work = work_of(first__epochs=3, layer__epochs=2, last__epochs=4, last__watch_fraction=0.1, reward__fraction=0.5)
+    work = work_of(
+        first__epochs=3,
+        layer__epochs=2,
+        last__epochs=4,
+        last__watch_fraction=0.1,
+        reward__fraction=0.5,
+    )
     assert work.first() == 3 * 60
     assert work.later([0, 2]) == [2 * 30, 2 * 30, 4 * 54]
 
@@ -35,7 +41,9 @@ def test_gates_weigh_as_much_as_all_their_trials():
 
 
 def test_scouts_weigh_what_they_are_tuned_on():
-    work = work_of(protocol="crossfit", reward__folds=2, first__epochs=1, layer__epochs=1, last__epochs=1)
+    work = work_of(
+        protocol="crossfit", reward__folds=2, first__epochs=1, layer__epochs=1, last__epochs=1
+    )
     first = work.scouts([0, 1])
     assert len(first) == 2 * (1 + 2 + 1)
     assert first[0] == first[4] == 30

@@ -20,7 +20,9 @@ def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -
     """Head 0 of the layer is gone already; every further mask must predict what the model without its heads predicts."""
     scorer = LayerScorer(model, layer, rows, "accuracy", cpu(), tokens_per_slab=60)
     order = torch.tensor(sorted(range(len(rows)), key=lambda row: -rows.lengths[row]))
-    masks = [mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)]
+    masks = [
+        mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)
+    ]
     for removed in masks:
         pruned = copy.deepcopy(model)
         remove_heads(pruned, {layer: removed})

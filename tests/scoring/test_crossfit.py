@@ -19,7 +19,14 @@ from tests.small import cpu
 from tests.tiny_models import LAYERS, tiny_model
 
 MASKS = [(), (1,), (1, 3), (2, 3)]
-METRICS = [("accuracy", 3), ("matthews", 2), ("explained", 2), ("explained", 3), ("pearson", 1), ("spearman", 1)]
+METRICS = [
+    ("accuracy", 3),
+    ("matthews", 2),
+    ("explained", 2),
+    ("explained", 3),
+    ("pearson", 1),
+    ("spearman", 1),
+]
 
 
 def made(labels=3, sizes=(9, 30, 14), removed=None):
@@ -30,7 +37,9 @@ def made(labels=3, sizes=(9, 30, 14), removed=None):
         remove_heads(model, PruningPlan(removed or {}))
         rows = random_rows(size, labels=labels, seed=seed, regression=labels == 1)
         if labels > 1:
-            answers = torch.where(torch.arange(size) % 3 > 0, predict(model, rows).argmax(1), rows.labels)
+            answers = torch.where(
+                torch.arange(size) % 3 > 0, predict(model, rows).argmax(1), rows.labels
+            )
             rows = EncodedRows(rows.input_ids, rows.token_types, answers, rows.pad_token_id)
         parts.append((model, rows))
     return parts
@@ -71,7 +80,9 @@ def test_rows_of_every_kind_are_crossed(kind):
     parts = [(model, rows.select(range(5))), (model, rows.select(range(5, len(rows))))]
     for metric in (*METRICS_OF[kind], *(["tag_explained"] if kind == "tokens" else [])):
         expected = LayerScorer(model, 1, rows, metric, cpu()).score_many(MASKS)
-        assert CrossedScorer(parts, 1, metric, cpu()).score_many(MASKS) == pytest.approx(expected, abs=1e-6)
+        assert CrossedScorer(parts, 1, metric, cpu()).score_many(MASKS) == pytest.approx(
+            expected, abs=1e-6
+        )
 
 
 @pytest.mark.parametrize(("metric", "labels"), METRICS)
@@ -110,10 +121,15 @@ def test_the_key_depends_on_every_part():
 
 def test_models_that_are_known_are_not_gone_over(monkeypatch):
     def known(*identities):
-        parts = [Part(model, rows, identity) for (model, rows), identity in zip(made(), identities, strict=True)]
+        parts = [
+            Part(model, rows, identity)
+            for (model, rows), identity in zip(made(), identities, strict=True)
+        ]
         return CrossedScorer(parts, 0, "accuracy", cpu())
 
-    monkeypatch.setattr("auber.scoring.scorer.weights_digest", lambda model: pytest.fail("went over the weights"))
+    monkeypatch.setattr(
+        "auber.scoring.scorer.weights_digest", lambda model: pytest.fail("went over the weights")
+    )
     assert known("a", "b", "c").key == known("a", "b", "c").key
     assert known("a", "b", "c").key != known("a", "b", "d").key
 
@@ -121,7 +137,9 @@ def test_models_that_are_known_are_not_gone_over(monkeypatch):
 def test_the_parts_share_the_memory(monkeypatch):
     seen = []
     cut = LayerScorer._cut
-    monkeypatch.setattr(LayerScorer, "_cut", lambda self, *rest: (seen.append(self._tenants), cut(self, *rest))[1])
+    monkeypatch.setattr(
+        LayerScorer, "_cut", lambda self, *rest: (seen.append(self._tenants), cut(self, *rest))[1]
+    )
     parts = made()
     scorer = CrossedScorer([*parts, (parts[0][0], parts[0][1].select([]))], 1, "accuracy", cpu())
     assert seen == [], "nothing is computed before the first score"
@@ -138,7 +156,9 @@ def test_models_with_different_heads_are_refused():
         "layer 1: the models of all parts must have the same heads, found [0, 1, 2, 3] in part 0 and [1, 2] in part 2; "
         "remove the same heads from each"
     )
-    assert CrossedScorer(parts, 2, "accuracy", cpu()).present == (0, 1, 2, 3), "other layers may differ"
+    assert CrossedScorer(parts, 2, "accuracy", cpu()).present == (0, 1, 2, 3), (
+        "other layers may differ"
+    )
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -146,14 +166,17 @@ def test_without_rows_there_is_nothing_to_score(count):
     parts = [(model, rows.select([])) for model, rows in made()[:count]]
     with pytest.raises(TaskError) as caught:
         CrossedScorer(parts, 1, "accuracy", cpu())
-    assert str(caught.value) == (f"layer 1: one part at least must have rows, found none in {count} parts; add rows")
+    assert str(caught.value) == (
+        f"layer 1: one part at least must have rows, found none in {count} parts; add rows"
+    )
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("metric", ["accuracy", "explained"])
 def test_a_gpu_scores_the_same(metric):
     parts = [
-        (tiny_model("bert", num_labels=3, hidden_size=64, seed=seed), random_rows(60, seed=seed)) for seed in (0, 1)
+        (tiny_model("bert", num_labels=3, hidden_size=64, seed=seed), random_rows(60, seed=seed))
+        for seed in (0, 1)
     ]
     expected = CrossedScorer(parts, 1, metric, cpu()).score_many(MASKS)
     on_gpu = [(model.cuda(), rows) for model, rows in parts]

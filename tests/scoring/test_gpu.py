@@ -25,10 +25,18 @@ def gpu(precision):
 
 def big_rows(count, mean=67, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    lengths = (mean + 0.5 * mean * torch.randn(count, generator=generator)).round().clamp(4, 128).int().tolist()
+    lengths = (
+        (mean + 0.5 * mean * torch.randn(count, generator=generator))
+        .round()
+        .clamp(4, 128)
+        .int()
+        .tolist()
+    )
     ids = torch.randint(1000, 29000, (128,), generator=generator).tolist()
     labels = torch.randint(0, 2, (count,), generator=generator)
-    return EncodedRows([[101 + row % 800, *ids[: length - 1]] for row, length in enumerate(lengths)], None, labels)
+    return EncodedRows(
+        [[101 + row % 800, *ids[: length - 1]] for row, length in enumerate(lengths)], None, labels
+    )
 
 
 def base_model(model_type="bert", layers=12):
@@ -52,11 +60,15 @@ def longest_first(rows):
 @pytest.mark.parametrize("layer", range(LAYERS))
 def test_in_float32_every_mask_predicts_what_the_masked_model_predicts(model_type, layer):
     # Heads of 16: what the kernels take. The tiny models' 8 would pass them by.
-    model = tiny_model(model_type, num_labels=3, **{"dim" if model_type == "distilbert" else "hidden_size": 64}).cuda()
+    model = tiny_model(
+        model_type, num_labels=3, **{"dim" if model_type == "distilbert" else "hidden_size": 64}
+    ).cuda()
     remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
     rows = random_rows(count=200, token_types=model_type in ("bert", "electra"))
     scorer = LayerScorer(model, layer, rows, "accuracy", gpu("float32"))
-    masks = [mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)]
+    masks = [
+        mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)
+    ]
     for removed in masks:
         with masked_heads(model, {layer: removed}):
             plain = predict(model, rows)[longest_first(rows)]
@@ -75,8 +87,14 @@ def test_in_bfloat16_it_is_no_farther_from_float32_than_plain_bfloat16(model_typ
         low = base_model(model_type).to(torch.bfloat16)
         with masked_heads(low, {layer: removed}):
             plain = predict(low, rows)[longest_first(rows)]
-        distances = [float((logits - exact).pow(2).mean().sqrt()) for logits in (scorer.logits(removed), plain)]
-        flips = [int((logits.argmax(1) != exact.argmax(1)).sum()) for logits in (scorer.logits(removed), plain)]
+        distances = [
+            float((logits - exact).pow(2).mean().sqrt())
+            for logits in (scorer.logits(removed), plain)
+        ]
+        flips = [
+            int((logits.argmax(1) != exact.argmax(1)).sum())
+            for logits in (scorer.logits(removed), plain)
+        ]
         print(f"{model_type} layer {layer} {removed}: distance {distances}, flips {flips}")
         assert distances[0] <= 1.25 * distances[1]
         assert flips[0] <= max(3, 2 * flips[1])

@@ -30,13 +30,17 @@ def made(kind, model_type="bert"):
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
 @pytest.mark.parametrize("layer", range(LAYERS))
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_every_mask_predicts_what_the_pruned_model_predicts_token_for_token(model_type, layer, kind):
+def test_every_mask_predicts_what_the_pruned_model_predicts_token_for_token(
+    model_type, layer, kind
+):
     model, rows = made(kind, model_type)
     remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
     metric = METRICS_OF[kind][0]
     scorer = LayerScorer(model, layer, rows, metric, cpu(), tokens_per_slab=60)
     order = packed_order(rows)
-    masks = [mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)]
+    masks = [
+        mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)
+    ]
     for removed in masks:
         pruned = copy.deepcopy(model)
         remove_heads(pruned, {layer: removed})
@@ -44,7 +48,9 @@ def test_every_mask_predicts_what_the_pruned_model_predicts_token_for_token(mode
         assert fast.shape == (sum(rows.lengths), num_labels(kind))
         torch.testing.assert_close(fast, plain, atol=2e-5, rtol=1e-5)
         assert torch.equal(fast.argmax(1), plain.argmax(1))
-        assert scorer.score(removed) == pytest.approx(evaluate_rows(pruned, rows, metric).score, abs=1e-9)
+        assert scorer.score(removed) == pytest.approx(
+            evaluate_rows(pruned, rows, metric).score, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize(("kind", "metric"), METRICS)
@@ -87,7 +93,10 @@ def test_keys_tell_answers_apart(kind):
     other.answers = type(answers)(
         *(list(column) if isinstance(column, list) else column for column in vars(answers).values())
     )
-    keys = [LayerScorer(model, 0, each, metric, cpu()).key for each in (rows, other, random_kind_rows(kind))]
+    keys = [
+        LayerScorer(model, 0, each, metric, cpu()).key
+        for each in (rows, other, random_kind_rows(kind))
+    ]
     assert keys[0] != keys[1]
     assert keys[0] == keys[2]
 
@@ -104,7 +113,9 @@ def test_below_and_in_the_searched_layer_nothing_is_computed_twice(kind, monkeyp
             return original(self, *arguments)
 
         monkeypatch.setattr(PackedLayer, name, recorded)
-    scorer = LayerScorer(model, LAYERS - 1, rows, METRICS_OF[kind][0], cpu(), tokens_per_slab=10_000)
+    scorer = LayerScorer(
+        model, LAYERS - 1, rows, METRICS_OF[kind][0], cpu(), tokens_per_slab=10_000
+    )
     scorer.score(())
     assert calls == ["context"] * LAYERS
     calls.clear()
@@ -117,15 +128,21 @@ def test_below_and_in_the_searched_layer_nothing_is_computed_twice(kind, monkeyp
 @pytest.mark.parametrize("layer", range(LAYERS))
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_a_captured_graph_predicts_what_the_masked_model_predicts(model_type, layer, kind):
-    width = {"dim" if model_type == "distilbert" else "hidden_size": 64}  # heads of 16: what the kernels take
+    width = {
+        "dim" if model_type == "distilbert" else "hidden_size": 64
+    }  # heads of 16: what the kernels take
     model = tiny_model(model_type, kind=kind, num_labels=num_labels(kind), **width).cuda()
     rows = random_kind_rows(kind, 120, token_types=model_type in ("bert", "electra"))
     metric, order = METRICS_OF[kind][1], packed_order(rows).cuda()
-    scorer = LayerScorer(model, layer, rows, metric, Hardware(torch.device("cuda", 0), "float32", 1))
+    scorer = LayerScorer(
+        model, layer, rows, metric, Hardware(torch.device("cuda", 0), "float32", 1)
+    )
     scores = scorer.score_many(MASKS)
     assert scorer._pieces[0].graphs, "recorded"
     for removed, score in zip(MASKS, scores, strict=True):
         with masked_heads(model, {layer: removed} if removed else {}):
             plain, expected = predict(model, rows)[order], evaluate_rows(model, rows, metric).score
         torch.testing.assert_close(scorer.logits(removed), plain, atol=1e-3, rtol=1e-3)
-        assert score == pytest.approx(expected, abs=0.02)  # two answers that are nearly equal may change places
+        assert score == pytest.approx(
+            expected, abs=0.02
+        )  # two answers that are nearly equal may change places

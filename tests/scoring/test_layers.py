@@ -24,7 +24,9 @@ def packed_logits(model, batch, *, first_only):
     for layer in layers[:-1]:
         hidden = layer.finish(layer.context(hidden, slab), hidden, slab)
     if first_only:
-        hidden = layers[-1].finish(layers[-1].first_context(hidden, slab), hidden[slab.firsts], slab)
+        hidden = layers[-1].finish(
+            layers[-1].first_context(hidden, slab), hidden[slab.firsts], slab
+        )
     else:
         hidden = layers[-1].finish(layers[-1].context(hidden, slab), hidden, slab)[slab.firsts]
     return encoder.classify(hidden)

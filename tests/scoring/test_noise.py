@@ -47,9 +47,14 @@ def near_its_predictions(model, rows):
     return EncodedRows(rows.input_ids, rows.token_types, answers, rows.pad_token_id)
 
 
-@pytest.mark.parametrize(("metric", "labels"), [("explained", 2), ("explained", 3), ("r_squared", 1)])
+@pytest.mark.parametrize(
+    ("metric", "labels"), [("explained", 2), ("explained", 3), ("r_squared", 1)]
+)
 def test_the_standard_error_of_the_differences_row_by_row(metric, labels):
-    parts = [(model, near_its_predictions(model, rows) if labels == 1 else rows) for model, rows in made(labels)]
+    parts = [
+        (model, near_its_predictions(model, rows) if labels == 1 else rows)
+        for model, rows in made(labels)
+    ]
     scorer = CrossedScorer(parts, 1, metric, cpu())
     found = noise_of_a_head(scorer, metric)
     assert found > 0
@@ -64,7 +69,9 @@ def test_every_scorer_finds_the_same():
         CrossedScorer([(model, rows)], 1, "explained", cpu()),
     ]
     found = [noise_of_a_head(scorer, "explained") for scorer in scorers]
-    assert found == pytest.approx([measured_plainly([(model, rows)], 1, "explained", scorers[0].present)] * 3, rel=1e-3)
+    assert found == pytest.approx(
+        [measured_plainly([(model, rows)], 1, "explained", scorers[0].present)] * 3, rel=1e-3
+    )
 
 
 def test_one_row_has_no_noise():

@@ -26,7 +26,9 @@ def test_the_shape_of_a_slab(lengths):
     assert slab.starts.diff().tolist() == list(slab.lengths)
     assert slab.firsts.tolist() == slab.starts[:-1].tolist()
     assert [length for count, length in slab.groups for _ in range(count)] == list(slab.lengths)
-    assert slab.positions.tolist() == [position for length in slab.lengths for position in range(length)]
+    assert slab.positions.tolist() == [
+        position for length in slab.lengths for position in range(length)
+    ]
 
 
 @given(st.lists(st.integers(1, 5), min_size=1), st.integers(1, 3))
@@ -52,4 +54,7 @@ def test_copies_stand_one_after_the_other():
     assert single.repeated(1) is single
     assert slab.starts.tolist() == [0, 3, 4, 7, 8]
     assert slab.groups == single.groups == ((1, 3), (1, 1))
-    assert [block.flatten().tolist() for block in slab.blocks(torch.arange(8)[:, None])] == [[0, 1, 2, 4, 5, 6], [3, 7]]
+    assert [block.flatten().tolist() for block in slab.blocks(torch.arange(8)[:, None])] == [
+        [0, 1, 2, 4, 5, 6],
+        [3, 7],
+    ]

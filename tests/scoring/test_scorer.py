@@ -21,8 +21,14 @@ from tests.tiny_models import LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
 def random_rows(count=23, labels=3, seed=0, regression=False, token_types=True):
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(2, 20, (count,), generator=generator).tolist()
-    ids = [torch.randint(5, VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
-    types = [[position % 2 for position in range(length)] for length in lengths] if token_types else None
+    ids = [
+        torch.randint(5, VOCABULARY, (length,), generator=generator).tolist() for length in lengths
+    ]
+    types = (
+        [[position % 2 for position in range(length)] for length in lengths]
+        if token_types
+        else None
+    )
     targets = (
         torch.rand(count, generator=generator)
         if regression
@@ -47,7 +53,8 @@ def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer):
 
 
 @pytest.mark.parametrize(
-    ("metric", "labels"), [("accuracy", 3), ("f1", 3), ("matthews", 2), ("pearson", 1), ("spearman", 1)]
+    ("metric", "labels"),
+    [("accuracy", 3), ("f1", 3), ("matthews", 2), ("pearson", 1), ("spearman", 1)],
 )
 def test_the_score_is_the_metric_of_the_pruned_model(metric, labels):
     model = tiny_model("bert", num_labels=labels)
@@ -55,7 +62,8 @@ def test_the_score_is_the_metric_of_the_pruned_model(metric, labels):
     scorer = LayerScorer(model, 1, rows, metric, cpu(), tokens_per_slab=60)
     masks = [(), (0,), (1, 3), (0, 2, 3)]
     expected = [
-        evaluate_rows(pruned_plainly(model, PruningPlan({1: removed})), rows, metric).score for removed in masks
+        evaluate_rows(pruned_plainly(model, PruningPlan({1: removed})), rows, metric).score
+        for removed in masks
     ]
     assert scorer.score_many(masks) == pytest.approx(expected, abs=1e-6)
     assert scorer.score((1, 3)) == pytest.approx(expected[2], abs=1e-6)
@@ -92,12 +100,17 @@ def test_the_key_tells_weights_rows_and_metric_apart():
     ],
     ids=["bert", "deberta-v2", "modernbert", "modernbert-mean"],
 )
-def test_what_does_not_depend_on_the_mask_is_computed_once(model_type, changes, in_the_last, layer, monkeypatch):
+def test_what_does_not_depend_on_the_mask_is_computed_once(
+    model_type, changes, in_the_last, layer, monkeypatch
+):
     """After the first score: no context of the searched layer or below, in the last layer of what the classifier reads."""
     calls = []
     for name in ("context", "first_context", "finish"):
         monkeypatch.setattr(PackedLayer, name, recorded(getattr(PackedLayer, name), name, calls))
-    model, rows = tiny_model(model_type, num_labels=3, **changes), random_rows(token_types=model_type == "bert")
+    model, rows = (
+        tiny_model(model_type, num_labels=3, **changes),
+        random_rows(token_types=model_type == "bert"),
+    )
     scorer = LayerScorer(model, layer, rows, "accuracy", cpu(), tokens_per_slab=10_000)
     scorer.score(())
     numbers = {id(packed): number for number, packed in enumerate(scorer._layers)}
@@ -119,9 +132,14 @@ def recorded(function, name, calls):
 
 
 @pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
-@pytest.mark.parametrize("layer", range(LAYERS - 1))  # the last layer keeps so little that it always fits
+@pytest.mark.parametrize(
+    "layer", range(LAYERS - 1)
+)  # the last layer keeps so little that it always fits
 def test_what_does_not_fit_is_computed_anew(model_type, layer, monkeypatch, caplog):
-    model, rows = tiny_model(model_type, num_labels=3), random_rows(token_types=model_type == "bert")
+    model, rows = (
+        tiny_model(model_type, num_labels=3),
+        random_rows(token_types=model_type == "bert"),
+    )
     expected = LayerScorer(model, layer, rows, "accuracy", cpu()).logits((1,))
     scored = max(rows.lengths) if model_type == "deberta-v2" else 0
     room = int(20 * memory.passing_bytes_per_token(encoder_of(model), 4, scored) / memory.SAFETY)
@@ -149,8 +167,12 @@ def test_out_of_memory_halves_the_slab(monkeypatch, caplog):
     assert torch.allclose(scorer.logits((1,)), expected, atol=1e-5)
     assert max(len(piece.rows) for piece in scorer._pieces) <= 6
     assert "layer 1: out of memory, a slab of 23 rows is halved" in caplog.text
-    monkeypatch.setattr(LayerScorer, "_above", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("no room")))
-    with pytest.raises(ModelError, match=r"layer 1: one row of \d+ tokens does not fit into the memory of cpu"):
+    monkeypatch.setattr(
+        LayerScorer, "_above", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("no room"))
+    )
+    with pytest.raises(
+        ModelError, match=r"layer 1: one row of \d+ tokens does not fit into the memory of cpu"
+    ):
         scorer.score((1,))
 
 
@@ -170,4 +192,7 @@ def test_heads_of_an_unusual_size():
     model = tiny_model("bert", num_labels=3, hidden_size=36, num_attention_heads=4)
     rows = random_rows()
     scorer = LayerScorer(model, 0, rows, "accuracy", cpu())
-    assert scorer.score((2,)) == evaluate_rows(pruned_plainly(model, PruningPlan({0: [2]})), rows, "accuracy").score
+    assert (
+        scorer.score((2,))
+        == evaluate_rows(pruned_plainly(model, PruningPlan({0: [2]})), rows, "accuracy").score
+    )

@@ -44,7 +44,8 @@ def test_rows_are_dealt_evenly(lengths, data):
 
 @pytest.mark.parametrize("num_shards", [2, 3, 23])
 @pytest.mark.parametrize(
-    ("metric", "labels"), [("accuracy", 3), ("f1", 3), ("matthews", 2), ("pearson", 1), ("spearman", 1)]
+    ("metric", "labels"),
+    [("accuracy", 3), ("f1", 3), ("matthews", 2), ("pearson", 1), ("spearman", 1)],
 )
 def test_shards_score_as_one(metric, labels, num_shards):
     model = tiny_model("bert", num_labels=labels)
@@ -74,8 +75,13 @@ def test_in_low_precision_the_key_names_the_shards():
 
 def test_two_scorers_may_take_turns_on_the_same_workers():
     model, rows, workers = tiny_model("bert", num_labels=3), random_rows(), on_the_cpu(2)
-    expected = [LayerScorer(model, layer, rows, "accuracy", cpu()).score_many(MASKS) for layer in range(LAYERS)]
-    scorers = [ShardedScorer(model, layer, rows, "accuracy", cpu(), workers) for layer in range(LAYERS)]
+    expected = [
+        LayerScorer(model, layer, rows, "accuracy", cpu()).score_many(MASKS)
+        for layer in range(LAYERS)
+    ]
+    scorers = [
+        ShardedScorer(model, layer, rows, "accuracy", cpu(), workers) for layer in range(LAYERS)
+    ]
     for _ in range(2):
         assert [scorer.score_many(MASKS) for scorer in scorers] == expected
     workers.close()
@@ -92,7 +98,9 @@ def test_shards_are_computed_side_by_side_with_the_pinned_threads(monkeypatch):
 
     monkeypatch.setattr(LayerScorer, "statistics", meet)
     workers = on_the_cpu(2)
-    ShardedScorer(tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers).score((1,))
+    ShardedScorer(
+        tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers
+    ).score((1,))
     workers.close()
     assert threads == [1, 1]
 
@@ -100,9 +108,13 @@ def test_shards_are_computed_side_by_side_with_the_pinned_threads(monkeypatch):
 def test_shards_on_one_device_share_its_memory(monkeypatch):
     seen = []
     cut = LayerScorer._cut
-    monkeypatch.setattr(LayerScorer, "_cut", lambda self, *rest: (seen.append(self._tenants), cut(self, *rest))[1])
+    monkeypatch.setattr(
+        LayerScorer, "_cut", lambda self, *rest: (seen.append(self._tenants), cut(self, *rest))[1]
+    )
     workers = on_the_cpu(3)
-    ShardedScorer(tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers).score((1,))
+    ShardedScorer(
+        tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers
+    ).score((1,))
     workers.close()
     assert seen == [3, 3, 3]
 
@@ -110,7 +122,9 @@ def test_shards_on_one_device_share_its_memory(monkeypatch):
 def test_one_piece_needs_no_workers():
     with open_workers(small_config(), cpu(), 9) as workers:
         assert workers is None
-        scorer = make_scorer(tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers)
+        scorer = make_scorer(
+            tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers
+        )
     assert type(scorer) is LayerScorer
 
 
@@ -120,7 +134,9 @@ def test_one_piece_needs_no_workers():
 )
 def test_each_shard_has_a_gpu_of_its_own(monkeypatch, device, found, places):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
-    with open_workers(small_config(reward__shards=3), Hardware(torch.device(device), "float32", 1), 9) as workers:
+    with open_workers(
+        small_config(reward__shards=3), Hardware(torch.device(device), "float32", 1), 9
+    ) as workers:
         assert [str(place.device) for place in workers._places] == places
 
 
@@ -142,20 +158,31 @@ def test_each_shard_has_a_gpu_of_its_own(monkeypatch, device, found, places):
 def test_more_shards_than_devices(monkeypatch, device, message):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     hardware = Hardware(torch.device(device), "float32", 1)
-    with pytest.raises(ConfigError) as caught, open_workers(small_config(reward__shards=2), hardware, 9):
+    with (
+        pytest.raises(ConfigError) as caught,
+        open_workers(small_config(reward__shards=2), hardware, 9),
+    ):
         pass
     assert str(caught.value) == message
 
 
 def test_more_shards_than_rows():
     with pytest.raises(ConfigError) as caught:
-        ShardedScorer(tiny_model("bert", num_labels=3), 0, random_rows(), "accuracy", cpu(), on_the_cpu(24))
-    assert str(caught.value) == "reward.shards must be at most the number of reward rows (23), found 24; lower it"
+        ShardedScorer(
+            tiny_model("bert", num_labels=3), 0, random_rows(), "accuracy", cpu(), on_the_cpu(24)
+        )
+    assert (
+        str(caught.value)
+        == "reward.shards must be at most the number of reward rows (23), found 24; lower it"
+    )
 
 
 def test_a_process_group_has_no_shards(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError) as caught, open_workers(small_config(reward__shards=2), cpu(), 9):
+    with (
+        pytest.raises(ConfigError) as caught,
+        open_workers(small_config(reward__shards=2), cpu(), 9),
+    ):
         pass
     assert str(caught.value) == (
         "reward.shards must be 1 in a group of 2 processes, found 2; start one process, it drives all shards"
@@ -166,8 +193,15 @@ def test_without_ray_it_says_what_to_install_before_anything_is_computed(monkeyp
     monkeypatch.setitem(sys.modules, "ray", None)
     model, tokenizer = small_start()
     with pytest.raises(ConfigError) as caught:
-        auber.prune(model, tokenizer, task=small_task(), config=small_config(reward__shards=2, reward__spread="ray"))
-    assert str(caught.value) == ("reward.spread=ray needs Ray, which is not installed; pip install 'auber[ray]'")
+        auber.prune(
+            model,
+            tokenizer,
+            task=small_task(),
+            config=small_config(reward__shards=2, reward__spread="ray"),
+        )
+    assert str(caught.value) == (
+        "reward.spread=ray needs Ray, which is not installed; pip install 'auber[ray]'"
+    )
 
 
 # --- whole runs ---------------------------------------------------------------------------------------------------
@@ -190,9 +224,20 @@ def assert_the_same_run(whole, folder, outcome):
     whole_folder, expected = whole
     assert expected.plan.num_removed > 0
     assert outcome.plan == expected.plan
-    assert (outcome.result["dev"], outcome.result["train"]) == (expected.result["dev"], expected.result["train"])
+    assert (outcome.result["dev"], outcome.result["train"]) == (
+        expected.result["dev"],
+        expected.result["train"],
+    )
     assert (folder / "scores.jsonl").read_text() == (whole_folder / "scores.jsonl").read_text()
-    assert len({json.loads(line)["score"] for line in (folder / "scores.jsonl").read_text().splitlines()}) > 3
+    assert (
+        len(
+            {
+                json.loads(line)["score"]
+                for line in (folder / "scores.jsonl").read_text().splitlines()
+            }
+        )
+        > 3
+    )
 
 
 @pytest.mark.parametrize("num_shards", [2, 5])
@@ -204,7 +249,9 @@ def test_the_plan_is_that_on_one(whole, tmp_path, num_shards):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_ray_workers_of_which_one_is_killed_give_the_plan_on_one(ray, whole, tmp_path, monkeypatch, caplog):
+def test_ray_workers_of_which_one_is_killed_give_the_plan_on_one(
+    ray, whole, tmp_path, monkeypatch, caplog
+):
     from auber.scoring.ray_shards import RayWorkers
 
     statistics, calls = RayWorkers.statistics, []
@@ -220,7 +267,11 @@ def test_ray_workers_of_which_one_is_killed_give_the_plan_on_one(ray, whole, tmp
         outcome = run(tmp_path / "run", reward__shards=2, reward__spread="ray")
     assert_the_same_run(whole, tmp_path / "run", outcome)
     assert set(calls) == set(range(LAYERS))
-    ours = [record.getMessage() for record in caplog.records if record.name == "auber.scoring.ray_shards"]
+    ours = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "auber.scoring.ray_shards"
+    ]
     assert ours == ["the Ray worker of shard 1 was lost (ActorDiedError) and is started anew"]
     assert not ray.is_initialized(), "the cluster that was started for the run ends with it"
 
@@ -262,7 +313,9 @@ def test_a_cluster_that_is_not_there(ray, monkeypatch):
 
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     workers = RayWorkers(cpu(), 2)
-    scorer = ShardedScorer(tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers)
+    scorer = ShardedScorer(
+        tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers
+    )
     with pytest.raises(ConfigError) as caught:
         scorer.score((1,))
     assert str(caught.value) == (
@@ -280,7 +333,9 @@ def test_what_goes_wrong_in_a_ray_worker(ray, monkeypatch):
     model, rows = tiny_model("bert", num_labels=3), random_rows()
     workers = ray_shards.RayWorkers(cpu(), 2)
     scorer = ShardedScorer(model, 1, rows, "accuracy", cpu(), workers)
-    assert scorer.score_many(MASKS) == LayerScorer(model, 1, rows, "accuracy", cpu()).score_many(MASKS)
+    assert scorer.score_many(MASKS) == LayerScorer(model, 1, rows, "accuracy", cpu()).score_many(
+        MASKS
+    )
 
     def cramped(shard):
         def fail(*_):
@@ -293,9 +348,15 @@ def test_what_goes_wrong_in_a_ray_worker(ray, monkeypatch):
         scorer.score((1,))
 
     monkeypatch.setattr(ray_shards, "_ATTEMPTS", 1)
-    ray.get(workers._actors[0].__ray_call__.remote(lambda shard: shard._scorer.__dict__.pop("statistics")))
+    ray.get(
+        workers._actors[0].__ray_call__.remote(
+            lambda shard: shard._scorer.__dict__.pop("statistics")
+        )
+    )
     die_at_the_next_question(ray, workers._actors[1])
-    with pytest.raises(RunError, match=r"^reward.shards: the Ray worker of shard 1 was lost 1 times in a row"):
+    with pytest.raises(
+        RunError, match=r"^reward.shards: the Ray worker of shard 1 was lost 1 times in a row"
+    ):
         scorer.score((1,))
     workers.close()
 
@@ -303,7 +364,8 @@ def test_what_goes_wrong_in_a_ray_worker(ray, monkeypatch):
     greedy = ray_shards.RayWorkers(replace(cpu(), threads=2), 2)
     scorer = ShardedScorer(model, 1, rows, "accuracy", cpu(), greedy)
     with pytest.raises(
-        RunError, match=r"^reward.shards: [12] of 2 Ray workers found no node with 2 CPUs and 0 GPUs free in 1 s; lower"
+        RunError,
+        match=r"^reward.shards: [12] of 2 Ray workers found no node with 2 CPUs and 0 GPUs free in 1 s; lower",
     ):
         scorer.score((1,))
     greedy.close()

@@ -11,18 +11,35 @@ import torch
 from auber.config import Agent, make_config
 from auber.errors import ConfigError
 from auber.search.game import FloatArray, PruningGame
-from auber.search.players.dqn import DQNAgent, EpisodeInfo, LayerOutcome, check_games, epsilon, play_layer
+from auber.search.players.dqn import (
+    DQNAgent,
+    EpisodeInfo,
+    LayerOutcome,
+    check_games,
+    epsilon,
+    play_layer,
+)
 from auber.search.players.q_learning import QNetwork
 from auber.search.players.replay import Batch, unpack
 from auber.search.toy import ToyLayer
 
-DEFAULT = make_config("default", settings={"protocol": "seen"}).agent  # of games that begin with all heads
+DEFAULT = make_config(
+    "default", settings={"protocol": "seen"}
+).agent  # of games that begin with all heads
 SMALL = dataclasses.replace(
-    DEFAULT, episodes=12, hidden_size=16, hidden_layers=1, batch_size=16, learning_starts=16, updates_per_episode=2
+    DEFAULT,
+    episodes=12,
+    hidden_size=16,
+    hidden_layers=1,
+    batch_size=16,
+    learning_starts=16,
+    updates_per_episode=2,
 )
 
 
-def make_agent(num_heads: int = 4, config: Agent = SMALL, seed: int = 0, layer: int = 0) -> DQNAgent:
+def make_agent(
+    num_heads: int = 4, config: Agent = SMALL, seed: int = 0, layer: int = 0
+) -> DQNAgent:
     return DQNAgent(num_heads, config, seed=seed, layer=layer)
 
 
@@ -48,7 +65,12 @@ def values_are(network: QNetwork, values: list[float]) -> None:
 
 def test_network_shape_and_layers() -> None:
     network = QNetwork(12, Agent(), seed=0)
-    assert [tuple(layer.weight.shape) for layer in network.layers] == [(512, 12), (512, 512), (512, 512), (13, 512)]
+    assert [tuple(layer.weight.shape) for layer in network.layers] == [
+        (512, 12),
+        (512, 512),
+        (512, 512),
+        (13, 512),
+    ]
     assert network(torch.zeros(5, 12)).shape == (5, 13)
 
 
@@ -99,7 +121,9 @@ def test_target_is_copied_at_exactly_the_35th_and_70th_episode() -> None:
     copied_at = []
     for episode in range(1, 101):
         with torch.no_grad():
-            agent.learner.policy.layers[0].bias.add_(1.0)  # every episode leaves another policy network
+            agent.learner.policy.layers[0].bias.add_(
+                1.0
+            )  # every episode leaves another policy network
         agent.finish_episode()
         if torch.equal(agent.learner.policy.layers[0].bias, agent.learner.target.layers[0].bias):
             copied_at.append(episode)
@@ -108,17 +132,27 @@ def test_target_is_copied_at_exactly_the_35th_and_70th_episode() -> None:
 
 @pytest.mark.parametrize("share_of_random", [0.0, 0.5, 1.0])
 def test_removed_heads_are_never_chosen_again(share_of_random: float) -> None:
-    agent = make_agent(config=dataclasses.replace(SMALL, epsilon_start=share_of_random, epsilon_end=share_of_random))
-    values_are(agent.learner.policy, [9.0, 1.0, 8.0, 0.5, 0.0])  # the policy would love the removed heads
+    agent = make_agent(
+        config=dataclasses.replace(
+            SMALL, epsilon_start=share_of_random, epsilon_end=share_of_random
+        )
+    )
+    values_are(
+        agent.learner.policy, [9.0, 1.0, 8.0, 0.5, 0.0]
+    )  # the policy would love the removed heads
     legal = np.array([False, True, False, True, True])
-    chosen = {agent.act(np.array([0.0, 0.5, 0.0, 0.5], dtype=np.float32), legal) for _ in range(200)}
+    chosen = {
+        agent.act(np.array([0.0, 0.5, 0.0, 0.5], dtype=np.float32), legal) for _ in range(200)
+    }
     assert chosen == ({1} if share_of_random == 0 else {1, 3, 4})
 
 
 @pytest.mark.parametrize(("double_q", "expected"), [(False, 3.0), (True, 2.0)])
 def test_target_maximum_counts_legal_actions_only(double_q: bool, expected: float) -> None:
     agent = make_agent(num_heads=2, config=dataclasses.replace(SMALL, double_q=double_q, gamma=0.5))
-    values_are(agent.learner.policy, [9.0, 4.0, 5.0])  # double Q takes action 2, the best of the legal ones here
+    values_are(
+        agent.learner.policy, [9.0, 4.0, 5.0]
+    )  # double Q takes action 2, the best of the legal ones here
     values_are(agent.learner.target, [100.0, 4.0, 2.0])
     batch = one_transition(action=0, reward=1.0, next_legal=[False, True, True])
     assert agent.learner.targets(batch).tolist() == [expected]
@@ -127,7 +161,9 @@ def test_target_maximum_counts_legal_actions_only(double_q: bool, expected: floa
 def test_target_of_a_stop_is_its_reward() -> None:
     agent = make_agent(num_heads=2)
     values_are(agent.learner.target, [5.0, 5.0, 5.0])
-    assert agent.learner.targets(one_transition(action=2, reward=0.25, next_legal=None)).tolist() == [0.25]
+    assert agent.learner.targets(
+        one_transition(action=2, reward=0.25, next_legal=None)
+    ).tolist() == [0.25]
 
 
 def test_forced_stop_is_all_that_a_single_head_can_hope_for() -> None:
@@ -150,7 +186,8 @@ def one_transition(*, action: int, reward: float, next_legal: list[bool] | None)
 
 def test_fixed_stop_value_rules_acting_and_targets_and_is_not_learned() -> None:
     agent = make_agent(
-        num_heads=2, config=dataclasses.replace(SMALL, stop_value=0.2, epsilon_start=0.0, epsilon_end=0.0)
+        num_heads=2,
+        config=dataclasses.replace(SMALL, stop_value=0.2, epsilon_start=0.0, epsilon_end=0.0),
     )
     state, legal = np.full(2, 0.5, dtype=np.float32), np.ones(3, dtype=np.bool_)
     values_are(agent.learner.policy, [0.1, 0.0, -50.0])
@@ -160,19 +197,28 @@ def test_fixed_stop_value_rules_acting_and_targets_and_is_not_learned() -> None:
     assert agent.learner.targets(
         one_transition(action=0, reward=1.0, next_legal=[False, True, True])
     ).tolist() == pytest.approx([1.2])
-    assert agent.learner.targets(one_transition(action=2, reward=7.0, next_legal=None)).tolist() == pytest.approx([0.2])
+    assert agent.learner.targets(
+        one_transition(action=2, reward=7.0, next_legal=None)
+    ).tolist() == pytest.approx([0.2])
     game = PruningGame(state, lambda removed: 0.5, stop_reward=7.0)
     for _ in range(SMALL.learning_starts):
         game.reset()
         agent.remember(game.step(2))
     before = [parameter.clone() for parameter in agent.learner.policy.parameters()]
     assert agent.finish_episode() == 0.0
-    assert all(torch.equal(a, b) for a, b in zip(before, agent.learner.policy.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(before, agent.learner.policy.parameters(), strict=True)
+    )
 
 
 def test_gradients_are_clamped_entrywise() -> None:
     config = dataclasses.replace(
-        SMALL, optimizer="sgd", momentum=0.0, learning_rate=1.0, gradient_clamp=1e-3, updates_per_episode=1
+        SMALL,
+        optimizer="sgd",
+        momentum=0.0,
+        learning_rate=1.0,
+        gradient_clamp=1e-3,
+        updates_per_episode=1,
     )
     agent = make_agent(config=config)
     game = PruningGame(np.full(4, 0.25, dtype=np.float32), lambda removed: float(len(removed)))
@@ -181,15 +227,23 @@ def test_gradients_are_clamped_entrywise() -> None:
     before = [parameter.clone() for parameter in agent.learner.policy.parameters()]
     agent.finish_episode()
     moves = torch.cat(
-        [(a - b).detach().abs().flatten() for a, b in zip(before, agent.learner.policy.parameters(), strict=True)]
+        [
+            (a - b).detach().abs().flatten()
+            for a, b in zip(before, agent.learner.policy.parameters(), strict=True)
+        ]
     )
     assert float(moves.max()) == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_forced_stop_is_stored_like_any_other() -> None:
-    agent = make_agent(num_heads=3, config=dataclasses.replace(SMALL, epsilon_start=0.0, epsilon_end=0.0))
+    agent = make_agent(
+        num_heads=3, config=dataclasses.replace(SMALL, epsilon_start=0.0, epsilon_end=0.0)
+    )
     values_are(agent.learner.policy, [3.0, 2.0, 1.0, 0.0])  # removes until it may not
-    play_episode(PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, stop_reward=4.0), agent)
+    play_episode(
+        PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, stop_reward=4.0),
+        agent,
+    )
     assert len(agent.memory) == 3
     batch = unpack(agent.memory.sample(3, np.random.default_rng(0)))
     stop = batch.actions == 3
@@ -199,15 +253,15 @@ def test_forced_stop_is_stored_like_any_other() -> None:
 
 
 def test_replay_must_hold_what_learning_waits_for() -> None:
-    message = (
-        r"^agent\.replay_size must be at least agent\.learning_starts \(128\), found 64: no update would ever be made$"
-    )
+    message = r"^agent\.replay_size must be at least agent\.learning_starts \(128\), found 64: no update would ever be made$"
     with pytest.raises(ConfigError, match=message):
         make_agent(config=dataclasses.replace(Agent(), replay_size=64))
 
 
 @pytest.mark.parametrize(("has_given", "most"), [(False, 36), (True, 48)])
-def test_games_must_be_enough_for_an_update_where_the_policy_decides(has_given: bool, most: int) -> None:
+def test_games_must_be_enough_for_an_update_where_the_policy_decides(
+    has_given: bool, most: int
+) -> None:
     """Of three heads two go and the game stops; one that is given comes back besides."""
     config = dataclasses.replace(SMALL, choose="rollout", learning_starts=most)
     check_games(config, 3, 5, has_given=has_given)
@@ -240,7 +294,9 @@ def test_updates_are_counted() -> None:
     for starts, is_taught in ((8, True), (64, False)):
         game = PruningGame(toy.state, toy.score)
         asked = dataclasses.replace(config, learning_starts=starts)
-        outcome = play_layer(game, asked, seed=0, layer=0, on_episode=lambda info: losses.append(info.loss))
+        outcome = play_layer(
+            game, asked, seed=0, layer=0, on_episode=lambda info: losses.append(info.loss)
+        )
         assert outcome.updates == 2 * sum(loss is not None for loss in losses)
         assert (outcome.updates > 0) == is_taught
         losses.clear()
@@ -260,11 +316,15 @@ def test_same_seed_same_play_to_the_last_bit() -> None:
 def play_recorded(layer: ToyLayer, seed: int) -> tuple[LayerOutcome, list[EpisodeInfo]]:
     infos: list[EpisodeInfo] = []
     config = dataclasses.replace(SMALL, episodes=25)
-    outcome = play_layer(PruningGame(layer.state, layer.score), config, seed=seed, layer=5, on_episode=infos.append)
+    outcome = play_layer(
+        PruningGame(layer.state, layer.score), config, seed=seed, layer=5, on_episode=infos.append
+    )
     return outcome, infos
 
 
-def test_agent_computes_on_one_thread_and_the_scorer_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_computes_on_one_thread_and_the_scorer_on_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     layer = ToyLayer(4, seed=0)
     threads: dict[str, set[int]] = {"network": set(), "scorer": set()}
     forward = QNetwork.forward
@@ -291,7 +351,11 @@ def test_outcome_adds_up() -> None:
     outcome, infos = play_recorded(layer, seed=0)
     assert outcome.given_score == layer.score(())
     assert outcome.rollout_score == layer.score(outcome.rollout)
-    assert outcome.best_score == layer.score(outcome.best) >= max(outcome.rollout_score, outcome.given_score)
+    assert (
+        outcome.best_score
+        == layer.score(outcome.best)
+        >= max(outcome.rollout_score, outcome.given_score)
+    )
     assert outcome.rewards_computed <= min(outcome.rewards_asked, 2**6 - 1)
     assert len(outcome.q_values) == 7
     assert outcome.curve[0] == (1, outcome.given_score)
@@ -314,7 +378,9 @@ def test_among_equal_scores_the_best_removes_fewest() -> None:
 
 
 def test_layer_of_one_head_is_left_alone() -> None:
-    outcome = play_layer(PruningGame(np.ones(1, dtype=np.float32), lambda removed: 0.5), SMALL, seed=0, layer=0)
+    outcome = play_layer(
+        PruningGame(np.ones(1, dtype=np.float32), lambda removed: 0.5), SMALL, seed=0, layer=0
+    )
     assert (outcome.removed, outcome.rewards_computed, outcome.updates) == ((), 1, 0)
 
 
@@ -322,7 +388,11 @@ def greedy_score(layer: ToyLayer) -> float:
     """One-step look-ahead: remove what gains most while anything gains."""
     removed: tuple[int, ...] = ()
     while len(removed) < layer.num_heads - 1:
-        candidates = [tuple(sorted((*removed, head))) for head in range(layer.num_heads) if head not in removed]
+        candidates = [
+            tuple(sorted((*removed, head)))
+            for head in range(layer.num_heads)
+            if head not in removed
+        ]
         best = max(candidates, key=layer.score)
         if layer.score(best) <= layer.score(removed):
             break
@@ -333,7 +403,9 @@ def greedy_score(layer: ToyLayer) -> float:
 def random_search_score(layer: ToyLayer, rewards: int, seed: int) -> float:
     """The best of the unpruned layer and `rewards` - 1 other masks drawn uniformly."""
     masks = [
-        mask for size in range(1, layer.num_heads) for mask in itertools.combinations(range(layer.num_heads), size)
+        mask
+        for size in range(1, layer.num_heads)
+        for mask in itertools.combinations(range(layer.num_heads), size)
     ]
     drawn = np.random.default_rng(seed).choice(len(masks), rewards - 1, replace=False)
     return max(layer.score(()), *(layer.score(masks[index]) for index in drawn))
@@ -352,13 +424,17 @@ def regret(layer: ToyLayer, score: float) -> float:
     return (optimum - score) / (optimum - unpruned)
 
 
-def test_default_agent_finds_the_optimum_that_greedy_misses(learned: list[tuple[ToyLayer, LayerOutcome]]) -> None:
+def test_default_agent_finds_the_optimum_that_greedy_misses(
+    learned: list[tuple[ToyLayer, LayerOutcome]],
+) -> None:
     assert all(regret(layer, greedy_score(layer)) > 0.05 for layer, _ in learned)
     found = [regret(layer, layer.score(outcome.removed)) for layer, outcome in learned]
     assert sum(share <= 0.05 for share in found) >= 9, found
 
 
-def test_default_agent_beats_random_search_at_the_same_cost(learned: list[tuple[ToyLayer, LayerOutcome]]) -> None:
+def test_default_agent_beats_random_search_at_the_same_cost(
+    learned: list[tuple[ToyLayer, LayerOutcome]],
+) -> None:
     agent = [regret(layer, layer.score(outcome.removed)) for layer, outcome in learned]
     random = [
         regret(layer, random_search_score(layer, outcome.rewards_computed, seed))

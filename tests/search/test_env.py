@@ -64,7 +64,9 @@ def test_at_the_end_the_last_state_comes_once_more() -> None:
     np.testing.assert_array_equal(before, after)
     assert (reward, terminated, info["score"]) == (0.5, True, 0.52)
     assert info["action_mask"].tolist() == [0, 0, 0, 0]
-    with pytest.raises(GameError, match=r"^environment: the episode is over; call reset\(\) before step\(\)$"):
+    with pytest.raises(
+        GameError, match=r"^environment: the episode is over; call reset\(\) before step\(\)$"
+    ):
         env.step(0)
 
 
@@ -115,7 +117,10 @@ def test_actions_outside_the_space_are_refused() -> None:
 
 
 def test_states_outside_the_space_are_refused() -> None:
-    with pytest.raises(GameError, match=r"^environment: a state's entries must be from 0 to 1, found \[2\.0, 0\.0\]$"):
+    with pytest.raises(
+        GameError,
+        match=r"^environment: a state's entries must be from 0 to 1, found \[2\.0, 0\.0\]$",
+    ):
         HeadPruningEnv(np.array([2.0, 0.0]), {(): 0.5}.__getitem__)
 
 
@@ -136,7 +141,9 @@ def test_another_agent_learns_a_legal_plan() -> None:
     observation, info = env.reset(seed=0)
     unpruned, terminated = info["score"], False
     while not terminated:
-        observation, _, terminated, _, info = env.step(agent.predict(observation, deterministic=True)[0])
+        observation, _, terminated, _, info = env.step(
+            agent.predict(observation, deterministic=True)[0]
+        )
     game = env.unwrapped.game  # type: ignore[attr-defined]
     PruningPlan({0: game.removed}).check(num_layers=1, num_heads=6)
     assert info["score"] > unpruned

@@ -83,7 +83,9 @@ def test_after_all_but_one_removal_only_the_stop_is_legal_and_pays_nothing() -> 
 def test_illegal_actions_are_refused_and_change_nothing() -> None:
     game = make_game()
     game.step(1)
-    with pytest.raises(GameError, match=r"^game: action 1 is illegal with heads \[1\] removed; legal: 0, 2, 3$"):
+    with pytest.raises(
+        GameError, match=r"^game: action 1 is illegal with heads \[1\] removed; legal: 0, 2, 3$"
+    ):
         game.step(1)
     with pytest.raises(GameError, match=r"^game: action -1 is illegal"):
         game.step(-1)
@@ -120,7 +122,8 @@ def test_each_mask_is_scored_once() -> None:
 def test_a_score_must_be_finite() -> None:
     game = PruningGame(STATE, lambda removed: float("nan"))
     with pytest.raises(
-        GameError, match=r"^game: the score must be a finite number, found nan with heads \[0\] removed$"
+        GameError,
+        match=r"^game: the score must be a finite number, found nan with heads \[0\] removed$",
     ):
         game.step(0)
     assert game.removed == ()
@@ -128,12 +131,16 @@ def test_a_score_must_be_finite() -> None:
 
 @pytest.mark.parametrize("state", [np.zeros((2, 2)), np.zeros(0), np.array([0.1, np.nan])])
 def test_a_state_must_be_one_number_per_head(state: np.ndarray) -> None:
-    with pytest.raises(GameError, match=r"^game: the initial state must be one finite number per head, found"):
+    with pytest.raises(
+        GameError, match=r"^game: the initial state must be one finite number per head, found"
+    ):
         PruningGame(state, SCORES.__getitem__)
 
 
 @drawn(st.integers(1, 6), st.randoms(use_true_random=False))
-def test_any_legal_play_ends_with_a_head_left_and_the_returns_add_up(num_heads: int, random: object) -> None:
+def test_any_legal_play_ends_with_a_head_left_and_the_returns_add_up(
+    num_heads: int, random: object
+) -> None:
     generator = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
     table: dict[tuple[int, ...], float] = {}
     game = PruningGame(
@@ -171,7 +178,9 @@ def test_one_head_is_left_whatever_a_game_begins_with() -> None:
     game.step(0)
     assert game.legal_actions().tolist() == [False, True, True, True]
     game.step(2)
-    assert game.legal_actions().tolist() == [False, True, False, True], "1 may come back; 0, which came back, stays"
+    assert game.legal_actions().tolist() == [False, True, False, True], (
+        "1 may come back; 0, which came back, stays"
+    )
 
 
 @pytest.mark.parametrize("given", [(0, 1, 2), (3,), (-1,), (1, 1)])

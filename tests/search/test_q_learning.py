@@ -29,7 +29,9 @@ def some_rows(count: int) -> list[torch.Tensor]:
     return [memory.sample(128, generator) for _ in range(count)]
 
 
-def learned(config: Agent, device: str, recorder: Repeater | CudaRecorder | None) -> tuple[list[float], torch.Tensor]:
+def learned(
+    config: Agent, device: str, recorder: Repeater | CudaRecorder | None
+) -> tuple[list[float], torch.Tensor]:
     """Losses of 20 updates with two copies to the target, and the values of a state after each."""
     learner = Learner(6, config, 1, torch.device(device), recorder)
     state = torch.full((1, 6), 1 / 6)
@@ -77,7 +79,13 @@ def test_a_gpu_learns_what_the_cpu_learns(preset: str) -> None:
 def test_play_on_a_gpu_repeats_itself(preset: str) -> None:
     layer = ToyLayer(12, seed=1)
     first, again = (
-        play_layer(PruningGame(layer.state, layer.score), make_config(preset).agent, seed=4, layer=2, device="cuda")
+        play_layer(
+            PruningGame(layer.state, layer.score),
+            make_config(preset).agent,
+            seed=4,
+            layer=2,
+            device="cuda",
+        )
         for _ in range(2)
     )
     assert first == again

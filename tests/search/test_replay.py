@@ -42,7 +42,8 @@ def test_a_stop_has_nothing_legal_after_it_even_in_a_row_used_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pushed", "kept"), [(4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (6, [1, 2, 3, 4, 5]), (12, [7, 8, 9, 10, 11])]
+    ("pushed", "kept"),
+    [(4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (6, [1, 2, 3, 4, 5]), (12, [7, 8, 9, 10, 11])],
 )
 def test_the_oldest_goes_exactly_at_capacity(pushed: int, kept: list[int]) -> None:
     memory = ReplayMemory(5, num_heads=2)
@@ -56,7 +57,9 @@ def test_a_batch_has_no_transition_twice_and_is_the_generators() -> None:
     memory = ReplayMemory(50, num_heads=2)
     for number in range(50):
         memory.push(transition(number))
-    first, again, other = (unpack(memory.sample(20, np.random.default_rng(seed))).rewards for seed in (1, 1, 2))
+    first, again, other = (
+        unpack(memory.sample(20, np.random.default_rng(seed))).rewards for seed in (1, 1, 2)
+    )
     assert len(set(first.tolist())) == 20
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

@@ -25,7 +25,17 @@ def test_a_layer_is_read_out_of_its_stages(layer):
 
 
 @pytest.mark.parametrize(
-    "name", ["first", "rewind", scout_stage(1), "layer-", "layer-x", "layer--1", "layer-٣", "layer-1234567"]
+    "name",
+    [
+        "first",
+        "rewind",
+        scout_stage(1),
+        "layer-",
+        "layer-x",
+        "layer--1",
+        "layer-٣",
+        "layer-1234567",
+    ],
 )
 def test_no_other_name_has_a_layer(name):
     assert layer_of(name) is tuned_layer_of(name) is None

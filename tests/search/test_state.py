@@ -50,7 +50,9 @@ def test_equal_norms_give_the_uniform_state(norm: float, num_heads: int) -> None
 def test_heads_equal_up_to_the_order_of_their_entries_give_the_uniform_state() -> None:
     generator = torch.Generator().manual_seed(0)
     head = torch.randn(640, generator=generator)
-    weight = torch.stack([head[torch.randperm(640, generator=generator)] for _ in range(12)]).reshape(12 * 8, 80)
+    weight = torch.stack(
+        [head[torch.randperm(640, generator=generator)] for _ in range(12)]
+    ).reshape(12 * 8, 80)
     assert torch.equal(head_state(head_norms(weight, 12)), torch.full((12,), 1 / 12))
 
 
@@ -81,7 +83,9 @@ def _head_outputs(
     """Softmax attention of every head: (tokens, hidden) -> (num_heads, tokens, head_dim)."""
     tokens = hidden.shape[0]
 
-    def heads(weight: torch.Tensor) -> torch.Tensor:  # (num_heads * head_dim, hidden) -> (num_heads, tokens, head_dim)
+    def heads(
+        weight: torch.Tensor,
+    ) -> torch.Tensor:  # (num_heads * head_dim, hidden) -> (num_heads, tokens, head_dim)
         return (hidden @ weight.T).reshape(tokens, num_heads, -1).transpose(0, 1)
 
     values = heads(value) + bias.reshape(num_heads, 1, -1)
@@ -101,7 +105,9 @@ def test_lemma_1_bounds_the_output_of_a_head(
     generator = torch.Generator().manual_seed(seed)
     hidden_size = 6
     rows = num_heads * head_dim
-    query, key, value = (torch.randn(rows, hidden_size, generator=generator) * size for _ in range(3))
+    query, key, value = (
+        torch.randn(rows, hidden_size, generator=generator) * size for _ in range(3)
+    )
     hidden = torch.randn(tokens, hidden_size, generator=generator)
     outputs = _head_outputs(hidden, query, key, value, torch.zeros(rows), num_heads)
     bound = tokens * hidden.abs().sum() * head_norms(value, num_heads, "l1")
@@ -113,13 +119,18 @@ def test_lemma_1_fails_with_a_value_bias_at_zero_input() -> None:
     outputs = _head_outputs(torch.zeros(3, 6), weight, weight, weight, torch.ones(8), num_heads=2)
     bound = 3 * torch.zeros(3, 6).abs().sum() * head_norms(weight, 2, "l1")
     assert bound.tolist() == [0.0, 0.0]
-    assert outputs.abs().sum(dim=(1, 2)).tolist() == [12.0, 12.0]  # the bias alone: 3 tokens x 4 entries
+    assert outputs.abs().sum(dim=(1, 2)).tolist() == [
+        12.0,
+        12.0,
+    ]  # the bias alone: 3 tokens x 4 entries
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_a_layer_begins_in_the_state_of_its_projections_norms(norm, dtype):
-    weight = torch.nn.Parameter(torch.randn(12, 5, generator=torch.Generator().manual_seed(0)).to(dtype))
+    weight = torch.nn.Parameter(
+        torch.randn(12, 5, generator=torch.Generator().manual_seed(0)).to(dtype)
+    )
     state = projection_state(weight, 4, norm)
     assert torch.equal(state, head_state(head_norms(weight.detach().float(), 4, norm)))
     assert not state.requires_grad

@@ -18,7 +18,10 @@ def test_the_score_is_base_plus_single_plus_pair_terms() -> None:
     layer = ToyLayer(4, seed=1)
     base = layer.score(())
     single = [layer.score((head,)) - base for head in range(4)]
-    pair = {(a, b): layer.score((a, b)) - base - single[a] - single[b] for a, b in combinations(range(4), 2)}
+    pair = {
+        (a, b): layer.score((a, b)) - base - single[a] - single[b]
+        for a, b in combinations(range(4), 2)
+    }
     expected = base + single[0] + single[2] + single[3] + pair[0, 2] + pair[0, 3] + pair[2, 3]
     assert layer.score((0, 2, 3)) == pytest.approx(expected)
 

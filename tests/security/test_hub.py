@@ -47,7 +47,9 @@ def test_a_revision(hub, revision):
 
 
 def test_a_revision_that_is_not_there(hub):
-    with pytest.raises(CheckpointError, match="^'me/mine@nowhere' is no folder and cannot be read from the hub"):
+    with pytest.raises(
+        CheckpointError, match="^'me/mine@nowhere' is no folder and cannot be read from the hub"
+    ):
         labels("me/mine@nowhere")
 
 
@@ -95,11 +97,17 @@ def test_pruned_and_quantised_models_of_the_hub(hub):
     path = hub / "snapshots" / NEW / "config.json"
     before = path.read_text()
     change_json(path, auber_removed_heads={"0": [1]})
-    with pytest.raises(CheckpointError, match="^'me/mine' is a pruned model; download it and give the local folder$"):
+    with pytest.raises(
+        CheckpointError,
+        match="^'me/mine' is a pruned model; download it and give the local folder$",
+    ):
         labels("me/mine")
     path.write_text(before)
     change_json(path, quantization_config={"quant_method": "gptq"})
-    with pytest.raises(CheckpointError, match="^'me/mine': the model is quantised .* give the model it was made from$"):
+    with pytest.raises(
+        CheckpointError,
+        match="^'me/mine': the model is quantised .* give the model it was made from$",
+    ):
         labels("me/mine")
 
 

@@ -13,7 +13,16 @@ from auber.run.folder import Run
 from auber.study import StudyFolder, make_study
 from tests.small import small_config
 
-OUTSIDE = ["../escaped", "../../escaped", "/tmp/escaped", "a/../../escaped", "..", "mrpc/../..", "mrpc\0", ".\\..\\x"]
+OUTSIDE = [
+    "../escaped",
+    "../../escaped",
+    "/tmp/escaped",
+    "a/../../escaped",
+    "..",
+    "mrpc/../..",
+    "mrpc\0",
+    ".\\..\\x",
+]
 STUDY = {"model": "m", "tasks": ["mrpc"], "methods": ["original"], "seeds": [0]}
 
 
@@ -32,7 +41,9 @@ def test_nor_has_a_table_of_tasks(name):
 
 @pytest.mark.parametrize("name", [*OUTSIDE, "", ".", "-rf", "~", "a b", "x" * 101])
 def test_nor_have_rows_of_your_own(name):
-    with pytest.raises(ConfigError, match="your own rows have a folder by their name, which must be "):
+    with pytest.raises(
+        ConfigError, match="your own rows have a folder by their name, which must be "
+    ):
         make_study({**STUDY, "tasks": {name: {"train": "a.csv", "dev": "b.csv"}}})
 
 
@@ -44,12 +55,20 @@ def test_seeds_are_numbers(seed):
 
 def test_all_places_of_a_study_lie_in_its_folder(tmp_path):
     study = make_study(
-        {**STUDY, "model": "../../m", "methods": ["auber", "random", "original"], "seeds": [2**63 - 1], "draws": 3}
+        {
+            **STUDY,
+            "model": "../../m",
+            "methods": ["auber", "random", "original"],
+            "seeds": [2**63 - 1],
+            "draws": 3,
+        }
     )
     folder = StudyFolder(tmp_path / "study")
     for block in study.blocks():
         for run in study.runs(block):
-            assert folder.run_path(block, run).resolve().is_relative_to((tmp_path / "study").resolve())
+            assert (
+                folder.run_path(block, run).resolve().is_relative_to((tmp_path / "study").resolve())
+            )
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
@@ -58,7 +77,9 @@ def test_a_task_is_known_or_refused(name, tmp_path):
         load_task(name, data=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../escaped", "a/b/c", "/etc/x", "a b", "--x", "a..b", "x.git", "é"])
+@pytest.mark.parametrize(
+    "name", ["../escaped", "a/b/c", "/etc/x", "a b", "--x", "a..b", "x.git", "é"]
+)
 def test_a_pushed_name_is_one_of_the_hubs(name):
     with pytest.raises(ConfigError, match="--push must be NAME or OWNER/NAME"):
         check_name(name)
@@ -67,7 +88,9 @@ def test_a_pushed_name_is_one_of_the_hubs(name):
 def test_a_run_does_not_write_into_what_is_not_its_own(tmp_path):
     (tmp_path / "somebody").mkdir()
     (tmp_path / "somebody" / "notes.txt").write_text("mine")
-    with pytest.raises(RunError, match="somebody: must be a new or an empty folder; choose another --out$"):
+    with pytest.raises(
+        RunError, match="somebody: must be a new or an empty folder; choose another --out$"
+    ):
         Run(tmp_path / "somebody", {}, small_config())
     (tmp_path / "link").symlink_to(tmp_path / "somebody")
     with pytest.raises(AuberError, match="must be a new or an empty folder"):

@@ -14,7 +14,16 @@ from auber.report.html.run_page import make_run_page
 from auber.report.spreadsheet import render_csv
 from tests.report.results import make_result, write_run
 
-FORMULAS = ["=1+1", "=a\r=1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://x","y")']
+FORMULAS = [
+    "=1+1",
+    "=a\r=1",
+    "+1",
+    "-1+cmd|' /C calc'!A0",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    '=HYPERLINK("http://x","y")',
+]
 MARKUP = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -43,7 +52,14 @@ def test_numbers_stay_numbers():
 @pytest.mark.parametrize("text", MARKUP)
 def test_a_page_shows_markup_as_text(tmp_path, text):
     result = make_result(
-        "rte", "auber", 0, 0.6, model=text, command=f"auber prune --model {text!r}", data=text, start=text
+        "rte",
+        "auber",
+        0,
+        0.6,
+        model=text,
+        command=f"auber prune --model {text!r}",
+        data=text,
+        start=text,
     )
     result["provenance"]["device"] = text
     result["config"]["agent.choose"] = text

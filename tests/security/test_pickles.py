@@ -43,7 +43,9 @@ def refuse(folder, message):
         checkpoint.load_start(folder, num_labels=2)
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.pth", "weights.pkl", "last.ckpt"])
+@pytest.mark.parametrize(
+    "name", ["pytorch_model.bin", "model.pt", "model.pth", "weights.pkl", "last.ckpt"]
+)
 def test_weights_that_are_a_pickle(tmp_path, marker, name):
     folder = save_whole(tmp_path / "model")
     (folder / "model.safetensors").unlink()
@@ -59,7 +61,9 @@ def test_a_pickle_by_a_safe_name(tmp_path, marker, form):
         write_pickle(path, marker)
     else:
         path.write_bytes(pickle.dumps(RunsWhenLoaded(marker)))
-    refuse(folder, f"model.safetensors: is a pickle by another name, which can run code and {REMEDY}")
+    refuse(
+        folder, f"model.safetensors: is a pickle by another name, which can run code and {REMEDY}"
+    )
 
 
 def test_a_pickle_beside_the_weights_is_left_alone(tmp_path, marker):
@@ -69,7 +73,9 @@ def test_a_pickle_beside_the_weights_is_left_alone(tmp_path, marker):
     assert type(checkpoint.load(folder)).__name__ == "BertForSequenceClassification"
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pkl", "../other.safetensors", "/tmp/x.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["pytorch_model.bin", "model.pkl", "../other.safetensors", "/tmp/x.safetensors"]
+)
 def test_shards_are_safetensors_beside_their_index(tmp_path, marker, name):
     folder = save_whole(tmp_path / "model")
     (folder / "model.safetensors").rename(tmp_path / "other.safetensors")
@@ -78,7 +84,8 @@ def test_shards_are_safetensors_beside_their_index(tmp_path, marker, name):
     index = {"metadata": {}, "weight_map": {"bert.embeddings.word_embeddings.weight": name}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     refuse(
-        folder, f"index.json: must name safetensors files beside it, found '{name}'; save or download the model again"
+        folder,
+        f"index.json: must name safetensors files beside it, found '{name}'; save or download the model again",
     )
 
 
@@ -86,7 +93,9 @@ def test_a_config_cannot_name_another_file_of_weights(tmp_path, marker):
     folder = save_whole(tmp_path / "model")
     write_pickle(folder / "adapter_model.bin", marker)
     data = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**data, "transformers_weights": "adapter_model.bin"}))
+    (folder / "config.json").write_text(
+        json.dumps({**data, "transformers_weights": "adapter_model.bin"})
+    )
     checkpoint.load(folder)
     assert checkpoint.load_start(folder, num_labels=2).has_trained_classifier
 
@@ -95,7 +104,10 @@ def test_an_adapter_is_not_loaded_with_the_model(tmp_path, marker):
     folder = save_whole(tmp_path / "model")
     (folder / "adapter_config.json").write_text("{}")
     write_pickle(folder / "adapter_model.bin", marker)
-    refuse(folder, r"model: has an adapter beside its weights \(adapter_config.json\).* merge it into the model")
+    refuse(
+        folder,
+        r"model: has an adapter beside its weights \(adapter_config.json\).* merge it into the model",
+    )
 
 
 def test_a_front_door_refuses_too(tmp_path, marker):

@@ -58,7 +58,10 @@ def test_loading(folder):
     assert type(model).__module__.startswith("transformers.models.bert")
     assert type(model.config).__name__ == "BertConfig"
     assert type(checkpoint.load_tokenizer(folder)).__module__.startswith("transformers.")
-    assert model.config._attn_implementation in ("sdpa", "eager")  # transformers' own choice, no kernel of somebody's
+    assert model.config._attn_implementation in (
+        "sdpa",
+        "eager",
+    )  # transformers' own choice, no kernel of somebody's
 
 
 def test_no_pointer_survives_reading(folder):
@@ -99,12 +102,16 @@ def test_an_import(folder, tmp_path):
 def test_a_type_that_only_its_code_knows(folder, model_type):
     change_json(folder / "config.json", model_type=model_type)
     for call in (auber.load, read_config, lambda place: checkpoint.load_start(place, num_labels=2)):
-        with pytest.raises(CheckpointError, match=f"A model of type '{model_type}' cannot be pruned"):
+        with pytest.raises(
+            CheckpointError, match=f"A model of type '{model_type}' cannot be pruned"
+        ):
             call(folder)
 
 
 def test_a_tokenizer_that_only_its_code_knows(folder):
     change_json(folder / "tokenizer_config.json", tokenizer_class="EvilTokenizer")
     (folder / "tokenizer.json").unlink()
-    with pytest.raises(CheckpointError, match="its tokenizer cannot be loaded|has no tokenizer files"):
+    with pytest.raises(
+        CheckpointError, match="its tokenizer cannot be loaded|has no tokenizer files"
+    ):
         checkpoint.load_tokenizer(folder)

@@ -40,13 +40,21 @@ def test_a_run_an_export_and_a_report(tmp_path, capsys, caplog, run_auber):
     caplog.set_level(logging.DEBUG)
     config = small_config(agent__episodes=2, agent__stop_value=-1000.0)  # so that heads go
     folder = save_whole(tmp_path / "start")
-    auber.prune(folder, task=small_task(), config=config, out=tmp_path / "run", command=provenance.command_line())
+    auber.prune(
+        folder,
+        task=small_task(),
+        config=config,
+        out=tmp_path / "run",
+        command=provenance.command_line(),
+    )
     export_model(tmp_path / "run", "hub", out=tmp_path / "hub", progress=Silent())
     save_results(tmp_path / "run", tmp_path / "kept.json")
     code, out, err = run_auber("report", tmp_path / "run")
     assert code == 0, err
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"result.json", "run.json", "events.jsonl", "README.md", "kept.json"} <= {path.name for path in files}
+    assert {"result.json", "run.json", "events.jsonl", "README.md", "kept.json"} <= {
+        path.name for path in files
+    }
     for path in files:
         data = path.read_bytes()
         assert TOKEN.encode() not in data, path
@@ -54,7 +62,9 @@ def test_a_run_an_export_and_a_report(tmp_path, capsys, caplog, run_auber):
     _, examined, complaints = run_auber("doctor")  # it says whether there is a token
     assert "token" in examined
     captured = capsys.readouterr()
-    assert not found_in(examined + complaints + out + err + captured.out + captured.err + caplog.text)
+    assert not found_in(
+        examined + complaints + out + err + captured.out + captured.err + caplog.text
+    )
 
 
 @pytest.mark.usefixtures("_secrets")
@@ -73,7 +83,8 @@ def test_a_failed_push_does_not_show_the_token(tmp_path):
 
     save_pruned = small_pruned(tmp_path)
     with pytest.raises(
-        CheckpointError, match=r"cannot be pushed \(401: Authorization: Bearer hf_\.\.\. headers: hf_\.\.\.\)"
+        CheckpointError,
+        match=r"cannot be pushed \(401: Authorization: Bearer hf_\.\.\. headers: hf_\.\.\.\)",
     ) as caught:
         push(save_pruned, "me/mine", api=Hub())
     assert not found_in(str(caught.value))
@@ -99,7 +110,8 @@ def test_nobody_reads_the_whole_environment():
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.Attribute) and child.attr == "environ":
                     is_lookup = isinstance(node, (ast.Attribute, ast.Subscript)) or (
-                        isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn))
+                        isinstance(node, ast.Compare)
+                        and isinstance(node.ops[0], (ast.In, ast.NotIn))
                     )
                     assert is_lookup, f"{path.name}, line {child.lineno}: hands on os.environ"
                     if isinstance(node, ast.Attribute):
@@ -109,7 +121,9 @@ def test_nobody_reads_the_whole_environment():
                             "pop",
                             "update",
                         )  # update takes what is given, and gives nothing
-                        assert node.attr in allowed, f"{path.name}, line {child.lineno}: os.environ.{node.attr}"
+                        assert node.attr in allowed, (
+                            f"{path.name}, line {child.lineno}: os.environ.{node.attr}"
+                        )
 
 
 def test_nobody_asks_for_a_token():
@@ -119,7 +133,10 @@ def test_nobody_asks_for_a_token():
             found = None
             if isinstance(node, ast.keyword) and node.arg in ("token", "use_auth_token"):
                 found = node.arg
-            elif isinstance(node, ast.Constant) and node.value in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+            elif isinstance(node, ast.Constant) and node.value in (
+                "HF_TOKEN",
+                "HUGGING_FACE_HUB_TOKEN",
+            ):
                 found = node.value
             elif isinstance(node, ast.alias) and node.name == "get_token":
                 found = node.name

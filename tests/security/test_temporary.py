@@ -19,7 +19,14 @@ from tests.security.models import save_whole
 from tests.small import small_start
 
 SOURCE = Path(auber.__file__).parent
-PRIVATE = {"mkdtemp", "mkstemp", "TemporaryDirectory", "NamedTemporaryFile", "TemporaryFile", "gettempdir"}
+PRIVATE = {
+    "mkdtemp",
+    "mkstemp",
+    "TemporaryDirectory",
+    "NamedTemporaryFile",
+    "TemporaryFile",
+    "gettempdir",
+}
 
 
 def mode(path):
@@ -74,7 +81,15 @@ def test_only_private_ways_are_used():
     """No name that could be guessed, and no shared folder written into by name."""
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tempfile":
-                assert node.attr in PRIVATE, f"{path.name}, line {node.lineno}: tempfile.{node.attr}"
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "tempfile"
+            ):
+                assert node.attr in PRIVATE, (
+                    f"{path.name}, line {node.lineno}: tempfile.{node.attr}"
+                )
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                assert not node.value.startswith(("/tmp", "/var/tmp")), f"{path.name}, line {node.lineno}"
+                assert not node.value.startswith(("/tmp", "/var/tmp")), (
+                    f"{path.name}, line {node.lineno}"
+                )

@@ -54,7 +54,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="The JSON file the figures go to.")
     parser.add_argument(
-        "--only", nargs="+", metavar="DRILL", help="These functions alone; the figures of others in the file stay."
+        "--only",
+        nargs="+",
+        metavar="DRILL",
+        help="These functions alone; the figures of others in the file stay.",
     )
     arguments = parser.parse_args()
     wanted = [*ON_LOAD, *ON_GROUND]
@@ -81,7 +84,11 @@ def main() -> None:
             return
         figures.append(figure)
         write_figures(arguments.out, figures, facts, beside=arguments.only is not None)
-        print(f"{figure.name}: {figure.count} in {figure.seconds} s, {figure.details}", file=sys.stderr, flush=True)
+        print(
+            f"{figure.name}: {figure.count} in {figure.seconds} s, {figure.details}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     with tempfile.TemporaryDirectory(prefix="auber-soak-") as place:
         for drill in _chosen(ON_LOAD, arguments.only):

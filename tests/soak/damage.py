@@ -45,7 +45,9 @@ def start_twice(ground: Ground, times: int) -> Figure:
             elsewhere = replace(holder, host="elsewhere")
             lock.write_text(json.dumps(asdict(elsewhere)), encoding="utf-8")
             line = ground.fail(out)
-            assert f"{elsewhere} was at work in it and did not sign off; whether it has ended" in line
+            assert (
+                f"{elsewhere} was at work in it and did not sign off; whether it has ended" in line
+            )
             lock.write_text(left, encoding="utf-8")  # again that of a process that is gone
             ground.finish(out)
     return meter.figure("second starts", times)
@@ -81,7 +83,10 @@ def flip_bits(ground: Ground, times: int, seed: int = 0) -> Figure:
             content[bits.randrange(len(content))] ^= 1 << bits.randrange(8)
             weights.write_bytes(content)
             line = ground.fail(out)
-            assert f"auber: stage {stage.name}: {weights}: must be the file the run wrote (sha256 " in line, line
+            assert (
+                f"auber: stage {stage.name}: {weights}: must be the file the run wrote (sha256 "
+                in line
+            ), line
             assert f"or delete every file of {_stages(out)} but first.json and first/" in line, line
             for path in _stages(out).iterdir():
                 if path.is_dir() and path.name != "first":
@@ -100,12 +105,16 @@ def foist_scores(ground: Ground, times: int) -> Figure:
             ground.kill_when(_in_the_search, out)
             ledger = run_of(out) / "scores.jsonl"
             known = [json.loads(line) for line in ground.unbroken["scores"]]
-            foreign = [json.dumps({**score, "key": score["key"][::-1], "score": 1.0}) for score in known]
+            foreign = [
+                json.dumps({**score, "key": score["key"][::-1], "score": 1.0}) for score in known
+            ]
             with ledger.open("a", encoding="utf-8") as file:
                 file.writelines(f"{line}\n" for line in foreign)
             ground.finish(out, besides=("scores",))
             found = ledger.read_text(encoding="utf-8").splitlines()
-            assert sorted(found) == sorted([*ground.unbroken["scores"], *foreign]), "its own scores, and nothing else's"
+            assert sorted(found) == sorted([*ground.unbroken["scores"], *foreign]), (
+                "its own scores, and nothing else's"
+            )
     return meter.figure("foreign scores", times, scores=len(known) * times)
 
 
@@ -120,13 +129,18 @@ def change_versions(ground: Ground, times: int) -> Figure:
             now, facts["versions"]["torch"] = facts["versions"]["torch"], "2.0.0"
             record.write_text(json.dumps(facts), encoding="utf-8")
             line = ground.fail(out)
-            assert f"run: was begun with other versions: torch was 2.0.0 and is now {now}; install those" in line, line
+            assert (
+                f"run: was begun with other versions: torch was 2.0.0 and is now {now}; install those"
+                in line
+            ), line
             ground.finish(out, "--allow-upgrade")
             result = json.loads((run_of(out) / "result.json").read_text(encoding="utf-8"))
             (upgrade,) = result["provenance"]["upgrades"]
             assert upgrade["changed"] == {"torch": ["2.0.0", now]}
             assert "first" in upgrade["after"]
-            assert '"event": "upgraded"' in (run_of(out) / "events.jsonl").read_text(encoding="utf-8")
+            assert '"event": "upgraded"' in (run_of(out) / "events.jsonl").read_text(
+                encoding="utf-8"
+            )
     return meter.figure("changed versions", times)
 
 
@@ -148,4 +162,10 @@ def _newest_stage(out: Path) -> Path:
 def _prune_here(ground: Ground, out: Path) -> None:
     job = ground.job
     task = make_task(job.train, job.dev, text=["text"])
-    prune(job.model, task=task, config=make_config("paper", file=job.config), out=run_of(out), resume=True)
+    prune(
+        job.model,
+        task=task,
+        config=make_config("paper", file=job.config),
+        out=run_of(out),
+        resume=True,
+    )

@@ -36,7 +36,9 @@ def fill_disks(ground: Ground, times: int, seed: int = 0) -> Figure:
                 _check(lines[-1], "No space left on device")
                 mount(out, f"remount,size={_PLENTY}")
                 ground.finish(out)
-    return meter.figure("full disks", times, at_first_write=sum("scores are kept" not in line for line in lines))
+    return meter.figure(
+        "full disks", times, at_first_write=sum("scores are kept" not in line for line in lines)
+    )
 
 
 def limit_files(ground: Ground, limits: list[int]) -> Figure:
@@ -64,7 +66,12 @@ def close_disks(ground: Ground, times: int) -> Figure:
 
 def can_mount() -> bool:
     """Whether this process may mount a disk."""
-    return subprocess.run(["mount", "--fake", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True).returncode == 0
+    return (
+        subprocess.run(
+            ["mount", "--fake", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 @contextmanager
@@ -83,7 +90,9 @@ def mount(folder: Path, options: str) -> None:
 
 
 def _check(line: str, reason: str) -> None:
-    assert any(re.fullmatch(form.format(reason=reason), line) for form in (_NOT_WRITTEN, _NOT_BEGUN)), line
+    assert any(
+        re.fullmatch(form.format(reason=reason), line) for form in (_NOT_WRITTEN, _NOT_BEGUN)
+    ), line
 
 
 def _bytes_below(folder: Path) -> int:

@@ -58,7 +58,10 @@ class Meter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.seconds = time.perf_counter() - self._started
         self._stop.set()
@@ -81,15 +84,22 @@ def describe_checkout() -> dict[str, Any]:
     return provenance.describe(cpu())
 
 
-def write_figures(path: Path, figures: list[Figure], facts: Mapping[str, Any], *, beside: bool) -> None:
+def write_figures(
+    path: Path, figures: list[Figure], facts: Mapping[str, Any], *, beside: bool
+) -> None:
     """Keep figures with what made them, `beside` those of other drills that the file holds or in their place."""
-    kept = json.loads(path.read_text(encoding="utf-8"))["drills"] if beside and path.exists() else {}
+    kept = (
+        json.loads(path.read_text(encoding="utf-8"))["drills"] if beside and path.exists() else {}
+    )
     command = shlex.join(["python", "-m", "tests.soak", *sys.argv[1:]])
     content = {
         "versions": facts["versions"],
         "device": facts["device"],
         "drills": kept
-        | {figure.name: {**asdict(figure), "command": command, "commit": facts["commit"]} for figure in figures},
+        | {
+            figure.name: {**asdict(figure), "command": command, "commit": facts["commit"]}
+            for figure in figures
+        },
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

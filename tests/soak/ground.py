@@ -49,7 +49,9 @@ class Ground:
         assert child.wait() == 2, child.said
         return one_line(child)
 
-    def finish(self, out: Path, *more: str, whole: bool = False, besides: tuple[str, ...] = ()) -> None:
+    def finish(
+        self, out: Path, *more: str, whole: bool = False, besides: tuple[str, ...] = ()
+    ) -> None:
         """Prune on, and do the `whole` job where that was begun: as if nothing had happened, but for what is named `besides`."""
         prune, *rest = self.job.commands(out)
         child = self.nursery.start([[*prune, *more], *(rest if whole else ())])
@@ -57,7 +59,9 @@ class Ground:
         found = outcome_of(out)
         assert not whole or found.keys() == self.unbroken.keys()
         different = {key for key in found if found[key] != self.unbroken[key]}
-        assert different <= set(besides), f"{out}: {sorted(different)} differ from the unbroken run's"
+        assert different <= set(besides), (
+            f"{out}: {sorted(different)} differ from the unbroken run's"
+        )
 
 
 @contextmanager
@@ -66,7 +70,10 @@ def made_ground(folder: Path, *, is_quick: bool) -> Iterator[Ground]:
     with Nursery(folder, slow_disk=0.0 if is_quick else _SLOW_DISK) as nursery:
         job = make_job(folder, is_quick=is_quick)
         outcomes, length = [], 0.0
-        for name in ("unbroken", "again"):  # the first one warms everything up, so the second says how long a job takes
+        for name in (
+            "unbroken",
+            "again",
+        ):  # the first one warms everything up, so the second says how long a job takes
             out = folder / name
             out.mkdir()
             child = nursery.start(job.commands(out))

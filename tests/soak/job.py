@@ -13,7 +13,19 @@ from tests.small import small_config, small_task
 from tests.study.tiny import tiny_model_folder
 
 # Of a result, what does not depend on how long anything took.
-SAME = ("kind", "dev", "train", "gap", "plan", "heads", "tuned_layers", "start", "config", "data", "model_sha256")
+SAME = (
+    "kind",
+    "dev",
+    "train",
+    "gap",
+    "plan",
+    "heads",
+    "tuned_layers",
+    "start",
+    "config",
+    "data",
+    "model_sha256",
+)
 SAME_COSTS = ("rewards_asked", "rewards_computed", "tuning_steps")
 
 
@@ -28,13 +40,41 @@ class Job:
 
     def prune(self, out: Path, *more: str) -> list[str]:
         """The command line that prunes; it goes on with what is there."""
-        words = ["prune", "--model", self.model, "--train", self.train, "--dev", self.dev, "--text", "text"]
-        words += ["--config", self.config, "--preset", "paper", "--out", run_of(out), "--resume", "--quiet", *more]
+        words = [
+            "prune",
+            "--model",
+            self.model,
+            "--train",
+            self.train,
+            "--dev",
+            self.dev,
+            "--text",
+            "text",
+        ]
+        words += [
+            "--config",
+            self.config,
+            "--preset",
+            "paper",
+            "--out",
+            run_of(out),
+            "--resume",
+            "--quiet",
+            *more,
+        ]
         return [str(word) for word in words]
 
     def commands(self, out: Path) -> list[list[str]]:
         """The whole job in a folder: prune, export unless that is done, and report."""
-        export = ["export", str(run_of(out)), "--to", "dense", "--out", str(out / "dense"), "--quiet"]
+        export = [
+            "export",
+            str(run_of(out)),
+            "--to",
+            "dense",
+            "--out",
+            str(out / "dense"),
+            "--quiet",
+        ]
         report = ["report", str(out / "runs"), "--out", str(out / "tables")]
         return [self.prune(out), *([] if (out / "dense").exists() else [export]), report]
 
@@ -51,7 +91,9 @@ def make_job(folder: Path, *, is_quick: bool) -> Job:
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(("text", "label"))
-            writer.writerows((text, label) for (text,), label in zip(rows.texts(), rows.labels, strict=True))
+            writer.writerows(
+                (text, label) for (text,), label in zip(rows.texts(), rows.labels, strict=True)
+            )
     longer = {"agent__episodes": 60, "first__epochs": 8, "layer__epochs": 3, "last__epochs": 4}
     # The stop's value is so low that heads go.
     config = small_config(agent__stop_value=-1000.0, **({} if is_quick else longer))
@@ -73,7 +115,9 @@ def outcome_of(out: Path) -> dict[str, Any]:
     found["plan.json"] = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     found["scores"] = sorted((run / "scores.jsonl").read_text(encoding="utf-8").splitlines())
     found["weights"] = _digest(run / "model" / "model.safetensors")
-    found["left behind"] = sorted(path.name for path in (*run.glob(".*"), *(run / "stages").glob(".*")))
+    found["left behind"] = sorted(
+        path.name for path in (*run.glob(".*"), *(run / "stages").glob(".*"))
+    )
     for name in ("dense/model.safetensors", "tables/table2.csv", "tables/overfitting.csv"):
         if (out / name).exists():
             found[name] = _digest(out / name)
@@ -90,7 +134,9 @@ def phase_of(out: Path) -> str:
     if any(run.glob(".model.*")) or any((run / "stages").glob(".*")):
         return "saving"
     try:
-        stage = (json.loads((run / "progress.json").read_text(encoding="utf-8"))["stage"] or {}).get("name", "")
+        stage = (
+            json.loads((run / "progress.json").read_text(encoding="utf-8"))["stage"] or {}
+        ).get("name", "")
     except (OSError, ValueError):
         return "starting"
     if stage == "first tuning":

@@ -30,7 +30,12 @@ def kill_runs(ground: Ground, kills: int, seed: int = 0) -> Figure:
             if phase is not None:
                 phases[phase] += 1
                 ground.finish(out, whole=True)
-    return meter.figure("kills", kills, seconds_unbroken=round(ground.length, 1), phases=dict(sorted(phases.items())))
+    return meter.figure(
+        "kills",
+        kills,
+        seconds_unbroken=round(ground.length, 1),
+        phases=dict(sorted(phases.items())),
+    )
 
 
 def stop_runs(ground: Ground, stops: int, seed: int = 0) -> Figure:
@@ -56,10 +61,14 @@ def _folders(ground: Ground, phases: Counter[str], wanted: int) -> Iterator[Path
         if phases.total() == wanted:
             return
         yield ground.new_folder()
-    assert phases.total() == wanted, f"of {_TRIES * wanted} jobs only {phases.total()} were broken by their signals"
+    assert phases.total() == wanted, (
+        f"of {_TRIES * wanted} jobs only {phases.total()} were broken by their signals"
+    )
 
 
-def _send(ground: Ground, commands: list[list[str]], out: Path, sent: signal.Signals, moment: float) -> str | None:
+def _send(
+    ground: Ground, commands: list[list[str]], out: Path, sent: signal.Signals, moment: float
+) -> str | None:
     """Start a job, send it a signal at a moment, see that it ends as it should; which phase it was in, None after its end."""
     child = ground.nursery.start(commands)
     time.sleep(max(0.0, child.started + moment - time.monotonic()))
@@ -73,5 +82,7 @@ def _send(ground: Ground, commands: list[list[str]], out: Path, sent: signal.Sig
         assert code == -sent, child.said
     else:
         assert code == 128 + sent, (code, child.said)
-        assert one_line(child) == f"auber: stopped; go on with: {shlex.join(['auber', *commands[0]])}"
+        assert (
+            one_line(child) == f"auber: stopped; go on with: {shlex.join(['auber', *commands[0]])}"
+        )
     return phase

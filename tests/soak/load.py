@@ -73,8 +73,13 @@ def study_on_ray(folder: Path, runs: int, kill_every: float, seed: int = 0) -> F
     """
     study, notes = make_short_study(tiny_model_folder(folder), runs), Notes()
     request = Request(jobs=2)
-    with Meter() as meter, WorkerKiller(kill_every, random.Random(seed), lambda: len(notes.ended)) as killer:
-        outcomes = run_study(study, StudyFolder(folder / "study"), notes, place=Place("ray", request))
+    with (
+        Meter() as meter,
+        WorkerKiller(kill_every, random.Random(seed), lambda: len(notes.ended)) as killer,
+    ):
+        outcomes = run_study(
+            study, StudyFolder(folder / "study"), notes, place=Place("ray", request)
+        )
     _check_once(notes, outcomes, runs)
     assert killer.killed, "some worker was killed"
     return meter.figure("ray study", runs, workers_killed=killer.killed)
@@ -98,7 +103,10 @@ class WorkerKiller:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._stop.set()
         self._thread.join()
@@ -108,7 +116,11 @@ class WorkerKiller:
         while not self._stop.wait(self._every):
             if self._count_ended() == ended:
                 continue
-            workers = [process.pid for process in psutil.Process().children(recursive=True) if _is_worker(process)]
+            workers = [
+                process.pid
+                for process in psutil.Process().children(recursive=True)
+                if _is_worker(process)
+            ]
             if workers:
                 ended = self._count_ended()
                 with suppress(ProcessLookupError):  # it may just have ended by itself
@@ -124,11 +136,17 @@ def _is_worker(process: psutil.Process) -> bool:
 
 
 def _check_once(notes: Notes, outcomes: list[Outcome], runs: int) -> None:
-    told: Counter[tuple[Block, str]] = Counter((outcome.block, outcome.run) for outcome in notes.ended)
+    told: Counter[tuple[Block, str]] = Counter(
+        (outcome.block, outcome.run) for outcome in notes.ended
+    )
     assert len(told) == told.total() == runs, (
         f"{told.total()} ends of {len(told)} runs were told, {runs} were asked for"
     )
-    failed = [f"{outcome.block} {outcome.run}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
+    failed = [
+        f"{outcome.block} {outcome.run}: {outcome.error}"
+        for outcome in outcomes
+        if outcome.error is not None
+    ]
     assert not failed, f"{len(failed)} runs have no result, the first of them {failed[0]}"
     assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
     assert len(outcomes) == runs
@@ -140,8 +158,15 @@ def open_ledger(folder: Path, scores: int, seconds: float) -> Figure:
     path, draw = folder / "scores.jsonl", random.Random(0)
     with path.open("w", encoding="utf-8") as file:
         for number in range(scores):
-            removed = [head for head in range(24) if number >> head & 1]  # a mask of its own for each
-            entry = {"key": "0" * 64, "layer": number % 12, "removed": removed, "score": draw.random()}
+            removed = [
+                head for head in range(24) if number >> head & 1
+            ]  # a mask of its own for each
+            entry = {
+                "key": "0" * 64,
+                "layer": number % 12,
+                "removed": removed,
+                "score": draw.random(),
+            }
             file.write(json.dumps(entry) + "\n")
     with Meter() as meter:
         began = time.process_time()  # its own, whatever else the machine does meanwhile
@@ -149,7 +174,12 @@ def open_ledger(folder: Path, scores: int, seconds: float) -> Figure:
         took = time.process_time() - began
     assert len(ledger) == scores
     assert took < seconds, f"{took:.2f} s"
-    return meter.figure("ledger", scores, seconds_to_open=round(took, 2), file_mb=round(path.stat().st_size / 1e6, 1))
+    return meter.figure(
+        "ledger",
+        scores,
+        seconds_to_open=round(took, 2),
+        file_mb=round(path.stat().st_size / 1e6, 1),
+    )
 
 
 # Reads a file as train rows, in a process whose memory is its own.
@@ -190,11 +220,17 @@ def read_rows(folder: Path, rows: int, most: float) -> Figure:
             )
     with Meter() as meter:
         done = subprocess.run(
-            [sys.executable, "-c", _READER, train, dev], cwd=ROOT, check=True, capture_output=True, text=True
+            [sys.executable, "-c", _READER, train, dev],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
         )
     found, took, peak, held = map(float, done.stdout.split())
     assert found == rows
-    assert peak <= most * held, f"{peak / rows:.0f} bytes a row at most, {held / rows:.0f} of them the row itself"
+    assert peak <= most * held, (
+        f"{peak / rows:.0f} bytes a row at most, {held / rows:.0f} of them the row itself"
+    )
     return meter.figure(
         "csv",
         rows,

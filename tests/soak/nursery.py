@@ -82,7 +82,12 @@ class Nursery:
         self._last: Child | None = None
 
     def __enter__(self) -> Nursery:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
         environment["PYTHONPATH"] = str(ROOT)
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.soak.nursery", str(self._slow_disk)],
@@ -95,7 +100,10 @@ class Nursery:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._server.communicate()  # its input ends, and so does it
         self._server.wait()

@@ -51,12 +51,23 @@ def _figures(record: Mapping[str, Any]) -> str:
     for name, title in _TITLES.items():
         if name in drills:
             drill = drills[name]
-            cells = (title, f"{drill['count']:,}", f"{drill['seconds']:,.0f}", f"{drill['peak_mb']:,}")
+            cells = (
+                title,
+                f"{drill['count']:,}",
+                f"{drill['seconds']:,.0f}",
+                f"{drill['peak_mb']:,}",
+            )
             lines.append(f"| {' | '.join(cells)} | {_describe(drill['details'])} |")
     used = ", ".join(f"{name} {versions[name]}" for name in ("python", "torch", "transformers"))
     lines += ["", f"On {record['device']}, {used}, by:", ""]
-    lines += dict.fromkeys(f"- `{drill['command']}`{_describe_commit(drill['commit'])}" for drill in drills.values())
-    lines += ["", "Memory is that of all processes of the drill together, what they share counted for each.", ""]
+    lines += dict.fromkeys(
+        f"- `{drill['command']}`{_describe_commit(drill['commit'])}" for drill in drills.values()
+    )
+    lines += [
+        "",
+        "Memory is that of all processes of the drill together, what they share counted for each.",
+        "",
+    ]
     return "\n".join(lines)
 
 

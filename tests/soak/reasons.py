@@ -12,7 +12,11 @@ def describe_failure(name: str, error: BaseException, folder: Path) -> str:
     """The drill's own error, and what the failed runs below its folder left: why, where in the sources, their last events."""
     records = sorted(folder.rglob("*.failed.json"))
     parts = [f"=== {name} failed", "".join(traceback.format_exception(error)).rstrip()]
-    parts += [f"{len(records)} runs below {folder} were written down as failed or left out"] if records else []
+    parts += (
+        [f"{len(records)} runs below {folder} were written down as failed or left out"]
+        if records
+        else []
+    )
     for record in records[:_MOST]:
         run = record.with_name(record.name.removesuffix(".failed.json"))
         for path in (record, record.with_suffix(".txt"), run / "events.jsonl"):

@@ -40,7 +40,9 @@ def test_a_stop_says_how_to_go_on(ground):
 
 
 def test_no_room_for_a_file(ground):
-    weights = (ground.folder / "unbroken" / "runs" / "run" / "model" / "model.safetensors").stat().st_size
+    weights = (
+        (ground.folder / "unbroken" / "runs" / "run" / "model" / "model.safetensors").stat().st_size
+    )
     assert disks.limit_files(ground, [300, weights // 2]).count == 2
 
 
@@ -58,7 +60,13 @@ def test_a_read_only_disk(ground):
 
 @pytest.mark.parametrize(
     "drill",
-    [damage.start_twice, damage.tear_lines, damage.flip_bits, damage.foist_scores, damage.change_versions],
+    [
+        damage.start_twice,
+        damage.tear_lines,
+        damage.flip_bits,
+        damage.foist_scores,
+        damage.change_versions,
+    ],
     ids=lambda drill: drill.__name__,
 )
 def test_damage_between_stop_and_start(drill, ground):

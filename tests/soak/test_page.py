@@ -21,7 +21,13 @@ RECORD = {
     "versions": {"python": "3.11.2", "torch": "2.13.0", "transformers": "5.22.2"},
     "device": "a CPU",
     "drills": {
-        "csv": {"count": 1000, "seconds": 1.2, "peak_mb": 2000, "details": {"bytes_a_row": 116}, **MADE},
+        "csv": {
+            "count": 1000,
+            "seconds": 1.2,
+            "peak_mb": 2000,
+            "details": {"bytes_a_row": 116},
+            **MADE,
+        },
         "kills": {"count": 50, "seconds": 300.4, "peak_mb": 900, "details": PHASES, **MADE},
     },
 }
@@ -38,7 +44,12 @@ def test_figures_take_the_place_of_figures():
         "| rows of a csv that is read | 1,000 | 1 | 2,000 | bytes a row 116 |",
     ]
     assert "On a CPU, python 3.11.2, torch 2.13.0, transformers 5.22.2, by:" in page
-    assert page.count("\n- `python -m tests.soak --out results/soak.json`, commit `0123456789ab` with changes\n") == 1
+    assert (
+        page.count(
+            "\n- `python -m tests.soak --out results/soak.json`, commit `0123456789ab` with changes\n"
+        )
+        == 1
+    )
     assert render_page(page, RECORD) == page
 
 

@@ -51,7 +51,9 @@ def test_the_drills_keep_it(tmp_path, monkeypatch, capsys):
         raise AssertionError(f"{runs} runs")
 
     monkeypatch.setattr(soak, "ON_LOAD", (soak.partial(break_off, runs=7),))
-    monkeypatch.setattr("sys.argv", ["soak", "--out", str(tmp_path / "soak.json"), "--only", "break_off"])
+    monkeypatch.setattr(
+        "sys.argv", ["soak", "--out", str(tmp_path / "soak.json"), "--only", "break_off"]
+    )
     with pytest.raises(SystemExit, match="1 drills failed"):
         soak.main()
     kept = (tmp_path / "soak.failures.txt").read_text()

@@ -20,7 +20,9 @@ def test_the_outline_of_a_model_has_its_shape(model_type, tmp_path):
     remove_heads(model, PruningPlan({0: (1,)}))
     checkpoint.save(model, tiny_tokenizer(), tmp_path / "model")
     outline, _ = _outline(tiny_study(tmp_path / "model"), small_task())
-    assert {parameter.device.type for parameter in outline.parameters()} == {"meta"}, "no weights are read"
+    assert {parameter.device.type for parameter in outline.parameters()} == {"meta"}, (
+        "no weights are read"
+    )
     found, wanted = encoder_of(outline), encoder_of(model)
     assert (found.num_layers, found.removed, found.most_tokens) == (
         wanted.num_layers,

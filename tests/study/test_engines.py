@@ -21,13 +21,19 @@ BLOCK = Block("agreement", "seen", 0)
 
 def workers_of(study, folder, run="start"):
     """The process each block's run was begun in."""
-    events = [(folder.run_path(block, run) / "events.jsonl").read_text().splitlines() for block in study.blocks()]
+    events = [
+        (folder.run_path(block, run) / "events.jsonl").read_text().splitlines()
+        for block in study.blocks()
+    ]
     return [json.loads(lines[0])["process"] for lines in events]
 
 
 def test_a_process_does_one_block_after_another(model, unbroken, tmp_path):
     _, whole, _ = unbroken
-    study, folder = tiny_study(model, methods=["original"], seeds=[0, 1]), StudyFolder(tmp_path / "study")
+    study, folder = (
+        tiny_study(model, methods=["original"], seeds=[0, 1]),
+        StudyFolder(tmp_path / "study"),
+    )
     notes = Notes()
     run_study(study, folder, notes, place=Place("processes"))
     assert [(outcome.block.seed, outcome.run, outcome.state) for outcome in notes.ended] == [
@@ -41,19 +47,31 @@ def test_a_process_does_one_block_after_another(model, unbroken, tmp_path):
 
 @pytest.mark.slow
 def test_a_process_in_which_a_run_failed_does_no_further_block(model, tmp_path):
-    study, folder = tiny_study(model, methods=["original"], seeds=[0, 1]), StudyFolder(tmp_path / "study")
+    study, folder = (
+        tiny_study(model, methods=["original"], seeds=[0, 1]),
+        StudyFolder(tmp_path / "study"),
+    )
     folder.open(study)
     foreign = folder.run_path(BLOCK, "original") / "notes.txt"
     foreign.parent.mkdir(parents=True)
     foreign.touch()
     outcomes = run_study(study, folder, Notes(), place=Place("processes"))
-    assert [str(outcome.state) for outcome in outcomes] == ["complete", "failed", "complete", "complete"]
+    assert [str(outcome.state) for outcome in outcomes] == [
+        "complete",
+        "failed",
+        "complete",
+        "complete",
+    ]
     first, second = workers_of(study, folder)
     assert first != second
 
 
 def test_a_block_that_another_process_is_in_is_left_to_it(model, tmp_path):
-    study, folder, notes = tiny_study(model, methods=["original"], seeds=[0, 1]), StudyFolder(tmp_path), Notes()
+    study, folder, notes = (
+        tiny_study(model, methods=["original"], seeds=[0, 1]),
+        StudyFolder(tmp_path),
+        Notes(),
+    )
     work, other = (Work(study, tmp_path, block, ("start",), None) for block in study.blocks())
     with folder.claim(work.block):
         run_processes([work, other], 1, notes)
@@ -64,9 +82,14 @@ def test_a_block_that_another_process_is_in_is_left_to_it(model, tmp_path):
 
 
 @pytest.mark.parametrize("patience", [60.0, 0.0])
-def test_a_study_that_is_stopped_gives_back_what_its_processes_hold(model, tmp_path, monkeypatch, patience):
+def test_a_study_that_is_stopped_gives_back_what_its_processes_hold(
+    model, tmp_path, monkeypatch, patience
+):
     endless = {**QUICK, "agent.episodes": 100_000}
-    study, folder = tiny_study(model, methods=["auber"], settings=endless), StudyFolder(tmp_path / "study")
+    study, folder = (
+        tiny_study(model, methods=["auber"], settings=endless),
+        StudyFolder(tmp_path / "study"),
+    )
     lock = folder.run_path(BLOCK, "auber") / ".lock"
 
     def stop_in_the_search(sources, timeout):
@@ -78,7 +101,9 @@ def test_a_study_that_is_stopped_gives_back_what_its_processes_hold(model, tmp_p
     monkeypatch.setattr("auber.study.engines._LEAVE_WITHIN", patience)
     with pytest.raises(KeyboardInterrupt):
         run_study(study, folder, Notes(), place=Place("processes"))
-    assert not (folder.block_path(BLOCK) / ".claim").exists(), "another machine could not tell that it is gone"
+    assert not (folder.block_path(BLOCK) / ".claim").exists(), (
+        "another machine could not tell that it is gone"
+    )
     if patience:
         assert not lock.exists()
         assert not folder.end_attempt(BLOCK, "auber"), "the process signed off"
@@ -88,7 +113,10 @@ def test_a_study_that_is_stopped_gives_back_what_its_processes_hold(model, tmp_p
 def test_a_process_that_is_killed_leaves_no_claim_to_other_machines(model, tmp_path, monkeypatch):
     study, folder = tiny_study(model, methods=["original"]), StudyFolder(tmp_path / "study")
     folder.open(study)
-    work, claim = Work(study, folder.path, BLOCK, ("start",), None), folder.block_path(BLOCK) / ".claim"
+    work, claim = (
+        Work(study, folder.path, BLOCK, ("start",), None),
+        folder.block_path(BLOCK) / ".claim",
+    )
 
     def kill_in_the_block(sources, timeout):
         holder = read_holder(claim.parent, claim.name)
@@ -119,9 +147,13 @@ def test_several_processes_and_one_killed_give_the_results_of_one(unbroken, tmp_
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_run_that_loses_its_process_again_and_again_has_failed_and_the_others_go_on(model, tmp_path):
+def test_a_run_that_loses_its_process_again_and_again_has_failed_and_the_others_go_on(
+    model, tmp_path
+):
     study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
-    with WorkerKiller(folder, BLOCK, times=9):  # that it gets a little further in between is possible
+    with WorkerKiller(
+        folder, BLOCK, times=9
+    ):  # that it gets a little further in between is possible
         run_study(study, folder, Notes(), place=Place("processes", Request(jobs=1, retries=1)))
     assert folder.failure(BLOCK, "auber").error == (
         "its process was lost (exit code -9), 2 times without getting further: it may be the run that ends its worker, by the "
@@ -172,7 +204,9 @@ def test_a_run_that_is_lost_at_the_same_place_has_failed(tmp_path):
     assert lost.lose("start"), "the other run is open"
     assert lost.error("start") == f"lost, 2 {FURTHER}"
     assert (watch.look(), watch.look()) == (1, 0)
-    assert [(outcome.run, outcome.error) for outcome in notes.ended] == [("start", f"lost, 2 {FURTHER}")]
+    assert [(outcome.run, outcome.error) for outcome in notes.ended] == [
+        ("start", f"lost, 2 {FURTHER}")
+    ]
     lost.folder.record_skip(BLOCK, "auber", "start")
     assert not lost.lose(), "nothing is left to do"
 
@@ -223,7 +257,10 @@ def test_a_worker_lost_before_it_began_says_nothing_about_the_run_while_others_g
     assert lost.lose("auber"), "that it was lost in the run itself is counted by itself"
     assert lost.lose()
     assert not lost.lose()
-    assert lost.error("auber") == "lost, 2 times before the run was begun: no worker lives long enough here"
+    assert (
+        lost.error("auber")
+        == "lost, 2 times before the run was begun: no worker lives long enough here"
+    )
 
 
 def test_a_run_that_is_worked_on_shows(tmp_path):
@@ -250,7 +287,11 @@ def test_threads_must_be_pinned(model, tmp_path, engine):
     [
         ("rya", 1, "Unknown engine 'rya'. Did you mean 'ray'. Known: local, processes, ray"),
         ("processes", 0, "--jobs must be a whole number from 1, found 0"),
-        ("local", 2, "engine local does one run at a time, found --jobs 2; add --engine processes or ray"),
+        (
+            "local",
+            2,
+            "engine local does one run at a time, found --jobs 2; add --engine processes or ray",
+        ),
     ],
 )
 def test_a_place_that_cannot_be(engine, jobs, message):

@@ -11,7 +11,14 @@ from auber.errors import ConfigError, ModelError
 from auber.search.registry import METHODS
 from auber.search.toy import ToyLayer
 from auber.study import StudyFolder
-from auber.study.estimate import Bounds, Clock, Estimate, _rewards_of_a_layer, count_bounds, read_clock
+from auber.study.estimate import (
+    Bounds,
+    Clock,
+    Estimate,
+    _rewards_of_a_layer,
+    count_bounds,
+    read_clock,
+)
 from auber.study.plan import Block, StudyRun
 from tests.search.methods.works import CountingToy
 from tests.study.tiny import tiny_study
@@ -60,7 +67,9 @@ def test_bounds_of_the_embedded_default():
 
 def test_bounds_count_scouts_and_the_first_tuning_of_what_is_pruned():
     settings = {"agent.episodes": 10, "first.epochs": 2, "layer.epochs": 1, "last.epochs": 1}
-    study = tiny_study(methods=["auber", "original+tuning"], settings=settings, protocols=["crossfit"])
+    study = tiny_study(
+        methods=["auber", "original+tuning"], settings=settings, protocols=["crossfit"]
+    )
     block = Block("agreement", "crossfit", 0)
     runs = {run.name: run for run in study.runs(block)}
     found = count_bounds(study, [(block, runs["auber"])])
@@ -70,7 +79,11 @@ def test_bounds_count_scouts_and_the_first_tuning_of_what_is_pruned():
     scouts = 0
     for own in map(splits.without_fold, range(3)):
         rows = [len(layer.mini_train) for layer in own.layers]
-        scouts += 2 * -(-len(own.first) // 32) + sum(-(-count // 32) for count in rows) + -(-len(own.last_train) // 32)
+        scouts += (
+            2 * -(-len(own.first) // 32)
+            + sum(-(-count // 32) for count in rows)
+            + -(-len(own.last_train) // 32)
+        )
     assert found.tuning_steps == scouts + 38 + 4 * 7 + 17
     assert count_bounds(study, [(block, runs["original+tuning"])]) == Bounds(0, 4 * 7 + 17)
     kept = {
@@ -90,10 +103,15 @@ def test_bounds_count_scouts_and_the_first_tuning_of_what_is_pruned():
 
 def test_no_search_takes_more_rewards_than_its_bound():
     config = make_config(
-        "default", settings={"agent.learning_starts": 4, "agent.batch_size": 4, "agent.hidden_size": 8}
+        "default",
+        settings={"agent.learning_starts": 4, "agent.batch_size": 4, "agent.hidden_size": 8},
     )
     for episodes, given in itertools.product((0, 1, 3), ((), (0, 2))):
-        settings = {"agent.episodes": episodes, "search.prior": "voita" if given else "none", "reward.caution": 0.0}
+        settings = {
+            "agent.episodes": episodes,
+            "search.prior": "voita" if given else "none",
+            "reward.caution": 0.0,
+        }
         for name in ("auber", "greedy"):
             toy = CountingToy(ToyLayer(5, seed=1))
             choice = METHODS[name].choose_layer(toy.work(config.replace(settings), given=given))
@@ -112,7 +130,8 @@ def test_bounds_count_the_layers_that_are_searched():
 def test_bounds_of_layers_that_are_not_there():
     study = tiny_study(settings={"search.layers": "1,9"})
     with pytest.raises(
-        ConfigError, match=r"^search.layers must name layers of the model, which has 4 \(0 to 3\), found 9"
+        ConfigError,
+        match=r"^search.layers must name layers of the model, which has 4 \(0 to 3\), found 9",
     ):
         count_bounds(study, [(BLOCK, run_of("auber"))])
 

@@ -83,20 +83,27 @@ def test_auber_is_not_added_to_what_was_done_without_it(tmp_path):
             {"tasks": {"agreement": {"agent.gamma": 0.5}}},
             "agent.gamma for task agreement was 1.0 and is now 0.5",
         ),
-        ({"preset": "reference"}, "reward.fraction was 0.666.* and is now 0.25, search.norm was 'l1' and is now 'l2'"),
+        (
+            {"preset": "reference"},
+            "reward.fraction was 0.666.* and is now 0.25, search.norm was 'l1' and is now 'l2'",
+        ),
         ({"model": "other"}, "model was 'agreement' and is now 'other'"),
     ],
 )
 def test_another_study_is_refused(tmp_path, changes, message):
     folder = StudyFolder(tmp_path / "study")
     folder.open(tiny_study())
-    with pytest.raises(RunError, match=f"study: holds another study: {message}; use what it had or another"):
+    with pytest.raises(
+        RunError, match=f"study: holds another study: {message}; use what it had or another"
+    ):
         folder.open(tiny_study(**changes))
 
 
 def test_a_foreign_folder_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(RunError, match="must be a new or an empty folder or a study's; choose another --out"):
+    with pytest.raises(
+        RunError, match="must be a new or an empty folder or a study's; choose another --out"
+    ):
         StudyFolder(tmp_path).open(tiny_study())
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="file: must be a new or an empty folder"):
@@ -112,7 +119,9 @@ def test_the_state_is_what_lies_there(tmp_path):
     assert folder.state(BLOCK, "auber") is State.UNFINISHED
     assert [run.name for run in folder.pending(study, BLOCK)] == ["auber"]
     (folder.run_path(BLOCK, "start") / "model").rmdir()
-    assert [run.name for run in folder.pending(study, BLOCK)] == ["start", "auber"], "its weights are wanted"
+    assert [run.name for run in folder.pending(study, BLOCK)] == ["start", "auber"], (
+        "its weights are wanted"
+    )
     (folder.run_path(BLOCK, "auber") / "result.json").write_text("{}")
     assert folder.pending(study, BLOCK) == []
 
@@ -124,8 +133,13 @@ def test_a_failure_lies_beside_the_results(tmp_path):
     except ValueError as error:
         folder.record_failure(BLOCK, "auber", error)
     folder.record_skip(BLOCK, "random-0", "auber")
-    assert (folder.state(BLOCK, "auber"), folder.state(BLOCK, "random-0")) == (State.FAILED, State.SKIPPED)
-    record = json.loads((tmp_path / "agreement" / "seen" / "seed-0" / "auber.failed.json").read_text())
+    assert (folder.state(BLOCK, "auber"), folder.state(BLOCK, "random-0")) == (
+        State.FAILED,
+        State.SKIPPED,
+    )
+    record = json.loads(
+        (tmp_path / "agreement" / "seen" / "seed-0" / "auber.failed.json").read_text()
+    )
     assert record == {
         "task": "agreement",
         "protocol": "seen",
@@ -134,7 +148,10 @@ def test_a_failure_lies_beside_the_results(tmp_path):
         "error": "ValueError: no good",
         "skipped": False,
     }
-    assert "raise ValueError" in (tmp_path / "agreement" / "seen" / "seed-0" / "auber.failed.txt").read_text()
+    assert (
+        "raise ValueError"
+        in (tmp_path / "agreement" / "seen" / "seed-0" / "auber.failed.txt").read_text()
+    )
     assert folder.failure(BLOCK, "random-0").error == "left out: 'auber' has no result"
     folder.forget_failures(BLOCK, [AUBER])
     assert folder.state(BLOCK, "auber") is State.MISSING
@@ -148,7 +165,9 @@ def test_the_lock_of_a_node_that_was_lost_is_not_waited_for(tmp_path):
     for host, is_kept in ((platform.node(), True), ("lost-node", False)):
         (path / ".lock").write_text(json.dumps({"process": 1, "started": 1.0, "host": host}))
         assert folder.prepare(BLOCK, AUBER) == path
-        assert (path / ".lock").exists() is is_kept, "a process of this machine is seen to be gone, or not"
+        assert (path / ".lock").exists() is is_kept, (
+            "a process of this machine is seen to be gone, or not"
+        )
 
 
 def test_a_smaller_study_leaves_the_start_to_the_runs_of_the_larger_one(tmp_path):
@@ -165,7 +184,9 @@ def test_settings_of_a_task_stay_when_other_tasks_join(tmp_path):
     """Both presets agree where no task is named, and on the task that is new, but not on the older one's."""
     plain = {"search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2}
     folder = StudyFolder(tmp_path)
-    folder.open(tiny_study(tasks=["wnli"], model="bert-base-cased", preset="reference", settings={}))
+    folder.open(
+        tiny_study(tasks=["wnli"], model="bert-base-cased", preset="reference", settings={})
+    )
     other = tiny_study(tasks=["mrpc"], model="bert-base-cased", preset="paper", settings=plain)
     message = r"holds another study: reward.fraction for task wnli was 1.0 and is now 0.25; use what it had or another"
     with pytest.raises(RunError, match=message):
@@ -179,7 +200,11 @@ def test_weights_go_when_results_are_there(tmp_path):
     make_run(folder, "auber", complete=True)
     make_run(folder, "original", complete=False)
     folder.drop_weights(BLOCK)
-    assert [folder.has_weights(BLOCK, name) for name in ("start", "auber", "original")] == [True, False, True]
+    assert [folder.has_weights(BLOCK, name) for name in ("start", "auber", "original")] == [
+        True,
+        False,
+        True,
+    ]
     (folder.run_path(BLOCK, "original") / "result.json").write_text("{}")
     folder.drop_weights(BLOCK)
     assert not any(folder.has_weights(BLOCK, name) for name in ("start", "auber", "original"))
@@ -199,7 +224,9 @@ def test_a_block_is_claimed_once(tmp_path):
 
 def test_a_block_that_cannot_be_made(tmp_path):
     (tmp_path / "agreement").write_text("")
-    with pytest.raises(RunError, match="seed-0: cannot be created .*; make room there or make the folder writable"):
+    with pytest.raises(
+        RunError, match="seed-0: cannot be created .*; make room there or make the folder writable"
+    ):
         StudyFolder(tmp_path).claim(BLOCK).__enter__()
 
 
@@ -243,8 +270,14 @@ RESULT = {
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dev": []}, "'dev.score' must be a finite number, found None; it is damaged, delete .*start to make"),
-        ({"cost": {"seconds": {"total": "long"}}}, "'cost.seconds.total' must be a finite number, found 'long'"),
+        (
+            {"dev": []},
+            "'dev.score' must be a finite number, found None; it is damaged, delete .*start to make",
+        ),
+        (
+            {"cost": {"seconds": {"total": "long"}}},
+            "'cost.seconds.total' must be a finite number, found 'long'",
+        ),
         ({"train": {"score": float("nan")}}, "'train.score' must be a finite number, found nan"),
         ({"metric": None}, "'metric' must be a name"),
     ],
@@ -285,7 +318,9 @@ def test_a_result_that_is_being_made_again_is_none(tmp_path, monkeypatch):
     read = run_files.read_json
 
     def drop_and_read(path):
-        StudyFolder(tmp_path).prepare(BLOCK, StudyRun("start", None, from_start=False, is_matched=False))
+        StudyFolder(tmp_path).prepare(
+            BLOCK, StudyRun("start", None, from_start=False, is_matched=False)
+        )
         return read(path)
 
     monkeypatch.setattr(run_files, "read_json", drop_and_read)

@@ -65,7 +65,9 @@ def test_the_command_does_a_study_and_goes_on_with_it(run_auber, model, place):
     assert (code, out) == (0, "2 runs: 2 complete.   Next: auber report o\n")
     assert "[1/2] films seen seed 0 start: dev accuracy " in err
 
-    (place / "films.toml").write_text(lines.replace('["original"]', '["original", "auber", "original+tuning"]'))
+    (place / "films.toml").write_text(
+        lines.replace('["original"]', '["original", "auber", "original+tuning"]')
+    )
     code, out, err = run_auber("study", "films.toml", "--out", "o", "--jobs", "1")
     assert (code, out) == (0, "4 runs: 4 complete.   Next: auber report o\n")
     assert "[1/2] films seen seed 0 auber: dev accuracy " in err
@@ -73,14 +75,18 @@ def test_the_command_does_a_study_and_goes_on_with_it(run_auber, model, place):
     record = read_study(place / "o" / "study.toml")
     task = make_task("a.csv", "b.csv", text="said", label="y")
     assert (record.own["films"].files, record.own["films"].rows) == (None, task.content_hash)
-    assert "csv" not in (place / "o" / "study.toml").read_text(), "where rows lie is no part of a study"
+    assert "csv" not in (place / "o" / "study.toml").read_text(), (
+        "where rows lie is no part of a study"
+    )
 
     found = collect(place / "o")
     assert {(run.task, run.data, run.majority) for run in found.runs} == {
         ("films", task.content_hash, task.majority_share)
     }
     assert {key[2] for key in found.wanted} == {"films"}
-    assert [(block.task, len(block.cells)) for block in StudyWatcher(place / "o").look().blocks] == [("films", 4)]
+    assert [
+        (block.task, len(block.cells)) for block in StudyWatcher(place / "o").look().blocks
+    ] == [("films", 4)]
     code, out, _ = run_auber("report", "o")
     assert code == 0
     assert "films" in out
@@ -89,12 +95,15 @@ def test_the_command_does_a_study_and_goes_on_with_it(run_auber, model, place):
 def test_the_numbers_are_those_of_a_known_task_with_the_same_rows(model, place, monkeypatch):
     """A name is no part of what is computed."""
     monkeypatch.setattr(
-        "auber.study.plan.load_task", lambda *_, **__: make_task("a.csv", "b.csv", text="said", label="y")
+        "auber.study.plan.load_task",
+        lambda *_, **__: make_task("a.csv", "b.csv", text="said", label="y"),
     )
     known, own = tiny_study(model, methods=["auber"]), films_study(model, methods=["auber"])
     for name, study in (("known", known), ("own", own)):
         run_study(study, StudyFolder(place / name), Notes())
-    assert list(results_of(known, place / "known").values()) == list(results_of(own, place / "own").values())
+    assert list(results_of(known, place / "known").values()) == list(
+        results_of(own, place / "own").values()
+    )
 
 
 def test_what_is_doubtful_about_rows_is_said_once(model, place):
@@ -102,7 +111,10 @@ def test_what_is_doubtful_about_rows_is_said_once(model, place):
     study = films_study(model, {**FILMS, "dev": "a.csv"}, seeds=[0, 1])
     run_study(study, StudyFolder(place / "o"), notes)
     (words,) = [said for said in notes.said if "stand in train" in said]
-    assert words == "films: careful: 60 of 60 dev rows also stand in train: a score on them says little of new rows"
+    assert (
+        words
+        == "films: careful: 60 of 60 dev rows also stand in train: a score on them says little of new rows"
+    )
 
 
 @pytest.mark.parametrize("kind", ["tokens", "spans"])
@@ -124,12 +136,17 @@ def test_other_rows_under_the_same_name_are_refused(model, place, begun):
     digest = digest_of(begun.path)
     write_rows(place / "b.csv", small_task().dev.select(range(12)))
     message = "^.*o: holds another study: task films has other rows than it had; use what it had or another --out$"
-    for seeds in ([0, 1], [0]):  # also where nothing is left to be computed: that is of the rows before
+    for seeds in (
+        [0, 1],
+        [0],
+    ):  # also where nothing is left to be computed: that is of the rows before
         with pytest.raises(RunError, match=message):
             run_study(films_study(model, seeds=seeds), begun, Notes())
     assert (digest_of(begun.path), read_study(begun.path / "study.toml").seeds) == (digest, (0,))
     write_rows(place / "b.csv", small_task().dev)
-    with pytest.raises(RunError, match="task films has other rows"):  # another metric makes other scores of them
+    with pytest.raises(
+        RunError, match="task films has other rows"
+    ):  # another metric makes other scores of them
         run_study(films_study(model, {**FILMS, "metric": "f1"}, seeds=[0, 1]), begun, Notes())
 
 
@@ -140,7 +157,9 @@ def test_the_same_rows_elsewhere_go_on(model, place, begun):
     where = re.escape("tasks.films: a.csv: there is no such file; correct the path")
     with pytest.raises(TaskError, match=f"^{where}$"):
         run_study(films_study(model, seeds=[0, 1]), begun, Notes())
-    assert {outcome.state for outcome in run_study(films_study(model), begun, Notes())} == {State.COMPLETE}, "no need"
+    assert {outcome.state for outcome in run_study(films_study(model), begun, Notes())} == {
+        State.COMPLETE
+    }, "no need"
     films = {**FILMS, "train": str(place / "moved" / "a.csv"), "dev": "moved/b.csv"}
     outcomes = run_study(films_study(model, films, seeds=[0, 1]), begun, Notes())
     assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
@@ -156,7 +175,9 @@ def test_a_link_is_read_by_its_own_name(model, place):
 def test_a_record_is_no_place_to_read_rows_from(model, place, begun):
     recorded = read_study(begun.path / "study.toml")
     study = films_study(model, {"rows": recorded.own["films"].rows}, seeds=[0, 1])
-    message = "^tasks.films: its rows are known by their digest alone; name their files as train and dev$"
+    message = (
+        "^tasks.films: its rows are known by their digest alone; name their files as train and dev$"
+    )
     with pytest.raises(TaskError, match=message):
         run_study(study, begun, Notes())
 
@@ -182,17 +203,28 @@ def test_rows_that_change_while_a_study_goes_on_are_in_no_run(model, place, monk
 
     monkeypatch.setattr(api, "finetune", change_rows)
     outcomes = run_study(films_study(model, seeds=[0, 1]), StudyFolder(place / "o"), Notes())
-    assert [outcome.state for outcome in outcomes] == [State.COMPLETE, State.COMPLETE, State.FAILED, State.SKIPPED]
-    assert outcomes[2].error.startswith("TaskError: tasks.films: rows must be those of its files, found ")
+    assert [outcome.state for outcome in outcomes] == [
+        State.COMPLETE,
+        State.COMPLETE,
+        State.FAILED,
+        State.SKIPPED,
+    ]
+    assert outcomes[2].error.startswith(
+        "TaskError: tasks.films: rows must be those of its files, found "
+    )
 
 
 def test_all_rows_are_known_by_the_record_also_those_of_a_later_call(model, place):
     from auber.study import select_runs
 
     study = films_study(model, tasks={"films": FILMS, "books": {**FILMS, "dev": "a.csv"}})
-    run_study(study, StudyFolder(place / "o"), Notes(), selection=select_runs(study, ["task=films"]))
+    run_study(
+        study, StudyFolder(place / "o"), Notes(), selection=select_runs(study, ["task=films"])
+    )
     record = read_study(place / "o" / "study.toml")
-    assert record.own["books"].rows == make_task("a.csv", "a.csv", text="said", label="y").content_hash
+    assert (
+        record.own["books"].rows == make_task("a.csv", "a.csv", text="said", label="y").content_hash
+    )
     assert [block.task for block in record.blocks()] == ["films", "books"]
 
 
@@ -211,14 +243,28 @@ def test_a_results_file_has_them_too(model, place, begun):
     ("films", "message"),
     [
         ({"train": "none.csv"}, "tasks.films: none.csv: there is no such file; correct the path"),
-        ({"text": "sad"}, "tasks.films: a.csv: Unknown column 'sad'. Did you mean 'said'? Known: said, y"),
-        ({"label": None}, "tasks.films: a.csv: Unknown column 'label'. Known: said, y; name it with label"),
-        ({"metric": "acuracy"}, "tasks.films: Unknown metric 'acuracy'. Did you mean 'accuracy'? Known: "),
+        (
+            {"text": "sad"},
+            "tasks.films: a.csv: Unknown column 'sad'. Did you mean 'said'? Known: said, y",
+        ),
+        (
+            {"label": None},
+            "tasks.films: a.csv: Unknown column 'label'. Known: said, y; name it with label",
+        ),
+        (
+            {"metric": "acuracy"},
+            "tasks.films: Unknown metric 'acuracy'. Did you mean 'accuracy'? Known: ",
+        ),
         ({"kind": "words"}, "tasks.films: Unknown kind 'words'. Known: sequence, spans, tokens"),
-        ({"labels": "0"}, "tasks.films: a.csv, line 2: label '1' is not one of the known labels (0); correct it"),
+        (
+            {"labels": "0"},
+            "tasks.films: a.csv, line 2: label '1' is not one of the known labels (0); correct it",
+        ),
     ],
 )
-def test_what_is_wrong_with_rows_is_said_before_anything_is_made(run_auber, model, place, films, message):
+def test_what_is_wrong_with_rows_is_said_before_anything_is_made(
+    run_auber, model, place, films, message
+):
     given = {key: value for key, value in {**FILMS, **films}.items() if value is not None}
     lines = films_study(model, given).to_toml().replace('"tiny"', f'"{model}"')
     (place / "films.toml").write_text(lines)
@@ -235,7 +281,10 @@ def test_what_is_wrong_with_rows_is_said_before_anything_is_made(run_auber, mode
             {"films": {"train": "a.csv"}},
             "study: tasks.films: train and dev go together, found train alone; add dev FILE",
         ),
-        ({"films": {"dev": "a.csv"}}, "study: tasks.films: train and dev go together, found dev alone; add train FILE"),
+        (
+            {"films": {"dev": "a.csv"}},
+            "study: tasks.films: train and dev go together, found dev alone; add train FILE",
+        ),
         (
             {"films": {"metric": "f1"}},
             "study: tasks.films: your own rows need train FILE and dev FILE, found neither; add both",
@@ -245,7 +294,10 @@ def test_what_is_wrong_with_rows_is_said_before_anything_is_made(run_auber, mode
             {"rte": {"train": "a.csv", "dev": "b.csv"}},
             "study: tasks.rte: train is for rows of your own, rte is a known task; give yours another name",
         ),
-        ({"rte": {"metric": "f1"}}, "study: tasks.rte: metric is for rows of your own, rte is a known task; give"),
+        (
+            {"rte": {"metric": "f1"}},
+            "study: tasks.rte: metric is for rows of your own, rte is a known task; give",
+        ),
         (
             {"report": FILMS},
             "study: tasks.report: that folder of a study is for what 'auber report' writes; choose another",
@@ -254,12 +306,18 @@ def test_what_is_wrong_with_rows_is_said_before_anything_is_made(run_auber, mode
             {"films": {**FILMS, "lable": "y"}},
             "study: tasks.films: Unknown key 'lable'. Did you mean 'label'? Known: agent, dev, device, ",
         ),
-        ({"films": {"train": 3, "dev": "b.csv"}}, "study: tasks.films: train must be text, found 3"),
+        (
+            {"films": {"train": 3, "dev": "b.csv"}},
+            "study: tasks.films: train must be text, found 3",
+        ),
         (
             {"films": {**FILMS, "labels": [0, 1]}},
             "study: tasks.films: labels must be text or a list of it, found [0, 1]",
         ),
-        ({"films": {**FILMS, "first": {"epoch": 2}}}, "study: settings: Unknown setting 'first.epoch'. Did you mean"),
+        (
+            {"films": {**FILMS, "first": {"epoch": 2}}},
+            "study: settings: Unknown setting 'first.epoch'. Did you mean",
+        ),
         (
             {"my films": FILMS},
             "study: tasks.my films: your own rows have a folder by their name, which must be 1 to 100 of a-z, A-Z, 0-9, _ and -, "
@@ -273,7 +331,9 @@ def test_a_mistake_is_named(table, message):
 
 
 def test_a_glue_folder_is_for_known_tasks():
-    message = "^study: data is the folder of known tasks, found your own rows alone; leave data out$"
+    message = (
+        "^study: data is the folder of known tasks, found your own rows alone; leave data out$"
+    )
     with pytest.raises(ConfigError, match=message):
         make_study({**SMALLEST, "tasks": {"films": FILMS}, "data": "glue"})
     make_study({**SMALLEST, "tasks": {"films": FILMS, "rte": {}}, "data": "glue"})
@@ -289,7 +349,10 @@ def test_a_study_survives_its_file(tmp_path):
         "first": {"epochs": 2},
     }
     study = make_study({**SMALLEST, "tasks": {"films": table, "rte": {}}})
-    assert (study.own["films"].files.text, study.own["films"].files.labels) == (("q1", "q2"), ("no", "yes"))
+    assert (study.own["films"].files.text, study.own["films"].files.labels) == (
+        ("q1", "q2"),
+        ("no", "yes"),
+    )
     assert study.task_settings["films"] == {"first.epochs": 2}
     (tmp_path / "study.toml").write_text(study.to_toml())
     assert read_study(tmp_path / "study.toml") == study

@@ -30,9 +30,16 @@ def test_two_workers_and_one_killed_give_the_results_of_one_process(ray, unbroke
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_run_that_loses_its_worker_again_and_again_has_failed_and_the_others_go_on(ray, model, tmp_path):
-    study, folder = tiny_study(model, methods=["auber", "original"]), StudyFolder(tmp_path / "study")
-    with WorkerKiller(folder, BLOCK, times=9):  # that it gets a little further in between is possible
+def test_a_run_that_loses_its_worker_again_and_again_has_failed_and_the_others_go_on(
+    ray, model, tmp_path
+):
+    study, folder = (
+        tiny_study(model, methods=["auber", "original"]),
+        StudyFolder(tmp_path / "study"),
+    )
+    with WorkerKiller(
+        folder, BLOCK, times=9
+    ):  # that it gets a little further in between is possible
         run_study(study, folder, Notes(), place=Place("ray", Request(retries=1)))
     assert folder.failure(BLOCK, "auber").error == (
         "its worker or node was lost (WorkerCrashedError), 2 times without getting further: it may be the run that ends its "
@@ -108,9 +115,14 @@ def distribute(study, path, fate, monkeypatch, **request):
     cluster, notes = StandIn(fate), Notes()
     (path / BLOCK.path).mkdir(parents=True)  # as the claim does
     monkeypatch.setattr(
-        ray_engine, "work_quietly", lambda work: StudyFolder(work.folder).record_skip(BLOCK, work.names[0], "x")
+        ray_engine,
+        "work_quietly",
+        lambda work: StudyFolder(work.folder).record_skip(BLOCK, work.names[0], "x"),
     )
-    works = [Work(study, path, block, tuple(run.name for run in study.runs(block)), None) for block in study.blocks()]
+    works = [
+        Work(study, path, block, tuple(run.name for run in study.runs(block)), None)
+        for block in study.blocks()
+    ]
     ray_engine._distribute(cluster, works, Request(**request), notes)
     return cluster, notes
 
@@ -124,7 +136,12 @@ def test_workers_lost_by_chance_are_made_up_for_with_what_users_get(tmp_path, mo
 
     cluster, notes = distribute(study, tmp_path, fate, monkeypatch)
     assert cluster.max_retries == 0, "Ray's own retries know nothing of what a run has reached"
-    assert sorted(outcome.run for outcome in notes.ended) == ["exhaustive", "greedy", "original", "start"]
+    assert sorted(outcome.run for outcome in notes.ended) == [
+        "exhaustive",
+        "greedy",
+        "original",
+        "start",
+    ]
     assert {outcome.error for outcome in notes.ended} == {"left out: 'x' has no result"}
 
 
@@ -160,7 +177,9 @@ def test_an_error_of_the_work_itself_is_not_tried_again(tmp_path, monkeypatch):
 def test_a_node_lost_for_good_is_a_failure(ray, model, tmp_path, monkeypatch):
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+    )
     node = cluster.add_node(num_cpus=1)
     # A worker outlives its node for a moment, in which a shorter search would come to its end.
     study = tiny_study(model, methods=["auber"], settings={**QUICK, "agent.episodes": 150})
@@ -183,13 +202,16 @@ def test_a_node_lost_for_good_is_a_failure(ray, model, tmp_path, monkeypatch):
     # Ray gives up on the task before or after we give up on the node.
     lost = ("no node with 1 CPU is left, and none came in 3 s", "its worker or node was lost (")
     assert folder.failure(BLOCK, "auber").error.startswith(lost)
-    assert run_study(study, folder, Notes())[-1].state is State.COMPLETE, "a later call, elsewhere, does the rest"
+    assert run_study(study, folder, Notes())[-1].state is State.COMPLETE, (
+        "a later call, elsewhere, does the rest"
+    )
 
 
 def test_a_cluster_that_is_not_there(ray, model, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(
-        ConfigError, match="^engine ray: RAY_ADDRESS must be a cluster that takes us, found '127.0.0.1:1'"
+        ConfigError,
+        match="^engine ray: RAY_ADDRESS must be a cluster that takes us, found '127.0.0.1:1'",
     ):
         run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), place=Place("ray"))
 
@@ -198,19 +220,30 @@ def test_jobs_are_for_one_machine(ray, model, tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "auto")
     message = "engine ray: --jobs is for a cluster on this machine, found 2 beside RAY_ADDRESS; leave it out"
     with pytest.raises(ConfigError, match=f"^{message}"):
-        run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), place=Place("ray", Request(jobs=2)))
+        run_study(
+            tiny_study(model),
+            StudyFolder(tmp_path / "study"),
+            Notes(),
+            place=Place("ray", Request(jobs=2)),
+        )
 
 
 @pytest.mark.slow
 def test_a_request_this_machine_cannot_meet(ray, model, tmp_path):
     message = "engine ray: a run asks for .*'GPU': 99.*, this machine has . GPUs; ask for less or set RAY_ADDRESS"
     with pytest.raises(ConfigError, match=f"^{message}"):
-        run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), place=Place("ray", Request(num_gpus=99)))
+        run_study(
+            tiny_study(model),
+            StudyFolder(tmp_path / "study"),
+            Notes(),
+            place=Place("ray", Request(num_gpus=99)),
+        )
 
 
 def test_without_ray_it_says_what_to_install(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(
-        ConfigError, match=r"^engine ray needs Ray, which is not installed; pip install 'auber\[ray\]'$"
+        ConfigError,
+        match=r"^engine ray needs Ray, which is not installed; pip install 'auber\[ray\]'$",
     ):
         run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), place=Place("ray"))

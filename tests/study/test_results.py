@@ -14,7 +14,11 @@ from auber.report.tables import all_tables
 
 def texts_of(place):
     tables = all_tables(analyse(collect(place)))
-    return {f"{table.name}.{suffix}": render(table) for table in tables for suffix, render in RENDERERS.items()}
+    return {
+        f"{table.name}.{suffix}": render(table)
+        for table in tables
+        for suffix, render in RENDERERS.items()
+    }
 
 
 def test_tables_from_the_file_are_those_from_the_folder(unbroken, tmp_path):
@@ -35,7 +39,9 @@ def test_the_file_is_small_and_names_no_place(unbroken, tmp_path):
     assert str(folder.parent.parent) not in text
     assert len(text) < 10 * 2000
     content = json.loads(text)
-    assert {run["model"] for run in content["runs"]} == {content["study"]["model"]} == {"small-bert"}
+    assert (
+        {run["model"] for run in content["runs"]} == {content["study"]["model"]} == {"small-bert"}
+    )
     assert {run["origin"]["command"] for run in content["runs"]} == {"auber study tiny.toml"}
     assert {key for run in content["runs"] for key in run["settings"]} == {"seed", "first.when"}
     assert render_page([file]).count("### small-bert, protocol seen\n") == 1

@@ -37,7 +37,10 @@ def states(study, folder, block=BLOCK) -> dict[str, str]:
 def test_every_run_is_an_ordinary_run_from_one_start(unbroken):
     study, path, notes = unbroken
     for block in study.blocks():
-        results = {run.name: run_files.read_result(path / block.path / run.name) for run in study.runs(block)}
+        results = {
+            run.name: run_files.read_result(path / block.path / run.name)
+            for run in study.runs(block)
+        }
         assert {result["start"] for result in results.values()} == {results["start"]["start"]}
         assert {result["seed"] for result in results.values()} == {block.seed}
         assert results["start"]["kind"] == "finetune"
@@ -47,7 +50,9 @@ def test_every_run_is_an_ordinary_run_from_one_start(unbroken):
         assert results["auber"]["command"] == "auber study tiny.toml"
         assert results["auber"]["model"] == "tiny"
     assert [(outcome.block.seed, outcome.run) for outcome in notes.ended] == [
-        (seed, name) for seed in (0, 1) for name in ("start", "auber", "random-0", "original", "original+tuning")
+        (seed, name)
+        for seed in (0, 1)
+        for name in ("start", "auber", "random-0", "original", "original+tuning")
     ]
     assert all(outcome.state is State.COMPLETE for outcome in notes.ended)
 
@@ -62,7 +67,9 @@ def test_what_is_complete_is_skipped(unbroken, monkeypatch):
     assert notes.ended == []
 
 
-def test_a_failed_start_leaves_the_rest_out_and_is_tried_again(model, unbroken, tmp_path, monkeypatch):
+def test_a_failed_start_leaves_the_rest_out_and_is_tried_again(
+    model, unbroken, tmp_path, monkeypatch
+):
     _, whole, _ = unbroken
     study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
     with monkeypatch.context() as broken:
@@ -102,7 +109,10 @@ def test_a_failed_run_takes_only_those_with_it_that_need_it(model, tmp_path, mon
 
 
 def test_under_heldout_the_controls_are_tuned_on_the_reward_rows_from_the_start(model, tmp_path):
-    study, folder = tiny_study(model, protocols=["heldout"], methods=["original"]), StudyFolder(tmp_path / "study")
+    study, folder = (
+        tiny_study(model, protocols=["heldout"], methods=["original"]),
+        StudyFolder(tmp_path / "study"),
+    )
     run_study(study, folder, Notes())
     (block,) = study.blocks()
     splits = read_splits(folder.run_path(block, "original"))
@@ -111,30 +121,46 @@ def test_under_heldout_the_controls_are_tuned_on_the_reward_rows_from_the_start(
         name: run_files.read_result(folder.run_path(block, name))["cost"]["tuning_steps"]
         for name in ("start", "original")
     }
-    assert steps == {"start": -(-len(splits.first) // 100), "original": -(-len(splits.original_first) // 100)}
-    results = [run_files.read_result(folder.run_path(block, name))["start"] for name in ("start", "original")]
+    assert steps == {
+        "start": -(-len(splits.first) // 100),
+        "original": -(-len(splits.original_first) // 100),
+    }
+    results = [
+        run_files.read_result(folder.run_path(block, name))["start"]
+        for name in ("start", "original")
+    ]
     assert results[0] != results[1]
 
 
 def test_under_crossfit_scouts_are_made_of_what_the_start_was_tuned_from(model, tmp_path):
     settings = {**QUICK, "reward.head": 1.0, "agent.choose": "best"}
-    study, folder = tiny_study(model, protocols=["crossfit"], settings=settings), StudyFolder(tmp_path / "study")
+    study, folder = (
+        tiny_study(model, protocols=["crossfit"], settings=settings),
+        StudyFolder(tmp_path / "study"),
+    )
     outcomes = run_study(study, folder, Notes())
     assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
     (block,) = study.blocks()
-    results = {run.name: run_files.read_result(folder.run_path(block, run.name)) for run in study.runs(block)}
+    results = {
+        run.name: run_files.read_result(folder.run_path(block, run.name))
+        for run in study.runs(block)
+    }
     assert {result["start"] for result in results.values()} == {results["start"]["start"]}
     steps = {name: result["cost"]["tuning_steps"] for name, result in results.items()}
     first, layers = results["start"]["cost"]["tuning_steps"], results["auber"]["tuned_layers"]
     assert layers
     # What came out of auber had its first tuning in the run itself, that of all others is the start's.
     assert steps["auber"] - first == steps["random-0"] == steps["original+tuning"] > 0
-    assert results["auber"]["cost"]["scout_steps"] > 3 * -(-400 // 100), "and all tunings after the first"
+    assert results["auber"]["cost"]["scout_steps"] > 3 * -(-400 // 100), (
+        "and all tunings after the first"
+    )
     origin = run_files.read_json(folder.run_path(block, "auber") / "run.json")["origin"]
     assert origin == run_files.read_json(folder.run_path(block, "start") / "run.json")["weights"]
 
 
-def test_weights_can_go_and_a_start_is_made_again_for_a_method_that_comes_later(model, unbroken, tmp_path):
+def test_weights_can_go_and_a_start_is_made_again_for_a_method_that_comes_later(
+    model, unbroken, tmp_path
+):
     _, whole, _ = unbroken
     folder = StudyFolder(tmp_path / "study")
     few = tiny_study(model, methods=["auber"], keep_weights=False)
@@ -149,7 +175,9 @@ def test_weights_can_go_and_a_start_is_made_again_for_a_method_that_comes_later(
     assert found == expected
 
 
-def test_a_start_made_again_with_other_bits_is_not_taken_for_the_first(model, tmp_path, monkeypatch):
+def test_a_start_made_again_with_other_bits_is_not_taken_for_the_first(
+    model, tmp_path, monkeypatch
+):
     """What a GPU can do; a start of another rate stands for it here."""
     folder = StudyFolder(tmp_path / "study")
     run_study(tiny_study(model, methods=["auber"], keep_weights=False), folder, Notes())
@@ -163,7 +191,11 @@ def test_a_start_made_again_with_other_bits_is_not_taken_for_the_first(model, tm
     study = tiny_study(model, methods=methods, keep_weights=False)
     run_study(study, folder, Notes())
     later = ("auber-l2", "random-0", "original+tuning")
-    assert states(study, folder) == {"start": "complete", "auber": "complete", **dict.fromkeys(later, "failed")}
+    assert states(study, folder) == {
+        "start": "complete",
+        "auber": "complete",
+        **dict.fromkeys(later, "failed"),
+    }
     for name in later:
         assert folder.failure(BLOCK, name).error == (
             f"RunError: {folder.block_path(BLOCK)}: the start was tuned again, its weights being gone, and is not to the bit "
@@ -188,15 +220,25 @@ def test_some_methods_first_and_the_rest_later(model, unbroken, tmp_path):
 
 
 def test_a_failure_that_is_not_tried_again_stays(model, tmp_path):
-    study, folder = tiny_study(model, methods=["original", "greedy"]), StudyFolder(tmp_path / "study")
+    study, folder = (
+        tiny_study(model, methods=["original", "greedy"]),
+        StudyFolder(tmp_path / "study"),
+    )
     folder.open(study)
     folder.record_failure(BLOCK, "greedy", "no room")
     run_study(study, folder, Notes(), selection=select_runs(study, ["method=original"]))
-    assert states(study, folder) == {"start": "complete", "original": "complete", "greedy": "failed"}
+    assert states(study, folder) == {
+        "start": "complete",
+        "original": "complete",
+        "greedy": "failed",
+    }
 
 
 def test_random_pruning_is_drawn_several_times(model, tmp_path):
-    study, folder = tiny_study(model, methods=["auber", "random"], draws=2), StudyFolder(tmp_path / "study")
+    study, folder = (
+        tiny_study(model, methods=["auber", "random"], draws=2),
+        StudyFolder(tmp_path / "study"),
+    )
     run_study(study, folder, Notes())
     results = [run_files.read_result(folder.run_path(BLOCK, f"random-{draw}")) for draw in (0, 1)]
     assert results[0]["heads"] == results[1]["heads"]
@@ -210,7 +252,9 @@ def test_random_pruning_is_drawn_several_times(model, tmp_path):
         ({"model": "tiny", "tasks": ["rte"], "data": "nothing"}, TaskError, "nothing"),
     ],
 )
-def test_what_cannot_be_read_is_found_before_anything_is_made(model, tmp_path, monkeypatch, changes, error, message):
+def test_what_cannot_be_read_is_found_before_anything_is_made(
+    model, tmp_path, monkeypatch, changes, error, message
+):
     monkeypatch.chdir(model.parent)
     with pytest.raises(error, match=message):
         run_study(tiny_study(**changes), StudyFolder(tmp_path / "study"), Notes())
@@ -219,7 +263,9 @@ def test_what_cannot_be_read_is_found_before_anything_is_made(model, tmp_path, m
 
 def test_another_study_in_the_folder(unbroken):
     _, path, _ = unbroken
-    with pytest.raises(RunError, match="holds another study: model was 'tiny' and is now 'agreement'"):
+    with pytest.raises(
+        RunError, match="holds another study: model was 'tiny' and is now 'agreement'"
+    ):
         run_study(tiny_study("agreement"), StudyFolder(path), Notes())
 
 
@@ -236,8 +282,14 @@ def test_a_block_another_process_is_in_is_left_to_it(model, tmp_path):
     assert {outcome.state for outcome in outcomes} == {State.MISSING}
 
 
-def test_the_claim_of_a_killed_process_is_taken_over_and_that_of_another_machine_is_respected(model, tmp_path):
-    study, folder, notes = tiny_study(model, methods=["original"]), StudyFolder(tmp_path / "study"), Notes()
+def test_the_claim_of_a_killed_process_is_taken_over_and_that_of_another_machine_is_respected(
+    model, tmp_path
+):
+    study, folder, notes = (
+        tiny_study(model, methods=["original"]),
+        StudyFolder(tmp_path / "study"),
+        Notes(),
+    )
     folder.open(study)
     with folder.claim(BLOCK):
         claim = folder.block_path(BLOCK) / ".claim"
@@ -247,16 +299,16 @@ def test_the_claim_of_a_killed_process_is_taken_over_and_that_of_another_machine
     (line,) = notes.said
     assert line.startswith("agreement seen seed 0: process 77 on lost-node (since ")
     assert line.endswith(f": make sure that it has, delete {claim}, and start again; left to it")
-    claim.write_text(json.dumps({**content, "process": 2**31 - 1}))  # as a killed process of this machine leaves it
+    claim.write_text(
+        json.dumps({**content, "process": 2**31 - 1})
+    )  # as a killed process of this machine leaves it
     assert {outcome.state for outcome in run_study(study, folder, notes)} == {State.COMPLETE}
     assert not claim.exists()
 
 
 def test_a_layer_the_model_lacks_is_said_before_anything_is_made(model, tmp_path):
     study = tiny_study(model, settings={**QUICK, "search.layers": "0,7"})
-    message = (
-        r"^task agreement: search.layers must name layers of the model, which has 3 \(0 to 2\), found 7; leave out"
-    )
+    message = r"^task agreement: search.layers must name layers of the model, which has 3 \(0 to 2\), found 7; leave out"
     with pytest.raises(ConfigError, match=message):
         run_study(study, StudyFolder(tmp_path / "study"), Notes())
     assert not (tmp_path / "study").exists()

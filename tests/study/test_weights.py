@@ -74,19 +74,27 @@ def test_the_same_weights_elsewhere_go_on(model, folder, tmp_path):
 def test_who_only_looks_reads_no_weights(other, folder, monkeypatch):
     monkeypatch.setattr(study_weights, "_load", None)
     folder.check(studied(other))
-    assert {outcome.state for outcome in run_study(studied(other), folder, Notes())} == {State.COMPLETE}
+    assert {outcome.state for outcome in run_study(studied(other), folder, Notes())} == {
+        State.COMPLETE
+    }
 
 
 def forget_weights(folder):
     """Make the record one that an earlier version wrote."""
     record = folder.path / "study.toml"
     record.write_text(
-        "".join(line for line in record.read_text().splitlines(keepends=True) if not line.startswith("weights"))
+        "".join(
+            line
+            for line in record.read_text().splitlines(keepends=True)
+            if not line.startswith("weights")
+        )
     )
     assert record_of(folder).weights is None
 
 
-def test_an_older_record_gets_the_digest_where_its_runs_began_with_these_weights(model, other, folder):
+def test_an_older_record_gets_the_digest_where_its_runs_began_with_these_weights(
+    model, other, folder
+):
     digest = record_of(folder).weights
     forget_weights(folder)
     run_study(studied(other, seeds=[0, 1]), folder, Notes())

@@ -8,12 +8,16 @@ import pytest
 from auber.system.disk import is_refusal, sync_folder
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG])
+@pytest.mark.parametrize(
+    "code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG]
+)
 def test_a_disk_that_takes_nothing_more_is_no_bug(code):
     assert is_refusal(OSError(code, os.strerror(code)))
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError(errno.ENOENT, "no such file"), OSError("a library's own")])
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(errno.ENOENT, "no such file"), OSError("a library's own")]
+)
 def test_other_errors_are(error):
     assert not is_refusal(error)
 

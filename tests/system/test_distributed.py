@@ -28,7 +28,11 @@ def test_only_the_first_process_of_a_group_speaks(monkeypatch, rank, speaks):
     with listening(quiet=False) as progress:
         assert type(progress) is (LineProgress if speaks else Silent)
     done = subprocess.run(
-        [sys.executable, "-m", "auber", "tasks"], env=dict(os.environ), capture_output=True, text=True, check=True
+        [sys.executable, "-m", "auber", "tasks"],
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ("mrpc" in done.stdout) == speaks
     assert (done.stdout == "") != speaks

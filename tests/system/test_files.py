@@ -36,7 +36,9 @@ def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("before", "after"), [("a\nb\n", "a\nb\n"), ("a\nb", "a\n"), ("a", ""), ("", "")])
+@pytest.mark.parametrize(
+    ("before", "after"), [("a\nb\n", "a\nb\n"), ("a\nb", "a\n"), ("a", ""), ("", "")]
+)
 def test_a_line_without_its_end_is_cut_off(before, after, tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_text(before)

@@ -26,7 +26,9 @@ def closed_port():
         return taken.getsockname()[1]
 
 
-@pytest.mark.parametrize("place", ["http://127.0.0.1:{}", "https://127.0.0.1:{}/mirror", "https://nowhere.invalid"])
+@pytest.mark.parametrize(
+    "place", ["http://127.0.0.1:{}", "https://127.0.0.1:{}/mirror", "https://nowhere.invalid"]
+)
 def test_a_hub_out_of_reach_is_not_waited_for(monkeypatch, place):
     monkeypatch.setattr(constants, "ENDPOINT", place.format(closed_port()))
     with hub.reading_hub("nobody/nothing"):
@@ -38,7 +40,8 @@ def test_its_cache_is_what_is_left(monkeypatch):
     """The client itself would ask five times, with seconds between, of which the log tells."""
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{closed_port()}")
     with pytest.raises(
-        CheckpointError, match=r"^'nobody/nothing' is no folder and cannot be read from the hub \(We couldn't connect"
+        CheckpointError,
+        match=r"^'nobody/nothing' is no folder and cannot be read from the hub \(We couldn't connect",
     ):
         checkpoint.load_start("nobody/nothing", num_labels=2)
     assert not constants.HF_HUB_OFFLINE
@@ -69,7 +72,9 @@ def test_what_is_reached_without_a_proxy_is_no_proxy(monkeypatch):
 def test_an_answer_holds_for_a_while(monkeypatch):
     now, asked = [0.0], []
     monkeypatch.setattr(hub.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(hub, "_answers_at", lambda endpoint: asked.append(endpoint) or len(asked) > 1)
+    monkeypatch.setattr(
+        hub, "_answers_at", lambda endpoint: asked.append(endpoint) or len(asked) > 1
+    )
     for moment, offline in ((0.0, True), (59.0, True), (61.0, False), (100.0, False)):
         now[0] = moment
         with hub.reading_hub("nobody/nothing"):

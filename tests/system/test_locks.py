@@ -57,8 +57,12 @@ def test_a_lock_names_its_holder_until_it_is_released(tmp_path):
     since = datetime.fromtimestamp(holder.since).astimezone().isoformat(" ", "seconds")
     with pytest.raises(HeldError) as caught:
         FolderLock(tmp_path)
-    assert caught.value.reason == f"process {os.getpid()} on {HERE} (since {since}) is at work in it"
-    assert str(caught.value) == f"{tmp_path}: process {os.getpid()} on {HERE} (since {since}) {HELD}"
+    assert (
+        caught.value.reason == f"process {os.getpid()} on {HERE} (since {since}) is at work in it"
+    )
+    assert (
+        str(caught.value) == f"{tmp_path}: process {os.getpid()} on {HERE} (since {since}) {HELD}"
+    )
     lock.release()
     assert not (tmp_path / LOCK).exists()
     lock.release()
@@ -78,7 +82,9 @@ def test_the_name_of_who_has_just_taken_a_lock_is_waited_for(tmp_path, monkeypat
     leave(tmp_path, gone())  # an older name, until the new holder has written its own
     taken = os.open(tmp_path / LOCK, os.O_RDWR)
     locks.fcntl.flock(taken, locks.fcntl.LOCK_EX)
-    late = threading.Timer(0.1, lambda: os.pwrite(taken, json.dumps(vars(own_name())).encode().ljust(200), 0))
+    late = threading.Timer(
+        0.1, lambda: os.pwrite(taken, json.dumps(vars(own_name())).encode().ljust(200), 0)
+    )
     late.start()
     with pytest.raises(HeldError, match=f"process {os.getpid()} on {HERE} is at work in it"):
         FolderLock(tmp_path)
@@ -145,14 +151,17 @@ def test_a_later_version_may_say_more(tmp_path):
         FolderLock(tmp_path)
 
 
-@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links are followed where the system cannot do otherwise")
+@pytest.mark.skipif(
+    not hasattr(os, "O_NOFOLLOW"), reason="links are followed where the system cannot do otherwise"
+)
 def test_a_link_is_not_followed(tmp_path):
     letter = tmp_path / "letter.txt"
     letter.write_text("dear")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / LOCK).symlink_to(letter)
     with pytest.raises(
-        RunError, match=r"\.lock: cannot be written \(Too many levels of symbolic links\), so the run cannot"
+        RunError,
+        match=r"\.lock: cannot be written \(Too many levels of symbolic links\), so the run cannot",
     ):
         FolderLock(tmp_path / "run")
     assert letter.read_text() == "dear"
@@ -176,7 +185,9 @@ def test_where_the_file_system_has_no_locks_the_name_decides(tmp_path, monkeypat
     with pytest.raises(RunError, match=HELD):
         FolderLock(tmp_path)
     later = own_name()
-    leave(tmp_path, Holder(later.process, later.started - 3600, HERE))  # its number was given to another process
+    leave(
+        tmp_path, Holder(later.process, later.started - 3600, HERE)
+    )  # its number was given to another process
     FolderLock(tmp_path).release()
     leave(tmp_path, gone())
     FolderLock(tmp_path).release()
@@ -186,7 +197,9 @@ def test_a_step_of_the_clock_does_not_give_a_lock_away(tmp_path, monkeypatch):
     monkeypatch.setattr(locks.fcntl, "flock", refuse)
     lock = FolderLock(tmp_path)
     holder = json.loads((tmp_path / LOCK).read_text())
-    (tmp_path / LOCK).write_text(json.dumps({**holder, "started": holder["started"] - 3}))  # as the clock was before
+    (tmp_path / LOCK).write_text(
+        json.dumps({**holder, "started": holder["started"] - 3})
+    )  # as the clock was before
     with pytest.raises(HeldError, match=HELD):
         FolderLock(tmp_path)
     lock.release()
@@ -195,7 +208,8 @@ def test_a_step_of_the_clock_does_not_give_a_lock_away(tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / LOCK).mkdir()
     with pytest.raises(
-        RunError, match=r"\.lock: cannot be written \(Is a directory\), so the run cannot go on here; nothing"
+        RunError,
+        match=r"\.lock: cannot be written \(Is a directory\), so the run cannot go on here; nothing",
     ):
         FolderLock(tmp_path)
 

@@ -49,7 +49,9 @@ def test_the_way_counts_work_where_that_is_told():
     assert way.share(0.5) == 0.125
     way.weigh([10.0, 60.0, 10.0, 20.0])
     way.end()
-    assert way.share(0.75) == 0.55, "three quarters of the longest stage are not those of a fourth of the run"
+    assert way.share(0.75) == 0.55, (
+        "three quarters of the longest stage are not those of a fourth of the run"
+    )
     way.end()
     way.skip(1)
     assert (way.share(), way.finished, way.planned) == (70 / 90, 2, 3), "what comes next falls away"
@@ -88,13 +90,25 @@ def test_the_log_hears_of_each_stage_and_once_a_minute_of_a_long_one(caplog):
 def test_a_run_that_nobody_listens_to_is_told_to_the_log(caplog):
     caplog.set_level(logging.INFO, "auber")
     model, tokenizer = small_start()
-    auber.prune(model, tokenizer, task=small_task(), method="random", heads=2, config=small_config(layer__epochs=0))
-    assert [message.partition(":")[0] for message in caplog.messages] == ["drawing heads", "last tuning", "evaluating"]
+    auber.prune(
+        model,
+        tokenizer,
+        task=small_task(),
+        method="random",
+        heads=2,
+        config=small_config(layer__epochs=0),
+    )
+    assert [message.partition(":")[0] for message in caplog.messages] == [
+        "drawing heads",
+        "last tuning",
+        "evaluating",
+    ]
     assert caplog.messages[-1].endswith(" s (stage 3 of 3)")
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (5999, "100 min"), (7200, "2.0 h")]
+    ("seconds", "words"),
+    [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (5999, "100 min"), (7200, "2.0 h")],
 )
 def test_seconds_in_words(seconds, words):
     assert describe_seconds(seconds) == words

@@ -33,7 +33,11 @@ def test_each_call_gets_its_own_time(clock):
 
 def test_the_time_is_bounded_but_the_fewest_rounds_are_made(clock):
     def rounds(seconds):
-        return len(side_by_side([clock.takes(0.5)], make_timer(CPU), Limits(repeats=1000, seconds=seconds))[0])
+        return len(
+            side_by_side(
+                [clock.takes(0.5)], make_timer(CPU), Limits(repeats=1000, seconds=seconds)
+            )[0]
+        )
 
     assert rounds(0.25) == 6
     assert rounds(10) == 20, "the warm-up not counted"

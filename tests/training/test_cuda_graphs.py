@@ -42,7 +42,9 @@ def test_each_shape_is_recorded_when_it_comes_again_and_then_replayed():
     for value, (rows, width) in enumerate([(2, 3), (2, 3), (3, 2), (2, 3), (3, 2), (3, 2), (1, 6)]):
         run(batch(rows, width, value))
         counts.append(recorder.recorded)
-    assert sums.found == [6 * value for value in range(7)], "every batch once, each with its own numbers"
+    assert sums.found == [6 * value for value in range(7)], (
+        "every batch once, each with its own numbers"
+    )
     assert counts == [0, 1, 1, 1, 2, 2, 2], "the last comes once and is not recorded"
 
 
@@ -136,5 +138,9 @@ def test_what_a_model_makes_on_the_host_is_made_on_the_device():
         assert torch.arange(3, device="cpu").tolist() == [0, 1, 2]
         zero = torch.tensor(0.0, dtype=torch.bfloat16, device="cpu")
         assert (zero.item(), zero.dtype, zero.shape) == (0.0, torch.bfloat16, ())
-        assert [torch.tensor(value).dtype for value in (True, 1, 1.5)] == [torch.bool, torch.int64, torch.float32]
+        assert [torch.tensor(value).dtype for value in (True, 1, 1.5)] == [
+            torch.bool,
+            torch.int64,
+            torch.float32,
+        ]
         assert torch.tensor([1, 2]).tolist() == [1, 2]

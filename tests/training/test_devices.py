@@ -23,5 +23,7 @@ def test_auto_is_a_cpu_in_float32_without_a_gpu(monkeypatch):
 @pytest.mark.parametrize(("device", "module"), [("cuda", torch.cuda), ("mps", torch.backends.mps)])
 def test_a_device_that_is_not_here(monkeypatch, device, module):
     monkeypatch.setattr(module, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match=f"device must be one that is here, found '{device}' but torch sees n"):
+    with pytest.raises(
+        ConfigError, match=f"device must be one that is here, found '{device}' but torch sees n"
+    ):
         resolve_hardware(make_config("paper", settings={"device": device}))

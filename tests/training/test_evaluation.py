@@ -13,13 +13,17 @@ from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.small import small_rows, small_start
 from tests.tiny_models import tiny_model
 
-pytestmark = pytest.mark.usefixtures("young_garbage")  # what runs out of memory collects again and again
+pytestmark = pytest.mark.usefixtures(
+    "young_garbage"
+)  # what runs out of memory collects again and again
 
 
 def test_batches_change_nothing():
     model, _ = small_start()
     rows = small_rows(30)
-    single = torch.cat([model(input_ids=torch.tensor([rows[row]["input_ids"]])).logits for row in range(len(rows))])
+    single = torch.cat(
+        [model(input_ids=torch.tensor([rows[row]["input_ids"]])).logits for row in range(len(rows))]
+    )
     for tokens_per_batch in (1, 64, 8192):
         assert torch.allclose(predict(model, rows, tokens_per_batch), single, atol=1e-5)
 
@@ -37,7 +41,9 @@ def test_scores_of_a_classifier():
     logits = predict(model, rows)
     scores = evaluate_rows(model, rows, "accuracy")
     assert scores.score == pytest.approx(float((logits.argmax(1) == rows.labels).double().mean()))
-    assert scores.loss == pytest.approx(float(torch.nn.functional.cross_entropy(logits, rows.labels)))
+    assert scores.loss == pytest.approx(
+        float(torch.nn.functional.cross_entropy(logits, rows.labels))
+    )
     assert scores.rows == 30
 
 
@@ -55,7 +61,9 @@ def test_scores_of_a_regression():
     model, _ = small_start(num_labels=1)
     scores = evaluate_rows(model, rows, "pearson")
     predicted = predict(model, rows)[:, 0]
-    assert scores.score == pytest.approx(float(torch.corrcoef(torch.stack([predicted, rows.labels]))[0, 1]), abs=1e-5)
+    assert scores.score == pytest.approx(
+        float(torch.corrcoef(torch.stack([predicted, rows.labels]))[0, 1]), abs=1e-5
+    )
     assert scores.loss == pytest.approx(float(((predicted - rows.labels) ** 2).mean()), rel=1e-5)
 
 
@@ -66,10 +74,14 @@ def test_logits_of_tokens_stand_row_after_row(kind):
     with torch.no_grad():
         single = []
         for row in range(len(rows)):
-            features = {name: torch.tensor([rows[row][name]]) for name in ("input_ids", "token_type_ids")}
+            features = {
+                name: torch.tensor([rows[row][name]]) for name in ("input_ids", "token_type_ids")
+            }
             single.append(read(model(**features))[0])
     for tokens_per_batch in (1, 64, 8192):
-        torch.testing.assert_close(predict(model, rows, tokens_per_batch), torch.cat(single), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            predict(model, rows, tokens_per_batch), torch.cat(single), atol=1e-5, rtol=1e-5
+        )
 
 
 def test_scores_of_tagged_words():
@@ -79,7 +91,9 @@ def test_scores_of_tagged_words():
     tags = tags[tags >= 0]
     scores = evaluate_rows(model, rows, "token_accuracy")
     assert scores.score == pytest.approx(float((logits.argmax(1) == tags).double().mean()))
-    assert scores.loss == pytest.approx(float(torch.nn.functional.cross_entropy(logits, tags)), rel=1e-5)
+    assert scores.loss == pytest.approx(
+        float(torch.nn.functional.cross_entropy(logits, tags)), rel=1e-5
+    )
     assert (scores.rows, scores.one_class) == (len(rows), False)
     with torch.no_grad():
         model.classifier.bias[0] += 1e6
@@ -113,7 +127,9 @@ class Room:
         ids = named["input_ids"] if "input_ids" in named else arguments[0]
         if ids.numel() > self._tokens:
             self.refused.append(len(ids))
-            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {len(ids)} MiB.\nMore of it")
+            raise torch.OutOfMemoryError(
+                f"CUDA out of memory. Tried to allocate {len(ids)} MiB.\nMore of it"
+            )
         self.ran.append(len(ids))
 
 
@@ -138,7 +154,11 @@ def test_out_of_memory_halves_the_batches_and_changes_no_result(kind, caplog):
     assert messages[0].startswith("evaluating: out of memory on cpu with 30 rows of ")
     assert messages[0].endswith(" tokens at a time; goes on with 15 at a time")
     cramped = evaluate_rows(model, rows, metric)
-    assert (cramped.score, cramped.rows, cramped.one_class) == (scores.score, scores.rows, scores.one_class)
+    assert (cramped.score, cramped.rows, cramped.one_class) == (
+        scores.score,
+        scores.rows,
+        scores.one_class,
+    )
     assert cramped.loss == pytest.approx(scores.loss, rel=1e-6)
 
 
@@ -160,7 +180,8 @@ def test_processes_of_a_group_do_not_halve(monkeypatch):
     model, _ = small_start()
     room = Room(model, 100)
     with pytest.raises(
-        ModelError, match=r"^evaluating: 30 rows of \d+ tokens do not fit .*, and batches are not halved in a"
+        ModelError,
+        match=r"^evaluating: 30 rows of \d+ tokens do not fit .*, and batches are not halved in a",
     ):
         predict(model, small_rows(30))
     assert room.refused == [30]

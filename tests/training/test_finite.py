@@ -78,9 +78,7 @@ def test_a_rate_that_is_far_too_high(settings, stage, section):
 
 def test_a_tuning_of_one_step_is_looked_at_too():
     """There is no second loss to tell: the weights are finite, and what they give is not."""
-    message = (
-        r"^layer 0: tuning: the model's outputs must be finite numbers, found others after step 1 of 1 with learning "
-    )
+    message = r"^layer 0: tuning: the model's outputs must be finite numbers, found others after step 1 of 1 with learning "
     with pytest.raises(DivergedError, match=message + r"rate 1e\+30" + LOWER.format("layer")):
         tuned(LayerTuning(epochs=1, batch_size=64, **RATE), stage="layer 0: tuning")
 
@@ -89,9 +87,7 @@ def test_a_gradient_that_is_no_number_in_the_last_step():
     model, _ = small_start()
     model.classifier.bias.register_hook(lambda gradient: gradient * math.nan)
     settings = FirstTuning(epochs=1, learning_rate=1e-3, batch_size=64)
-    message = (
-        r"^tuning: the weights must be finite numbers, found others in \S+ after step 1 of 1 with learning rate 0.001"
-    )
+    message = r"^tuning: the weights must be finite numbers, found others in \S+ after step 1 of 1 with learning rate 0.001"
     with pytest.raises(DivergedError, match=message + LOWER.format("first")):
         tune(model, small_rows(40), settings, seed=1, hardware=cpu())
 
@@ -99,9 +95,7 @@ def test_a_gradient_that_is_no_number_in_the_last_step():
 def test_early_stopping_keeps_no_model_that_computes_nothing():
     """Whose accuracy, that of always answering the first class, may well be the best that was seen."""
     settings = LastTuning(epochs=2, batch_size=16, evaluations_per_epoch=3, **RATE)
-    message = (
-        r"^last tuning: the loss on the watched rows must be a finite number, found nan after step 1 of 6 with learning"
-    )
+    message = r"^last tuning: the loss on the watched rows must be a finite number, found nan after step 1 of 6 with learning"
     with pytest.raises(DivergedError, match=message + r" rate 1e\+30" + LOWER.format("last")):
         tuned(settings, stage="last tuning", watch=(small_rows(20), "accuracy"))
 
@@ -151,7 +145,9 @@ def test_no_number_that_is_none_reaches_a_listener():
 def test_losses_are_read_together_and_seldom(monkeypatch):
     """Of the first step, then when a listener wants one, then at the end: in between a GPU waits for nobody."""
     reads, read = [], LossWatch.read
-    monkeypatch.setattr(LossWatch, "read", lambda watch: (reads.append(len(watch._unread)), read(watch))[1])
+    monkeypatch.setattr(
+        LossWatch, "read", lambda watch: (reads.append(len(watch._unread)), read(watch))[1]
+    )
     monkeypatch.setattr("auber.training.course._RECORD_EVERY", math.inf)
     tuned(FirstTuning(epochs=5, batch_size=8))
     assert reads == [1, 24]
@@ -162,4 +158,10 @@ def test_losses_are_read_together_and_seldom(monkeypatch):
 def test_a_gpu_stops_at_the_same_step(precision):
     model = start()
     with pytest.raises(DivergedError, match="found nan at step 2 of 25 with learning rate 1e"):
-        tune(model, rows_for(model, 40), FirstTuning(epochs=5, batch_size=8, **RATE), seed=1, hardware=gpu(precision))
+        tune(
+            model,
+            rows_for(model, 40),
+            FirstTuning(epochs=5, batch_size=8, **RATE),
+            seed=1,
+            hardware=gpu(precision),
+        )

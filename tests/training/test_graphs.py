@@ -52,7 +52,9 @@ def same(first, second):
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 @pytest.mark.parametrize(
-    ("compute_loss", "dtype"), [(loss_of, None), (loss_of_mixed_precision, torch.bfloat16)], ids=["float32", "bfloat16"]
+    ("compute_loss", "dtype"),
+    [(loss_of, None), (loss_of_mixed_precision, torch.bfloat16)],
+    ids=["float32", "bfloat16"],
 )
 def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type, compute_loss, dtype):
     model = tiny_model(model_type, pad_token_id=0)
@@ -69,7 +71,9 @@ def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type, compute_lo
         losses.append((steps(batch), loss))
         torch.testing.assert_close(steps.norm, norm)
         for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-            torch.testing.assert_close(parameter.grad, gradient, rtol=1e-5, atol=0)  # a last bit of the norm
+            torch.testing.assert_close(
+                parameter.grad, gradient, rtol=1e-5, atol=0
+            )  # a last bit of the norm
             parameter.data -= 0.1 * gradient  # a recording reads the weights as they are
     assert recorder.recorded == 2, "one recording a shape"
     assert all(loss == expected for loss, expected in losses), "a loss outlives the next step"
@@ -159,7 +163,9 @@ def test_a_parameter_that_the_loss_does_not_reach_stays(monkeypatch):
 
 def test_what_cannot_be_recorded_is_said_and_tuned_ordinarily(monkeypatch, caplog):
     refused = tuned(monkeypatch, refuse)
-    assert [record.getMessage() for record in caplog.records if record.name == "auber.training.trainer"] == [
+    assert [
+        record.getMessage() for record in caplog.records if record.name == "auber.training.trainer"
+    ] == [
         "The training steps of BertForSequenceClassification cannot be recorded as a CUDA graph and run several times "
         "slower: called a synchronizing CUDA operation, at model.py:7"
     ]

@@ -27,7 +27,13 @@ SETTINGS = FirstTuning(epochs=3, learning_rate=1e-3, batch_size=16)
 
 def start_of(kind, **changes):
     task = small_kind_task(kind, train=120)
-    model = tiny_model(kind=kind, vocab_size=len(vocabulary()), pad_token_id=0, num_labels=task.num_labels, **changes)
+    model = tiny_model(
+        kind=kind,
+        vocab_size=len(vocabulary()),
+        pad_token_id=0,
+        num_labels=task.num_labels,
+        **changes,
+    )
     return model, encode_split(build_tokenizer(), task, "train", 40), task
 
 
@@ -36,7 +42,13 @@ def test_a_tiny_model_learns_its_task(kind):
     without_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     model, rows, task = start_of(kind, hidden_size=64, initializer_range=0.1, **without_dropout)
     before = evaluate_rows(model, rows, task.metric)
-    tune(model, rows, FirstTuning(epochs=25, learning_rate=3e-3, batch_size=16), seed=0, hardware=cpu())
+    tune(
+        model,
+        rows,
+        FirstTuning(epochs=25, learning_rate=3e-3, batch_size=16),
+        seed=0,
+        hardware=cpu(),
+    )
     after = evaluate_rows(model, rows, task.metric)
     assert before.score < 0.3
     assert after.score > 0.95
@@ -74,14 +86,18 @@ def test_a_batch_with_nothing_to_learn_from_has_no_loss(kind):
     empty = [
         row
         for row in range(len(rows))
-        if rows[row].get("start_positions", 0) < 0 or all(tag == NO_TAG for tag in rows[row].get("labels", [0]))
+        if rows[row].get("start_positions", 0) < 0
+        or all(tag == NO_TAG for tag in rows[row].get("labels", [0]))
     ]
     if kind == "tokens":
         rows.answers.tags[0][:] = [NO_TAG] * rows.lengths[0]
         empty = [0]
     model = tiny_model(kind=kind, num_labels=num_labels(kind))
     steps = RecordedSteps(
-        model, lambda call, inputs: OUTPUTS[kind].batch_loss(call, *part_batch(inputs)), 1.0, lambda work: work
+        model,
+        lambda call, inputs: OUTPUTS[kind].batch_loss(call, *part_batch(inputs)),
+        1.0,
+        lambda work: work,
     )
     assert steps(RowCollator(rows)(empty)).item() == 0
     assert all(not parameter.grad.any() for parameter in model.parameters())
@@ -98,12 +114,23 @@ def test_labels_of_tokens_are_padded_with_what_losses_leave_out():
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
 def test_early_stopping_watches_the_metric_of_the_kind(kind):
     model, rows, _ = start_of(kind)
-    settings = LastTuning(epochs=2, learning_rate=5e-3, batch_size=32, evaluations_per_epoch=2, patience=20)
-    report = tune(model, rows, settings, seed=0, hardware=cpu(), watch=(rows.select(range(30)), KINDS[kind].metric))
+    settings = LastTuning(
+        epochs=2, learning_rate=5e-3, batch_size=32, evaluations_per_epoch=2, patience=20
+    )
+    report = tune(
+        model,
+        rows,
+        settings,
+        seed=0,
+        hardware=cpu(),
+        watch=(rows.select(range(30)), KINDS[kind].metric),
+    )
     assert len(report.watched) == 5
     best = max(report.watched, key=lambda entry: (entry[1], -entry[2]))
     assert report.best_step == best[0]
-    assert evaluate_rows(model, rows.select(range(30)), KINDS[kind].metric).score == pytest.approx(best[1])
+    assert evaluate_rows(model, rows.select(range(30)), KINDS[kind].metric).score == pytest.approx(
+        best[1]
+    )
 
 
 @pytest.mark.gpu
@@ -112,12 +139,20 @@ def test_steps_are_recorded_on_a_gpu(kind, monkeypatch, caplog):
     hardware = Hardware(torch.device("cuda", 0), "bfloat16", 1)
     recorded = []
     record = CudaRecorder.__call__
-    monkeypatch.setattr(CudaRecorder, "__call__", lambda self, work: (recorded.append(work), record(self, work))[1])
+    monkeypatch.setattr(
+        CudaRecorder, "__call__", lambda self, work: (recorded.append(work), record(self, work))[1]
+    )
     without_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     model, rows, task = start_of(kind, hidden_size=64, initializer_range=0.1, **without_dropout)
     model.cuda()
     before = evaluate_rows(model, rows, task.metric)
-    tune(model, rows, FirstTuning(epochs=25, learning_rate=3e-3, batch_size=16), seed=0, hardware=hardware)
+    tune(
+        model,
+        rows,
+        FirstTuning(epochs=25, learning_rate=3e-3, batch_size=16),
+        seed=0,
+        hardware=hardware,
+    )
     assert recorded
     assert "cannot be recorded" not in caplog.text
     assert evaluate_rows(model, rows, task.metric).loss < before.loss / 2

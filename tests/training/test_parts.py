@@ -32,9 +32,17 @@ def subject(name, count=11, **changes):
     else:
         rows, labels, kind = small_rows(count), 2, "sequence"
         if name == "numbers":
-            targets = torch.linspace(-100, 3, count)  # one of them is the number that marks words without a tag
+            targets = torch.linspace(
+                -100, 3, count
+            )  # one of them is the number that marks words without a tag
             rows, labels = EncodedRows(rows.input_ids, rows.token_types, targets), 1
-    model = tiny_model(kind=kind, vocab_size=300, num_labels=labels, pad_token_id=0, **{**WITHOUT_DROPOUT, **changes})
+    model = tiny_model(
+        kind=kind,
+        vocab_size=300,
+        num_labels=labels,
+        pad_token_id=0,
+        **{**WITHOUT_DROPOUT, **changes},
+    )
     return model, rows
 
 
@@ -49,7 +57,9 @@ class Memory:
         rows = len(named["input_ids"] if "input_ids" in named else arguments[0])
         if module.training:
             if rows > self._room:
-                raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {rows} MiB.\nMore of it")
+                raise torch.OutOfMemoryError(
+                    f"CUDA out of memory. Tried to allocate {rows} MiB.\nMore of it"
+                )
             self.ran.append(rows)
 
 
@@ -76,7 +86,9 @@ def losses_of(monkeypatch, model, rows, settings):
 
 
 def said(caplog):
-    return [record.getMessage() for record in caplog.records if record.name == "auber.training.trainer"]
+    return [
+        record.getMessage() for record in caplog.records if record.name == "auber.training.trainer"
+    ]
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -151,7 +163,8 @@ def test_a_batch_is_shared_evenly_by_a_group_of_processes(monkeypatch):
     model, rows = subject("classes", 22)
     monkeypatch.setattr(trainer, "num_processes", lambda: 2)
     with pytest.raises(
-        TuningError, match="^a batch of 11 rows cannot be shared evenly by 2 processes; give first.batch_size"
+        TuningError,
+        match="^a batch of 11 rows cannot be shared evenly by 2 processes; give first.batch_size",
     ):
         tune(model, rows, ONE_STEP, seed=1, hardware=cpu())
 
@@ -227,7 +240,11 @@ def test_a_gpu_that_runs_out_of_memory_goes_on_in_parts(name, caplog):
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 200 * 2**20) / total)
     try:
         report = tune(
-            model, rows, FirstTuning(epochs=2, learning_rate=1e-3, batch_size=6000), seed=1, hardware=hardware
+            model,
+            rows,
+            FirstTuning(epochs=2, learning_rate=1e-3, batch_size=6000),
+            seed=1,
+            hardware=hardware,
         )
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

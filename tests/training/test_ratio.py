@@ -24,7 +24,9 @@ def test_an_outlier_moves_nothing():
 def test_the_interval_is_the_narrowest_that_covers_95_in_100(count):
     values = [float(number) for number in range(1, count + 1)]
     found = ratio_of(values, [1.0] * count)
-    outside = int(found.low)  # so many values, at either end, are at the interval's end or beyond it
+    outside = int(
+        found.low
+    )  # so many values, at either end, are at the interval's end or beyond it
     assert found.high == count + 1 - outside
     assert 2 * binom.cdf(outside - 1, count, 0.5) <= 0.05
     assert 2 * binom.cdf(outside, count, 0.5) > 0.05
@@ -44,7 +46,11 @@ def test_equal_models_are_called_faster_or_slower_in_at_most_one_of_twenty():
 @pytest.mark.parametrize(
     ("ratio", "words", "short"),
     [
-        (Ratio(1.2, 1.1, 1.3), "1.20 times as fast (95 % interval 1.10 to 1.30)", "1.20 (1.10 to 1.30)"),
+        (
+            Ratio(1.2, 1.1, 1.3),
+            "1.20 times as fast (95 % interval 1.10 to 1.30)",
+            "1.20 (1.10 to 1.30)",
+        ),
         (
             Ratio(0.8, 0.7, 0.9),
             "slower: 0.80 times as fast (95 % interval 0.70 to 0.90)",

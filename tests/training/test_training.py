@@ -30,7 +30,9 @@ FIRST = FirstTuning(epochs=2, learning_rate=1e-3, batch_size=16)
 
 def tuned(settings, seed=1, watch=None, model=None, rows=40, **options):
     model = copy.deepcopy(model) if model is not None else small_start()[0]
-    report = tune(model, small_rows(rows), settings, seed=seed, hardware=cpu(), watch=watch, **options)
+    report = tune(
+        model, small_rows(rows), settings, seed=seed, hardware=cpu(), watch=watch, **options
+    )
     return model, report
 
 
@@ -109,7 +111,9 @@ def test_every_epoch_takes_each_row_once_in_an_order_of_its_own(monkeypatch):
     monkeypatch.setattr(trainer, "RowCollator", Listening)
     tuned(FIRST, rows=40)
     assert [len(batch) for batch in batches] == [16, 16, 8] * 2
-    first, second = ([row for batch in epoch for row in batch] for epoch in (batches[:3], batches[3:]))
+    first, second = (
+        [row for batch in epoch for row in batch] for epoch in (batches[:3], batches[3:])
+    )
     assert sorted(first) == sorted(second) == list(range(40))
     assert first != second
 
@@ -118,7 +122,9 @@ def test_nothing_of_a_tuning_lingers(monkeypatch):
     """Neither the Trainer, which holds the optimiser, nor a change of how garbage is collected."""
     trainers = weakref.WeakSet()
     begin = trainer.StepTrainer.train
-    monkeypatch.setattr(trainer.StepTrainer, "train", lambda this: (trainers.add(this), begin(this)))
+    monkeypatch.setattr(
+        trainer.StepTrainer, "train", lambda this: (trainers.add(this), begin(this))
+    )
     frozen = gc.get_freeze_count()
     tuned(FIRST)
     assert len(trainers) == 0
@@ -146,7 +152,9 @@ def test_no_epochs_no_change():
     start, _ = small_start()
     model, report = tuned(FirstTuning(epochs=0), model=start)
     assert report.steps == 0
-    assert all(torch.equal(tensor, start.state_dict()[name]) for name, tensor in model.state_dict().items())
+    assert all(
+        torch.equal(tensor, start.state_dict()[name]) for name, tensor in model.state_dict().items()
+    )
 
 
 def test_a_pruned_model_is_tuned_like_any_other():
@@ -154,7 +162,9 @@ def test_a_pruned_model_is_tuned_like_any_other():
     remove_heads(model, PruningPlan({0: [1, 2], 2: [0]}))
     before = copy.deepcopy(model.state_dict())
     after, _ = tuned(FIRST, model=model)
-    changed = [name for name, tensor in after.state_dict().items() if not torch.equal(tensor, before[name])]
+    changed = [
+        name for name, tensor in after.state_dict().items() if not torch.equal(tensor, before[name])
+    ]
     assert any("layer.0.attention.self.query" in name for name in changed)
 
 
@@ -162,7 +172,12 @@ def test_a_pruned_model_is_tuned_like_any_other():
 def test_early_stopping_keeps_the_best_weights(watched):
     """A rate far too high ruins the model: the best weights are those of the best evaluation, and it stops early."""
     settings = LastTuning(
-        epochs=20, learning_rate=0.3, batch_size=8, evaluations_per_epoch=1, patience=3, watch=watched
+        epochs=20,
+        learning_rate=0.3,
+        batch_size=8,
+        evaluations_per_epoch=1,
+        patience=3,
+        watch=watched,
     )
     rows = small_rows(30)
     model, report = tuned(settings, watch=(rows, "accuracy"))
@@ -178,13 +193,17 @@ def test_early_stopping_keeps_the_best_weights(watched):
 
 
 def test_the_watched_rows_are_looked_at_as_often_as_asked():
-    settings = LastTuning(epochs=2, learning_rate=1e-4, batch_size=4, evaluations_per_epoch=5, patience=100)
+    settings = LastTuning(
+        epochs=2, learning_rate=1e-4, batch_size=4, evaluations_per_epoch=5, patience=100
+    )
     _, report = tuned(settings, watch=(small_rows(30), "accuracy"))
     assert [entry[0] for entry in report.watched] == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
 
 
 def test_watching_needs_the_settings_for_it():
-    with pytest.raises(TypeError, match="watching needs LastTuning settings, actual type: FirstTuning"):
+    with pytest.raises(
+        TypeError, match="watching needs LastTuning settings, actual type: FirstTuning"
+    ):
         tuned(FIRST, watch=(small_rows(30), "accuracy"))
 
 
@@ -228,7 +247,16 @@ class Follow:
     """What a tuning on the GPU did: its losses and how many recordings it made."""
 
     def __init__(
-        self, monkeypatch, model, *, recorded=True, precision="bfloat16", epochs=5, seed=1, watch=None, kept=None
+        self,
+        monkeypatch,
+        model,
+        *,
+        recorded=True,
+        precision="bfloat16",
+        epochs=5,
+        seed=1,
+        watch=None,
+        kept=None,
     ):
         self.losses, self.recordings = [], 0
         step, record = trainer.StepTrainer.training_step, CudaRecorder.__call__
@@ -249,7 +277,15 @@ class Follow:
             patch.setattr(CudaRecorder, "__call__", listening_record)
             if not recorded:
                 patch.setattr(trainer, "_recorder", lambda hardware: None)
-            tune(model, rows_for(model, 38), settings, seed=seed, hardware=gpu(precision), watch=watch, kept=kept)
+            tune(
+                model,
+                rows_for(model, 38),
+                settings,
+                seed=seed,
+                hardware=gpu(precision),
+                watch=watch,
+                kept=kept,
+            )
 
 
 def start(model_type="bert", plan=None, **changes):
@@ -288,9 +324,13 @@ def test_replayed_steps_have_the_losses_of_ordinary_ones(
 ):
     changes = {"attention": attention, **without_dropout(model_type)}
     replayed = Follow(monkeypatch, start(model_type, plan, **changes), precision=precision)
-    ordinary = Follow(monkeypatch, start(model_type, plan, **changes), precision=precision, recorded=False)
+    ordinary = Follow(
+        monkeypatch, start(model_type, plan, **changes), precision=precision, recorded=False
+    )
     assert len(replayed.losses) == len(ordinary.losses) == 25
-    if model_type == "deberta-v2":  # transformers has parts of it in TorchScript, which copies from the host
+    if (
+        model_type == "deberta-v2"
+    ):  # transformers has parts of it in TorchScript, which copies from the host
         assert replayed.recordings == 0
         assert "cannot be recorded as a CUDA graph and run several times slower" in caplog.text
     else:
@@ -319,7 +359,9 @@ def test_steps_that_are_kept_have_the_losses_of_new_ones(monkeypatch, precision)
 @pytest.mark.gpu
 def test_dropout_differs_from_replay_to_replay_and_follows_the_seed():
     model = start(hidden_dropout_prob=0.5).train()
-    steps = RecordedSteps(model, lambda model, inputs: model(**inputs).loss, 1.0, CudaRecorder(gpu().device))
+    steps = RecordedSteps(
+        model, lambda model, inputs: model(**inputs).loss, 1.0, CudaRecorder(gpu().device)
+    )
     batch = {name: tensor.cuda() for name, tensor in RowCollator(small_rows(8))(range(8)).items()}
     steps(batch), steps(batch)
     losses = []
@@ -348,7 +390,9 @@ def test_a_model_that_cannot_be_recorded_is_tuned_all_the_same(monkeypatch, capl
     followed = Follow(monkeypatch, model)
     assert len(followed.losses) == 25
     assert followed.recordings == 0
-    said = [record.getMessage() for record in caplog.records if record.name == "auber.training.trainer"]
+    said = [
+        record.getMessage() for record in caplog.records if record.name == "auber.training.trainer"
+    ]
     assert len(said) == 1
     assert "BertForSequenceClassification cannot be recorded as a CUDA graph" in said[0]
     # What comes after is whole: random numbers, and recordings of other models.
@@ -359,7 +403,9 @@ def test_a_model_that_cannot_be_recorded_is_tuned_all_the_same(monkeypatch, capl
 def test_every_look_has_the_precision_of_tuning_and_nothing_stays_wrapped(monkeypatch):
     model = start()
     seen = []
-    model.classifier.register_forward_hook(lambda module, arguments, output: seen.append(output.dtype))
+    model.classifier.register_forward_hook(
+        lambda module, arguments, output: seen.append(output.dtype)
+    )
     evaluate = stopping.evaluate_rows
 
     def listening(*arguments):

@@ -48,7 +48,9 @@ class Work:
         head = sum(
             module.weight.numel()
             for name, module in encoder.model.named_modules()
-            if isinstance(module, nn.Linear) and id(module) not in inside and "embedding" not in name
+            if isinstance(module, nn.Linear)
+            and id(module) not in inside
+            and "embedding" not in name
         )
         # Of a gated feed-forward, the width of one without a gate that has as many weights.
         feed_forward = parts[0].expand.weight.numel() + parts[0].contract.weight.numel()
@@ -86,7 +88,9 @@ class Work:
     def _layer(self, layer: int) -> int:
         """Multiplications of one whole layer."""
         projections = 3 * self.hidden_size * self.widths[layer] * self.tokens
-        attention = 2 * self.widths[layer] * sum(length * length for length in self.lengths)  # scores and mixing
+        attention = (
+            2 * self.widths[layer] * sum(length * length for length in self.lengths)
+        )  # scores and mixing
         return projections + attention + self._finish(layer, self.tokens)
 
     def _finish(self, layer: int, tokens: int) -> int:
@@ -111,7 +115,8 @@ def measure_matrix_rate(hardware: Hardware, size: int | None = None) -> MatrixRa
     generator = torch.Generator(hardware.device).manual_seed(0)
     # Random numbers and not ones: a GPU clocks higher on data whose bits hardly change.
     left, right = (
-        torch.randn(size, size, generator=generator, device=hardware.device, dtype=hardware.dtype) for _ in range(2)
+        torch.randn(size, size, generator=generator, device=hardware.device, dtype=hardware.dtype)
+        for _ in range(2)
     )
     product = torch.empty_like(left)
 
@@ -121,4 +126,6 @@ def measure_matrix_rate(hardware: Hardware, size: int | None = None) -> MatrixRa
             torch.mm(left, right, out=product)
 
     seconds = each_seconds([some_products] * _MATRIX_REPEATS, hardware.device, _MATRIX_SECONDS)
-    return MatrixRate(size, _MATRIX_PRODUCTS * 2 * size**3 / median(sorted(seconds)[: max(1, len(seconds) // 4)]))
+    return MatrixRate(
+        size, _MATRIX_PRODUCTS * 2 * size**3 / median(sorted(seconds)[: max(1, len(seconds) // 4)])
+    )

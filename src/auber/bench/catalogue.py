@@ -47,7 +47,10 @@ class RowShape:
     def lengths(self, count: int) -> list[int]:
         """Token counts of so many rows, ascending: the quantiles themselves, so that totals depend on no draw."""
         normal = NormalDist()
-        drawn = (self.median * math.exp(self.sigma * normal.inv_cdf((row + 0.5) / count)) for row in range(count))
+        drawn = (
+            self.median * math.exp(self.sigma * normal.inv_cdf((row + 0.5) / count))
+            for row in range(count)
+        )
         return [min(max(round(length), self.shortest), self.longest) for length in drawn]
 
 
@@ -56,7 +59,9 @@ SIZES: dict[str, Size] = {
     for size in (
         Size("base", num_layers=12, num_heads=12, hidden_size=768, intermediate_size=3072),
         Size("small", num_layers=6, num_heads=12, hidden_size=384, intermediate_size=1536),
-        Size("tiny", num_layers=2, num_heads=4, hidden_size=32, intermediate_size=64, vocab_size=200),
+        Size(
+            "tiny", num_layers=2, num_heads=4, hidden_size=32, intermediate_size=64, vocab_size=200
+        ),
     )
 }
 
@@ -64,7 +69,16 @@ SIZES: dict[str, Size] = {
 ROWS: dict[str, RowShape] = {
     shape.name: shape
     for shape in (
-        RowShape("rte", 1660, True, "accuracy", median=60.5, sigma=0.55, shortest=12, longest=PADDED_LENGTH),
+        RowShape(
+            "rte",
+            1660,
+            True,
+            "accuracy",
+            median=60.5,
+            sigma=0.55,
+            shortest=12,
+            longest=PADDED_LENGTH,
+        ),
         RowShape("cola", 5701, False, "matthews", median=10.5, sigma=0.36, shortest=4, longest=48),
     )
 }
@@ -105,9 +119,13 @@ class Request:
         if not self.limits.seconds > 0:
             raise ConfigError(f"--seconds must be above 0, found {self.limits.seconds:g}")
         if self.growth and self.model is not None:
-            raise ConfigError("--growth makes models of several sizes itself; give --size in place of --model")
+            raise ConfigError(
+                "--growth makes models of several sizes itself; give --size in place of --model"
+            )
         if not (self.rewards or self.tuning or self.search or self.growth):
-            raise ConfigError("nothing is left to measure; leave out one of --no-rewards, --no-tuning, --no-search")
+            raise ConfigError(
+                "nothing is left to measure; leave out one of --no-rewards, --no-tuning, --no-search"
+            )
 
     def check_layers(self, num_layers: int) -> tuple[int, ...]:
         """The layers to measure of a model with so many."""
@@ -122,7 +140,9 @@ def parse_layers(text: str) -> tuple[int, ...]:
     """The numbers of `0,5,11`, ascending."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() for word in words) or len(set(words)) < len(words):
-        raise ConfigError(f"--layers must be different numbers with commas between, such as 0,5,11, found '{text}'")
+        raise ConfigError(
+            f"--layers must be different numbers with commas between, such as 0,5,11, found '{text}'"
+        )
     return tuple(sorted(int(word) for word in words))
 
 

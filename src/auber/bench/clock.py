@@ -20,7 +20,9 @@ def timed(call: Callable[[], _Result], device: torch.device) -> tuple[_Result, f
     return result, time.perf_counter() - started
 
 
-def each_seconds(calls: Iterable[Callable[[], object]], device: torch.device, most_seconds: float) -> list[float]:
+def each_seconds(
+    calls: Iterable[Callable[[], object]], device: torch.device, most_seconds: float
+) -> list[float]:
     """The time of each call that was begun before `most_seconds` had passed; the first always is."""
     seconds: list[float] = []
     for call in calls:

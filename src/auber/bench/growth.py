@@ -35,8 +35,12 @@ def measure_growth(
     """The three series, about four points each."""
     rows = count or shape.count
     half = max(1, size.num_layers // 2)
-    row_counts = sorted({max(LEAST_ROWS, number) for number in (rows // 4, rows // 2, rows, 2 * rows)})
-    layer_counts = sorted({max(2, half), size.num_layers, size.num_layers + half, 2 * size.num_layers})
+    row_counts = sorted(
+        {max(LEAST_ROWS, number) for number in (rows // 4, rows // 2, rows, 2 * rows)}
+    )
+    layer_counts = sorted(
+        {max(2, half), size.num_layers, size.num_layers + half, 2 * size.num_layers}
+    )
     series = {
         "rows": {number: (size, number) for number in row_counts},
         "layers": {number: (replace(size, num_layers=number), rows) for number in layer_counts},
@@ -57,7 +61,9 @@ def measure_growth(
 
 def fitted_exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
     """The power of the size that fits the times best: 1 is linear growth."""
-    return linear_regression([math.log(size) for size in sizes], [math.log(time) for time in times]).slope
+    return linear_regression(
+        [math.log(size) for size in sizes], [math.log(time) for time in times]
+    ).slope
 
 
 def _series(axis: str, points: Sequence[GrowthPoint]) -> GrowthSeries:
@@ -76,7 +82,9 @@ def _head_counts(size: Size) -> list[int]:
     return [number for number in near if number and size.hidden_size % number == 0]
 
 
-def _measure(subject: Subject, number: int, flops_per_second: float, limits: Limits, progress: Progress) -> GrowthPoint:
+def _measure(
+    subject: Subject, number: int, flops_per_second: float, limits: Limits, progress: Progress
+) -> GrowthPoint:
     _, times = time_scorer(subject, 0, limits, progress)
     floor = Work.of(subject.encoder, subject.rows.lengths).reward_flops(0) / flops_per_second
     return GrowthPoint(number, 1000 * times.reward, times.prepare, 1000 * floor)

@@ -22,7 +22,12 @@ from auber.training.devices import Hardware, resolve_hardware
 
 
 def run_bench(
-    request: Request, config: Config, preset: str, command: str, progress: Progress, task: TaskData | None = None
+    request: Request,
+    config: Config,
+    preset: str,
+    command: str,
+    progress: Progress,
+    task: TaskData | None = None,
 ) -> Bench:
     """Measure what is asked for, one part after the other on the same subject."""
     started, load = time.perf_counter(), _load()
@@ -86,7 +91,9 @@ def _describe(subject: Subject) -> SubjectRecord:
 
 def _describe_device(hardware: Hardware, rate: MatrixRate, load: float | None) -> DeviceRecord:
     teraflops = rate.flops_per_second / 1e12
-    return DeviceRecord(hardware.name, hardware.precision, hardware.threads, rate.size, teraflops, load)
+    return DeviceRecord(
+        hardware.name, hardware.precision, hardware.threads, rate.size, teraflops, load
+    )
 
 
 def _load() -> float | None:

@@ -99,7 +99,12 @@ def _summary(benches: Sequence[Bench]) -> str:
 
 def _section(name: str, bench: Bench) -> str:
     lines = [f"## {title_of(bench)}", "", f"    {bench.command}", ""]
-    lines += [f"{describe(bench)}.", "", f"Result file `{name}`; {_provenance(bench.provenance)}.", ""]
+    lines += [
+        f"{describe(bench)}.",
+        "",
+        f"Result file `{name}`; {_provenance(bench.provenance)}.",
+        "",
+    ]
     for table in all_tables(bench):
         lines += [f"### {table.title}", "", _markdown(table)]
         if table.note:
@@ -112,13 +117,16 @@ def _provenance(found: dict[str, Any]) -> str:
     words = "no commit recorded"
     if commit:
         words = f"commit `{commit['id'][:12]}`" + (" with changes" if commit["dirty"] else "")
-    versions = ", ".join(f"{package} {version}" for package, version in found.get("versions", {}).items())
+    versions = ", ".join(
+        f"{package} {version}" for package, version in found.get("versions", {}).items()
+    )
     return f"{words}; {versions}"
 
 
 def _markdown(table: Table) -> str:
     numeric = [
-        bool(table.rows) and all(row[place][:1].isdigit() or row[place] == "-" for row in table.rows)
+        bool(table.rows)
+        and all(row[place][:1].isdigit() or row[place] == "-" for row in table.rows)
         for place in range(len(table.columns))
     ]
     lines = [_row(table.columns), _row(["--:" if right else "---" for right in numeric])]

@@ -45,13 +45,17 @@ class PlainScorer:
         self._batches: list[dict[str, Tensor]] = []
         for start in range(0, len(order), batch_size):
             batch = pad_batch(
-                [rows[row] for row in order[start : start + batch_size]], rows.pad_token_id, padded_to or 1
+                [rows[row] for row in order[start : start + batch_size]],
+                rows.pad_token_id,
+                padded_to or 1,
             )
             del batch["labels"]
             self._batches.append({name: tensor.to(model.device) for name, tensor in batch.items()})
         self._labels = rows.labels[torch.tensor(order)].to(model.device)
         self._places = torch.tensor(order).argsort().to(model.device)
-        self.logits: Tensor | None = None  # of the last score, (rows, labels), in the order of the rows
+        self.logits: Tensor | None = (
+            None  # of the last score, (rows, labels), in the order of the rows
+        )
 
     @torch.inference_mode()
     def warm_up(self) -> None:

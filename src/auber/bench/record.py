@@ -51,7 +51,9 @@ class DeviceRecord:
     threads: int
     matrix_size: int
     teraflops: float  # measured
-    load: float | None  # processes that wanted a core in the minute before the measuring; None where that is unknown
+    load: (
+        float | None
+    )  # processes that wanted a core in the minute before the measuring; None where that is unknown
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ class LayerRecord:
     """A reward of one layer by the scorer."""
 
     layer: int
-    prepare_seconds: float  # from a new scorer to its first reward: caches, compilation, that reward
+    prepare_seconds: (
+        float  # from a new scorer to its first reward: caches, compilation, that reward
+    )
     milliseconds: float
     rewards_per_second: float
     many: int  # masks scored at once for the next figure
@@ -214,7 +218,9 @@ class Bench:
         if not isinstance(data, dict) or data.get("kind") != KIND:
             raise RunError(f"{where}: a result of 'auber bench' is needed, found something else")
         if data.get("format") != FORMAT:
-            raise RunError(f"{where}: format {FORMAT} can be read, found {data.get('format')!r}; make the result anew")
+            raise RunError(
+                f"{where}: format {FORMAT} can be read, found {data.get('format')!r}; make the result anew"
+            )
         body = {key: value for key, value in data.items() if key not in ("format", "kind")}
         bench: Bench = _build(cls, body, where)
         return bench
@@ -227,7 +233,9 @@ def read_bench(path: Path) -> Bench:
     except FileNotFoundError as error:
         raise RunError(f"{path}: no such file; give one made by 'auber bench --out'") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path}: cannot be read as JSON ({error}); give a file made by 'auber bench --out'") from error
+        raise RunError(
+            f"{path}: cannot be read as JSON ({error}); give a file made by 'auber bench --out'"
+        ) from error
     return Bench.from_json(data, str(path))
 
 
@@ -247,11 +255,21 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         # What files of older versions lack has a default.
-        needed = {item.name for item in dataclasses.fields(kind) if item.default is dataclasses.MISSING}
+        needed = {
+            item.name for item in dataclasses.fields(kind) if item.default is dataclasses.MISSING
+        }
         if not isinstance(value, dict) or not needed <= value.keys() <= hints.keys():
-            found = ", ".join(sorted(map(show_name, value))) if isinstance(value, dict) else type(value).__name__
-            raise RunError(f"{where}: an object with {', '.join(sorted(hints))} is needed, found {found}")
-        return typing.cast("Any", kind)(**{key: _build(hints[key], value[key], f"{where}: {key}") for key in value})
+            found = (
+                ", ".join(sorted(map(show_name, value)))
+                if isinstance(value, dict)
+                else type(value).__name__
+            )
+            raise RunError(
+                f"{where}: an object with {', '.join(sorted(hints))} is needed, found {found}"
+            )
+        return typing.cast("Any", kind)(
+            **{key: _build(hints[key], value[key], f"{where}: {key}") for key in value}
+        )
     origin = typing.get_origin(kind) or kind
     if origin is tuple and isinstance(value, list):
         (item, _) = typing.get_args(kind)

@@ -71,9 +71,18 @@ def compare_rewards(
         scorer, times = time_scorer(subject, layer, limits, progress)
         floor = 1000 * work.reward_flops(layer) / flops_per_second
         layer_records.append(
-            _layer_record(layer, times, _time_many(subject, scorer, times.reward, limits), plain, low_precision, floor)
+            _layer_record(
+                layer,
+                times,
+                _time_many(subject, scorer, times.reward, limits),
+                plain,
+                low_precision,
+                floor,
+            )
         )
-        answers += [_answer(subject, scorer, check.removed) for check in checks if check.layer == layer]
+        answers += [
+            _answer(subject, scorer, check.removed) for check in checks if check.layer == layer
+        ]
         del scorer  # its memory is the next one's
         progress.end()
     # The answers came layer by layer, the checks were made in ascending order of layers.
@@ -118,11 +127,16 @@ def _time_float32(
         progress.step(len(checks))
 
     # From the lowest layer upwards, spread over all, so that a single pass checks the layer with most above it.
-    places = [round(index * (len(layers) - 1) / max(1, limits.repeats - 1)) for index in range(limits.repeats)]
+    places = [
+        round(index * (len(layers) - 1) / max(1, limits.repeats - 1))
+        for index in range(limits.repeats)
+    ]
     calls = []
     for number, place in enumerate(places):
         layer = layers[place]
-        masks = random_masks(subject.encoder.present(layer), limits.repeats, subject.config.seed, layer)
+        masks = random_masks(
+            subject.encoder.present(layer), limits.repeats, subject.config.seed, layer
+        )
         calls.append(partial(score, layer, masks[number]))
     progress.begin("plain float32", limits.repeats)
     scorer.warm_up()
@@ -161,7 +175,9 @@ def _time_low_precision(
             answers.append((value, scorer.logits))
         progress.step(number + 1)
     progress.end()
-    record = _plain_record(hardware.precision, batch_size, "sorted by length, to the longest of a batch", times)
+    record = _plain_record(
+        hardware.precision, batch_size, "sorted by length, to the longest of a batch", times
+    )
     return record, _compare(subject, checks, answers)
 
 
@@ -170,13 +186,17 @@ def _plain_record(precision: str, batch_size: int, padding: str, times: list[flo
     return PlainRecord(precision, batch_size, padding, 1000 * middle, len(times), 1 / middle)
 
 
-def time_scorer(subject: Subject, layer: int, limits: Limits, progress: Progress) -> tuple[LayerScorer, ScorerTimes]:
+def time_scorer(
+    subject: Subject, layer: int, limits: Limits, progress: Progress
+) -> tuple[LayerScorer, ScorerTimes]:
     """A scorer of a layer, with what it took."""
     device = subject.hardware.device
     masks = random_masks(subject.encoder.present(layer), limits.repeats, subject.config.seed, layer)
 
     def first_reward() -> LayerScorer:
-        scorer = LayerScorer(subject.model, layer, subject.rows, subject.task.metric, subject.hardware)
+        scorer = LayerScorer(
+            subject.model, layer, subject.rows, subject.task.metric, subject.hardware
+        )
         scorer.score(masks[0])
         return scorer
 
@@ -191,7 +211,9 @@ def time_scorer(subject: Subject, layer: int, limits: Limits, progress: Progress
     return scorer, ScorerTimes(prepare_seconds, median(each_seconds(calls, device, limits.seconds)))
 
 
-def _time_many(subject: Subject, scorer: LayerScorer, single: float, limits: Limits) -> tuple[int, float]:
+def _time_many(
+    subject: Subject, scorer: LayerScorer, single: float, limits: Limits
+) -> tuple[int, float]:
     """How many masks were scored at once, and the seconds a reward then took."""
     # As many as fit into a hundredth of the limit; the call is made twice, once to warm up.
     many = min(_MOST_AT_ONCE, int(limits.seconds / 100 / single))
@@ -202,10 +224,14 @@ def _time_many(subject: Subject, scorer: LayerScorer, single: float, limits: Lim
     return many, timed(lambda: scorer.score_many(masks), subject.hardware.device)[1] / many
 
 
-def _answer(subject: Subject, scorer: LayerScorer, removed: tuple[int, ...]) -> tuple[float, Tensor]:
+def _answer(
+    subject: Subject, scorer: LayerScorer, removed: tuple[int, ...]
+) -> tuple[float, Tensor]:
     """The scorer's metric and its logits in the order of the rows."""
     found = scorer.logits(removed)  # (rows, labels), longest row first
-    order = torch.tensor(sorted(range(len(subject.rows)), key=lambda row: -subject.rows.lengths[row]))
+    order = torch.tensor(
+        sorted(range(len(subject.rows)), key=lambda row: -subject.rows.lengths[row])
+    )
     logits = torch.empty_like(found)
     logits[order.to(found.device)] = found
     return scorer.score(removed), logits
@@ -234,7 +260,9 @@ def _layer_record(
     )
 
 
-def _total(records: Sequence[LayerRecord], plain: PlainRecord, low_precision: PlainRecord) -> TotalRecord:
+def _total(
+    records: Sequence[LayerRecord], plain: PlainRecord, low_precision: PlainRecord
+) -> TotalRecord:
     """Every layer counts by its time, so the ratios are those of summed times."""
     milliseconds = fmean(record.milliseconds for record in records)
     floor = fmean(record.floor_milliseconds for record in records)
@@ -250,16 +278,22 @@ def _total(records: Sequence[LayerRecord], plain: PlainRecord, low_precision: Pl
     )
 
 
-def _compare(subject: Subject, checks: Sequence[_Check], answers: Sequence[tuple[float, Tensor]]) -> AgreementRecord:
+def _compare(
+    subject: Subject, checks: Sequence[_Check], answers: Sequence[tuple[float, Tensor]]
+) -> AgreementRecord:
     """How far answers (metric, logits) are from the plain ones to the same masks."""
     pairs = list(zip(checks, answers, strict=True))
     differences = [abs(check.score - score) for check, (score, _) in pairs]
     differing = 0
     if not subject.rows.is_regression:
-        differing = sum(int((check.logits.argmax(1) != logits.argmax(1)).sum()) for check, (_, logits) in pairs)
+        differing = sum(
+            int((check.logits.argmax(1) != logits.argmax(1)).sum()) for check, (_, logits) in pairs
+        )
     return AgreementRecord(
         masks=len(pairs),
-        largest_logit_difference=max(float((check.logits - logits).abs().max()) for check, (_, logits) in pairs),
+        largest_logit_difference=max(
+            float((check.logits - logits).abs().max()) for check, (_, logits) in pairs
+        ),
         logit_spread=fmean(float(check.logits.std(0).mean()) for check in checks),
         disagreements=differing,
         predictions=len(pairs) * len(subject.rows),

@@ -17,7 +17,9 @@ def check_search(subject: Subject) -> None:
     """Raise what the whole run would say, before anything is measured."""
     method = get_method("auber")
     ask = make_ask(subject.task, method, subject.config, heads=None)
-    job = make_job(ask, Start(subject.model, subject.tokenizer, subject.name, tuned=True), None, None)
+    job = make_job(
+        ask, Start(subject.model, subject.tokenizer, subject.name, tuned=True), None, None
+    )
     check_origin(job, is_given=method.makes_scouts(subject.config.protocol))
 
 
@@ -32,7 +34,9 @@ def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchR
             subject.model,
             subject.tokenizer,
             task=subject.task,
-            origin=subject.model if makes_scouts else None,  # which weights scouts begin with is nothing to the time
+            origin=subject.model
+            if makes_scouts
+            else None,  # which weights scouts begin with is nothing to the time
             config=subject.config,
             progress=progress,
         ),

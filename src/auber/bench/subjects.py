@@ -54,10 +54,14 @@ class Subject:
         return encoder_of(self.model)
 
 
-def make_subject(request: Request, config: Config, hardware: Hardware, task: TaskData | None = None) -> Subject:
+def make_subject(
+    request: Request, config: Config, hardware: Hardware, task: TaskData | None = None
+) -> Subject:
     """The subject of a request; `task` replaces the generated rows."""
     if request.model is None:
-        return make_sized_subject(SIZES[request.size], ROWS[request.rows], request.count, config, hardware)
+        return make_sized_subject(
+            SIZES[request.size], ROWS[request.rows], request.count, config, hardware
+        )
     is_run = run_files.is_run(request.model)
     start = checkpoint.load_start(
         Path(request.model) / "model" if is_run else request.model,
@@ -71,15 +75,21 @@ def make_subject(request: Request, config: Config, hardware: Hardware, task: Tas
     if task is None:
         tokenizer = make_tokenizer(start.model.config)
         task = make_rows_task(ROWS[request.rows], request.count, config.seed, tokenizer)
-    return _put_together(Path(request.model).resolve().name, start.model, tokenizer, task, config, hardware)
+    return _put_together(
+        Path(request.model).resolve().name, start.model, tokenizer, task, config, hardware
+    )
 
 
-def make_sized_subject(size: Size, shape: RowShape, count: int | None, config: Config, hardware: Hardware) -> Subject:
+def make_sized_subject(
+    size: Size, shape: RowShape, count: int | None, config: Config, hardware: Hardware
+) -> Subject:
     """A model made on the spot with rows of a shape."""
     model = make_model(size, config.seed).to(hardware.device)
     tokenizer = make_tokenizer(model.config)
     task = make_rows_task(shape, count, config.seed, tokenizer)
-    subject = _put_together(f"BERT {size.name}, random weights", model, tokenizer, task, config, hardware)
+    subject = _put_together(
+        f"BERT {size.name}, random weights", model, tokenizer, task, config, hardware
+    )
     _balance(model, subject.rows.select(range(min(_BALANCING_ROWS, len(subject.rows)))))
     return subject
 
@@ -111,12 +121,16 @@ def make_tokenizer(config: Any) -> PreTrainedTokenizerBase:
     special = dict(zip(_SPECIAL_TOKENS, [config.pad_token_id, *others], strict=False))
     words = {f"w{number}": number for number in others[len(_SPECIAL_TOKENS) - 1 :]}
     options = (
-        {} if getattr(config, "type_vocab_size", 0) > 1 else {"model_input_names": ["input_ids", "attention_mask"]}
+        {}
+        if getattr(config, "type_vocab_size", 0) > 1
+        else {"model_input_names": ["input_ids", "attention_mask"]}
     )
     return BertTokenizerFast(vocab={**special, **words}, model_max_length=PADDED_LENGTH, **options)
 
 
-def make_rows_task(shape: RowShape, count: int | None, seed: int, tokenizer: PreTrainedTokenizerBase) -> TaskData:
+def make_rows_task(
+    shape: RowShape, count: int | None, seed: int, tokenizer: PreTrainedTokenizerBase
+) -> TaskData:
     """A task whose reward set, two thirds of train, has `count` rows of a shape; labels are half and half, at random."""
     count = count or shape.count
     random = seeds.generator(seed, f"bench rows/{shape.name}")
@@ -159,7 +173,9 @@ def _put_together(
         )
     train = encode_rows(tokenizer, task.train, config.max_length, task.is_regression)
     splits = make_splits(task.train.labels, config, encoder.num_layers, task.is_regression)
-    return Subject(name, model, tokenizer, task, train.select(splits.layers[0].reward), config, hardware)
+    return Subject(
+        name, model, tokenizer, task, train.select(splits.layers[0].reward), config, hardware
+    )
 
 
 def _balance(model: Any, rows: EncodedRows) -> None:

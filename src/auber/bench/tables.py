@@ -36,7 +36,11 @@ def title_of(bench: Bench) -> str:
 def device_of(bench: Bench) -> str:
     """The device, with the threads where they are what computes."""
     device = bench.device
-    threads = f", {device.threads} thread{'s' if device.threads > 1 else ''}" if device.name == "cpu" else ""
+    threads = (
+        f", {device.threads} thread{'s' if device.threads > 1 else ''}"
+        if device.name == "cpu"
+        else ""
+    )
     return f"{device.name}{threads}"
 
 
@@ -44,7 +48,11 @@ def describe(bench: Bench) -> str:
     """The sizes of what was measured, and the device's own speed."""
     subject, device = bench.subject, bench.device
     # Other processes beside it change what a CPU measures, and not by the same factor for every way.
-    load = f"; load average before: {device.load:.1f}" if device.name == "cpu" and device.load is not None else ""
+    load = (
+        f"; load average before: {device.load:.1f}"
+        if device.name == "cpu" and device.load is not None
+        else ""
+    )
     return (
         f"{subject.layers} layers of {subject.heads} heads, hidden size {subject.hidden_size}, feed-forward "
         f"{subject.intermediate_size}, {_short(subject.parameters / 1e6)} million parameters; "
@@ -80,7 +88,13 @@ def ways_table(rewards: RewardsRecord) -> Table:
 
     def plain_row(name: str, way: PlainRecord, ratio: float) -> list[str]:
         share = total.floor_milliseconds / way.milliseconds
-        return [name, _short(way.milliseconds), _short(way.rewards_per_second), f"{ratio:.1f}", _percent(share)]
+        return [
+            name,
+            _short(way.milliseconds),
+            _short(way.rewards_per_second),
+            f"{ratio:.1f}",
+            _percent(share),
+        ]
 
     return Table(
         f"One reward: milliseconds, {_mean_of(rewards)}",
@@ -113,7 +127,17 @@ def ways_table(rewards: RewardsRecord) -> Table:
 
 def layers_table(rewards: RewardsRecord) -> Table:
     """The scorer layer by layer, and all together."""
-    columns = ["layer", "ms", "a second", "x plain", "x sorted", "floor, ms", "of floor", "many, ms", "prepare, s"]
+    columns = [
+        "layer",
+        "ms",
+        "a second",
+        "x plain",
+        "x sorted",
+        "floor, ms",
+        "of floor",
+        "many, ms",
+        "prepare, s",
+    ]
     rows = [
         [
             str(layer.layer),
@@ -169,7 +193,10 @@ def agreement_table(rewards: RewardsRecord) -> Table:
         f"Against plain float32 on {masks} random mask{'s' if masks > 1 else ''}",
         ["way", "differing answers", "mean, points", "largest", "logit"],
         [
-            row(f"plain transformers, {rewards.low_precision.precision}, sorted", rewards.low_precision_agreement),
+            row(
+                f"plain transformers, {rewards.low_precision.precision}, sorted",
+                rewards.low_precision_agreement,
+            ),
             row("this scorer", rewards.scorer_agreement),
         ],
         "Predicted classes that differ, the mean and the largest difference of the metric in points, and the largest difference "
@@ -184,7 +211,13 @@ def tuning_table(tuning: TuningRecord) -> Table:
         f"Fine-tuning, {tuning.rows:,} rows, batches of {tuning.batch_size}",
         ["way", "steps", "seconds", "steps a second", "x Trainer"],
         [
-            [name, str(way.steps), _short(way.seconds), _short(way.steps_per_second), f"{ratio:.2f}"]
+            [
+                name,
+                str(way.steps),
+                _short(way.seconds),
+                _short(way.steps_per_second),
+                f"{ratio:.2f}",
+            ]
             for name, way, ratio in (
                 ("Trainer with its defaults", tuning.plain, 1.0),
                 ("auber.training", tuning.tune, tuning.ratio),
@@ -199,9 +232,16 @@ def search_table(search: SearchRecord) -> Table:
     """Where the seconds of a whole run went."""
     seconds = search.seconds
     parts = [("rewards", seconds.rewards), ("agent", seconds.agent), ("tuning", seconds.tuning)]
-    further = [("choosing", seconds.choosing), ("timing", seconds.timing)]  # which not every run has
+    further = [
+        ("choosing", seconds.choosing),
+        ("timing", seconds.timing),
+    ]  # which not every run has
     parts += [(name, taken) for name, taken in further if taken]
-    parts += [("evaluation", seconds.evaluation), ("the rest", seconds.rest), ("all", seconds.total)]
+    parts += [
+        ("evaluation", seconds.evaluation),
+        ("the rest", seconds.rest),
+        ("all", seconds.total),
+    ]
     return Table(
         f"A whole run, preset {search.preset}, {search.episodes} episodes a layer",
         ["part", "seconds", "share"],
@@ -219,7 +259,9 @@ def growth_table(growth: tuple[GrowthSeries, ...]) -> Table:
         [
             [
                 series.axis,
-                ", ".join(f"{point.size:,}: {_short(point.milliseconds)}" for point in series.points),
+                ", ".join(
+                    f"{point.size:,}: {_short(point.milliseconds)}" for point in series.points
+                ),
                 ", ".join(
                     f"{(upper.milliseconds - lower.milliseconds) / (upper.size - lower.size):.2g}"
                     for lower, upper in pairwise(series.points)
@@ -237,7 +279,11 @@ def growth_table(growth: tuple[GrowthSeries, ...]) -> Table:
 
 def _mean_of(rewards: RewardsRecord) -> str:
     number = rewards.total.layers
-    return f"mean over {number} searched layers" if number > 1 else f"searched layer {rewards.layers[0].layer}"
+    return (
+        f"mean over {number} searched layers"
+        if number > 1
+        else f"searched layer {rewards.layers[0].layer}"
+    )
 
 
 def _way(way: PlainRecord) -> str:

@@ -40,7 +40,9 @@ def compare_tunings(subject: Subject, steps: int, progress: Progress) -> TuningR
     seed, hardware = subject.config.seed, subject.hardware
 
     def tune_here(model: PreTrainedModel, some: EncodedRows, chosen: LayerTuning) -> int:
-        return tune(model, some, chosen, seed=seed, hardware=hardware, stage="tuning", progress=progress).steps
+        return tune(
+            model, some, chosen, seed=seed, hardware=hardware, stage="tuning", progress=progress
+        ).steps
 
     def tune_plainly(model: PreTrainedModel, some: EncodedRows, chosen: LayerTuning) -> int:
         return train_plainly(model, some, chosen, seed, hardware)
@@ -50,7 +52,9 @@ def compare_tunings(subject: Subject, steps: int, progress: Progress) -> TuningR
     plain = _time(subject, tune_plainly, rows, settings)
     progress.end()
     ours = _time(subject, tune_here, rows, settings)
-    return TuningRecord(settings.batch_size, len(rows), plain, ours, ours.steps_per_second / plain.steps_per_second)
+    return TuningRecord(
+        settings.batch_size, len(rows), plain, ours, ours.steps_per_second / plain.steps_per_second
+    )
 
 
 def train_plainly(
@@ -67,7 +71,8 @@ def train_plainly(
             per_device_train_batch_size=settings.batch_size,
             seed=seed % 2**32,
             use_cpu=hardware.device.type == "cpu",
-            dataloader_pin_memory=hardware.device.type == "cuda",  # the default, which warns where there is no GPU
+            dataloader_pin_memory=hardware.device.type
+            == "cuda",  # the default, which warns where there is no GPU
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
@@ -90,7 +95,9 @@ def _bounded(rows: EncodedRows, steps: int, batch_size: int) -> tuple[EncodedRow
     return rows, max(1, round(steps / math.ceil(len(rows) / batch_size)))
 
 
-def _time(subject: Subject, way: _Tune, rows: EncodedRows, settings: LayerTuning) -> TuningWayRecord:
+def _time(
+    subject: Subject, way: _Tune, rows: EncodedRows, settings: LayerTuning
+) -> TuningWayRecord:
     few = rows.select(range(min(len(rows), _WARM_UP_STEPS * settings.batch_size)))
     way(copy.deepcopy(subject.model), few, replace(settings, epochs=1))
     model = copy.deepcopy(subject.model)

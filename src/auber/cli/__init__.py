@@ -45,29 +45,53 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # The first sentences of their docstrings are cut in a terminal of 80 columns; these fit.
-app.command("demo", short_help="The whole job on a small generated task, in three minutes.")(demo.command)
-app.command("prune", short_help="Find heads a model can do without, and remove them.")(prune.command)
-app.command("finetune", short_help="Fine-tune an encoder: a start that several prunings share.")(finetune.command)
-app.command("evaluate", short_help="Score a fine-tuned model, pruned or not, on a task's rows.")(evaluate.command)
-app.command("export", short_help="Write a pruned model for ONNX, plain transformers or the hub.")(export.command)
-app.command("import", short_help="Turn a model that transformers 4 pruned into one that loads.")(imports.command)
-app.command("speed", short_help="Measure what pruning buys: size, latency and throughput.")(speed.command)
+app.command("demo", short_help="The whole job on a small generated task, in three minutes.")(
+    demo.command
+)
+app.command("prune", short_help="Find heads a model can do without, and remove them.")(
+    prune.command
+)
+app.command("finetune", short_help="Fine-tune an encoder: a start that several prunings share.")(
+    finetune.command
+)
+app.command("evaluate", short_help="Score a fine-tuned model, pruned or not, on a task's rows.")(
+    evaluate.command
+)
+app.command("export", short_help="Write a pruned model for ONNX, plain transformers or the hub.")(
+    export.command
+)
+app.command("import", short_help="Turn a model that transformers 4 pruned into one that loads.")(
+    imports.command
+)
+app.command("speed", short_help="Measure what pruning buys: size, latency and throughput.")(
+    speed.command
+)
 app.command("rates", short_help="Find a learning rate on held-out rows of train.")(rates.command)
 app.command("watch", short_help="Follow a run or a study from another terminal.")(watch.command)
 app.command("report", short_help="Write an HTML page and tables of finished runs.")(report.command)
-app.command("study", short_help="Run tasks x methods x seeds, and go on where it was cut.")(study.command)
-app.command("regret", short_help="Measure how far a search ends from a layer's best mask.")(regret.command)
+app.command("study", short_help="Run tasks x methods x seeds, and go on where it was cut.")(
+    study.command
+)
+app.command("regret", short_help="Measure how far a search ends from a layer's best mask.")(
+    regret.command
+)
 app.command("bench", short_help="Measure what a search costs on this machine.")(bench.command)
-app.command("doctor", short_help="Check what this installation can do, and say what to mend.")(doctor.command)
+app.command("doctor", short_help="Check what this installation can do, and say what to mend.")(
+    doctor.command
+)
 app.command("tasks")(listings.tasks)
 app.command("models")(listings.models)
 app.command("methods")(listings.methods)
 app.command("metrics", short_help="List the metrics --metric takes.")(listings.metrics)
-app.command("settings", short_help="List the settings of --set and config files, by preset.")(listings.settings)
+app.command("settings", short_help="List the settings of --set and config files, by preset.")(
+    listings.settings
+)
 
 
 @app.callback(invoke_without_command=True)
-def _options(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version and leave."),
+) -> None:
     if version:
         from importlib.metadata import version as installed
 
@@ -95,5 +119,8 @@ def main() -> None:
     except OSError as error:
         if not is_refusal(error):
             raise
-        print(f"auber: {error.filename or 'a file'}: cannot be written or read ({error.strerror})", file=sys.stderr)
+        print(
+            f"auber: {error.filename or 'a file'}: cannot be written or read ({error.strerror})",
+            file=sys.stderr,
+        )
         sys.exit(2)

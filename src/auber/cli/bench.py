@@ -23,36 +23,58 @@ _ROWS = ", ".join(f"{shape.name} ({shape.count:,} rows)" for shape in ROWS.value
 
 
 _Files = Annotated[
-    list[Path] | None, typer.Argument(metavar="[FILE]...", help="Kept results, for --page.", show_default=False)
+    list[Path] | None,
+    typer.Argument(metavar="[FILE]...", help="Kept results, for --page.", show_default=False),
 ]
 _Size = Annotated[
-    str | None, typer.Option("--size", help=f"A BERT made on the spot with random weights: {_SIZES}. [default: base]")
+    str | None,
+    typer.Option(
+        "--size", help=f"A BERT made on the spot with random weights: {_SIZES}. [default: base]"
+    ),
 ]
 _Model = Annotated[
-    str | None, typer.Option("--model", help="A model folder, a hub name or a finished run in place of a size.")
+    str | None,
+    typer.Option(
+        "--model", help="A model folder, a hub name or a finished run in place of a size."
+    ),
 ]
 _Rows = Annotated[
-    str | None, typer.Option("--rows", help=f"Generated rows of lengths like those of {_ROWS}. [default: rte]")
+    str | None,
+    typer.Option("--rows", help=f"Generated rows of lengths like those of {_ROWS}. [default: rte]"),
 ]
-_Count = Annotated[int | None, typer.Option("--count", help="So many generated reward rows instead.")]
+_Count = Annotated[
+    int | None, typer.Option("--count", help="So many generated reward rows instead.")
+]
 _Layers = Annotated[
-    str | None, typer.Option("--layers", help="Searched layers to time, such as 0,5,11; all without it.")
+    str | None,
+    typer.Option("--layers", help="Searched layers to time, such as 0,5,11; all without it."),
 ]
 _Repeats = Annotated[int, typer.Option("--repeats", help="Timed rewards of each way and layer.")]
 _Seconds = Annotated[
-    float, typer.Option("--seconds", help="No further repeat of a way or layer begins after so many seconds.")
+    float,
+    typer.Option(
+        "--seconds", help="No further repeat of a way or layer begins after so many seconds."
+    ),
 ]
 _Steps = Annotated[int, typer.Option("--steps", help="About so many tuning steps each way.")]
 _NoRewards = Annotated[bool, typer.Option("--no-rewards", help="Leave the rewards out.")]
 _NoTuning = Annotated[bool, typer.Option("--no-tuning", help="Leave the tuning out.")]
 _NoSearch = Annotated[bool, typer.Option("--no-search", help="Leave the whole run out.")]
 _Growth = Annotated[
-    bool, typer.Option("--growth", help="Also time rewards for growing numbers of rows, layers and heads.")
+    bool,
+    typer.Option(
+        "--growth", help="Also time rewards for growing numbers of rows, layers and heads."
+    ),
 ]
-_Out = Annotated[Path | None, typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False)]
+_Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False),
+]
 _Page = Annotated[
     Path | None,
-    typer.Option("--page", help="Measure nothing: write this Markdown page, and its plot, from kept results."),
+    typer.Option(
+        "--page", help="Measure nothing: write this Markdown page, and its plot, from kept results."
+    ),
 ]
 
 
@@ -115,12 +137,18 @@ def command(
     if out is not None:
         options.make_room(out)
     with screen.listening(quiet=quiet) as progress:
-        own = None if task is None else options.read_task(task, data, None, None, None, "", None, settings.seed)
+        own = (
+            None
+            if task is None
+            else options.read_task(task, data, None, None, None, "", None, settings.seed)
+        )
         bench = _measure(request, settings, preset, progress, own)
     _hand_over(bench, out, as_json=json)
 
 
-def _measure(request: Request, settings: Config, preset: str, progress: Progress, task: TaskData | None) -> Bench:
+def _measure(
+    request: Request, settings: Config, preset: str, progress: Progress, task: TaskData | None
+) -> Bench:
     from auber.bench.measure import run_bench
     from auber.run.provenance import command_line
 
@@ -138,7 +166,9 @@ def _hand_over(bench: Bench, out: Path | None, *, as_json: bool) -> None:
         _print(bench)
 
 
-def _check_together(given: dict[str, object], model: str | None, task: str | None, data: Path | None) -> None:
+def _check_together(
+    given: dict[str, object], model: str | None, task: str | None, data: Path | None
+) -> None:
     """Some options take the place of others."""
     refused = []
     if model is not None and given["--size"] is not None:
@@ -146,7 +176,9 @@ def _check_together(given: dict[str, object], model: str | None, task: str | Non
     if task is not None:
         refused += [("--task", name) for name in ("--rows", "--count") if given[name] is not None]
     if data is not None and task is None:
-        raise ConfigError("--data is the folder of a --task, found none; name it, or leave --data out")
+        raise ConfigError(
+            "--data is the folder of a --task, found none; name it, or leave --data out"
+        )
     for name, other in refused:
         raise ConfigError(f"{name} and {other} exclude each other; give one")
     if task is not None and model is None:
@@ -159,15 +191,23 @@ def _check_nothing_is_measured(context: typer.Context) -> None:
     """Beside --page all other options would do nothing."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
-        if parameter.name not in ("files", "page") and source is not None and source.name == "COMMANDLINE":
-            raise ConfigError(f"--page measures nothing, found {parameter.opts[0]} beside it; leave one of them out")
+        if (
+            parameter.name not in ("files", "page")
+            and source is not None
+            and source.name == "COMMANDLINE"
+        ):
+            raise ConfigError(
+                f"--page measures nothing, found {parameter.opts[0]} beside it; leave one of them out"
+            )
 
 
 def _write_page(page: Path, files: list[Path] | None) -> None:
     from auber.bench.page import write_page
 
     if not files:
-        raise ConfigError("--page needs the results to show, found none; name files made with 'auber bench --out'")
+        raise ConfigError(
+            "--page needs the results to show, found none; name files made with 'auber bench --out'"
+        )
     write_page(page, files)
     print(f"page: {page}")
 

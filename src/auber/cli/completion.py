@@ -38,7 +38,11 @@ def assignments(incomplete: str) -> Offer:
     if not equals:
         return _beginning(incomplete, ((f"{info.key}=", info.doc) for info in settings()))
     found = [info for info in settings() if info.key == key]
-    values = [value for info in found for value in info.choices or (("true", "false") if info.kind is bool else ())]
+    values = [
+        value
+        for info in found
+        for value in info.choices or (("true", "false") if info.kind is bool else ())
+    ]
     return _beginning(incomplete, ((f"{key}={value}", "") for value in values))
 
 

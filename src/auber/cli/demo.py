@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 def command(
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The folder for its runs; by default a new one below runs/.", show_default=False),
+        typer.Option(
+            "--out",
+            help="The folder for its runs; by default a new one below runs/.",
+            show_default=False,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Decides every random draw.")] = 0,
     resume: options.Resume = False,
@@ -40,7 +44,9 @@ def command(
         out = Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
         typed = f"{typed} --out {shlex.quote(str(out))}"
     with screen.listening(quiet=quiet) as progress:
-        progress.say(f"runs go into {out}; to follow them from another terminal: auber watch {shlex.quote(str(out))}")
+        progress.say(
+            f"runs go into {out}; to follow them from another terminal: auber watch {shlex.quote(str(out))}"
+        )
         results = demo.run_demo(out, seed=seed, resume=resume, progress=progress, command=typed)
     if json:
         screen.print_json({"start": results.start, **results.methods})
@@ -48,14 +54,18 @@ def command(
     _print_results(results)
     print(f"\nThe pruned model: {out / 'auber' / 'model'}   (auber.load reads it)")
     print("One seed shows how it works, not whether it helps: a study needs several.")
-    print(f"Next: auber report {shlex.quote(str(out / 'auber'))}   (heads, search and times as an HTML page)")
+    print(
+        f"Next: auber report {shlex.quote(str(out / 'auber'))}   (heads, search and times as an HTML page)"
+    )
     print("      auber prune --model MODEL --task TASK --out RUN   (your own; auber prune --help)")
 
 
 def _print_results(results: DemoResults) -> None:
     rows = [_row("fine-tuned start", results.start)]
     rows += [_row(method, result) for method, result in results.methods.items()]
-    total = sum(result["cost"]["seconds"]["total"] for result in (results.start, *results.methods.values()))
+    total = sum(
+        result["cost"]["seconds"]["total"] for result in (results.start, *results.methods.values())
+    )
     columns = ["", "removed", "dev", "train", "gap", "rewards", "steps", "to decide", "seconds"]
     screen.print_table(
         columns,

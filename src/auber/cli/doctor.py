@@ -12,7 +12,10 @@ from auber.cli import options, screen
 
 def command(
     online: Annotated[
-        bool, typer.Option("--online", help="Also ask the hub for an answer; waits five seconds at most.")
+        bool,
+        typer.Option(
+            "--online", help="Also ask the hub for an answer; waits five seconds at most."
+        ),
     ] = False,
     json: options.Json = False,
 ) -> None:

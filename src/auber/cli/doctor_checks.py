@@ -23,7 +23,13 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-_IMPORTED = ("torch", "transformers", "tokenizers", "accelerate", "safetensors")  # tried, not only looked up
+_IMPORTED = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "accelerate",
+    "safetensors",
+)  # tried, not only looked up
 _EXTRAS = {
     "ray": "studies and rewards on a Ray cluster",
     "onnx": "auber export --to onnx",
@@ -77,7 +83,11 @@ def _packages() -> Iterator[Finding]:
     requirements = _requirements()
     if requirements is None:
         yield Finding(
-            "versions", "auber", State.NOTE, "run from its source tree", "pip install . lets its needs be checked"
+            "versions",
+            "auber",
+            State.NOTE,
+            "run from its source tree",
+            "pip install . lets its needs be checked",
         )
         return
     yield Finding("versions", "auber", State.OK, metadata.version("auber"))
@@ -101,7 +111,11 @@ def _check_package(requirement: Requirement) -> Finding:
         return Finding("versions", requirement.name, State.BROKEN, "not installed", advice)
     if not requirement.specifier.contains(version, prereleases=True):
         return Finding(
-            "versions", requirement.name, State.BROKEN, f"{version}, {requirement.specifier} is needed", advice
+            "versions",
+            requirement.name,
+            State.BROKEN,
+            f"{version}, {requirement.specifier} is needed",
+            advice,
         )
     return Finding("versions", requirement.name, State.OK, version)
 
@@ -146,20 +160,29 @@ def _device() -> Iterator[Finding]:
     driver = _gpu_driver()
     if kind == "cuda":
         free, total = torch.cuda.mem_get_info(hardware.device)
-        yield Finding("device", "GPU memory", State.OK, f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free")
         yield Finding(
-            "device", "GPU driver", State.OK, f"{driver or 'unknown'}; torch is built for CUDA {torch.version.cuda}"
+            "device", "GPU memory", State.OK, f"{free / 1e9:.1f} of {total / 1e9:.1f} GB free"
+        )
+        yield Finding(
+            "device",
+            "GPU driver",
+            State.OK,
+            f"{driver or 'unknown'}; torch is built for CUDA {torch.version.cuda}",
         )
         try:
             torch.ones(8, 8, device=hardware.device, dtype=hardware.dtype).mm(
                 torch.ones(8, 8, device=hardware.device, dtype=hardware.dtype)
             ).sum().item()
         except RuntimeError as error:
-            advice = "install a torch that is built for this GPU and driver, or use --set device=cpu"
+            advice = (
+                "install a torch that is built for this GPU and driver, or use --set device=cpu"
+            )
             yield Finding("device", "GPU arithmetic", State.BROKEN, _line(error), advice)
     elif driver is not None:
         advice = "install a CUDA build of torch, or look at CUDA_VISIBLE_DEVICES"
-        yield Finding("device", "GPU driver", State.NOTE, f"{driver} is there, but torch sees no GPU", advice)
+        yield Finding(
+            "device", "GPU driver", State.NOTE, f"{driver} is there, but torch sees no GPU", advice
+        )
 
 
 def _gpu_driver() -> str | None:
@@ -169,7 +192,9 @@ def _gpu_driver() -> str | None:
         return None
     command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_PATIENCE)  # nosec B603 # fixed words
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=_PATIENCE
+        )  # nosec B603 # fixed words
     except (OSError, subprocess.SubprocessError):
         return None
     words = done.stdout.split()
@@ -192,9 +217,17 @@ def _optional_parts() -> Iterator[Finding]:
             continue
         if absent:
             found = f"{', '.join(absent)} not installed"
-            yield Finding("optional", extra, State.MISSING, found, f"pip install 'auber[{extra}]' for {purpose}")
+            yield Finding(
+                "optional",
+                extra,
+                State.MISSING,
+                found,
+                f"pip install 'auber[{extra}]' for {purpose}",
+            )
         else:
-            yield Finding("optional", extra, State.OK, ", ".join(f"{name} {versions[name]}" for name in named))
+            yield Finding(
+                "optional", extra, State.OK, ", ".join(f"{name} {versions[name]}" for name in named)
+            )
 
 
 def _hub(*, online: bool) -> Iterator[Finding]:
@@ -211,14 +244,22 @@ def _hub(*, online: bool) -> Iterator[Finding]:
         "" if has_token else "'hf auth login' for private models and for --push",
     )
     if constants.HF_HUB_OFFLINE:
-        yield Finding("hub", "HF_HUB_OFFLINE", State.NOTE, "set: nothing is downloaded", "unset it to reach the hub")
+        yield Finding(
+            "hub",
+            "HF_HUB_OFFLINE",
+            State.NOTE,
+            "set: nothing is downloaded",
+            "unset it to reach the hub",
+        )
     if online:
         problem = _reach(constants.ENDPOINT)
         if problem is None:
             yield Finding("hub", "reachable", State.OK, constants.ENDPOINT)
         else:
             advice = "models and tasks can be given as folders: --model DIR --data DIR"
-            yield Finding("hub", "reachable", State.NOTE, f"{constants.ENDPOINT}: {problem}", advice)
+            yield Finding(
+                "hub", "reachable", State.NOTE, f"{constants.ENDPOINT}: {problem}", advice
+            )
 
 
 def _reach(address: str, patience: float = _PATIENCE) -> str | None:
@@ -256,7 +297,9 @@ def _disk() -> Iterator[Finding]:
         where = str(folder)
         if not os.access(there, os.W_OK):
             advice = (
-                "set HF_HOME to a folder you may write to" if name == "cache" else "write runs elsewhere with --out"
+                "set HF_HOME to a folder you may write to"
+                if name == "cache"
+                else "write runs elsewhere with --out"
             )
             state = State.BROKEN if name == "cache" else State.NOTE
             yield Finding("disk", name, state, f"{where} cannot be written", advice)
@@ -281,12 +324,22 @@ def _environment() -> Iterator[Finding]:
     if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
         found = f"{os.environ['WORLD_SIZE']} processes"
         yield Finding(
-            "environment", "WORLD_SIZE", State.NOTE, found, "this is one of a torchrun group: only its first writes"
+            "environment",
+            "WORLD_SIZE",
+            State.NOTE,
+            found,
+            "this is one of a torchrun group: only its first writes",
         )
     for package, (variable, value) in _TELEMETRY.items():
         if _version(package) is not None and variable not in os.environ:
             found = f"{package} may report its use to its makers"
-            yield Finding("environment", variable, State.NOTE, found, f"export {variable}={value} switches that off")
+            yield Finding(
+                "environment",
+                variable,
+                State.NOTE,
+                found,
+                f"export {variable}={value} switches that off",
+            )
 
 
 def _line(error: object) -> str:

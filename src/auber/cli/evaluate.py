@@ -18,7 +18,10 @@ _ROWS = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
 
 def command(
     folder: Annotated[
-        str, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False
+        ),
     ],
     task: options.Task = None,
     data: options.Data = None,
@@ -49,7 +52,9 @@ def command(
     from auber.run.files import read_row_settings
 
     options.require_model(folder, on_disk=True)
-    settings = options.build_config(preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder))
+    settings = options.build_config(
+        preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder)
+    )
     if task is None and train is None and dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_tuned_on(folder)}")
     with screen.listening(quiet=quiet):
@@ -69,11 +74,17 @@ def command(
             )
         scores = api.evaluate(folder, task=rows, split=split, config=settings)
     if json:
-        screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()})
+        screen.print_json(
+            {"task": rows.name, "split": split, "metric": rows.metric, **scores.to_json()}
+        )
     else:
-        print(f"{split} {rows.metric} {100 * scores.score:.2f}, loss {scores.loss:.4f}, {scores.rows} rows")
+        print(
+            f"{split} {rows.metric} {100 * scores.score:.2f}, loss {scores.loss:.4f}, {scores.rows} rows"
+        )
         majority = rows.majority_share if split == "dev" else None
-        for line in screen.warnings_of({**scores.to_json(), "majority": majority}, rows.metric, split):
+        for line in screen.warnings_of(
+            {**scores.to_json(), "majority": majority}, rows.metric, split
+        ):
             print(line)
 
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from auber.export.base import Exported
     from auber.export.speed.record import Pair
 
-_Run = Annotated[Path, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False)]
+_Run = Annotated[
+    Path,
+    typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False),
+]
 _To = Annotated[
     str,
     typer.Option(
@@ -25,9 +28,12 @@ _To = Annotated[
         autocompletion=completion.targets,
     ),
 ]
-_Out = Annotated[Path | None, typer.Option("--out", help="A new folder. [default: RUN with -TO behind it]")]
+_Out = Annotated[
+    Path | None, typer.Option("--out", help="A new folder. [default: RUN with -TO behind it]")
+]
 _Threads = Annotated[
-    int, typer.Option("--threads", help="CPU threads of the timing; 0: as many as torch finds.", min=0)
+    int,
+    typer.Option("--threads", help="CPU threads of the timing; 0: as many as torch finds.", min=0),
 ]
 _NoLatency = Annotated[bool, typer.Option("--no-latency", help="Do not time the graph.")]
 _Push = Annotated[
@@ -96,7 +102,10 @@ def _to_json(exported: Exported, pair: Pair | None) -> dict[str, Any]:
         "to": exported.to,
         "out": str(exported.place),
         "files": exported.files,
-        "heads": {"removed": encoder.removed.num_removed, "total": encoder.num_layers * encoder.num_heads},
+        "heads": {
+            "removed": encoder.removed.num_removed,
+            "total": encoder.num_layers * encoder.num_heads,
+        },
         "check": {
             "rows": exported.checked_rows,
             "largest_difference": exported.largest_difference,

@@ -46,7 +46,17 @@ def command(
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
         rows = options.read_task(
-            task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels, name=name
+            task,
+            data,
+            train,
+            dev,
+            text,
+            label,
+            metric,
+            settings.seed,
+            kind=kind,
+            labels=labels,
+            name=name,
         )
         tuned = api.finetune(
             model,
@@ -63,4 +73,6 @@ def command(
         screen.print_json(tuned.result)
     else:
         print(screen.describe_result(tuned.result)[0])
-        print(f"model: {out / 'model'}   Next: auber prune --model {shlex.quote(str(out))} ... --out RUN")
+        print(
+            f"model: {out / 'model'}   Next: auber prune --model {shlex.quote(str(out))} ... --out RUN"
+        )

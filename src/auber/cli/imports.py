@@ -14,7 +14,9 @@ def command(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="A folder of transformers 4 whose config.json has pruned_heads.", show_default=False
+            metavar="DIR",
+            help="A folder of transformers 4 whose config.json has pruned_heads.",
+            show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The new model folder.", show_default=False)],
@@ -44,6 +46,10 @@ def command(
             }
         )
         return
-    print(f"{imported.place}: {imported.architecture}, {plan.num_removed} of {imported.num_heads} heads removed")
+    print(
+        f"{imported.place}: {imported.architecture}, {plan.num_removed} of {imported.num_heads} heads removed"
+    )
     if not imported.has_tokenizer:
-        print("the folder has no tokenizer; save the one the model was trained with into the new folder")
+        print(
+            "the folder has no tokenizer; save the one the model was trained with into the new folder"
+        )

@@ -26,7 +26,9 @@ def tasks(json: options.Json = False) -> None:
     if not json:
         print("\nYour own rows, with --train FILE --dev FILE and --kind:")
         for kind, formats in _FORMATS.items():
-            print(screen.wrap(f"{KINDS[kind].doc}; {formats}", first=f"  {kind:9} ", later=" " * 12))
+            print(
+                screen.wrap(f"{KINDS[kind].doc}; {formats}", first=f"  {kind:9} ", later=" " * 12)
+            )
 
 
 def models(json: options.Json = False) -> None:
@@ -48,7 +50,11 @@ def methods(json: options.Json = False) -> None:
     from auber.search.registry import METHODS
 
     rows = [
-        [name, "itself" if method.decides_number else "--heads" if method.removes_heads else "none", method.doc]
+        [
+            name,
+            "itself" if method.decides_number else "--heads" if method.removes_heads else "none",
+            method.doc,
+        ]
         for name, method in METHODS.items()
     ]
     _show(["method", "decides how many", "what it is"], rows, json)
@@ -87,14 +93,24 @@ def _print_settings(columns: list[str], rows: list[list[str]]) -> None:
     shown = [[*row[:-2]] for row in (columns, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row, values in zip((columns, *rows), shown, strict=True):
-        print("  ".join(f"{value:<{width}}" for value, width in zip(values, widths, strict=True)).rstrip())
+        print(
+            "  ".join(
+                f"{value:<{width}}" for value, width in zip(values, widths, strict=True)
+            ).rstrip()
+        )
         *_, allowed, meaning = row
         print(screen.wrap(f"{meaning} [{allowed}]", first="    ", later="    "))
     print()
     for name, preset in PRESETS.items():
         print(screen.wrap(f"--preset {name}: {preset.doc}", later="    "))
         for protocol, changes in preset.per_protocol.items():
-            print(screen.wrap(f"only under protocol {protocol}: {', '.join(changes)}", first="    ", later="    "))
+            print(
+                screen.wrap(
+                    f"only under protocol {protocol}: {', '.join(changes)}",
+                    first="    ",
+                    later="    ",
+                )
+            )
     print(
         screen.wrap(
             "Precedence, weakest first: defaults, preset, the preset's settings for the task and for the protocol, --config file, --set"

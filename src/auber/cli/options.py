@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 _PRESETS = ", ".join(PRESETS)
 
 Model = Annotated[
-    str, typer.Option("--model", help="A model folder, a hub name, or a finished run.", show_default=False)
+    str,
+    typer.Option(
+        "--model", help="A model folder, a hub name, or a finished run.", show_default=False
+    ),
 ]
 Task = Annotated[
     str | None,
@@ -30,11 +33,15 @@ Task = Annotated[
         autocompletion=completion.tasks,
     ),
 ]
-Data = Annotated[Path | None, typer.Option("--data", help="A GLUE folder to read the task from instead of the hub.")]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", help="A GLUE folder to read the task from instead of the hub."),
+]
 Train = Annotated[
     Path | None,
     typer.Option(
-        "--train", help="Your own training rows: csv, tsv, json, jsonl, parquet, conll (tokens) or SQuAD json (spans)."
+        "--train",
+        help="Your own training rows: csv, tsv, json, jsonl, parquet, conll (tokens) or SQuAD json (spans).",
     ),
 ]
 Dev = Annotated[Path | None, typer.Option("--dev", help="Your own rows to report on.")]
@@ -91,7 +98,9 @@ Metric = Annotated[
     ),
 ]
 Out = Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out where it was cut.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with the run in --out where it was cut.")
+]
 AllowUpgrade = Annotated[
     bool,
     typer.Option(
@@ -101,7 +110,11 @@ AllowUpgrade = Annotated[
 ]
 Preset = Annotated[
     str,
-    typer.Option("--preset", help=f"Where the settings start from: {_PRESETS}.", autocompletion=completion.presets),
+    typer.Option(
+        "--preset",
+        help=f"Where the settings start from: {_PRESETS}.",
+        autocompletion=completion.presets,
+    ),
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
 Set = Annotated[
@@ -113,7 +126,9 @@ Set = Annotated[
         autocompletion=completion.assignments,
     ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Short for --set seed=N.", show_default=False)]
+Seed = Annotated[
+    int | None, typer.Option("--seed", help="Short for --set seed=N.", show_default=False)
+]
 Protocol = Annotated[
     str | None,
     typer.Option(
@@ -181,7 +196,9 @@ def read_task(
 
     if task is not None:
         if train or dev:
-            raise TaskError("--task and --train/--dev exclude each other; name a known task or give your own rows")
+            raise TaskError(
+                "--task and --train/--dev exclude each other; name a known task or give your own rows"
+            )
         refuse_own(task, text, label, metric, kind=kind, labels=labels, name=name)
         return load_task(task, data=data, seed=seed)
     if train is None and dev is None:
@@ -189,7 +206,9 @@ def read_task(
             "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"
         )
     _refuse_data(data)
-    files = OwnFiles.named(train=train, dev=dev, kind=kind, text=text, label=label, labels=labels, metric=metric)
+    files = OwnFiles.named(
+        train=train, dev=dev, kind=kind, text=text, label=label, labels=labels, metric=metric
+    )
     return files.read(OWN if name is None else name)
 
 
@@ -233,7 +252,12 @@ def read_scored_rows(
 
     _refuse_data(data)
     return make_scored_rows(
-        rows, kind=kind, text=split_names(text), label=label, labels=split_names(labels), metric=metric
+        rows,
+        kind=kind,
+        text=split_names(text),
+        label=label,
+        labels=split_names(labels),
+        metric=metric,
     )
 
 
@@ -249,11 +273,17 @@ def require_model(place: str | Path, *, on_disk: bool = False) -> None:
     folder = Path(place)
     if on_disk and not folder.is_dir():
         found = "a file" if folder.exists() else "nothing"
-        raise CheckpointError(f"{folder}: must be a finished run or a model folder, found {found}; correct the path")
+        raise CheckpointError(
+            f"{folder}: must be a finished run or a model folder, found {found}; correct the path"
+        )
     if not folder.is_dir() or is_run(folder) or (folder / "config.json").is_file():
         return
     below = [str(path) for path in sorted(folder.iterdir()) if is_run(path)]
-    advice = f"name one of the runs in it: {', '.join(below[:4])}" if below else "give the folder a model was saved in"
+    advice = (
+        f"name one of the runs in it: {', '.join(below[:4])}"
+        if below
+        else "give the folder a model was saved in"
+    )
     more = ", ..." if len(below) > 4 else ""
     raise CheckpointError(
         f"{folder}: must be a finished run or a model folder, found no run.json and no config.json; {advice}{more}"
@@ -266,10 +296,14 @@ def make_room(out: Path, option: str = "--out") -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{out}: its folder cannot be made ({error.strerror}); choose another {option}") from error
+        raise ConfigError(
+            f"{out}: its folder cannot be made ({error.strerror}); choose another {option}"
+        ) from error
     if place.exists() and not place.is_file() and not place.is_dir():
         raise ConfigError(
             f"{out}: must be a file or a name for a new one, found a device or a pipe; choose another {option}"
         )
     if place.is_dir() or not os.access(place.parent, os.W_OK):
-        raise ConfigError(f"{out}: must be a file in a folder that can be written to; choose another {option}")
+        raise ConfigError(
+            f"{out}: must be a file in a folder that can be written to; choose another {option}"
+        )

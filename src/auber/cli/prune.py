@@ -13,7 +13,9 @@ from auber.search.registry import METHODS
 
 _METHODS = ", ".join(METHODS)
 
-_Method = Annotated[str, typer.Option("--method", help=f"One of: {_METHODS}.", autocompletion=completion.methods)]
+_Method = Annotated[
+    str, typer.Option("--method", help=f"One of: {_METHODS}.", autocompletion=completion.methods)
+]
 _Heads = Annotated[
     int | None,
     typer.Option(
@@ -88,7 +90,17 @@ def command(
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
         rows = options.read_task(
-            task, data, train, dev, text, label, metric, settings.seed, kind=kind, labels=labels, name=name
+            task,
+            data,
+            train,
+            dev,
+            text,
+            label,
+            metric,
+            settings.seed,
+            kind=kind,
+            labels=labels,
+            name=name,
         )
         pruned = api.prune(
             model,

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from auber.run.rates.record import Record
 
 _Model = Annotated[
-    str, typer.Option("--model", help="A pretrained encoder: a model folder or a hub name.", show_default=False)
+    str,
+    typer.Option(
+        "--model", help="A pretrained encoder: a model folder or a hub name.", show_default=False
+    ),
 ]
 _Tasks = Annotated[
     list[str] | None,
@@ -30,10 +33,16 @@ _Tasks = Annotated[
 ]
 _Rates = Annotated[str, typer.Option("--rates", help="The rates to try.")]
 _Seeds = Annotated[str, typer.Option("--seeds", help="The seeds to try each rate with.")]
-_HeldOut = Annotated[float, typer.Option("--held-out", help="Share of train to score on, drawn by class.")]
+_HeldOut = Annotated[
+    float, typer.Option("--held-out", help="Share of train to score on, drawn by class.")
+]
 _Out = Annotated[
     Path | None,
-    typer.Option("--out", help="A JSON file for the result; what it holds is not done again.", show_default=False),
+    typer.Option(
+        "--out",
+        help="A JSON file for the result; what it holds is not done again.",
+        show_default=False,
+    ),
 ]
 
 
@@ -83,7 +92,9 @@ def command(
         rows = [load_task(task, data=data) for task in tasks or ()]
         if train or dev or not tasks:
             unread = None if tasks else data  # a folder that no task is read from
-            own = options.read_task(None, unread, train, dev, text, label, metric, labels=labels, name=name)
+            own = options.read_task(
+                None, unread, train, dev, text, label, metric, labels=labels, name=name
+            )
             rows.append(own)
         record = try_rates(
             model,
@@ -106,7 +117,13 @@ def show(record: Record, choice: Choice, out: Path | None) -> None:
     columns = ["task", "metric", "held out", "majority", *(f"{rate:g}" for rate in choice.rates)]
     counts = {task.name: task.rows_held_out for task in record.tasks}
     rows = [
-        [scores.task, scores.metric, str(counts[scores.task]), f"{100 * scores.majority:.2f}", *_cells(scores, choice)]
+        [
+            scores.task,
+            scores.metric,
+            str(counts[scores.task]),
+            f"{100 * scores.majority:.2f}",
+            *_cells(scores, choice),
+        ]
         for scores in choice.tasks
     ]
     if len(rows) > 1:
@@ -116,10 +133,16 @@ def show(record: Record, choice: Choice, out: Path | None) -> None:
         ]
         rows.append(["mean", "", "", "", *cells])
     seeds = len(record.asked_seeds)
-    spread = f"mean and standard deviation over {seeds} seeds" if seeds > 1 else f"seed {record.asked_seeds[0]}"
+    spread = (
+        f"mean and standard deviation over {seeds} seeds"
+        if seeds > 1
+        else f"seed {record.asked_seeds[0]}"
+    )
     print(f"{record.conditions.model}: points on the held-out rows, {spread}")
     screen.print_table(columns, rows)
-    print(f"* best of its row; majority: always the most frequent answer\nbest rate: {choice.best:g} ({choice.rule})")
+    print(
+        f"* best of its row; majority: always the most frequent answer\nbest rate: {choice.best:g} ({choice.rule})"
+    )
     for note in choice.notes:
         print(f"careful: {note}")
     print(f"use it: --set first.learning_rate={choice.best:g}")
@@ -131,7 +154,10 @@ def _cells(scores: TaskScores, choice: Choice) -> list[str]:
     """A task's scores by rate."""
     deviations = scores.deviations or (None,) * len(scores.means)
     return [
-        _mark(f"{100 * mean:.2f}" + ("" if spread is None else f" ± {100 * spread:.2f}"), rate == scores.best)
+        _mark(
+            f"{100 * mean:.2f}" + ("" if spread is None else f" ± {100 * spread:.2f}"),
+            rate == scores.best,
+        )
         for rate, mean, spread in zip(choice.rates, scores.means, deviations, strict=True)
     ]
 

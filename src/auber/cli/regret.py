@@ -12,7 +12,14 @@ from auber.config import PRESETS, parse_assignment
 from auber.errors import ConfigError
 
 # What is shown of a search, by its name in the result and its column's title.
-_QUANTITIES = {"50": "50", "100": "100", "200": "200", "300": "300", "rollout": "roll-out", "choice": "plan"}
+_QUANTITIES = {
+    "50": "50",
+    "100": "100",
+    "200": "200",
+    "300": "300",
+    "rollout": "roll-out",
+    "choice": "plan",
+}
 
 _Sources = Annotated[
     list[Path],
@@ -23,16 +30,25 @@ _Sources = Annotated[
     ),
 ]
 _Presets = Annotated[
-    str, typer.Option("--presets", help=f"Whose agents play, with commas between: {', '.join(PRESETS)}.")
+    str,
+    typer.Option(
+        "--presets", help=f"Whose agents play, with commas between: {', '.join(PRESETS)}."
+    ),
 ]
 _Seeds = Annotated[int, typer.Option("--seeds", help="Plays of each agent on each layer.")]
 _Assignments = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="One setting changed for every agent; may be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="One setting changed for every agent; may be repeated."
+    ),
 ]
 _Out = Annotated[
     Path | None,
-    typer.Option("--out", help="A .json file for the result; its figure goes beside it as .svg.", show_default=False),
+    typer.Option(
+        "--out",
+        help="A .json file for the result; its figure goes beside it as .svg.",
+        show_default=False,
+    ),
 ]
 _Tables = Annotated[
     Path | None,
@@ -66,7 +82,9 @@ def command(
     Example: auber regret runs/all-rte --out results/regret/regret.json
     """
     if tables is not None and (json or out is not None):
-        raise ConfigError(f"--tables replays nothing, so {'--json' if json else '--out'} has nothing to show; give one")
+        raise ConfigError(
+            f"--tables replays nothing, so {'--json' if json else '--out'} has nothing to show; give one"
+        )
     for option, path in (("--out", out), ("--tables", tables)):
         if path is not None:
             if path.suffix != ".json":
@@ -78,7 +96,9 @@ def command(
     found = read_tables(sources)
     if tables is not None:
         write_tables(tables, found)
-        print(f"tables: {tables} (layers: {sum(len(run.layers) for run in found)}, runs: {len(found)})")
+        print(
+            f"tables: {tables} (layers: {sum(len(run.layers) for run in found)}, runs: {len(found)})"
+        )
         return
 
     from auber.regret.figure import draw_regret

@@ -37,11 +37,15 @@ _Out = Annotated[
 ]
 _Save = Annotated[
     Path | None,
-    typer.Option("--save", help="Keep the runs in this results file, beside those in it.", show_default=False),
+    typer.Option(
+        "--save", help="Keep the runs in this results file, beside those in it.", show_default=False
+    ),
 ]
 _ModelName = Annotated[
     str | None,
-    typer.Option("--model-name", help="With --save: what to call the model instead.", show_default=False),
+    typer.Option(
+        "--model-name", help="With --save: what to call the model instead.", show_default=False
+    ),
 ]
 _Notes = Annotated[
     list[str] | None,
@@ -89,7 +93,9 @@ def command(
     _check_together(places, out, save, page)
     _check_with_save(save, model_name, notes)
     if open_page and (save is not None or page is not None):
-        raise ConfigError("--open shows the HTML page, which --save and --page do not write; leave it out")
+        raise ConfigError(
+            "--open shows the HTML page, which --save and --page do not write; leave it out"
+        )
     if save is not None:
         _save(places, save, model_name, notes or [], as_json=json)
     elif page is not None:
@@ -98,9 +104,15 @@ def command(
         _write_report(places, out, open_page=open_page, as_json=json)
 
 
-def _check_together(places: list[Path], out: Path | None, save: Path | None, page: Path | None) -> None:
+def _check_together(
+    places: list[Path], out: Path | None, save: Path | None, page: Path | None
+) -> None:
     """What may be asked for in one call."""
-    given = [name for name, value in (("--out", out), ("--save", save), ("--page", page)) if value is not None]
+    given = [
+        name
+        for name, value in (("--out", out), ("--save", save), ("--page", page))
+        if value is not None
+    ]
     if len(given) > 1:
         raise ConfigError(f"{given[0]} and {given[1]} exclude each other; give one")
     if not places and page is None:
@@ -122,25 +134,38 @@ def _check_with_save(save: Path | None, model_name: str | None, notes: list[str]
     """What is kept in a results file alone."""
     for option, value in (("--model-name", model_name), ("--note", notes)):
         if value and save is None:
-            raise ConfigError(f"{option} goes with --save FILE, found it without; add --save or leave it out")
+            raise ConfigError(
+                f"{option} goes with --save FILE, found it without; add --save or leave it out"
+            )
 
 
-def _save(places: list[Path], path: Path, model_name: str | None, notes: list[str], *, as_json: bool) -> None:
+def _save(
+    places: list[Path], path: Path, model_name: str | None, notes: list[str], *, as_json: bool
+) -> None:
     from auber.report.results_file import save_results
 
     saved = [save_results(place, path, model_name, notes) for place in places]
     if as_json:
         facts = [
-            {"place": str(place), "added": each.added, "present": each.present, "left_out": len(each.left_out)}
+            {
+                "place": str(place),
+                "added": each.added,
+                "present": each.present,
+                "left_out": len(each.left_out),
+            }
             for place, each in zip(places, saved, strict=True)
         ]
         screen.print_json({"file": str(path), "runs": saved[-1].total, "saved": facts})
         return
     for place, each in zip(places, saved, strict=True):
-        print(f"{place}: {each.added} added, {each.present} there already, {len(each.left_out)} without a result")
+        print(
+            f"{place}: {each.added} added, {each.present} there already, {len(each.left_out)} without a result"
+        )
         for run in each.left_out:
             print(f"  left out: {run.folder} ({run.reason})")
-    print(f"results: {path} ({saved[-1].total} runs and starts, {path.stat().st_size / 1024:.0f} KiB)")
+    print(
+        f"results: {path} ({saved[-1].total} runs and starts, {path.stat().st_size / 1024:.0f} KiB)"
+    )
 
 
 def _write_page(page: Path, files: list[Path], *, as_json: bool) -> None:
@@ -165,12 +190,18 @@ def _write_report(places: list[Path], out: Path | None, *, open_page: bool, as_j
         raise ConfigError("--open needs a page that is written, found no --out; add --out DIR")
     page = make_page(held, extras)
     facts = (
-        _show_verdicts(page, as_json=as_json) if all(map(is_run, held)) else _write_tables(held, out, as_json=as_json)
+        _show_verdicts(page, as_json=as_json)
+        if all(map(is_run, held))
+        else _write_tables(held, out, as_json=as_json)
     )
     files = () if out is None else write_page(page, out, pdf=can_make_pdf())
     if as_json:
         screen.print_json(
-            {**facts, "page": str(files[0]) if files else None, "figures": [str(file) for file in files[1:]]}
+            {
+                **facts,
+                "page": str(files[0]) if files else None,
+                "figures": [str(file) for file in files[1:]],
+            }
         )
     else:
         _print_page(files)
@@ -223,7 +254,11 @@ def _print_page(files: tuple[Path, ...]) -> None:
         print("page: not written; --out DIR says where to")
         return
     has_pdf = any(file.suffix == ".pdf" for file in files)
-    words = "SVG and PDF" if has_pdf else "SVG (PDF too with the extra 'report': pip install 'auber[report]')"
+    words = (
+        "SVG and PDF"
+        if has_pdf
+        else "SVG (PDF too with the extra 'report': pip install 'auber[report]')"
+    )
     print(f"page: {files[0]}, figures beside it as {words}")
 
 
@@ -235,17 +270,27 @@ def _print(written: Written) -> None:
     if report.sections:
         print("P: heads removed; gap: train minus dev; scores in points, 100 times the metric.")
     for section in report.sections:
-        lines = [f"careful: {row.task}, {row.method}: {flag}" for row in section.rows for flag in row.flags]
+        lines = [
+            f"careful: {row.task}, {row.method}: {flag}"
+            for row in section.rows
+            for flag in row.flags
+        ]
         for line in [*lines, *section.notes]:
             print(f"{section.model}, {section.protocol}: {line}")
         if section.coverage is not None and section.coverage.label is not None:
             print(f"{section.model}, {section.protocol}: {section.coverage.label}; missing:")
             for missing in section.coverage.missing:
                 print(f"  {missing}")
-    print(f"runs: {report.runs} finished, {len(report.left_out)} without a result; fine-tuned starts: {report.starts}")
+    print(
+        f"runs: {report.runs} finished, {len(report.left_out)} without a result; fine-tuned starts: {report.starts}"
+    )
     for run in report.left_out:
         print(f"  left out: {run.folder} ({run.reason})")
-    print(f"tables: {written.files[0].parent}" if written.files else "tables: not written; --out DIR says where to")
+    print(
+        f"tables: {written.files[0].parent}"
+        if written.files
+        else "tables: not written; --out DIR says where to"
+    )
 
 
 def _print_table(table: Table) -> None:
@@ -258,20 +303,34 @@ def _print_table(table: Table) -> None:
             for place, column in enumerate(table.columns)
             if column.detail == Detail.BRIEF
             # Whom all are compared with is in the title already.
-            and not (column.title == "against" and all(f"against {row[place]}" in table.title for row in section.rows))
+            and not (
+                column.title == "against"
+                and all(f"against {row[place]}" in table.title for row in section.rows)
+            )
         ]
-        cells = {place: [plain(table.columns[place], row[place]) for row in section.rows] for place in brief}
+        cells = {
+            place: [plain(table.columns[place], row[place]) for row in section.rows]
+            for place in brief
+        }
         told = [place for place in brief if any(len(cell) > _WIDEST for cell in cells[place])]
         shown = [place for place in brief if place not in told]
         rows = [list(row) for row in zip(*(cells[place] for place in shown), strict=True)]
         titles = [table.columns[place].title for place in shown]
-        names = [index for index, title in enumerate(titles) if title in ("task", "method", "against", "tasks")]
+        names = [
+            index
+            for index, title in enumerate(titles)
+            if title in ("task", "method", "against", "tasks")
+        ]
         screen.print_table(titles, rows, title=f"{table.title}; {section.title}")
         for place in told:
             print(f"\n{table.columns[place].title}:")
             for row, sentence in zip(rows, cells[place], strict=True):
                 if sentence:
                     print(
-                        screen.wrap(f"{', '.join(row[index] for index in names)}: {sentence}", first="  ", later="    ")
+                        screen.wrap(
+                            f"{', '.join(row[index] for index in names)}: {sentence}",
+                            first="  ",
+                            later="    ",
+                        )
                     )
         print()

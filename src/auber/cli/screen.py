@@ -37,7 +37,9 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     warn = warn and is_main_process()
     quiet = quiet or not is_main_process()
     logging.basicConfig(
-        level=logging.ERROR if quiet else logging.WARNING, format="auber: %(message)s", handlers=[_CurrentStderr()]
+        level=logging.ERROR if quiet else logging.WARNING,
+        format="auber: %(message)s",
+        handlers=[_CurrentStderr()],
     )
     _silence_libraries(quiet=quiet)
     with _our_warnings(shown=warn):
@@ -134,7 +136,9 @@ class BarProgress(Silent):
 
     def begin(self, stage: str, total: int) -> None:
         """Show a stage."""
-        self._bars.reset(self._stage, total=total or None, description=f"  {stage}", note="", visible=True)
+        self._bars.reset(
+            self._stage, total=total or None, description=f"  {stage}", note="", visible=True
+        )
 
     def step(self, done: int, note: str = "") -> None:
         """Move both bars."""
@@ -208,7 +212,12 @@ def print_table(columns: list[str], rows: list[list[str]], *, title: str | None 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
-        table.add_column(Text(column), justify="right" if numeric else "left", width=widths[index], overflow="fold")
+        table.add_column(
+            Text(column),
+            justify="right" if numeric else "left",
+            width=widths[index],
+            overflow="fold",
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
@@ -220,14 +229,18 @@ def fit_columns(columns: list[str], rows: list[list[str]], width: int) -> list[i
     widths = [max(map(cell_len, column)) for column in cells]
     least = [
         widths[0],
-        *(max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in cells[1:]),
+        *(
+            max(cell_len(word) for cell in column for word in cell.split() or [""])
+            for column in cells[1:]
+        ),
     ]
     room = width - _BETWEEN * (len(columns) - 1)
     if sum(least) > room:
         return None
     while sum(widths) > room:
         widest = max(
-            (index for index in range(len(widths)) if widths[index] > least[index]), key=lambda index: widths[index]
+            (index for index in range(len(widths)) if widths[index] > least[index]),
+            key=lambda index: widths[index],
         )
         widths[widest] -= 1
     return widths
@@ -242,14 +255,21 @@ def _print_blocks(console: Console, columns: list[str], rows: list[list[str]]) -
         console.print(Text(row[0], "bold"), soft_wrap=True)
         for title, cell in zip(columns[1:], row[1:], strict=True):
             if cell:
-                console.print(Text(f"  {title}{' ' * (longest - cell_len(title))}  {cell}"), soft_wrap=True)
+                console.print(
+                    Text(f"  {title}{' ' * (longest - cell_len(title))}  {cell}"), soft_wrap=True
+                )
 
 
 def wrap(text: str, *, first: str = "", later: str = "") -> str:
     """A text in lines as wide as the terminal, the first and the later ones behind something; words are not torn."""
     width = max(Console().width, len(first) + 20, len(later) + 20)
     return textwrap.fill(
-        text, width, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
@@ -280,5 +300,9 @@ def warnings_of(scores: dict[str, Any], metric: str, split: str) -> Iterator[str
     """What a reader of a score must know."""
     if scores["one_class"]:
         yield f"careful: the model gives everything in {split} the same answer, so its score says nothing of the rows"
-    elif scores["majority"] is not None and metric == "accuracy" and scores["score"] <= scores["majority"]:
+    elif (
+        scores["majority"] is not None
+        and metric == "accuracy"
+        and scores["score"] <= scores["majority"]
+    ):
         yield f"careful: always answering the most frequent class would score {100 * scores['majority']:.2f}"

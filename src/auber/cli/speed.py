@@ -19,7 +19,9 @@ _LIMITS = Limits()
 _Runs = Annotated[
     list[str],
     typer.Argument(
-        metavar="RUN...", help="Runs, model folders, result.json files, or results files.", show_default=False
+        metavar="RUN...",
+        help="Runs, model folders, result.json files, or results files.",
+        show_default=False,
     ),
 ]
 _Model = Annotated[
@@ -49,18 +51,29 @@ _Length = Annotated[
     ),
 ]
 _Device = Annotated[
-    str, typer.Option("--device", help="Where torch runs: cpu, cuda, or auto (the CPU, and a GPU if there is one).")
+    str,
+    typer.Option(
+        "--device",
+        help="Where torch runs: cpu, cuda, or auto (the CPU, and a GPU if there is one).",
+    ),
 ]
 _Onnx = Annotated[
     bool | None,
     typer.Option(
-        "--onnx/--no-onnx", help="Time onnxruntime on the CPU too. [default: if installed, unless --device cuda]"
+        "--onnx/--no-onnx",
+        help="Time onnxruntime on the CPU too. [default: if installed, unless --device cuda]",
     ),
 ]
 _Threads = Annotated[int, typer.Option("--threads", help="CPU threads; 0: as many as torch finds.")]
 _Repeats = Annotated[int, typer.Option("--repeats", help="Timed rounds of each pair, 6 at least.")]
-_Seconds = Annotated[float, typer.Option("--seconds", help="No further round of a pair begins after so many seconds.")]
-_Out = Annotated[Path | None, typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False)]
+_Seconds = Annotated[
+    float,
+    typer.Option("--seconds", help="No further round of a pair begins after so many seconds."),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False),
+]
 
 
 def command(

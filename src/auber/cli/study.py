@@ -32,21 +32,33 @@ _Only = Annotated[
         help="A part of it by task, seed, protocol and method, such as task=rte,seed=1; may be repeated.",
     ),
 ]
-_Seeds = Annotated[str | None, typer.Option("--seeds", help="In place of the file's, such as 0,1,2.")]
-_Model = Annotated[str | None, typer.Option("--model", help="In place of the file's.", show_default=False)]
+_Seeds = Annotated[
+    str | None, typer.Option("--seeds", help="In place of the file's, such as 0,1,2.")
+]
+_Model = Annotated[
+    str | None, typer.Option("--model", help="In place of the file's.", show_default=False)
+]
 _Engine = Annotated[
     str | None,
-    typer.Option("--engine", help="local, processes or ray. [default: local, with --jobs processes]"),
+    typer.Option(
+        "--engine", help="local, processes or ray. [default: local, with --jobs processes]"
+    ),
 ]
 _Jobs = Annotated[
-    int | None, typer.Option("--jobs", help="Blocks at a time on this machine. [default: 1]", show_default=False)
+    int | None,
+    typer.Option(
+        "--jobs", help="Blocks at a time on this machine. [default: 1]", show_default=False
+    ),
 ]
 _NumCpus = Annotated[
-    float | None, typer.Option("--num-cpus", help="CPUs a run asks of Ray. [default: 1]", show_default=False)
+    float | None,
+    typer.Option("--num-cpus", help="CPUs a run asks of Ray. [default: 1]", show_default=False),
 ]
 _NumGpus = Annotated[
     float | None,
-    typer.Option("--num-gpus", help="GPUs a run asks of Ray, such as 0.5. [default: 0]", show_default=False),
+    typer.Option(
+        "--num-gpus", help="GPUs a run asks of Ray, such as 0.5. [default: 0]", show_default=False
+    ),
 ]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the runs and what they may cost.")]
 
@@ -117,7 +129,9 @@ def command(
         raise typer.Exit(1)
 
 
-def _place(engine: str | None, jobs: int | None, num_cpus: float | None, num_gpus: float | None) -> Place:
+def _place(
+    engine: str | None, jobs: int | None, num_cpus: float | None, num_gpus: float | None
+) -> Place:
     """Where to compute, as the options say."""
     from auber.study import Place, Request
 
@@ -128,12 +142,18 @@ def _place(engine: str | None, jobs: int | None, num_cpus: float | None, num_gpu
         if value is not None and value < 0:
             raise ConfigError(f"{name} must be a number from 0, found {value:g}")
     cpus = 1.0 if num_cpus is None else num_cpus
-    return Place(engine, Request(jobs=1 if jobs is None else jobs, num_cpus=cpus, num_gpus=num_gpus or 0.0))
+    return Place(
+        engine, Request(jobs=1 if jobs is None else jobs, num_cpus=cpus, num_gpus=num_gpus or 0.0)
+    )
 
 
-def _open_runs(study: Study, folder: StudyFolder, selection: Selection) -> list[tuple[Block, StudyRun]]:
+def _open_runs(
+    study: Study, folder: StudyFolder, selection: Selection
+) -> list[tuple[Block, StudyRun]]:
     return [
-        (block, run) for block in selection.blocks for run in folder.pending(study, block, selection.runs(study, block))
+        (block, run)
+        for block in selection.blocks
+        for run in folder.pending(study, block, selection.runs(study, block))
     ]
 
 
@@ -143,12 +163,20 @@ def _open_runs(study: Study, folder: StudyFolder, selection: Selection) -> list[
 class _Screen:
     """Follows a study: a bar over its runs with the time left, a bar of the run that is computed here, a line a run."""
 
-    def __init__(self, bars: Bars | None, open_runs: Sequence[tuple[Block, StudyRun]], clock: Clock, jobs: int) -> None:
+    def __init__(
+        self,
+        bars: Bars | None,
+        open_runs: Sequence[tuple[Block, StudyRun]],
+        clock: Clock,
+        jobs: int,
+    ) -> None:
         self._bars, self._clock, self._jobs = bars, clock, jobs
         self._open = {(block, run.name): run for block, run in open_runs}
         self._total = len(self._open)
         self._started = time.perf_counter()
-        self._whole = bars.add_task("study", total=self._total, note=self._time_left()) if bars else None
+        self._whole = (
+            bars.add_task("study", total=self._total, note=self._time_left()) if bars else None
+        )
 
     def working(self, block: Block, run: str) -> Progress:
         """A run begins in this process."""
@@ -160,9 +188,13 @@ class _Screen:
         if run is None:
             return
         if outcome.result is not None:
-            self._clock.add(outcome.block.task, run.method, outcome.result["cost"]["seconds"]["total"])
+            self._clock.add(
+                outcome.block.task, run.method, outcome.result["cost"]["seconds"]["total"]
+            )
         done = self._total - len(self._open)
-        self.say(f"[{done}/{self._total}] {outcome.block} {outcome.run}: {_describe(outcome)}{self._time_left(', ')}")
+        self.say(
+            f"[{done}/{self._total}] {outcome.block} {outcome.run}: {_describe(outcome)}{self._time_left(', ')}"
+        )
         if self._bars is not None and self._whole is not None:
             self._bars.update(self._whole, completed=done, note=self._time_left())
 
@@ -209,7 +241,9 @@ class _RunBar(Silent):
         """Move on within a stage."""
         share = done / self._total if self._total else 0.0
         text, whole = f"{self._stage} {note}".strip(), self._way.share(share)
-        self._bars.update(self._bar, total=None if whole is None else 1.0, completed=whole or 0.0, note=text)
+        self._bars.update(
+            self._bar, total=None if whole is None else 1.0, completed=whole or 0.0, note=text
+        )
 
     def end(self) -> None:
         """The stage is over; after the last one the bar goes."""
@@ -261,7 +295,9 @@ def _describe(outcome: Outcome) -> str:
 
 def _show_outcomes(folder: StudyFolder, outcomes: Sequence[Outcome], *, as_json: bool) -> None:
     if as_json:
-        screen.print_json({"folder": str(folder.path), "runs": [_outcome_json(outcome) for outcome in outcomes]})
+        screen.print_json(
+            {"folder": str(folder.path), "runs": [_outcome_json(outcome) for outcome in outcomes]}
+        )
         return
     for outcome in outcomes:
         if outcome.error is not None:
@@ -271,11 +307,19 @@ def _show_outcomes(folder: StudyFolder, outcomes: Sequence[Outcome], *, as_json:
 
 def _outcome_json(outcome: Outcome) -> dict[str, Any]:
     block, result = outcome.block, outcome.result
-    facts: dict[str, Any] = {"task": block.task, "protocol": block.protocol, "seed": block.seed, "run": outcome.run}
+    facts: dict[str, Any] = {
+        "task": block.task,
+        "protocol": block.protocol,
+        "seed": block.seed,
+        "run": outcome.run,
+    }
     facts["state"] = str(outcome.state)
     if result is not None:
         facts |= {"dev": result["dev"]["score"], "train": result["train"]["score"]}
-        facts |= {"heads_removed": result["heads"]["removed"], "seconds": result["cost"]["seconds"]["total"]}
+        facts |= {
+            "heads_removed": result["heads"]["removed"],
+            "seconds": result["cost"]["seconds"]["total"],
+        }
     if outcome.error is not None:
         facts["error"] = outcome.error
     return facts
@@ -289,7 +333,9 @@ def _count(outcomes: Sequence[Outcome]) -> str:
     return f"{len(outcomes)} runs: {', '.join(counts)}."
 
 
-def _show_plan(study: Study, folder: StudyFolder, selection: Selection, place: Place, *, as_json: bool) -> None:
+def _show_plan(
+    study: Study, folder: StudyFolder, selection: Selection, place: Place, *, as_json: bool
+) -> None:
     """The runs of a study, how each stands, and what the open ones may cost."""
     from auber.study import check_runs, outcomes_of
     from auber.study.estimate import count_bounds, read_clock
@@ -300,23 +346,37 @@ def _show_plan(study: Study, folder: StudyFolder, selection: Selection, place: P
     except ConfigError:
         raise  # settings with which no run could be done
     except AuberError as error:
-        reason = str(error)  # a model or a task that cannot be read here: the plan is worth seeing all the same
+        reason = str(
+            error
+        )  # a model or a task that cannot be read here: the plan is worth seeing all the same
     outcomes = outcomes_of(study, folder, selection)
     open_runs = _open_runs(study, folder, selection)
     clock = read_clock(study, folder)
     estimate = clock.estimate(open_runs)
-    unmeasured = [(block, run) for block, run in open_runs if clock.expect(block.task, run.method) is None]
+    unmeasured = [
+        (block, run) for block, run in open_runs if clock.expect(block.task, run.method) is None
+    ]
     if unmeasured and not reason:
         bounds = count_bounds(study, unmeasured)
     if as_json:
         cost: dict[str, Any] = {"runs": estimate.open, "seconds": round(estimate.seconds, 1)}
         cost |= {"runs_not_measured": estimate.unknown}
-        cost |= {"most_rewards": bounds.rewards, "most_tuning_steps": bounds.tuning_steps} if bounds else {}
+        cost |= (
+            {"most_rewards": bounds.rewards, "most_tuning_steps": bounds.tuning_steps}
+            if bounds
+            else {}
+        )
         screen.print_json({"runs": [_outcome_json(outcome) for outcome in outcomes], "open": cost})
         return
     columns = ["task", "protocol", "seed", "run", "state"]
     rows = [
-        [o.block.task, o.block.protocol, str(o.block.seed), o.run, str(o.state) + (f": {o.error}" if o.error else "")]
+        [
+            o.block.task,
+            o.block.protocol,
+            str(o.block.seed),
+            o.run,
+            str(o.state) + (f": {o.error}" if o.error else ""),
+        ]
         for o in outcomes
     ]
     screen.print_table(columns, rows)

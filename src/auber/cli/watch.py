@@ -37,8 +37,12 @@ def command(
         ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Show it as it is now and leave.")] = False,
-    interval: Annotated[float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)] = 1.0,
-    json: Annotated[bool, typer.Option("--json", help="Print one look as JSON on stdout and leave.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)
+    ] = 1.0,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one look as JSON on stdout and leave.")
+    ] = False,
 ) -> None:
     """Follow a search or a study in the terminal: stages, heads, rewards, time left, and whether anybody is at work.
 
@@ -54,7 +58,9 @@ def command(
     if once or json:
         sight = _find(folder)
         if sight is None:
-            raise RunError(f"{folder}: must hold a run or a study, found neither; without --once it is waited for")
+            raise RunError(
+                f"{folder}: must hold a run or a study, found neither; without --once it is waited for"
+            )
         view = sight.look()
         if json:
             screen.print_json(asdict(view))
@@ -107,7 +113,11 @@ def _follow(folder: Path, interval: float) -> bool:
     console = Console()
     on_screen = console.is_terminal and not console.is_dumb_terminal
     sight, last_sign, shown = None, time.monotonic(), ""
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") if on_screen else nullcontext() as live:
+    with (
+        Live(console=console, auto_refresh=False, vertical_overflow="crop")
+        if on_screen
+        else nullcontext() as live
+    ):
         while True:
             sight = _find(folder, sight)
             view = None
@@ -134,9 +144,13 @@ def _sheet(console: Console, *, bounded: bool) -> Sheet:
     from auber.cli.live.drawing import ASCII, UNICODE, Sheet
 
     marks = UNICODE if console.encoding.startswith("utf") else ASCII
-    is_file = not console.is_terminal and "COLUMNS" not in os.environ  # nothing of a line needs to be cut there
+    is_file = (
+        not console.is_terminal and "COLUMNS" not in os.environ
+    )  # nothing of a line needs to be cut there
     return Sheet(
-        max(console.width, _FILE_WIDTH) if is_file else console.width, console.height - 1 if bounded else None, marks
+        max(console.width, _FILE_WIDTH) if is_file else console.width,
+        console.height - 1 if bounded else None,
+        marks,
     )
 
 

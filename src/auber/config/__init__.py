@@ -71,7 +71,9 @@ def make_config(
     `otherwise` holds where none of these says anything.
     """
     if settings is not None and not isinstance(settings, Mapping):
-        raise ConfigError(f"settings: a mapping from key to value is needed, found {type(settings).__name__}")
+        raise ConfigError(
+            f"settings: a mapping from key to value is needed, found {type(settings).__name__}"
+        )
     if not isinstance(preset, str):
         raise ConfigError(
             f"preset: a name is needed, found {type(preset).__name__}; single settings go into make_config(settings={{...}})"
@@ -81,7 +83,9 @@ def make_config(
     chosen = PRESETS[preset]
     own = {} if file is None else read_toml(file)
     # By themselves, so that an error names the file only for what stands in it; what is given beside it holds instead.
-    build(Config, {key: value for key, value in own.items() if key not in (settings or {})}, str(file))
+    build(
+        Config, {key: value for key, value in own.items() if key not in (settings or {})}, str(file)
+    )
     given: dict[str, Any] = {**own, **(settings or {})}
     base = {**chosen.settings, **chosen.per_task.get(task or "", {})}
     protocol = given.get("protocol", base.get("protocol", Config.protocol))
@@ -97,7 +101,9 @@ def require_read(
     `advice` says what to do instead of some; the others are to be left out.
     """
     for key in settings:
-        if not any(key == name or (name.endswith(".*") and key.startswith(name[:-1])) for name in read):
+        if not any(
+            key == name or (name.endswith(".*") and key.startswith(name[:-1])) for name in read
+        ):
             remedy = (advice or {}).get(key, "leave it out")
             raise ConfigError(f"settings: {work} reads {', '.join(read)}, found {key}; {remedy}")
 

@@ -29,7 +29,8 @@ def setting(
 ) -> Any:
     """Declare one setting; `low` and `high` are inclusive."""
     return dataclasses.field(
-        default=default, metadata={"doc": doc, "low": low, "high": high, "choices": choices, "form": form}
+        default=default,
+        metadata={"doc": doc, "low": low, "high": high, "choices": choices, "form": form},
     )
 
 

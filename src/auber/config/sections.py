@@ -34,7 +34,9 @@ class FirstTuning:
     """The fine-tuning that makes the start of the search out of a pretrained encoder."""
 
     when: str = setting(
-        "auto", "auto: only if the model has no trained classifier yet", choices=("auto", "always", "never")
+        "auto",
+        "auto: only if the model has no trained classifier yet",
+        choices=("auto", "always", "never"),
     )
     epochs: int = setting(3, "passes over its rows", low=0)
     learning_rate: float = setting(2e-5, "peak rate, decayed linearly to 0", low=0)
@@ -58,12 +60,17 @@ class LastTuning:
     learning_rate: float = setting(2e-6, "peak rate, decayed linearly to 0", low=0)
     batch_size: int = setting(32, "rows a step", low=1)
     watch_fraction: float = setting(
-        0.1, "share of train set apart for early stopping (protocols seen and crossfit)", low=0.01, high=0.5
+        0.1,
+        "share of train set apart for early stopping (protocols seen and crossfit)",
+        low=0.01,
+        high=0.5,
     )
     evaluations_per_epoch: int = setting(8, "looks at the watched rows in an epoch", low=1)
     patience: int = setting(20, "evaluations without a better one before it stops", low=1)
     watch: str = setting(
-        "metric", "what early stopping compares; ties go to the lower loss", choices=("metric", "loss")
+        "metric",
+        "what early stopping compares; ties go to the lower loss",
+        choices=("metric", "loss"),
     )
 
 
@@ -77,7 +84,9 @@ class Reward:
         low=0.01,
         high=1,
     )
-    max_rows: int = setting(0, "bound on the rows of the reward set, drawn by class; 0: no bound", low=0)
+    max_rows: int = setting(
+        0, "bound on the rows of the reward set, drawn by class; 0: no bound", low=0
+    )
     scale: float = setting(100.0, "factor from the metric to the reward (100: points)", low=1e-6)
     stop: float = setting(0.0, "reward of stopping")
     measure: str = setting(
@@ -94,10 +103,15 @@ class Reward:
         high=10,
     )
     folds: int = setting(
-        3, "scouts, and parts of train that each of them has not seen and scores (protocol crossfit)", low=2, high=100
+        3,
+        "scouts, and parts of train that each of them has not seen and scores (protocol crossfit)",
+        low=2,
+        high=100,
     )
     head: float = setting(
-        0.0, "reward of each removed head beside the metric's change: points you would give for a smaller model", low=0
+        0.0,
+        "reward of each removed head beside the metric's change: points you would give for a smaller model",
+        low=0,
     )
     latency: float = setting(
         0.0,
@@ -105,9 +119,13 @@ class Reward:
         "before the search; 0: nothing is measured",
         low=0,
     )
-    latency_rows: int = setting(1, "rows of a call, of max_length tokens each, when that time is measured", low=1)
+    latency_rows: int = setting(
+        1, "rows of a call, of max_length tokens each, when that time is measured", low=1
+    )
     shards: int = setting(
-        1, "parts the reward set is dealt into, to be scored side by side (protocols seen and heldout)", low=1
+        1,
+        "parts the reward set is dealt into, to be scored side by side (protocols seen and heldout)",
+        low=1,
     )
     spread: str = setting(
         "devices",
@@ -120,7 +138,9 @@ class Reward:
 class Search:
     """Which layers are searched, in which order, and what the agent sees of one."""
 
-    order: str = setting("forward", "first layer to last, or last to first", choices=("forward", "reverse"))
+    order: str = setting(
+        "forward", "first layer to last, or last to first", choices=("forward", "reverse")
+    )
     layers: str = setting(
         ALL_LAYERS,
         "the layers a layer-wise method searches, the others are left alone; original+tuning, if no run prescribes its tunings, "
@@ -149,13 +169,17 @@ class Search:
         "carry the plan out on the model before any tuning, which is then tuned as the start was; false: on the fine-tuned start "
         "(protocol crossfit)",
     )
-    matrix: str = setting("value", "projection whose norm per head is the state", choices=("value", "query", "key"))
+    matrix: str = setting(
+        "value", "projection whose norm per head is the state", choices=("value", "query", "key")
+    )
     norm: str = setting("l1", "entrywise norm of that projection", choices=("l1", "l2"))
 
     def layers_of(self, num_layers: int) -> list[int]:
         """The layers to search of a model with so many, ascending."""
         chosen = (
-            list(range(num_layers)) if self.layers == ALL_LAYERS else [int(word) for word in self.layers.split(",")]
+            list(range(num_layers))
+            if self.layers == ALL_LAYERS
+            else [int(word) for word in self.layers.split(",")]
         )
         missing = [str(layer) for layer in chosen if layer >= num_layers]
         if missing:
@@ -173,11 +197,15 @@ class Agent:
     episodes: int = setting(150, "games a layer", low=0)
     hidden_size: int = setting(512, "width of a hidden layer", low=1)
     hidden_layers: int = setting(3, "hidden layers, LeakyReLU between", low=0)
-    scale_state: bool = setting(False, "the network's input is the state times the number of heads, 1 on average")
+    scale_state: bool = setting(
+        False, "the network's input is the state times the number of heads, 1 on average"
+    )
     optimizer: str = setting("sgd", "sgd uses agent.momentum", choices=("sgd", "adam"))
     learning_rate: float = setting(0.03, "rate of the optimiser", low=0)
     momentum: float = setting(0.9, "momentum of sgd", low=0, high=0.9999)
-    gradient_clamp: float = setting(1.0, "each gradient entry is clamped to plus or minus this", low=1e-9)
+    gradient_clamp: float = setting(
+        1.0, "each gradient entry is clamped to plus or minus this", low=1e-9
+    )
     batch_size: int = setting(128, "transitions an update", low=1)
     learning_starts: int = setting(128, "transitions stored before the first update", low=1)
     updates_per_episode: int = setting(1, "updates after an episode", low=0)
@@ -187,10 +215,16 @@ class Agent:
     epsilon_start: float = setting(1.0, "share of random actions at first", low=0, high=1)
     epsilon_end: float = setting(0.05, "share of random actions in the long run", low=0, high=1)
     epsilon_decay: float = setting(256.0, "actions in which the difference falls to 1/e", low=1e-9)
-    double_q: bool = setting(False, "the policy network chooses the action the target network values")
-    stop_value: float | None = setting(None, "fix the value of stopping at this; none: it is learned")
+    double_q: bool = setting(
+        False, "the policy network chooses the action the target network values"
+    )
+    stop_value: float | None = setting(
+        None, "fix the value of stopping at this; none: it is learned"
+    )
     choose: str = setting(
-        "rollout", "the layer's plan: the greedy roll-out, or the best mask seen", choices=("rollout", "best")
+        "rollout",
+        "the layer's plan: the greedy roll-out, or the best mask seen",
+        choices=("rollout", "best"),
     )
 
 
@@ -208,8 +242,12 @@ class Voita:
     epochs: int = setting(3, "passes over the rows for each penalty tried", low=1)
     learning_rate: float = setting(0.1, "rate of Adam on the gates' logarithms", low=1e-9)
     batch_size: int = setting(32, "rows a step", low=1)
-    temperature: float = setting(2 / 3, "of the hard-concrete distribution; lower: nearer to 0 and 1", low=0.01)
-    stretch: float = setting(0.1, "the distribution is stretched by this beyond 0 and 1, then cut there", low=1e-6)
+    temperature: float = setting(
+        2 / 3, "of the hard-concrete distribution; lower: nearer to 0 and 1", low=0.01
+    )
+    stretch: float = setting(
+        0.1, "the distribution is stretched by this beyond 0 and 1, then cut there", low=1e-6
+    )
     trials: int = setting(8, "penalties tried at most", low=1)
 
 
@@ -225,8 +263,12 @@ class Config:
         choices=PROTOCOLS,
     )
     max_length: int = setting(128, "tokens a row is cut to", low=4)
-    device: str = setting("auto", "auto: a GPU if there is one", choices=("auto", "cpu", "cuda", "mps"))
-    precision: str = setting("auto", "auto: bfloat16 on a GPU, else float32", choices=("auto", "float32", "bfloat16"))
+    device: str = setting(
+        "auto", "auto: a GPU if there is one", choices=("auto", "cpu", "cuda", "mps")
+    )
+    precision: str = setting(
+        "auto", "auto: bfloat16 on a GPU, else float32", choices=("auto", "float32", "bfloat16")
+    )
     threads: int = setting(0, "CPU threads of torch; 0: as many as torch finds", low=0)
     first: FirstTuning = field(default_factory=FirstTuning)
     reward: Reward = field(default_factory=Reward)

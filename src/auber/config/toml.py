@@ -28,9 +28,15 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 def load_toml(path: str | Path) -> dict[str, Any]:
     """The tables of a TOML file; `OSError`, `ValueError` or `RecursionError` where it is none."""
-    text = Path(path).read_text(encoding="utf-8-sig")  # some editors put a mark before the first letter
+    text = Path(path).read_text(
+        encoding="utf-8-sig"
+    )  # some editors put a mark before the first letter
     # The time that the parser takes grows with the square of a dotted key's length: some hundred kilobytes would be an hour.
-    if any(len(line.partition("=")[0]) > _LONGEST_KEY for line in text.split("\n") if "=" in line or "[" in line[:9]):
+    if any(
+        len(line.partition("=")[0]) > _LONGEST_KEY
+        for line in text.split("\n")
+        if "=" in line or "[" in line[:9]
+    ):
         raise ValueError(f"a key is longer than {_LONGEST_KEY} characters")
     return tomllib.loads(text)
 

@@ -12,7 +12,9 @@ from auber.errors import ConfigError
 
 Value = str | int | float | bool | None
 
-LARGEST_NUMBER = 2**63 - 1  # of whole numbers: more fits neither a generator's seed nor a file's name
+LARGEST_NUMBER = (
+    2**63 - 1
+)  # of whole numbers: more fits neither a generator's seed nor a file's name
 
 
 def show_value(value: object) -> str:
@@ -59,7 +61,9 @@ class SettingInfo:
             return ", ".join(self.choices)
         if self.form:
             return self.form.words
-        words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[self.kind]
+        words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[
+            self.kind
+        ]
         if self.low is not None and self.high is not None:
             words += f" from {self.low:g} to {self.high:g}"
         elif self.low is not None:

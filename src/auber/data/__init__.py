@@ -15,7 +15,16 @@ from auber.data.task import Rows, TaskData, check_task
 from auber.data.user_rows import make_scored_rows, make_task
 from auber.errors import TaskError, unknown_name
 
-__all__ = ["TASKS", "Rows", "TaskData", "TaskEntry", "check_task", "load_task", "make_scored_rows", "make_task"]
+__all__ = [
+    "TASKS",
+    "Rows",
+    "TaskData",
+    "TaskEntry",
+    "check_task",
+    "load_task",
+    "make_scored_rows",
+    "make_task",
+]
 
 
 @dataclass(frozen=True)
@@ -49,17 +58,41 @@ def _load_agreement(data: Path | None, seed: int) -> TaskData:
     from auber.data.agreement import make_agreement
 
     if data is not None:
-        raise TaskError(f"agreement: its rows are generated, found the data folder {data}; leave --data out")
+        raise TaskError(
+            f"agreement: its rows are generated, found the data folder {data}; leave --data out"
+        )
     return make_agreement(seed)
 
 
 TASKS: dict[str, TaskEntry] = {
     entry.name: entry
     for entry in (
-        TaskEntry("agreement", "accuracy", "subject-verb agreement, generated; needs no download", _load_agreement),
-        TaskEntry("cola", "matthews", "is a sentence acceptable English (GLUE)", partial(_load_glue, "cola")),
-        TaskEntry("mrpc", "accuracy", "do two sentences say the same (GLUE)", partial(_load_glue, "mrpc")),
-        TaskEntry("rte", "accuracy", "does the first text entail the second (GLUE)", partial(_load_glue, "rte")),
-        TaskEntry("wnli", "accuracy", "what a pronoun stands for, as entailment (GLUE)", partial(_load_glue, "wnli")),
+        TaskEntry(
+            "agreement",
+            "accuracy",
+            "subject-verb agreement, generated; needs no download",
+            _load_agreement,
+        ),
+        TaskEntry(
+            "cola",
+            "matthews",
+            "is a sentence acceptable English (GLUE)",
+            partial(_load_glue, "cola"),
+        ),
+        TaskEntry(
+            "mrpc", "accuracy", "do two sentences say the same (GLUE)", partial(_load_glue, "mrpc")
+        ),
+        TaskEntry(
+            "rte",
+            "accuracy",
+            "does the first text entail the second (GLUE)",
+            partial(_load_glue, "rte"),
+        ),
+        TaskEntry(
+            "wnli",
+            "accuracy",
+            "what a pronoun stands for, as entailment (GLUE)",
+            partial(_load_glue, "wnli"),
+        ),
     )
 }

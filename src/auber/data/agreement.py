@@ -25,7 +25,9 @@ Item = TypeVar("Item")
 LABEL_NAMES = ("unacceptable", "acceptable")
 NUM_TRAIN = 600
 NUM_DEV = 400
-MOST_ROWS = 10_000  # far fewer than there are frames, so that drawing until a new one comes up stays quick
+MOST_ROWS = (
+    10_000  # far fewer than there are frames, so that drawing until a new one comes up stays quick
+)
 
 NOUNS = (
     "apple",
@@ -56,7 +58,12 @@ COMPLEMENTS = ("clean", "cold", "dusty", "fine", "lost", "quiet", "rusty", "stra
 PLURAL_ENDING = "s"
 
 # Chosen by measurement so that the model of `agreement_model` learns the rule, imperfectly, and overfits.
-_ATTRACTORS = (0.4, 0.3, 0.2, 0.1)  # shares of sentences with 0, 1, 2 and 3 nouns between subject and verb
+_ATTRACTORS = (
+    0.4,
+    0.3,
+    0.2,
+    0.1,
+)  # shares of sentences with 0, 1, 2 and 3 nouns between subject and verb
 _OTHER_NUMBER = 0.6  # share of those nouns whose number is not the subject's
 _FRONTED = 0.3  # share of sentences with a phrase before the subject
 _ADJECTIVE = 0.2  # share of nouns with an adjective

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from auber.data.agreement import ADJECTIVES, COMPLEMENTS, LABEL_NAMES, NOUNS, PLURAL_ENDING, PREPOSITIONS, VERBS
+from auber.data.agreement import (
+    ADJECTIVES,
+    COMPLEMENTS,
+    LABEL_NAMES,
+    NOUNS,
+    PLURAL_ENDING,
+    PREPOSITIONS,
+    VERBS,
+)
 from auber.system import seeds
 
 if TYPE_CHECKING:

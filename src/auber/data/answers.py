@@ -47,7 +47,11 @@ class Labels:
 
     def digest(self) -> Iterator[bytes]:
         """The bytes of all labels."""
-        yield self.labels.numpy().astype("<f4" if self.labels.is_floating_point() else "<i8").tobytes()
+        yield (
+            self.labels.numpy()
+            .astype("<f4" if self.labels.is_floating_point() else "<i8")
+            .tobytes()
+        )
 
 
 @dataclass(frozen=True)
@@ -78,10 +82,16 @@ class Tags:
         firsts = np.ones(len(places), bool)
         firsts[1:] = rows[places[1:]] != rows[places[:-1]]
         types, begins = (
-            (None, None) if self.scheme is None else map(torch.tensor, (self.scheme.types, self.scheme.begins))
+            (None, None)
+            if self.scheme is None
+            else map(torch.tensor, (self.scheme.types, self.scheme.begins))
         )
         truth = TagTruth(
-            torch.from_numpy(places), torch.from_numpy(tags[places]), torch.from_numpy(firsts), types, begins
+            torch.from_numpy(places),
+            torch.from_numpy(tags[places]),
+            torch.from_numpy(firsts),
+            types,
+            begins,
         )
         return truth.to(device)
 
@@ -106,7 +116,9 @@ class Spans:
 
     def select(self, indices: Sequence[int]) -> Spans:
         """Those of the rows at these indices."""
-        return Spans([self.spans[index] for index in indices], [self.contexts[index] for index in indices])
+        return Spans(
+            [self.spans[index] for index in indices], [self.contexts[index] for index in indices]
+        )
 
     def features(self, row: int) -> dict[str, Any]:
         """What a loss takes: start and end of the first span."""
@@ -122,17 +134,25 @@ class Spans:
         contexts = np.array([self.contexts[row] for row in order], np.int64).reshape(-1, 2)
         is_legal = (positions >= contexts[:, :1]) & (positions <= contexts[:, 1:])
         spans = np.full(
-            (len(order), max((len(self.spans[row]) for row in order), default=1) or 1, 2), NO_SPAN, np.int64
+            (len(order), max((len(self.spans[row]) for row in order), default=1) or 1, 2),
+            NO_SPAN,
+            np.int64,
         )
         for place, row in enumerate(order):
-            spans[place, : len(self.spans[row])] = np.array(self.spans[row], np.int64).reshape(-1, 2)
+            spans[place, : len(self.spans[row])] = np.array(self.spans[row], np.int64).reshape(
+                -1, 2
+            )
         places = np.where(is_token, starts[:, None] + positions, 0)
-        return SpanTruth(*(torch.from_numpy(part) for part in (places, is_token, is_legal, spans))).to(device)
+        return SpanTruth(
+            *(torch.from_numpy(part) for part in (places, is_token, is_legal, spans))
+        ).to(device)
 
     def digest(self) -> Iterator[bytes]:
         """The bytes of all spans."""
         for spans, context in zip(self.spans, self.contexts, strict=True):
-            yield np.asarray([len(spans), *context, *(side for span in spans for side in span)], "<i8").tobytes()
+            yield np.asarray(
+                [len(spans), *context, *(side for span in spans for side in span)], "<i8"
+            ).tobytes()
 
 
 AnyAnswers = Labels | Tags | Spans

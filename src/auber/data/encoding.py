@@ -33,9 +33,15 @@ from auber.metrics.task_metrics import Truth
 
 logger = logging.getLogger(__name__)
 
-INPUTS = ("input_ids", "token_type_ids", "attention_mask")  # what a model reads; all else of a batch is for its loss
+INPUTS = (
+    "input_ids",
+    "token_type_ids",
+    "attention_mask",
+)  # what a model reads; all else of a batch is for its loss
 
-Offsets = Sequence[tuple[int, int]]  # the characters of each token, first and behind the last; (0, 0) for special ones
+Offsets = Sequence[
+    tuple[int, int]
+]  # the characters of each token, first and behind the last; (0, 0) for special ones
 
 
 class EncodedRows(Dataset[dict[str, Any]]):
@@ -76,7 +82,9 @@ class EncodedRows(Dataset[dict[str, Any]]):
     def labels(self) -> Tensor:
         """The label of each row, (rows,): int64 classes or float32 targets; rows of other kinds have none."""
         if not isinstance(self.answers, Labels):
-            raise TaskError(f"rows of kind {self.kind} have no label for a whole row; give rows of kind sequence")
+            raise TaskError(
+                f"rows of kind {self.kind} have no label for a whole row; give rows of kind sequence"
+            )
         return self.answers.labels
 
     @property
@@ -103,13 +111,17 @@ class EncodedRows(Dataset[dict[str, Any]]):
 
     def select(self, indices: Sequence[int]) -> EncodedRows:
         """The rows at these indices, in their order."""
-        token_types = None if self.token_types is None else [self.token_types[index] for index in indices]
+        token_types = (
+            None if self.token_types is None else [self.token_types[index] for index in indices]
+        )
         input_ids = [self.input_ids[index] for index in indices]
         return EncodedRows(input_ids, token_types, self.answers.select(indices), self.pad_token_id)
 
     def truth(self, device: torch.device, order: Sequence[int] | None = None) -> Truth:
         """What a metric compares the logits of all rows with, in this order or their own."""
-        return self.answers.truth(range(len(self)) if order is None else order, self.lengths, device)
+        return self.answers.truth(
+            range(len(self)) if order is None else order, self.lengths, device
+        )
 
 
 def encode_split(tokenizer: Any, task: TaskData, split: str, max_length: int) -> EncodedRows:
@@ -132,11 +144,17 @@ def encode_rows(tokenizer: Any, rows: AnyRows, max_length: int, is_regression: b
         padding=False,
     )
     labels = torch.tensor(rows.labels, dtype=torch.float32 if is_regression else torch.int64)
-    num_cut = sum(bool(row.overflowing) for row in encoded.encodings or ())  # a tokenizer in Python does not say
-    return EncodedRows(encoded["input_ids"], encoded.get("token_type_ids"), labels, tokenizer.pad_token_id, num_cut)
+    num_cut = sum(
+        bool(row.overflowing) for row in encoded.encodings or ()
+    )  # a tokenizer in Python does not say
+    return EncodedRows(
+        encoded["input_ids"], encoded.get("token_type_ids"), labels, tokenizer.pad_token_id, num_cut
+    )
 
 
-def encode_words(tokenizer: Any, rows: WordRows, max_length: int, label_names: Sequence[str]) -> EncodedRows:
+def encode_words(
+    tokenizer: Any, rows: WordRows, max_length: int, label_names: Sequence[str]
+) -> EncodedRows:
     """Tagged words as this tokenizer writes their text, cut to `max_length` tokens.
 
     Words that the cut leaves out, and those a tokenizer makes nothing of, are neither learned nor scored; a warning counts
@@ -151,7 +169,9 @@ def encode_words(tokenizer: Any, rows: WordRows, max_length: int, label_names: S
         padding=False,
         return_offsets_mapping=True,
     )
-    tags = [_tags_of(*row) for row in zip(encoded["offset_mapping"], rows.words, rows.tags, strict=True)]
+    tags = [
+        _tags_of(*row) for row in zip(encoded["offset_mapping"], rows.words, rows.tags, strict=True)
+    ]
     total = sum(map(len, rows.words))
     left_out = total - sum(tag != NO_TAG for row in tags for tag in row)
     if left_out:
@@ -160,10 +180,14 @@ def encode_words(tokenizer: Any, rows: WordRows, max_length: int, label_names: S
             left_out, total, max_length,
         )  # fmt: skip
     answers = Tags(tags, read_scheme(label_names))
-    return EncodedRows(encoded["input_ids"], encoded.get("token_type_ids"), answers, tokenizer.pad_token_id)
+    return EncodedRows(
+        encoded["input_ids"], encoded.get("token_type_ids"), answers, tokenizer.pad_token_id
+    )
 
 
-def encode_questions(tokenizer: Any, rows: QuestionRows, max_length: int, where: str) -> EncodedRows:
+def encode_questions(
+    tokenizer: Any, rows: QuestionRows, max_length: int, where: str
+) -> EncodedRows:
     """Questions and contexts as this tokenizer writes them, the context cut so that a row has `max_length` tokens at most.
 
     `where` names the rows in messages. Rows whose answers the cut leaves out are counted in a warning.
@@ -181,11 +205,15 @@ def encode_questions(tokenizer: Any, rows: QuestionRows, max_length: int, where:
     )
     contexts: list[Span] = []
     spans: list[list[Span]] = []
-    for row, (offsets, answers) in enumerate(zip(encoded["offset_mapping"], rows.answers, strict=True)):
+    for row, (offsets, answers) in enumerate(
+        zip(encoded["offset_mapping"], rows.answers, strict=True)
+    ):
         tokens = [place for place, text in enumerate(encoded.sequence_ids(row)) if text == 1]
         context = (tokens[0], tokens[-1]) if tokens else (0, -1)
         contexts.append(context)
-        found = [span for answer in answers if (span := _span_of(answer, offsets, context)) is not None]
+        found = [
+            span for answer in answers if (span := _span_of(answer, offsets, context)) is not None
+        ]
         spans.append(list(dict.fromkeys(found)))
     left_out = sum(not found for found in spans)
     if left_out:
@@ -194,11 +222,16 @@ def encode_questions(tokenizer: Any, rows: QuestionRows, max_length: int, where:
             where, left_out, len(rows), max_length,
         )  # fmt: skip
     return EncodedRows(
-        encoded["input_ids"], encoded.get("token_type_ids"), Spans(spans, contexts), tokenizer.pad_token_id
+        encoded["input_ids"],
+        encoded.get("token_type_ids"),
+        Spans(spans, contexts),
+        tokenizer.pad_token_id,
     )
 
 
-def pad_batch(features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_multiple_of: int = 1) -> dict[str, Tensor]:
+def pad_batch(
+    features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_multiple_of: int = 1
+) -> dict[str, Tensor]:
     """One batch: what is given for each token is (batch, longest row), what is given for a row (batch,).
 
     A data collator once `pad_token_id` is bound.
@@ -231,7 +264,9 @@ def flat_columns(features: Sequence[dict[str, Any]]) -> dict[str, Tensor | NDArr
                 f"rows to pad: column '{key}' must have one value for each token of input_ids; leave it out, or give one"
             )
         # All rows at once: row by row takes several times as long, and every tuning begins with it.
-        columns[key] = np.fromiter(chain.from_iterable(row[key] for row in features), np.int32, sum(lengths))
+        columns[key] = np.fromiter(
+            chain.from_iterable(row[key] for row in features), np.int32, sum(lengths)
+        )
     return columns
 
 
@@ -266,7 +301,9 @@ def _span_of(answer: Answer, offsets: Offsets, context: Span) -> Span | None:
     touched = [
         place
         for place in range(context[0], context[1] + 1)
-        if offsets[place][0] < end and offsets[place][1] > start and offsets[place][1] > offsets[place][0]
+        if offsets[place][0] < end
+        and offsets[place][1] > start
+        and offsets[place][1] > offsets[place][0]
     ]
     if not touched or max(offsets[place][1] for place in range(context[0], context[1] + 1)) < end:
         return None
@@ -306,7 +343,9 @@ def _require_offsets(tokenizer: Any) -> None:
 def _require_room(tokenizer: Any, rows: QuestionRows, max_length: int, where: str) -> None:
     """A question that fills the window leaves nothing to find the answer in."""
     special = tokenizer.num_special_tokens_to_add(pair=True)
-    questions = tokenizer(list(rows.questions), add_special_tokens=False, padding=False, truncation=False)["input_ids"]
+    questions = tokenizer(
+        list(rows.questions), add_special_tokens=False, padding=False, truncation=False
+    )["input_ids"]
     for row, question in enumerate(questions):
         if len(question) + special >= max_length:
             raise TaskError(

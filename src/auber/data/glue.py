@@ -36,7 +36,11 @@ class GlueFormat:
     @property
     def written_labels(self) -> tuple[str, ...]:
         """The labels as the files write them, by label number."""
-        return self.label_names if self.labels_are_words else tuple(map(str, range(len(self.label_names))))
+        return (
+            self.label_names
+            if self.labels_are_words
+            else tuple(map(str, range(len(self.label_names))))
+        )
 
 
 FORMATS = {
@@ -82,7 +86,9 @@ def read_glue(name: str, folder: Path) -> TaskData:
             f"{folder}: a GLUE folder must hold {layout.folder}/train.tsv and dev.tsv, found no {layout.folder} in it; give --data the folder "
             f"above {layout.folder}"
         )
-    return _task(name, layout, lambda split: _read_tsv(folder / layout.folder / f"{split}.tsv", layout))
+    return _task(
+        name, layout, lambda split: _read_tsv(folder / layout.folder / f"{split}.tsv", layout)
+    )
 
 
 def load_glue_from_hub(name: str) -> TaskData:
@@ -98,13 +104,19 @@ def load_glue_from_hub(name: str) -> TaskData:
         # Its rows are checked, and their hash is part of every result: another revision cannot pass for this one.
         with reading_hub(HUB_DATASET):
             dataset = load_dataset(HUB_DATASET, name)  # nosec B615 # as said above
-    except Exception as error:  # the errors of datasets, the hub client and its transport have no common base
+    except (
+        Exception
+    ) as error:  # the errors of datasets, the hub client and its transport have no common base
         reason = (str(error).splitlines() or [""])[0]
         raise TaskError(
             f"{name}: '{HUB_DATASET}' cannot be read from the hub ({type(error).__name__}: {reason}); "
             "check the network, or pass --data DIR with a GLUE folder"
         ) from error
-    return _task(name, layout, lambda split: _hub_rows(dataset["validation" if split == "dev" else split], layout))
+    return _task(
+        name,
+        layout,
+        lambda split: _hub_rows(dataset["validation" if split == "dev" else split], layout),
+    )
 
 
 def _layout(name: str) -> GlueFormat:
@@ -136,10 +148,14 @@ def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
         where = f"{path}, line {line}"
         fields = content.split("\t")
         if len(fields) != len(header):
-            raise TaskError(f"{where}: {len(header)} columns are needed, found {len(fields)}; correct the line")
+            raise TaskError(
+                f"{where}: {len(header)} columns are needed, found {len(fields)}; correct the line"
+            )
         if fields[label_column] not in numbers:
             known = ", ".join(numbers)
-            raise TaskError(f"{where}: the label must be one of {known}, found '{fields[label_column]}'; correct it")
+            raise TaskError(
+                f"{where}: the label must be one of {known}, found '{fields[label_column]}'; correct it"
+            )
         labels.append(numbers[fields[label_column]])
         for column, values in zip(text_columns, texts, strict=True):
             check_text(fields[column], where)

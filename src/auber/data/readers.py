@@ -25,7 +25,9 @@ from auber.errors import TaskError, unknown_name
 
 # Where a record stands ("rows.csv, line 3") and its columns.
 Record = tuple[str, Mapping[str, Any]]
-ReadSplit = Callable[[str], Iterator[Record]]  # the records of "train" or "dev", as they are asked for
+ReadSplit = Callable[
+    [str], Iterator[Record]
+]  # the records of "train" or "dev", as they are asked for
 
 
 def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
@@ -34,7 +36,9 @@ def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     if path.is_dir():
         raise TaskError(f"{path}: is a folder; name a file of rows in it")
     if suffix not in _READERS:
-        raise TaskError(f"{path}: the name must end in one of {', '.join(sorted(_READERS))}, found '{path.suffix}'")
+        raise TaskError(
+            f"{path}: the name must end in one of {', '.join(sorted(_READERS))}, found '{path.suffix}'"
+        )
     return _READERS[suffix](path, columns)
 
 
@@ -46,15 +50,21 @@ class ColumnError(TaskError):
         self.column, self.header = column, header
 
 
-def require_columns(columns: Sequence[str], header: Sequence[Any], where: str, *, is_first: bool = True) -> None:
+def require_columns(
+    columns: Sequence[str], header: Sequence[Any], where: str, *, is_first: bool = True
+) -> None:
     """Raise `TaskError` unless each column is there once; `ColumnError` where what comes first in a source lacks one."""
     names = list(map(str, header))  # a mapping in memory may have any keys
     for name in columns:
         if name not in header and is_first:
-            raise ColumnError(f"{where}: {unknown_name('column', name, names, most=20)}", name, names)
+            raise ColumnError(
+                f"{where}: {unknown_name('column', name, names, most=20)}", name, names
+            )
         if header.count(name) != 1:
             found = "no such column" if name not in header else "several of that name"
-            raise TaskError(f"{where}: one column '{name}' is needed, found {found}; there are {shorten(names, 20)}")
+            raise TaskError(
+                f"{where}: one column '{name}' is needed, found {found}; there are {shorten(names, 20)}"
+            )
 
 
 def shorten(names: Sequence[str], most: int = 10) -> str:
@@ -84,10 +94,14 @@ def _read_separated(path: Path, columns: Sequence[str], delimiter: str) -> Itera
                 continue
             where = f"{path}, line {reader.line_num}"
             if len(fields) != len(header):
-                raise TaskError(f"{where}: {len(header)} columns are needed, found {len(fields)}; correct the line")
+                raise TaskError(
+                    f"{where}: {len(header)} columns are needed, found {len(fields)}; correct the line"
+                )
             yield where, dict(zip(header, fields, strict=True))
     except csv.Error as error:
-        open_until = f" (a quote is open until line {reader.line_num})" if reader.line_num > begun else ""
+        open_until = (
+            f" (a quote is open until line {reader.line_num})" if reader.line_num > begun else ""
+        )
         raise TaskError(
             f"{path}, line {begun}: {error}{open_until}; put fields that hold quotes, separators or line ends in quotes, "
             "quotes inside doubled, or use jsonl"
@@ -124,11 +138,17 @@ def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
             fields = json.loads(content)
         except json.JSONDecodeError as error:
             reason = f"{error.msg} at character {error.pos + 1}"
-            raise TaskError(f"{where}: not a JSON value ({reason}); each line must be one JSON object") from error
+            raise TaskError(
+                f"{where}: not a JSON value ({reason}); each line must be one JSON object"
+            ) from error
         except (ValueError, RecursionError) as error:
-            raise TaskError(f"{where}: not a JSON value ({error}); each line must be one JSON object") from error
+            raise TaskError(
+                f"{where}: not a JSON value ({error}); each line must be one JSON object"
+            ) from error
         if not isinstance(fields, dict):
-            raise TaskError(f"{where}: each line must be a JSON object, found {type(fields).__name__}")
+            raise TaskError(
+                f"{where}: each line must be a JSON object, found {type(fields).__name__}"
+            )
         require_columns(columns, list(fields), where, is_first=is_first)
         is_first = False
         yield where, fields
@@ -139,7 +159,9 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise TaskError(f"{path}: reading parquet needs the package 'pyarrow'; install it or use csv") from error
+        raise TaskError(
+            f"{path}: reading parquet needs the package 'pyarrow'; install it or use csv"
+        ) from error
     data = read_bytes(path)
     try:
         # pre_buffer off: the file is in memory already.
@@ -185,7 +207,9 @@ def _read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
             yield from _read_jsonl(path, columns)
             return
-        raise TaskError(f"{path}: not a JSON value ({error}); SQuAD's json, or a list of objects, is needed") from error
+        raise TaskError(
+            f"{path}: not a JSON value ({error}); SQuAD's json, or a list of objects, is needed"
+        ) from error
     if isinstance(content, list):
         yield from _read_list(path, content, columns)
     else:
@@ -203,7 +227,9 @@ def _read_list(path: Path, content: list[Any], columns: Sequence[str]) -> Iterat
 
 def _read_squad(path: Path, content: Any, columns: Sequence[str]) -> Iterator[Record]:
     if isinstance(content, dict) and "data" in content:
-        require_columns(columns, ["question", "context", "answers"], f"{path}, read as SQuAD's questions")
+        require_columns(
+            columns, ["question", "context", "answers"], f"{path}, read as SQuAD's questions"
+        )
     for title, article in enumerate(_squad_list(content, "data", str(path))):
         place = f"{path}, data {title}"
         for number, paragraph in enumerate(_squad_list(article, "paragraphs", place)):
@@ -211,7 +237,9 @@ def _read_squad(path: Path, content: Any, columns: Sequence[str]) -> Iterator[Re
             for order, question in enumerate(_squad_list(paragraph, "qas", inner)):
                 where = f"{inner}, question {order}"
                 if not isinstance(question, dict):
-                    raise TaskError(f"{where}: must be a JSON object, found {type(question).__name__}")
+                    raise TaskError(
+                        f"{where}: must be a JSON object, found {type(question).__name__}"
+                    )
                 fields = {"context": paragraph.get("context"), **question}
                 require_columns(columns, list(fields), where, is_first=False)
                 yield where, fields
@@ -221,7 +249,9 @@ def _squad_list(value: Any, key: str, where: str) -> list[Any]:
     """The list under a key of a SQuAD file."""
     found = value.get(key) if isinstance(value, dict) else None
     if not isinstance(found, list):
-        raise TaskError(f"{where}: a JSON object with a list '{key}' is needed, as in SQuAD's files; correct it")
+        raise TaskError(
+            f"{where}: a JSON object with a list '{key}' is needed, as in SQuAD's files; correct it"
+        )
     return found
 
 

@@ -47,7 +47,11 @@ class Rows:
 
     def texts(self) -> list[tuple[str, ...]]:
         """The texts of each row: one or two."""
-        return list(zip(self.first)) if self.second is None else list(zip(self.first, self.second, strict=True))
+        return (
+            list(zip(self.first))
+            if self.second is None
+            else list(zip(self.first, self.second, strict=True))
+        )
 
     def count_labels(self) -> Counter[Any]:
         """How often each label stands in the rows."""
@@ -61,7 +65,9 @@ class Rows:
             if label_names is not None:
                 _check_class(label, label_names, f"{where} row {row}: the label")
             elif not math.isfinite(label):
-                raise TaskError(f"{where} row {row}: the target must be a finite number, found {label}; correct it")
+                raise TaskError(
+                    f"{where} row {row}: the target must be a finite number, found {label}; correct it"
+                )
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,10 @@ class WordRows:
 
     def select(self, indices: Sequence[int]) -> WordRows:
         """The rows at these indices, in their order."""
-        return WordRows(tuple(self.words[index] for index in indices), tuple(self.tags[index] for index in indices))
+        return WordRows(
+            tuple(self.words[index] for index in indices),
+            tuple(self.tags[index] for index in indices),
+        )
 
     def texts(self) -> list[tuple[str, ...]]:
         """The words of each row."""
@@ -144,7 +153,9 @@ class QuestionRows:
     def select(self, indices: Sequence[int]) -> QuestionRows:
         """The rows at these indices, in their order."""
         columns = (self.questions, self.contexts, self.answers)
-        questions, contexts, answers = (tuple(column[index] for index in indices) for column in columns)
+        questions, contexts, answers = (
+            tuple(column[index] for index in indices) for column in columns
+        )
         return QuestionRows(questions, contexts, answers)  # type: ignore[arg-type]
 
     def texts(self) -> list[tuple[str, ...]]:
@@ -158,7 +169,9 @@ class QuestionRows:
     def check(self, where: str, label_names: LabelNames) -> None:
         """Raise `TaskError` unless every row can be used."""
         if label_names is not None:
-            raise TaskError(f"{where}: answers are pieces of their context and have no names; leave label_names out")
+            raise TaskError(
+                f"{where}: answers are pieces of their context and have no names; leave label_names out"
+            )
         for row, (question, context) in enumerate(self.texts()):
             check_text(question, f"{where} row {row}, question")
             check_text(context, f"{where} row {row}, context")
@@ -195,7 +208,9 @@ def check_words(words: Sequence[str], tags: Sequence[Any], where: str) -> None:
 def check_answers(answers: Sequence[Answer], context: str, where: str) -> None:
     """Raise `TaskError` unless there is an answer, and each stands in the context where it says."""
     if not answers:
-        raise TaskError(f"{where}: has no answer; questions without one cannot be learned here, leave the row out")
+        raise TaskError(
+            f"{where}: has no answer; questions without one cannot be learned here, leave the row out"
+        )
     for text, start in answers:
         check_text(text, f"{where}, answer")
         if not 0 <= start < len(context):
@@ -213,4 +228,6 @@ def check_answers(answers: Sequence[Answer], context: str, where: str) -> None:
 
 def _check_class(label: float, label_names: Sequence[str], what: str) -> None:
     if not 0 <= label < len(label_names):
-        raise TaskError(f"{what} must be from 0 to {len(label_names) - 1}, found {label}; correct it")
+        raise TaskError(
+            f"{what} must be from 0 to {len(label_names) - 1}, found {label}; correct it"
+        )

@@ -65,7 +65,9 @@ class Splits:
             protocol=self.protocol,
             first=left(self.first),
             original_first=left(self.original_first),
-            layers=tuple(LayerSplit(left(layer.mini_train), left(layer.reward)) for layer in self.layers),
+            layers=tuple(
+                LayerSplit(left(layer.mini_train), left(layer.reward)) for layer in self.layers
+            ),
             last_train=left(self.last_train),
             last_watch=left(self.last_watch),
         )
@@ -75,12 +77,17 @@ class Splits:
         return {
             "protocol": self.protocol,
             **{name: list(getattr(self, name)) for name in _LISTS},
-            "layers": [{"mini_train": list(item.mini_train), "reward": list(item.reward)} for item in self.layers],
+            "layers": [
+                {"mini_train": list(item.mini_train), "reward": list(item.reward)}
+                for item in self.layers
+            ],
             **({"folds": [list(fold) for fold in self.folds]} if self.folds else {}),
         }
 
 
-def make_splits(labels: Sequence[Any], config: Config, num_layers: int, without_classes: bool) -> Splits:
+def make_splits(
+    labels: Sequence[Any], config: Config, num_layers: int, without_classes: bool
+) -> Splits:
     """The rows of every stage, for training rows with these labels; `without_classes`: they are numbers, tags or answers."""
     # Where there are no classes to keep, all rows are of one.
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
@@ -89,7 +96,9 @@ def make_splits(labels: Sequence[Any], config: Config, num_layers: int, without_
 
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
     rows = np.arange(len(classes))
-    watch = _draw(rows, _share(config.last.watch_fraction, rows), seeds.generator(config.seed, "watch rows"))
+    watch = _draw(
+        rows, _share(config.last.watch_fraction, rows), seeds.generator(config.seed, "watch rows")
+    )
     _require_rows("rows to watch", watch, rows, "raise last.watch_fraction")
     layers = []
     for layer in range(num_layers):
@@ -97,7 +106,9 @@ def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
         uncut = _draw_reward(rows, config.reward.fraction, classes, rng, "raise reward.fraction")
         mini_train = rows if config.reward.fraction == 1 else np.setdiff1d(rows, uncut)
         _require_rows("mini-train", mini_train, rows, "lower reward.fraction")
-        layers.append(LayerSplit(_indices(mini_train), _indices(_bound(uncut, config, classes, rng))))
+        layers.append(
+            LayerSplit(_indices(mini_train), _indices(_bound(uncut, config, classes, rng)))
+        )
     return Splits(
         protocol="seen",
         first=_indices(rows),
@@ -121,7 +132,9 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     share = 1 - config.reward.fraction or 1.0
     layers = []
     for layer in range(num_layers):
-        mini_train = _draw(tune, _share(share, tune), seeds.generator(config.seed, "mini-train", layer))
+        mini_train = _draw(
+            tune, _share(share, tune), seeds.generator(config.seed, "mini-train", layer)
+        )
         _require_rows("mini-train", mini_train, tune, "lower reward.fraction")
         layers.append(LayerSplit(_indices(mini_train), reward))
     tune_and_reward = _indices(np.setdiff1d(rows, watch))
@@ -136,7 +149,9 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
 
 
 def _split_crossfit(classes: Array, config: Config, num_layers: int) -> Splits:
-    return replace(_split_seen(classes, config, num_layers), protocol="crossfit", folds=_deal(classes, config))
+    return replace(
+        _split_seen(classes, config, num_layers), protocol="crossfit", folds=_deal(classes, config)
+    )
 
 
 def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
@@ -164,7 +179,9 @@ def _draw(rows: Array, count: int, rng: np.random.Generator) -> Array:
     return rng.choice(rows, min(count, len(rows)), replace=False)
 
 
-def _draw_reward(rows: Array, fraction: float, classes: Array, rng: np.random.Generator, remedy: str) -> Array:
+def _draw_reward(
+    rows: Array, fraction: float, classes: Array, rng: np.random.Generator, remedy: str
+) -> Array:
     """A share of the rows that holds each class: at random, and by class only where chance left one out."""
     count = _share(fraction, rows)
     num_classes = len(np.unique(classes[rows]))
@@ -203,7 +220,9 @@ def _draw_by_class(rows: Array, count: int, classes: Array, rng: np.random.Gener
         quota[np.argmax(np.where(quota < sizes, ideal - quota, -np.inf))] += 1
     while quota.sum() > count:
         quota[np.argmax(np.where(quota > 1, quota - ideal, -np.inf))] -= 1
-    return np.concatenate([_draw(group, int(size), rng) for group, size in zip(members, quota, strict=True)])
+    return np.concatenate(
+        [_draw(group, int(size), rng) for group, size in zip(members, quota, strict=True)]
+    )
 
 
 def _share(fraction: float, rows: Array) -> int:

@@ -104,7 +104,9 @@ def check_rows(data: TaskData) -> TaskData:
     for split, rows in (("train", data.train), ("dev", data.dev)):
         where = f"{data.name}: {split}"
         if rows.kind != data.kind:
-            raise TaskError(f"{where} must hold rows of kind {data.kind}, as train does, found {rows.kind}")
+            raise TaskError(
+                f"{where} must hold rows of kind {data.kind}, as train does, found {rows.kind}"
+            )
         if not len(rows):
             raise TaskError(f"{where} has no rows; at least one is needed")
         rows.check(where, data.label_names)
@@ -115,7 +117,10 @@ def check_rows(data: TaskData) -> TaskData:
 def _check_metric(data: TaskData) -> None:
     """Now rather than when a model has been trained."""
     from auber.metrics.tags import read_scheme
-    from auber.metrics.task_metrics import METRICS, get_metric  # with torch, which listing the tasks does without
+    from auber.metrics.task_metrics import (
+        METRICS,
+        get_metric,
+    )  # with torch, which listing the tasks does without
 
     metric = get_metric(data.metric)
     if metric.kind != data.kind:
@@ -136,11 +141,17 @@ def _check_classes(data: TaskData) -> None:
     if len(trained) == 1:
         (only,) = trained
         if data.label_names is None:
-            raise TaskError(f"{data.name}: every target of train is {only}; there is nothing to learn")
+            raise TaskError(
+                f"{data.name}: every target of train is {only}; there is nothing to learn"
+            )
         name = data.label_names[int(only)]
         if data.has_classes:
-            raise TaskError(f"{data.name}: every row of train is of class '{name}'; at least two classes are needed")
-        raise TaskError(f"{data.name}: every word of train has the tag '{name}'; at least two tags are needed")
+            raise TaskError(
+                f"{data.name}: every row of train is of class '{name}'; at least two classes are needed"
+            )
+        raise TaskError(
+            f"{data.name}: every word of train has the tag '{name}'; at least two tags are needed"
+        )
     if not data.has_classes:
         return
     assert data.label_names is not None

@@ -15,7 +15,9 @@ def read_bytes(path: Path) -> bytes:
     except FileNotFoundError as error:
         raise TaskError(f"{path}: there is no such file; correct the path") from error
     except OSError as error:
-        raise TaskError(f"{path}: cannot be read ({error.strerror}); a readable file is needed") from error
+        raise TaskError(
+            f"{path}: cannot be read ({error.strerror}); a readable file is needed"
+        ) from error
 
 
 def read_text(path: Path) -> str:

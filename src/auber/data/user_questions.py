@@ -21,7 +21,9 @@ def build_questions(
 ) -> tuple[QuestionRows, QuestionRows, None]:
     """Both splits; answers have no names."""
     if names is not None:
-        raise TaskError("labels: answers are pieces of their context and have no names; leave labels out")
+        raise TaskError(
+            "labels: answers are pieces of their context and have no names; leave labels out"
+        )
     trained = _rows(read("train"), text, label)
     return trained, _rows(read("dev"), text, label), None
 
@@ -29,7 +31,9 @@ def build_questions(
 def _rows(records: Iterable[Record], text: Sequence[str], label: str) -> QuestionRows:
     questions, contexts, answers = [], [], []
     for where, fields in records:
-        question, context = (_string(fields[column], f"{where}, column '{column}'") for column in text)
+        question, context = (
+            _string(fields[column], f"{where}, column '{column}'") for column in text
+        )
         found = _answers(fields[label], f"{where}, column '{label}'")
         check_answers(found, context, f"{where}, column '{label}'")
         questions.append(question)
@@ -40,7 +44,9 @@ def _rows(records: Iterable[Record], text: Sequence[str], label: str) -> Questio
 
 def _string(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise TaskError(f"{where}: must be text, found {type(value).__name__} {value!r:.40}; correct it")
+        raise TaskError(
+            f"{where}: must be text, found {type(value).__name__} {value!r:.40}; correct it"
+        )
     check_text(value, where)
     return value
 
@@ -48,13 +54,21 @@ def _string(value: Any, where: str) -> str:
 def _answers(value: Any, where: str) -> list[Answer]:
     if isinstance(value, Mapping):
         texts, starts = value.get("text"), value.get("answer_start")
-        if not isinstance(texts, (list, tuple)) or not isinstance(starts, (list, tuple)) or len(texts) != len(starts):
-            raise TaskError(f"{where}: {_FORM}, equally long, is needed, found {value!r:.60}; correct it")
+        if (
+            not isinstance(texts, (list, tuple))
+            or not isinstance(starts, (list, tuple))
+            or len(texts) != len(starts)
+        ):
+            raise TaskError(
+                f"{where}: {_FORM}, equally long, is needed, found {value!r:.60}; correct it"
+            )
         pairs = list(zip(texts, starts, strict=True))
     elif isinstance(value, (list, tuple)) and all(isinstance(item, Mapping) for item in value):
         pairs = [(item.get("text"), item.get("answer_start")) for item in value]
     else:
-        raise TaskError(f"{where}: {_FORM} is needed, found {type(value).__name__} {value!r:.40}; correct it")
+        raise TaskError(
+            f"{where}: {_FORM} is needed, found {type(value).__name__} {value!r:.40}; correct it"
+        )
     for text, start in pairs:
         if not isinstance(text, str) or isinstance(start, bool) or not isinstance(start, int):
             raise TaskError(

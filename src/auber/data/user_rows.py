@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from auber.data.readers import ColumnError, ReadSplit, Record, plain, read_records, require_columns, shorten
+from auber.data.readers import (
+    ColumnError,
+    ReadSplit,
+    Record,
+    plain,
+    read_records,
+    require_columns,
+    shorten,
+)
 from auber.data.task import Rows, TaskData, check_rows, check_task, check_text
 from auber.data.task_types import KINDS, Kind, get_kind
 from auber.data.user_questions import build_questions
@@ -24,7 +32,9 @@ from auber.errors import TaskError
 OWN = "own"  # what rows are called that nobody names
 
 Answer = TypeVar("Answer")
-Source = str | Path | Iterable[Mapping[str, Any]]  # a file, or rows such as dicts or a datasets.Dataset
+Source = (
+    str | Path | Iterable[Mapping[str, Any]]
+)  # a file, or rows such as dicts or a datasets.Dataset
 
 
 def make_task(
@@ -90,11 +100,17 @@ class OwnFiles:
     ) -> OwnFiles:
         """What the words of a user mean: names of columns and labels may stand in one text, with commas between."""
         if train is None and dev is None:
-            raise TaskError("your own rows need --train FILE and --dev FILE, found neither; add both")
+            raise TaskError(
+                "your own rows need --train FILE and --dev FILE, found neither; add both"
+            )
         if train is None or dev is None:
             found, lacking = ("train", "dev") if dev is None else ("dev", "train")
-            raise TaskError(f"--train and --dev go together, found --{found} alone; add --{lacking} FILE")
-        return cls(Path(train), Path(dev), kind, split_names(text), label, split_names(labels), metric)
+            raise TaskError(
+                f"--train and --dev go together, found --{found} alone; add --{lacking} FILE"
+            )
+        return cls(
+            Path(train), Path(dev), kind, split_names(text), label, split_names(labels), metric
+        )
 
     def read(self, name: str) -> TaskData:
         """The task of these rows."""
@@ -137,7 +153,9 @@ def _read_task(
     name: str,
 ) -> TaskData:
     """Both splits as they are, of the kind that is named or that the metric scores."""
-    from auber.metrics.task_metrics import get_metric  # it brings torch, which listing the tasks does without
+    from auber.metrics.task_metrics import (
+        get_metric,
+    )  # it brings torch, which listing the tasks does without
 
     chosen = get_kind(kind or (get_metric(metric).kind if metric else "sequence"))
     measured = get_metric(metric or chosen.metric)
@@ -147,7 +165,9 @@ def _read_task(
             "or leave one of the two out"
         )
     if labels is not None and len(set(labels)) != len(labels):
-        raise TaskError(f"labels: each name may stand once, found {shorten(list(labels), 20)}; leave the second out")
+        raise TaskError(
+            f"labels: each name may stand once, found {shorten(list(labels), 20)}; leave the second out"
+        )
     columns = (text,) if isinstance(text, str) else tuple(chosen.text if text is None else text)
     answer = label or chosen.label
 
@@ -156,11 +176,19 @@ def _read_task(
             yield from _records(train if split == "train" else dev, split, chosen, columns, answer)
         except ColumnError as error:
             option, is_named = (
-                ("--label", label is not None) if error.column == answer else ("--text", text is not None)
+                ("--label", label is not None)
+                if error.column == answer
+                else ("--text", text is not None)
             )
-            raise error if is_named else TaskError(f"{error}; {_advise(chosen, error.header, option)}") from error
+            raise (
+                error
+                if is_named
+                else TaskError(f"{error}; {_advise(chosen, error.header, option)}")
+            ) from error
 
-    build: Any = {"sequence": _build_texts, "tokens": build_words, "spans": build_questions}[chosen.name]
+    build: Any = {"sequence": _build_texts, "tokens": build_words, "spans": build_questions}[
+        chosen.name
+    ]
     if measured.is_regression:
         build = _build_targets
     train_rows, dev_rows, label_names = build(read, columns, answer, labels)
@@ -171,18 +199,22 @@ def _advise(kind: Kind, header: Sequence[str], option: str) -> str:
     """What to do where a column that was not named is not there: the rows may be of another kind."""
     for other in KINDS.values():
         if other != kind and {*other.text, other.label} <= set(header):
-            return (
-                f"they look like rows of kind {other.name}: add --kind {other.name}, or name the column with {option}"
-            )
+            return f"they look like rows of kind {other.name}: add --kind {other.name}, or name the column with {option}"
     return f"name it with {option}"
 
 
-def _records(source: Source, split: str, kind: Kind, text: Sequence[str], label: str) -> Iterator[Record]:
+def _records(
+    source: Source, split: str, kind: Kind, text: Sequence[str], label: str
+) -> Iterator[Record]:
     """The records of a split one after the other; a large file is never held as records."""
     where = str(source) if isinstance(source, (str, Path)) else split
     allowed = (1, 2) if kind.name == "sequence" else (len(kind.text),)
     if len(text) not in allowed or len({*text, label}) != len(text) + 1:
-        wanted = {"sequence": "one or two text columns", "tokens": "one column of words", "spans": "two text columns"}
+        wanted = {
+            "sequence": "one or two text columns",
+            "tokens": "one column of words",
+            "spans": "two text columns",
+        }
         raise TaskError(
             f"{where}: {wanted[kind.name]} and another for the label are needed, "
             f"found text {', '.join(text) or '(none)'} and label {label}"
@@ -212,7 +244,9 @@ def _records_in_memory(rows: Iterable[Any], split: str, columns: Sequence[str]) 
     for number, row in enumerate(rows):
         place = f"{split} row {number}"
         if not isinstance(row, Mapping):
-            raise TaskError(f"{place}: a row must map columns to values, found {type(row).__name__}")
+            raise TaskError(
+                f"{place}: a row must map columns to values, found {type(row).__name__}"
+            )
         require_columns(columns, list(row), place, is_first=number == 0)
         yield place, row
 
@@ -230,7 +264,11 @@ def _build_texts(
     train_texts, train_classes = _columns(read("train"), text, number)
     ordered = seen.close()
     dev_texts, dev_classes = _columns(read("dev"), text, number)
-    return _rows(train_texts, seen.in_order(train_classes)), _rows(dev_texts, seen.in_order(dev_classes)), ordered
+    return (
+        _rows(train_texts, seen.in_order(train_classes)),
+        _rows(dev_texts, seen.in_order(dev_classes)),
+        ordered,
+    )
 
 
 def _build_targets(
@@ -272,7 +310,9 @@ class _Classes:
     """Numbers for names of classes: those met in train, until it is closed, or a list that is given."""
 
     def __init__(self, names: Sequence[str] | None, whose: str) -> None:
-        self._numbers = {name: number for number, name in enumerate(names or ())}  # in the order they were met
+        self._numbers = {
+            name: number for number, name in enumerate(names or ())
+        }  # in the order they were met
         self._whose, self._grows = whose, names is None
         self._order: tuple[str, ...] | None = None if names is None else tuple(names)
 
@@ -284,7 +324,11 @@ class _Classes:
                 raise TaskError(
                     f"{where}: label '{name}' is not one of {self._whose} ({shorten(self._order)}); "
                     "correct it or leave the row out"
-                    + (f"; {_TO_PREDICT}" if all(math.isfinite(_number(each)) for each in (name, *self._order)) else "")
+                    + (
+                        f"; {_TO_PREDICT}"
+                        if all(math.isfinite(_number(each)) for each in (name, *self._order))
+                        else ""
+                    )
                 )
             self._numbers[name] = len(self._numbers)
         return self._numbers[name]
@@ -306,7 +350,9 @@ def _text(value: Any, where: str) -> str:
     if value is None:
         value = ""
     if not isinstance(value, str):
-        raise TaskError(f"{where}: must be text, found {type(value).__name__} {value!r:.40}; put it in quotes")
+        raise TaskError(
+            f"{where}: must be text, found {type(value).__name__} {value!r:.40}; put it in quotes"
+        )
     check_text(value, where)
     return value
 
@@ -326,7 +372,9 @@ def _class_name(record: Record, label: str, known: Sequence[str]) -> str:
         name = str(value).strip()
         return name if name in known else re.sub(r"\A(-?[0-9]+)\.0+\Z", r"\1", name)
     if value is None or isinstance(value, str):
-        raise TaskError(f"{where}, column '{label}': the label is empty; fill it in or leave the row out")
+        raise TaskError(
+            f"{where}, column '{label}': the label is empty; fill it in or leave the row out"
+        )
     raise TaskError(
         f"{where}, column '{label}': a class must be a word or a whole number, found {value!r:.40}; {_TO_PREDICT}"
     )
@@ -343,7 +391,9 @@ def _number(value: Any) -> float:
 def _target(value: Any, where: str) -> float:
     target = _number(value)
     if not math.isfinite(target):
-        raise TaskError(f"{where}: a regression target must be a finite number, found {value!r:.40}; correct it")
+        raise TaskError(
+            f"{where}: a regression target must be a finite number, found {value!r:.40}; correct it"
+        )
     return target
 
 

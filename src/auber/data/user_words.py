@@ -22,16 +22,24 @@ def build_words(
 
     train = list(read("train"))
     rows = [_row(record, text[0], label) for record in train]
-    ordered = sort_tags({tag for _, tags in rows for tag in tags}) if names is None else tuple(names)
+    ordered = (
+        sort_tags({tag for _, tags in rows for tag in tags}) if names is None else tuple(names)
+    )
     whose = "train's" if names is None else "the known labels"
     trained = _number(train, rows, ordered, whose)
     dev = list(read("dev"))
-    return trained, _number(dev, [_row(record, text[0], label) for record in dev], ordered, whose), ordered
+    return (
+        trained,
+        _number(dev, [_row(record, text[0], label) for record in dev], ordered, whose),
+        ordered,
+    )
 
 
 def _row(record: Record, text: str, label: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     where, fields = record
-    words, tags = (_strings(fields[column], f"{where}, column '{column}'") for column in (text, label))
+    words, tags = (
+        _strings(fields[column], f"{where}, column '{column}'") for column in (text, label)
+    )
     check_words(words, tags, where)
     return words, tags
 
@@ -66,4 +74,7 @@ def _number(
                     f"{where}, word {place} '{words[place]}': tag '{tag}' is not one of {whose} ({shorten(names)}); "
                     "correct it or leave the row out"
                 )
-    return WordRows(tuple(words for words, _ in rows), tuple(tuple(numbers[tag] for tag in tags) for _, tags in rows))
+    return WordRows(
+        tuple(words for words, _ in rows),
+        tuple(tuple(numbers[tag] for tag in tags) for _, tags in rows),
+    )

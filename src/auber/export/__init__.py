@@ -34,8 +34,16 @@ TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         Target("onnx", "a graph with its tokenizer, for onnxruntime", "auber.export.onnx"),
-        Target("dense", "full size, zeros for removed heads, for plain transformers", "auber.export.dense"),
-        Target("hub", "a folder to share: model card, map of heads, code that loads it", "auber.export.hub"),
+        Target(
+            "dense",
+            "full size, zeros for removed heads, for plain transformers",
+            "auber.export.dense",
+        ),
+        Target(
+            "hub",
+            "a folder to share: model card, map of heads, code that loads it",
+            "auber.export.hub",
+        ),
     )
 }
 

@@ -63,7 +63,9 @@ def write_checked(
                 place.rmdir()  # empty, as was required
             shutil.move(fresh, place)
     except OSError as error:
-        raise CheckpointError(f"{place}: cannot be written ({error}); choose another --out") from error
+        raise CheckpointError(
+            f"{place}: cannot be written ({error}); choose another --out"
+        ) from error
     return Exported(to, place, source, files, CHECKED_ROWS, difference)
 
 

@@ -28,7 +28,10 @@ _ALIKE = {  # what the hub calls a metric: our names for it
     "spearmanr": ("spearman",),
 }
 _HUB_METRICS = {ours: theirs for theirs, names in _ALIKE.items() for ours in names}
-_SHARES_OF_ROWS = ("accuracy", "span_exact")  # whose interval follows from the score and the number of rows
+_SHARES_OF_ROWS = (
+    "accuracy",
+    "span_exact",
+)  # whose interval follows from the score and the number of rows
 
 _CARD = """---
 library_name: transformers
@@ -140,11 +143,15 @@ def write_card(source: Source, place: str) -> str:
         architecture=type(source.model).__name__,
         removed=encoder.removed.num_removed,
         total=encoder.num_layers * encoder.num_heads,
-        scores="It was exported from a model folder that records no scores." if result is None else _scores(result),
+        scores="It was exported from a model folder that records no scores."
+        if result is None
+        else _scores(result),
         picture=PICTURE,
         table="\n".join(_table(encoder)),
         lines=len(MODELING_FILE.read_text(encoding="utf-8").splitlines()),
-        load=purpose.load.format(place=place, longest=source.row_length, longest_answer=LONGEST_ANSWER),
+        load=purpose.load.format(
+            place=place, longest=source.row_length, longest_answer=LONGEST_ANSWER
+        ),
         auto_class=source.kind.auto_class,
         provenance="\n".join(_provenance(result)),
     )
@@ -207,7 +214,9 @@ def _scores(result: dict[str, Any]) -> str:
         lines["most frequent class of dev"] = f"{100 * dev['majority']:.2f} % of the rows"
     if dev["one_class"]:
         lines["careful"] = "the model gives everything in dev the same answer"
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in lines.items())])
+    return "\n".join(
+        ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in lines.items())]
+    )
 
 
 def _provenance(result: dict[str, Any] | None) -> Iterator[str]:

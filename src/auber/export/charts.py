@@ -67,10 +67,24 @@ class Panel:
         yield line(left, top, left, bottom, GREY, 1)
 
     def line(
-        self, start: tuple[float, float], end: tuple[float, float], colour: str, width: float, *, dashes: str = ""
+        self,
+        start: tuple[float, float],
+        end: tuple[float, float],
+        colour: str,
+        width: float,
+        *,
+        dashes: str = "",
     ) -> str:
         """A straight line between two points given by their values."""
-        return line(self.x(start[0]), self.y(start[1]), self.x(end[0]), self.y(end[1]), colour, width, dashes=dashes)
+        return line(
+            self.x(start[0]),
+            self.y(start[1]),
+            self.x(end[0]),
+            self.y(end[1]),
+            colour,
+            width,
+            dashes=dashes,
+        )
 
     def curve(
         self,
@@ -94,7 +108,9 @@ class Panel:
         return f'<circle {place} r="3.5" fill="{colour}"><title>{escape(title)}</title></circle>'
 
 
-def document(width: float, height: float, label: str, parts: Iterable[str], *, columns: int = 0) -> str:
+def document(
+    width: float, height: float, label: str, parts: Iterable[str], *, columns: int = 0
+) -> str:
     """The whole picture on a white ground; `label` says what it shows to who cannot see it.
 
     `columns` is told where the marks with titles are a grid, row by row: a page moves through them with the arrow keys.
@@ -108,7 +124,9 @@ def document(width: float, height: float, label: str, parts: Iterable[str], *, c
     return "\n".join([start, ground, *parts, "</svg>"]) + "\n"
 
 
-def line(x: float, y: float, end_x: float, end_y: float, colour: str, width: float, *, dashes: str = "") -> str:
+def line(
+    x: float, y: float, end_x: float, end_y: float, colour: str, width: float, *, dashes: str = ""
+) -> str:
     """A straight line between two pixels."""
     return (
         f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{end_x:.1f}" y2="{end_y:.1f}" stroke="{colour}" '
@@ -116,14 +134,23 @@ def line(x: float, y: float, end_x: float, end_y: float, colour: str, width: flo
     )
 
 
-def text(x: float, y: float, words: str, colour: str, anchor: str = "start", *, bold: bool = False) -> str:
+def text(
+    x: float, y: float, words: str, colour: str, anchor: str = "start", *, bold: bool = False
+) -> str:
     """Words on a baseline; `anchor` is start, middle or end."""
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{weight}>{escape(words)}</text>'
 
 
 def rectangle(
-    x: float, y: float, width: float, height: float, colour: str, *, opacity: float = 1.0, title: str = ""
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    colour: str,
+    *,
+    opacity: float = 1.0,
+    title: str = "",
 ) -> str:
     """A filled rectangle by its upper left corner; `title` is shown to who points at it."""
     faint = f' fill-opacity="{opacity:.2f}"' if opacity < 1 else ""
@@ -136,7 +163,9 @@ def strokes(path: str, colour: str, width: float) -> str:
     return f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width:g}"/>'
 
 
-def legend(x: float, y: float, words: str, colour: str, width: float, *, dashes: str = "") -> Iterator[str]:
+def legend(
+    x: float, y: float, words: str, colour: str, width: float, *, dashes: str = ""
+) -> Iterator[str]:
     """A piece of a line and what it stands for."""
     yield line(x, y, x + _LEGEND_SAMPLE, y, colour, width, dashes=dashes)
     yield text(x + _LEGEND_INDENT, y + 4, words, INK)
@@ -158,7 +187,12 @@ def linear_ticks(high: float, most: int = 6) -> list[float]:
 def logarithmic_ticks(low: float, high: float) -> list[float]:
     """Numbers 1, 2 and 5 times a power of ten in the range; the powers alone where there would be many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [step * 10.0**decade for decade in decades for step in (1, 2, 5) if low <= step * 10.0**decade <= high]
+    ticks = [
+        step * 10.0**decade
+        for decade in decades
+        for step in (1, 2, 5)
+        if low <= step * 10.0**decade <= high
+    ]
     powers = [tick for tick in ticks if math.isclose(math.log10(tick) % 1, 0, abs_tol=1e-9)]
     return powers if len(ticks) > 10 else ticks
 

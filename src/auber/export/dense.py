@@ -33,8 +33,12 @@ def _compute(source: Source, folder: Path) -> Compute:
     import transformers
 
     auto_class = getattr(transformers, source.kind.auto_class)
-    model, report = auto_class.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    model, report = auto_class.from_pretrained(
+        folder, dtype=torch.float32, output_loading_info=True
+    )
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if report[problem]:
-            raise CheckpointError(f"{folder}: transformers finds {problem} in it: {sorted(report[problem])[0]}")
+            raise CheckpointError(
+                f"{folder}: transformers finds {problem} in it: {sorted(report[problem])[0]}"
+            )
     return lambda batch: model(**batch)

@@ -46,7 +46,9 @@ def missing_packages() -> list[str]:
 def require_packages(wanted_by: str) -> None:
     """Raise `ConfigError` unless graphs can be written and run; `wanted_by` names the option."""
     if missing := missing_packages():
-        raise ConfigError(f"{wanted_by} needs {', '.join(missing)}, not installed here; pip install 'auber[onnx]'")
+        raise ConfigError(
+            f"{wanted_by} needs {', '.join(missing)}, not installed here; pip install 'auber[onnx]'"
+        )
 
 
 def write_graph(model: PreTrainedModel, path: Path, inputs: Sequence[str]) -> None:

@@ -49,15 +49,21 @@ def push(exported: Exported, name: str, *, api: Any = None) -> str:
     check_name(name)
     api = api or HfApi(library_name="auber")
     try:
-        full_name = str(api.create_repo(name, private=True, exist_ok=True).repo_id)  # with the owner
+        full_name = str(
+            api.create_repo(name, private=True, exist_ok=True).repo_id
+        )  # with the owner
         # only now is it known what its readers have to write
         (exported.place / CARD).write_text(write_card(exported.source, full_name), encoding="utf-8")
         commit = api.upload_folder(
-            repo_id=full_name, folder_path=exported.place, commit_message=f"{exported.source.name}, pruned by auber"
+            repo_id=full_name,
+            folder_path=exported.place,
+            commit_message=f"{exported.source.name}, pruned by auber",
         )
     except Exception as error:  # whatever the network and the hub answer with
         # The hub's own words may stand in the lines below the first: all of them on one, and not endless.
-        reason = _TOKEN.sub("hf_...", " ".join(str(error).split()) or type(error).__name__)[:_LONGEST_REASON]
+        reason = _TOKEN.sub("hf_...", " ".join(str(error).split()) or type(error).__name__)[
+            :_LONGEST_REASON
+        ]
         raise CheckpointError(
             f"{name}: cannot be pushed ({reason}); log in with 'hf auth login' and try again, the folder stays in {exported.place}"
         ) from None  # the cause may show the request with its token

@@ -54,7 +54,9 @@ class Source:
     @property
     def inputs(self) -> tuple[str, ...]:
         """What the tokenizer gives and the model reads."""
-        reads_types = self.encoder.has_token_types and "token_type_ids" in self.tokenizer.model_input_names
+        reads_types = (
+            self.encoder.has_token_types and "token_type_ids" in self.tokenizer.model_input_names
+        )
         return ("input_ids", "attention_mask", *(["token_type_ids"] if reads_types else []))
 
 
@@ -65,7 +67,9 @@ def open_source(run: str | Path) -> Source:
         result = run_files.read_result(folder)  # a run that is not finished says so itself
         folder = folder / "model"
         if not folder.is_dir():
-            raise RunError(f"{run}: a model is needed, the run's own was deleted; make the run again with keep_weights")
+            raise RunError(
+                f"{run}: a model is needed, the run's own was deleted; make the run again with keep_weights"
+            )
     model = checkpoint.load(folder)
     if kind_of_class(type(model).__name__) is None:
         endings = " or ".join(f"...{kind.ending}" for kind in KINDS.values())

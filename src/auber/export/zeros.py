@@ -31,8 +31,12 @@ def put_back(model: PreTrainedModel, heads: Mapping[int, Iterable[int]]) -> PreT
     pruned, heads = encoder_of(model), PruningPlan(heads)
     for layer, named in heads.items():
         if present := sorted(set(named) - set(pruned.removed.removed(layer))):
-            raise PlanError(f"layer {layer}: only a removed head can be put back, head {present[0]} is not removed")
-    left = PruningPlan({layer: set(gone) - set(heads.removed(layer)) for layer, gone in pruned.removed.items()})
+            raise PlanError(
+                f"layer {layer}: only a removed head can be put back, head {present[0]} is not removed"
+            )
+    left = PruningPlan(
+        {layer: set(gone) - set(heads.removed(layer)) for layer, gone in pruned.removed.items()}
+    )
     restored = _build(model, left)
     with torch.no_grad():
         weights = model.state_dict()
@@ -52,7 +56,9 @@ def _build(model: PreTrainedModel, plan: PruningPlan) -> PreTrainedModel:
     if hasattr(config, REMOVED_HEADS):
         delattr(config, REMOVED_HEADS)
     with no_init_weights():
-        built = type(model)._from_config(config, attn_implementation=model.config._attn_implementation)
+        built = type(model)._from_config(
+            config, attn_implementation=model.config._attn_implementation
+        )
     built.to(device=model.device, dtype=model.dtype)
     if plan:
         remove_heads(built, plan, allow_empty_layers=True)
@@ -63,7 +69,9 @@ def _spread(pruned: Encoder, restored: Encoder, layer: int) -> None:
     """Fill a layer: the weights of each head at the place it has among more heads, zeros between."""
     small, large = pruned.parts(layer), restored.parts(layer)
     places = [restored.present(layer).index(head) for head in pruned.present(layer)]
-    starts = torch.tensor(places, dtype=torch.long, device=large.output.weight.device) * pruned.head_dim
+    starts = (
+        torch.tensor(places, dtype=torch.long, device=large.output.weight.device) * pruned.head_dim
+    )
     features = (starts[:, None] + torch.arange(pruned.head_dim, device=starts.device)).flatten()
     for source, target in zip(small.projections, large.projections, strict=True):
         _fill(target.weight, 0, features, source.weight)  # (heads * head_dim, hidden)

@@ -27,7 +27,9 @@ _BACK = 0.25  # a step that does not help is tried again so much shorter
 # that a step overshoots a hundredfold: to shorten it until it helps would use up all steps.
 _FURTHEST = 4.0
 _RIDGE = 1e-10  # all biases may move together, which changes nothing and has no best place
-_NO_SPREAD = 1e-12  # of squares beside those of the logits: the rounding error of equal float32 values
+_NO_SPREAD = (
+    1e-12  # of squares beside those of the logits: the rounding error of equal float32 values
+)
 
 
 def class_rows(logits: Tensor, labels: Tensor) -> Tensor:

@@ -40,7 +40,9 @@ class SpanTruth:
 
 def best_spans(logits: Tensor, truth: SpanTruth) -> Tensor:
     """The first and last token of each row's best legal span: (rows, 2)."""
-    starts, ends = truth.unpack(logits).masked_fill(~truth.is_legal, -torch.inf).unbind(0)  # each (rows, width)
+    starts, ends = (
+        truth.unpack(logits).masked_fill(~truth.is_legal, -torch.inf).unbind(0)
+    )  # each (rows, width)
     best, reach = starts + ends, torch.zeros_like(truth.places)
     width = best.shape[1]
     # The context is one piece, so a span between two of its tokens is legal; a pass for each length holds no more than that.

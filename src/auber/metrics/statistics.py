@@ -32,7 +32,9 @@ LEVEL = 0.05
 POWER = 0.8
 FEWEST_PAIRS = 3  # with two, one difference of two numbers would stand for all deviation
 
-EXACT_PAIRS = 20  # up to so many pairs every assignment of signs is enumerated: four tasks of five seeds
+EXACT_PAIRS = (
+    20  # up to so many pairs every assignment of signs is enumerated: four tasks of five seeds
+)
 _DRAWS = 99_999
 _CHUNK = 10_000
 
@@ -59,7 +61,9 @@ class Paired:
     p_t: float  # of the paired t test; 1 where there is no deviation to judge by
     p_exact: float  # of the sign-flip test
     smallest_p: float  # the least the sign-flip test can give with so many pairs
-    detectable: float | None  # the difference found with 80 % power at the 5 % level, were the deviation the true one
+    detectable: (
+        float | None
+    )  # the difference found with 80 % power at the 5 % level, were the deviation the true one
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,9 @@ def compare(family: Mapping[str, Sequence[float]]) -> dict[str, Comparison]:
             shown=_leaves_out_zero(each.differences) and corrected[name] < LEVEL,
         )
         if name in corrected
-        else Comparison(each, family=len(tested), exact=True, p=each.p_exact, corrected=1.0, shown=False)
+        else Comparison(
+            each, family=len(tested), exact=True, p=each.p_exact, corrected=1.0, shown=False
+        )
         for name, each in found.items()
     }
 
@@ -170,18 +176,24 @@ def verdict(comparison: Comparison, *, counted: str = "seeds", unit: str = "poin
         if found.n < FEWEST_PAIRS:
             reason = f"; {FEWEST_PAIRS} are the fewest to show one"
         elif _leaves_out_zero(found):
-            several = f" corrected for {comparison.family} comparisons" if comparison.family > 1 else ""
+            several = (
+                f" corrected for {comparison.family} comparisons" if comparison.family > 1 else ""
+            )
             reason = f"; p {comparison.corrected:.2g}{several}"
         return f"no difference shown ({_signed(found.mean)} {unit}, {interval}, {found.n} {counted}{reason})"
     # The amount is told in the direction of the word, so that both ends of the interval are positive.
-    word, low, high = ("ahead", found.low, found.high) if found.mean > 0 else ("behind", -found.high, -found.low)
+    word, low, high = (
+        ("ahead", found.low, found.high) if found.mean > 0 else ("behind", -found.high, -found.low)
+    )
     return f"{word} by {_plain(abs(found.mean))} {unit}, 95 % interval {_plain(low)} to {_plain(high)}, {found.n} {counted}"
 
 
 def _checked(values: Sequence[float] | np.ndarray) -> np.ndarray:
     data = np.asarray(values, dtype=np.float64)
     if data.ndim != 1 or not len(data) or not np.isfinite(data).all():
-        raise ConfigError(f"statistics need one or more finite numbers in a row, found {values!r:.60}")
+        raise ConfigError(
+            f"statistics need one or more finite numbers in a row, found {values!r:.60}"
+        )
     return data
 
 
@@ -189,7 +201,9 @@ def _drawn_sign_flip(data: np.ndarray, bound: float) -> float:
     random = generator(0, "stats/sign-flip")
     extreme = 0
     for start in range(0, _DRAWS, _CHUNK):
-        signs = 2.0 * random.integers(0, 2, (min(_CHUNK, _DRAWS - start), len(data))) - 1  # (draws, pairs)
+        signs = (
+            2.0 * random.integers(0, 2, (min(_CHUNK, _DRAWS - start), len(data))) - 1
+        )  # (draws, pairs)
         extreme += int((np.abs(signs @ data) >= bound).sum())
     return (extreme + 1) / (_DRAWS + 1)  # the observed signs are one of the draws
 

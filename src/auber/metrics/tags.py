@@ -41,7 +41,9 @@ class TagTruth:
     def to(self, device: torch.device | str) -> TagTruth:
         """The same on a device."""
         moved = [None if each is None else each.to(device) for each in (self.types, self.begins)]
-        return TagTruth(self.places.to(device), self.tags.to(device), self.firsts.to(device), *moved)
+        return TagTruth(
+            self.places.to(device), self.tags.to(device), self.firsts.to(device), *moved
+        )
 
 
 def read_scheme(names: Sequence[str]) -> Scheme | None:
@@ -74,12 +76,16 @@ def entity_counts(logits: Tensor, truth: TagTruth) -> Tensor:
     assert truth.begins is not None
     predicted = logits.index_select(0, truth.places).argmax(-1)  # (words,)
     types, starts, ends = _entities(predicted, truth.firsts, truth.types, truth.begins)
-    true_types, true_starts, true_ends = _entities(truth.tags, truth.firsts, truth.types, truth.begins)
+    true_types, true_starts, true_ends = _entities(
+        truth.tags, truth.firsts, truth.types, truth.begins
+    )
     right = starts & true_starts & (types == true_types) & (ends == true_ends)
     return torch.stack((right.sum(), starts.sum(), true_starts.sum()))
 
 
-def _entities(tags: Tensor, firsts: Tensor, types: Tensor, begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _entities(
+    tags: Tensor, firsts: Tensor, types: Tensor, begins: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Of each word: its type, whether an entity starts there, and the word behind the run it is part of; each (words,)."""
     types, begins = types[tags], begins[tags]
     changes = torch.ones_like(firsts)

@@ -53,7 +53,9 @@ class Metric:
     additive: bool = True
     exact: bool = True
     reads_entities: bool = False  # the tags must follow IOB2
-    by_row: Callable[[Tensor], Tensor] | None = None  # of the statistics: what each row, or word, gives to a mean
+    by_row: Callable[[Tensor], Tensor] | None = (
+        None  # of the statistics: what each row, or word, gives to a mean
+    )
 
     @property
     def kind(self) -> str:
@@ -88,7 +90,9 @@ class Metric:
 
     def _fits(self, logits: Tensor, truth: Truth) -> bool:
         if self.compares == "tags":
-            followed = isinstance(truth, TagTruth) and (truth.types is not None or not self.reads_entities)
+            followed = isinstance(truth, TagTruth) and (
+                truth.types is not None or not self.reads_entities
+            )
             return followed and logits.ndim == 2
         if self.compares == "spans":
             return isinstance(truth, SpanTruth) and logits.ndim == 2 and logits.shape[1] == 2
@@ -106,7 +110,9 @@ class Metric:
 
     def finish_all(self, statistics: Tensor) -> list[float]:
         """The metric of each of several statistics, at least one: (masks, ...); their device is waited for once."""
-        scores: list[float] = torch.stack([self.finish(each) for each in settle(statistics)]).tolist()
+        scores: list[float] = torch.stack(
+            [self.finish(each) for each in settle(statistics)]
+        ).tolist()
         return scores
 
     def compute(self, logits: Tensor, truth: Truth) -> Tensor:
@@ -210,7 +216,9 @@ def _mean(values: Tensor) -> Tensor:
 
 def _is_flat(predictions: Tensor) -> Tensor:
     """Whether they do not vary, up to rounding."""
-    return (predictions - predictions.mean()).square().sum() <= _NO_VARIANCE * predictions.square().sum()
+    return (
+        predictions - predictions.mean()
+    ).square().sum() <= _NO_VARIANCE * predictions.square().sum()
 
 
 def _is_one(targets: Tensor) -> Tensor:
@@ -415,4 +423,9 @@ METRICS: dict[str, Metric] = {
     )
 }
 
-_SMOOTH = {"classes": "explained", "tags": "tag_explained", "numbers": "r_squared", "spans": "span_f1"}
+_SMOOTH = {
+    "classes": "explained",
+    "tags": "tag_explained",
+    "numbers": "r_squared",
+    "spans": "span_f1",
+}

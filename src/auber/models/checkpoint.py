@@ -55,25 +55,35 @@ class Start(NamedTuple):
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     has_trained_classifier: bool
-    classes: tuple[str, ...] | None = None  # the names that a trained classifier had for its outputs
+    classes: tuple[str, ...] | None = (
+        None  # the names that a trained classifier had for its outputs
+    )
 
 
-def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, folder: str | Path) -> None:
+def save(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, folder: str | Path
+) -> None:
     """Write a model folder: all of it, or nothing. A model folder that is there already is replaced."""
     from safetensors.torch import save_file
 
     removed = encoder_of(model).removed
     config = copy.deepcopy(model.config)
     # the modeling file of a pruned folder names its classes as transformers does and derives them from those
-    if not any(isinstance(model, cls) and type(model).__name__ == cls.__name__ for cls in _classes(config)):
+    if not any(
+        isinstance(model, cls) and type(model).__name__ == cls.__name__ for cls in _classes(config)
+    ):
         endings = ", ".join(f"...{kind.ending}" for kind in KINDS.values())
-        raise ModelError(f"A bare encoder or one of {endings} can be saved, found {type(model).__name__}")
+        raise ModelError(
+            f"A bare encoder or one of {endings} can be saved, found {type(model).__name__}"
+        )
     config.architectures = [type(model).__name__]
     config.dtype = model.dtype
     _forget_code(config)
     if removed:
         config.auto_map = auto_map(config)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    tensors = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
+    }
     with _replacing(Path(folder)) as fresh:
         config.save_pretrained(fresh)
         if removed:
@@ -84,7 +94,10 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, fold
 
 
 def load(
-    folder: str | Path, *, device: str | torch.device | None = None, attn_implementation: str | None = None
+    folder: str | Path,
+    *,
+    device: str | torch.device | None = None,
+    attn_implementation: str | None = None,
 ) -> PreTrainedModel:
     """The model of a folder, or of a finished run, in eval mode, as the transformers class its config names."""
     folder = model_folder(Path(folder))
@@ -93,9 +106,13 @@ def load(
     if plan:
         model = _load_pruned(folder, config, plan, attn_implementation)
     else:
-        model, missing = _load_plain(str(folder), config, _class_of(config, folder), attn_implementation, dtype="auto")
+        model, missing = _load_plain(
+            str(folder), config, _class_of(config, folder), attn_implementation, dtype="auto"
+        )
         if missing:
-            raise CheckpointError(f"{folder}: the weights lack {_some(missing)}; save the model again")
+            raise CheckpointError(
+                f"{folder}: the weights lack {_some(missing)}; save the model again"
+            )
     if device is not None:
         model.to(device)
     return model.eval()
@@ -104,24 +121,34 @@ def load(
 def model_folder(folder: Path) -> Path:
     """Where the model lies: a run's is in a folder of its own."""
     inner = folder / "model"
-    return inner if not (folder / "config.json").exists() and (inner / "config.json").is_file() else folder
+    return (
+        inner
+        if not (folder / "config.json").exists() and (inner / "config.json").is_file()
+        else folder
+    )
 
 
 def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder, a finished run or a hub name (`name@revision` for a certain one)."""
     from transformers import AutoTokenizer
 
-    name, revision = HubName.of(str(model_folder(Path(source)) if Path(source).is_dir() else source))
+    name, revision = HubName.of(
+        str(model_folder(Path(source)) if Path(source).is_dir() else source)
+    )
     try:
         with reading_hub(name):
-            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(
+                name, revision=revision, trust_remote_code=False
+            )
     except Exception as error:  # whatever damaged files make transformers raise
         raise CheckpointError(
             f"{source}: its tokenizer cannot be loaded ({one_line(error)}); save one into the folder"
         ) from error
     # without files transformers makes a tokenizer that knows nothing but its special tokens
     if len(tokenizer) <= len(set(tokenizer.all_special_tokens)):
-        raise CheckpointError(f"{source}: has no tokenizer files; save the tokenizer into the folder")
+        raise CheckpointError(
+            f"{source}: has no tokenizer files; save the tokenizer into the folder"
+        )
     return tokenizer
 
 
@@ -142,7 +169,9 @@ def load_start(
     """
     config, plan = read_config(source)
     if plan and not Path(source).is_dir():
-        raise CheckpointError(f"'{source}' is a pruned model; download it and give the local folder")
+        raise CheckpointError(
+            f"'{source}' is a pruned model; download it and give the local folder"
+        )
     trained = _has_classifier(source, config, get_kind(kind))
     names = list(label_names) if label_names is not None else None
     if trained:
@@ -156,14 +185,18 @@ def load_start(
     elif trained:
         model = load(source).float()
     else:
-        raise CheckpointError(f"{source}: is a pruned encoder without a classifier; start from one with a classifier")
+        raise CheckpointError(
+            f"{source}: is a pruned encoder without a classifier; start from one with a classifier"
+        )
     name_answers(model, names, is_regression=is_regression, kind=kind)
     if device is not None:
         model.to(device)
     return Start(model.eval(), tokenizer, trained, classes_of(config) if trained else None)
 
 
-def name_answers(model: PreTrainedModel, names: Sequence[str] | None, *, is_regression: bool, kind: str) -> None:
+def name_answers(
+    model: PreTrainedModel, names: Sequence[str] | None, *, is_regression: bool, kind: str
+) -> None:
     """Write into a classifier's config what its outputs mean, so that its folder says so."""
     if kind == "sequence":
         model.config.problem_type = "regression" if is_regression else "single_label_classification"
@@ -196,7 +229,9 @@ def _load_classifier(
         model, missing = _load_plain(str(source), config, cls, None, dtype=torch.float32)
     lacking = missing if trained else [name for name in missing if _is_of_encoder(name, model)]
     if lacking:
-        raise CheckpointError(f"{source}: the weights lack {_some(lacking)}; use a complete checkpoint")
+        raise CheckpointError(
+            f"{source}: the weights lack {_some(lacking)}; use a complete checkpoint"
+        )
     return model
 
 
@@ -247,7 +282,9 @@ def _class_of(config: PreTrainedConfig, folder: Path) -> type[PreTrainedModel]:
     classes = {cls.__name__: cls for cls in _classes(config)}
     named = (config.architectures or [None])[0]
     if named not in classes:
-        raise CheckpointError(f"{folder}: its architecture must be {' or '.join(classes)}, found {named}")
+        raise CheckpointError(
+            f"{folder}: its architecture must be {' or '.join(classes)}, found {named}"
+        )
     return classes[named]
 
 
@@ -271,7 +308,9 @@ def _load_pruned(
     if lacking := expected.keys() - tensors.keys():
         raise CheckpointError(f"{folder}: the weights lack {_some(lacking)}; save the model again")
     if unknown := tensors.keys() - expected.keys():
-        raise CheckpointError(f"{folder}: the weights hold {_some(unknown)}, which a {cls.__name__} has not")
+        raise CheckpointError(
+            f"{folder}: the weights hold {_some(unknown)}, which a {cls.__name__} has not"
+        )
     for name, tensor in tensors.items():
         if tensor.shape != expected[name].shape:
             raise CheckpointError(
@@ -353,7 +392,9 @@ def _no_load_report() -> Iterator[None]:
 # Labels
 
 
-def check_labels(source: str, config: PreTrainedConfig, num_labels: int, names: list[str] | None) -> None:
+def check_labels(
+    source: str, config: PreTrainedConfig, num_labels: int, names: list[str] | None
+) -> None:
     """Raise `CheckpointError` unless a trained classifier's labels are the task's, in its order; `source` names the model."""
     if config.num_labels != num_labels:
         raise CheckpointError(
@@ -374,7 +415,9 @@ def classes_of(config: PreTrainedConfig) -> tuple[str, ...] | None:
     return None if all(name == f"LABEL_{index}" for index, name in enumerate(names)) else names
 
 
-def check_vocabulary(source: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+def check_vocabulary(
+    source: str, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
+) -> None:
     """Raise `CheckpointError` where a tokenizer has tokens that a model knows nothing of; `source` names the model."""
     if len(tokenizer) > config.vocab_size:
         raise CheckpointError(
@@ -383,12 +426,16 @@ def check_vocabulary(source: str, config: PreTrainedConfig, tokenizer: PreTraine
         )
 
 
-def _with_labels(config: PreTrainedConfig, num_labels: int, names: list[str] | None) -> PreTrainedConfig:
+def _with_labels(
+    config: PreTrainedConfig, num_labels: int, names: list[str] | None
+) -> PreTrainedConfig:
     config = copy.deepcopy(config)
     if config.num_labels != num_labels:
         config.num_labels = num_labels
     if names is not None and len(names) != num_labels:
-        raise ModelError(f"{num_labels} labels need as many names, found {len(names)}: {', '.join(names)}")
+        raise ModelError(
+            f"{num_labels} labels need as many names, found {len(names)}: {', '.join(names)}"
+        )
     return config
 
 
@@ -405,7 +452,9 @@ def _replacing(folder: Path) -> Iterator[Path]:
 
     folder = folder.resolve()
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder}: is there and holds something else than a model; choose another folder")
+        raise CheckpointError(
+            f"{folder}: is there and holds something else than a model; choose another folder"
+        )
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder}: is there and is not a folder; choose another name")
     scratch = None

@@ -17,7 +17,14 @@ from auber.models.encoders import REMOVED_HEADS, encoder_of
 from auber.models.plan import PruningPlan
 
 PRUNED_HEADS = "pruned_heads"  # the key in a config.json of transformers 4
-_TOKENIZER_FILES = ("tokenizer", "vocab", "merges", "spm", "spiece", "sentencepiece")  # how their names begin
+_TOKENIZER_FILES = (
+    "tokenizer",
+    "vocab",
+    "merges",
+    "spm",
+    "spiece",
+    "sentencepiece",
+)  # how their names begin
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
     def __init__(self, removed: Mapping[int, Iterable[int]] | None = None) -> None:
         checked: dict[int, tuple[int, ...]] = {}
         if removed is not None and not isinstance(removed, Mapping):
-            raise PlanError(f"a plan maps layers to heads, such as {{0: [3, 5]}}, found {type(removed).__name__}")
+            raise PlanError(
+                f"a plan maps layers to heads, such as {{0: [3, 5]}}, found {type(removed).__name__}"
+            )
         for key, given in (removed or {}).items():
             layer = _index("layer", key, where="plan")
             if not isinstance(given, Iterable):
@@ -81,13 +83,17 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
         """Raise `PlanError` unless the plan fits a model of that many layers and heads."""
         for layer, heads in self.items():
             if layer >= num_layers:
-                raise PlanError(f"layer {layer}: the model has layers 0 to {num_layers - 1}; correct the plan")
+                raise PlanError(
+                    f"layer {layer}: the model has layers 0 to {num_layers - 1}; correct the plan"
+                )
             if heads[-1] >= num_heads:
                 raise PlanError(
                     f"layer {layer}: its heads are numbered 0 to {num_heads - 1}, the plan removes head {heads[-1]}; correct the plan"
                 )
             if len(heads) == num_heads and not allow_empty_layers:
-                raise PlanError(f"layer {layer}: the plan removes all {num_heads} heads; at least one must stay")
+                raise PlanError(
+                    f"layer {layer}: the plan removes all {num_heads} heads; at least one must stay"
+                )
 
     def to_json(self) -> dict[str, list[int]]:
         """A plain JSON object, layer numbers as strings."""
@@ -97,13 +103,21 @@ class PruningPlan(Mapping[int, tuple[int, ...]]):
     def from_json(cls, data: Any, where: str = "plan") -> PruningPlan:
         """The plan `to_json` wrote; anything else raises `PlanError` naming `where`."""
         if not isinstance(data, dict):
-            raise PlanError(f"{where}: a plan is an object of layer: [heads], found {type(data).__name__}")
+            raise PlanError(
+                f"{where}: a plan is an object of layer: [heads], found {type(data).__name__}"
+            )
         removed: dict[int, list[int]] = {}
         for layer, heads in data.items():
-            if not isinstance(layer, str) or not (layer.isascii() and layer.isdigit() and len(layer) <= _MOST_DIGITS):
-                raise PlanError(f"{where}: a layer must be a whole number from 0, found {layer!r:.60}")
+            if not isinstance(layer, str) or not (
+                layer.isascii() and layer.isdigit() and len(layer) <= _MOST_DIGITS
+            ):
+                raise PlanError(
+                    f"{where}: a layer must be a whole number from 0, found {layer!r:.60}"
+                )
             if not isinstance(heads, list):
-                raise PlanError(f"{where}: layer {layer}: heads must be a list, found {type(heads).__name__}")
+                raise PlanError(
+                    f"{where}: layer {layer}: heads must be a list, found {type(heads).__name__}"
+                )
             if int(layer) in removed:
                 raise PlanError(f"{where}: layer {int(layer)} is named twice")
             removed[int(layer)] = heads

@@ -27,9 +27,7 @@ _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _PICKLE_START = re.compile(
     rb"\x80[\x02-\x05]|PK\x03\x04"
 )  # a pickle of protocol 2 or later, or torch's archive of them
-_REMEDY = (
-    f"convert it to {WEIGHTS}: in the transformers that wrote it, model.save_pretrained(..., safe_serialization=True)"
-)
+_REMEDY = f"convert it to {WEIGHTS}: in the transformers that wrote it, model.save_pretrained(..., safe_serialization=True)"
 # Where transformers would look for code (beside the model, on the hub, in a hub's kernel) or for another file of weights.
 # It saves none of them but auto_map, which the folders of this package have for those who ask for its modeling file.
 _POINTERS = (
@@ -68,16 +66,22 @@ def read_config(source: str | Path) -> tuple[PreTrainedConfig, PruningPlan]:
 def read_folder_config(folder: Path) -> tuple[PreTrainedConfig, PruningPlan]:
     """The same, of a folder."""
     if not folder.is_dir():
-        raise CheckpointError(f"{folder}: a model folder is needed, found {'a file' if folder.exists() else 'nothing'}")
+        raise CheckpointError(
+            f"{folder}: a model folder is needed, found {'a file' if folder.exists() else 'nothing'}"
+        )
     path = folder / "config.json"
     if not path.is_file():
         raise CheckpointError(f"{folder}: has no config.json; give the folder a model was saved in")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: cannot be read as JSON ({one_line(error)}); save the model again") from error
+        raise CheckpointError(
+            f"{path}: cannot be read as JSON ({one_line(error)}); save the model again"
+        ) from error
     if not isinstance(data, dict):
-        raise CheckpointError(f"{path}: must be a JSON object, found {type(data).__name__}; save the model again")
+        raise CheckpointError(
+            f"{path}: must be a JSON object, found {type(data).__name__}; save the model again"
+        )
     return _make_config(data, str(path))
 
 
@@ -144,10 +148,14 @@ def _make_config(data: dict[str, Any], where: str) -> tuple[PreTrainedConfig, Pr
         config = CONFIG_MAPPING[model_type].from_dict(data)
         num_layers, num_heads = int(config.num_hidden_layers), int(config.num_attention_heads)
         architectures = config.architectures or []
-        if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        if not isinstance(architectures, list) or not all(
+            isinstance(name, str) for name in architectures
+        ):
             raise TypeError("architectures must be a list of names")
     except Exception as error:  # transformers validates with many kinds of errors
-        raise CheckpointError(f"{where}: is no valid {model_type} configuration ({one_line(error)})") from error
+        raise CheckpointError(
+            f"{where}: is no valid {model_type} configuration ({one_line(error)})"
+        ) from error
     try:
         plan = PruningPlan.from_json(removed, where=REMOVED_HEADS)
         plan.check(num_layers, num_heads, allow_empty_layers=True)
@@ -189,8 +197,12 @@ def _check_hub_files(hub: HubName, source: str) -> None:
                     _raise_exceptions_for_missing_entries=False,
                     _raise_exceptions_for_connection_errors=False,
                 )
-        except Exception as error:  # the hub's, its transport's and the file system's have no common base
-            raise CheckpointError(f"'{source}': cannot be read from the hub ({one_line(error)})") from error
+        except (
+            Exception
+        ) as error:  # the hub's, its transport's and the file system's have no common base
+            raise CheckpointError(
+                f"'{source}': cannot be read from the hub ({one_line(error)})"
+            ) from error
     if found[_ADAPTER] is not None:
         raise CheckpointError(_adapter_found(source))
     if found[SHARDS] is not None:
@@ -209,11 +221,17 @@ def _shard_names(index: Path) -> list[str]:
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{index}: is damaged ({one_line(error)}); save or download the model again") from error
+        raise CheckpointError(
+            f"{index}: is damaged ({one_line(error)}); save or download the model again"
+        ) from error
     if not names:
-        raise CheckpointError(f"{index}: names no file of weights; save or download the model again")
+        raise CheckpointError(
+            f"{index}: names no file of weights; save or download the model again"
+        )
     for name in names:
-        if not isinstance(name, str) or not re.fullmatch(r"[\w-][\w.-]*\.safetensors", name, re.ASCII):
+        if not isinstance(name, str) or not re.fullmatch(
+            r"[\w-][\w.-]*\.safetensors", name, re.ASCII
+        ):
             raise CheckpointError(
                 f"{index}: must name safetensors files beside it, found {name!r:.60}; save or download the model again"
             )
@@ -226,10 +244,14 @@ def _require_no_pickle(path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(9)
     except OSError as error:
-        raise CheckpointError(f"{path}: is damaged ({one_line(error)}); save or download the model again") from error
+        raise CheckpointError(
+            f"{path}: is damaged ({one_line(error)}); save or download the model again"
+        ) from error
     # after eight bytes of length the header of safetensors begins
     if _PICKLE_START.match(start) and start[8:] != b"{":
-        raise CheckpointError(f"{path}: is a pickle by another name, which can run code and is never loaded; {_REMEDY}")
+        raise CheckpointError(
+            f"{path}: is a pickle by another name, which can run code and is never loaded; {_REMEDY}"
+        )
 
 
 def _count_tensors(path: Path) -> int:
@@ -239,4 +261,6 @@ def _count_tensors(path: Path) -> int:
         with safe_open(path, framework="pt") as file:
             return len(file.keys())
     except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(f"{path}: is damaged ({one_line(error)}); save or download the model again") from error
+        raise CheckpointError(
+            f"{path}: is damaged ({one_line(error)}); save or download the model again"
+        ) from error

@@ -35,7 +35,9 @@ def gated_heads(model: PreTrainedModel, gates: Mapping[int, Tensor]) -> Iterator
     encoder = encoder_of(model)
     for layer, gate in gates.items():
         if layer not in range(encoder.num_layers):
-            raise PlanError(f"layer {layer}: the model has layers 0 to {encoder.num_layers - 1}; correct the gates")
+            raise PlanError(
+                f"layer {layer}: the model has layers 0 to {encoder.num_layers - 1}; correct the gates"
+            )
         expected = (len(encoder.present(layer)),)
         if gate.dim() not in (1, 2) or gate.shape[-1:] != expected:
             raise PlanError(
@@ -53,7 +55,9 @@ def gated_heads(model: PreTrainedModel, gates: Mapping[int, Tensor]) -> Iterator
 
 
 @contextmanager
-def masked_heads(model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool = False) -> Iterator[None]:
+def masked_heads(
+    model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool = False
+) -> Iterator[None]:
     """Within the context the model computes what it would without the plan's heads. Nested masks add up."""
     encoder = encoder_of(model)
     plan = PruningPlan(plan)
@@ -76,14 +80,19 @@ def remove_heads(model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool
     plan = PruningPlan(plan)
     _check(encoder, plan, allow_empty_layers)
     for layer, heads in plan.items():
-        encoder.keep(layer, [position for position, head in enumerate(encoder.present(layer)) if head not in heads])
+        encoder.keep(
+            layer,
+            [position for position, head in enumerate(encoder.present(layer)) if head not in heads],
+        )
     encoder.removed = encoder.removed | plan
 
 
 def remove_remaining(model: PreTrainedModel, plan: Plan) -> None:
     """Slice out those of the plan's heads that the model still has."""
     gone = encoder_of(model).removed
-    remove_heads(model, {layer: sorted({*heads} - {*gone.removed(layer)}) for layer, heads in plan.items()})
+    remove_heads(
+        model, {layer: sorted({*heads} - {*gone.removed(layer)}) for layer, heads in plan.items()}
+    )
 
 
 class _Gate:
@@ -110,7 +119,9 @@ def _check(encoder: Encoder, plan: PruningPlan, allow_empty_layers: bool) -> Non
     for layer, heads in plan.items():
         gone = [str(head) for head in heads if head in removed.removed(layer)]
         if gone:
-            raise PlanError(f"layer {layer}: already removed: head {', head '.join(gone)}; leave it out of the plan")
+            raise PlanError(
+                f"layer {layer}: already removed: head {', head '.join(gone)}; leave it out of the plan"
+            )
         if len(heads) == len(encoder.present(layer)) and not allow_empty_layers:
             raise PlanError(
                 f"layer {layer}: the plan removes all {len(heads)} heads that are left; at least one must stay"

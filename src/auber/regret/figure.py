@@ -36,7 +36,9 @@ def draw_regret(result: Mapping[str, Any]) -> str:
         parts += _draw_panel(left, top, panel, result["rewards"], searches)
     legend = rows * row_height + 6
     for index, name in enumerate(searches):
-        parts += charts.legend(_LEFT, legend + _LEGEND_LINE * index, label_of(name), charts.colour_of(index), 2)
+        parts += charts.legend(
+            _LEFT, legend + _LEGEND_LINE * index, label_of(name), charts.colour_of(index), 2
+        )
     words = "thin: a single layer; strong: the mean over layers"
     parts += charts.legend(_LEFT, legend + _LEGEND_LINE * len(searches), words, charts.GREY, 1)
     width = _LEFT + columns * (_PANEL_WIDTH + _GAP) - _GAP + _RIGHT
@@ -52,18 +54,30 @@ def label_of(search: str) -> str:
 
 
 def _draw_panel(
-    left: float, top: float, panel: Mapping[str, Any], rewards: Sequence[int], searches: Sequence[str]
+    left: float,
+    top: float,
+    panel: Mapping[str, Any],
+    rewards: Sequence[int],
+    searches: Sequence[str],
 ) -> Iterator[str]:
-    highest = max(max(layer["searches"][name]["regret"]) for layer in panel["layers"] for name in searches)
+    highest = max(
+        max(layer["searches"][name]["regret"]) for layer in panel["layers"] for name in searches
+    )
     high = highest * _ROOM or 1.0  # where nothing is ever missed an axis is drawn all the same
     axes = charts.Panel(
-        charts.Scale(0, rewards[-1], left, left + _PANEL_WIDTH), charts.Scale(0, high, top + _PANEL_HEIGHT, top)
+        charts.Scale(0, rewards[-1], left, left + _PANEL_WIDTH),
+        charts.Scale(0, high, top + _PANEL_HEIGHT, top),
     )
     middle, title = left + _PANEL_WIDTH / 2, top - _TOP + _TITLE_LINE
     count = len(panel["layers"])
     words = f"{panel['model']}, {panel['protocol']}, {count} layer{'s' if count > 1 else ''}"
     yield charts.text(
-        middle, title, f"{panel['task']}: regret, points of {panel['metric']}", charts.INK, "middle", bold=True
+        middle,
+        title,
+        f"{panel['task']}: regret, points of {panel['metric']}",
+        charts.INK,
+        "middle",
+        bold=True,
     )
     yield charts.text(middle, title + _TITLE_LINE, words, charts.GREY, "middle")
     yield from axes.axes(

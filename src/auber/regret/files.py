@@ -25,4 +25,6 @@ def write_kept(path: Path, text: str) -> None:
     try:
         write_text(path, text, follow=True)
     except OSError as error:
-        raise RunError(f"{path}: cannot be written ({error.strerror}); choose another file") from error
+        raise RunError(
+            f"{path}: cannot be written ({error.strerror}); choose another file"
+        ) from error

@@ -21,7 +21,8 @@ def expected_regret(scores: Sequence[float], rewards: int) -> float:
     # The best drawn is the one of this rank in C(rank, drawn - 1) of C(all, drawn) cases; logarithms, for both are huge.
     cases = _log_choose(len(missed), drawn)
     return math.fsum(
-        missed[rank] * math.exp(_log_choose(rank, drawn - 1) - cases) for rank in range(drawn - 1, len(missed))
+        missed[rank] * math.exp(_log_choose(rank, drawn - 1) - cases)
+        for rank in range(drawn - 1, len(missed))
     )
 
 

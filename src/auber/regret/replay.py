@@ -52,7 +52,10 @@ class LayerReplay:
 
 
 def replay_layer(
-    table: LayerTable, presets: Mapping[str, Config], seeds: Sequence[int], on_play: Callable[[], None] | None = None
+    table: LayerTable,
+    presets: Mapping[str, Config],
+    seeds: Sequence[int],
+    on_play: Callable[[], None] | None = None,
 ) -> LayerReplay:
     """Play every preset's agent with every seed, then greedy search; `on_play` hears of each agent's play."""
     agents: dict[str, tuple[Play, ...]] = {}
@@ -71,7 +74,12 @@ def _play_agent(table: LayerTable, preset: str, config: Config, seed: int) -> Pl
     matrix, norm = config.search.matrix, config.search.norm
     state = table.states.get(matrix, {}).get(norm)
     if state is None:
-        held = ", ".join(f"{name} {each}" for name, by_norm in table.states.items() for each in by_norm) or "none"
+        held = (
+            ", ".join(
+                f"{name} {each}" for name, by_norm in table.states.items() for each in by_norm
+            )
+            or "none"
+        )
         raise RunError(
             f"layer {table.layer}: preset {preset} plays on the state '{matrix} {norm}', which must be in the table, "
             f"found {held}; record the layer anew"
@@ -97,7 +105,9 @@ def _play_greedy(table: LayerTable, config: Config) -> Play:
         return [table.known[mask] for mask in masks]
 
     no_encoder = cast("Encoder", None)  # greedy search looks at scores alone
-    work = LayerWork(table.layer, no_encoder, tuple(range(len(table.heads))), look_up, config, Silent())
+    work = LayerWork(
+        table.layer, no_encoder, tuple(range(len(table.heads))), look_up, config, Silent()
+    )
     choice = greedy.choose_layer(work)
     return Play(
         regret=_regrets(table, choice.details["curve"]),

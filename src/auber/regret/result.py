@@ -58,7 +58,10 @@ def measure_regret(
     """
     configs = {name: make_config(name, settings=settings) for name in check_presets(presets)}
     require_read(
-        settings or (), SETTINGS, "a replay", {"seed": "give --seeds", "protocol": "set agent.episodes itself"}
+        settings or (),
+        SETTINGS,
+        "a replay",
+        {"seed": "give --seeds", "protocol": "set agent.episodes itself"},
     )
     if num_seeds < 1:
         raise ConfigError(f"--seeds must be at least 1, found {num_seeds}")
@@ -69,12 +72,18 @@ def measure_regret(
     panels = []
     for (model, task, protocol, metric), runs in groups.items():
         replayed = [
-            _Replayed(run.seed, table, _replay(f"{task}, layer {table.layer}", table, configs, num_seeds, progress))
+            _Replayed(
+                run.seed,
+                table,
+                _replay(f"{task}, layer {table.layer}", table, configs, num_seeds, progress),
+            )
             for run in runs
             for table in sorted(run.layers, key=lambda table: table.layer)
         ]
         names = {"model": model, "task": task, "metric": metric, "protocol": protocol}
-        recorded = [{"seed": run.seed, "command": run.command, "provenance": run.provenance} for run in runs]
+        recorded = [
+            {"seed": run.seed, "command": run.command, "provenance": run.provenance} for run in runs
+        ]
         panels.append({**names, "recorded": recorded, **_panel(replayed)})
     return {
         "format": FORMAT,
@@ -94,7 +103,9 @@ def check_presets(names: Sequence[str]) -> Sequence[str]:
         if name not in PRESETS:
             raise ConfigError(unknown_name("preset", name, PRESETS))
     if not names or len(set(names)) < len(names):
-        raise ConfigError(f"--presets must be different presets with commas between, found '{','.join(names)}'")
+        raise ConfigError(
+            f"--presets must be different presets with commas between, found '{','.join(names)}'"
+        )
     return names
 
 
@@ -131,7 +142,9 @@ def _panel(replayed: Sequence[_Replayed]) -> dict[str, Any]:
             **{
                 quantity: {
                     **_summary("over_layers", [fmean(map(value, layer)) for layer in plays]),
-                    **_summary("over_seeds", [fmean(map(value, seed)) for seed in zip(*plays, strict=True)]),
+                    **_summary(
+                        "over_seeds", [fmean(map(value, seed)) for seed in zip(*plays, strict=True)]
+                    ),
                 }
                 for quantity, value in {**_BEST_AFTER, **_AT_THE_END}.items()
             },
@@ -139,7 +152,10 @@ def _panel(replayed: Sequence[_Replayed]) -> dict[str, Any]:
     greedy = [each.replay.greedy for each in replayed]
     means["greedy"] = {
         "regret": _mean_curve([play.regret for play in greedy]),
-        **{name: _summary("over_layers", [value(play) for play in greedy]) for name, value in _BEST_AFTER.items()},
+        **{
+            name: _summary("over_layers", [value(play) for play in greedy])
+            for name, value in _BEST_AFTER.items()
+        },
         "choice": _summary("over_layers", [play.choice for play in greedy]),
         "rewards": _summary("over_layers", [play.rewards for play in greedy]),
     }
@@ -176,7 +192,10 @@ def _layer(each: _Replayed) -> dict[str, Any]:
     }
     searches["random"] = {
         "regret": _mean_curve([replay.random]),
-        **{str(budget): {"mean": _rounded(replay.random[REWARDS.index(budget)])} for budget in BUDGETS},
+        **{
+            str(budget): {"mean": _rounded(replay.random[REWARDS.index(budget)])}
+            for budget in BUDGETS
+        },
     }
     return {
         "layer": table.layer,
@@ -200,7 +219,9 @@ def _rollout(play: Play) -> float:
 
 
 # What is told of a play, by its name in the result.
-_BEST_AFTER: dict[str, Callable[[Play], float]] = {str(budget): _best_after(budget) for budget in BUDGETS}
+_BEST_AFTER: dict[str, Callable[[Play], float]] = {
+    str(budget): _best_after(budget) for budget in BUDGETS
+}
 _AT_THE_END: dict[str, Callable[[Play], float]] = {
     "rollout": _rollout,
     "choice": lambda play: play.choice,
@@ -215,7 +236,11 @@ def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
 def _summary(interval: str, values: Sequence[float]) -> dict[str, Any]:
     """The mean, and under the interval's name how sure it is."""
     found = summary(values)
-    ends = None if found.low is None or found.high is None else [_rounded(found.low), _rounded(found.high)]
+    ends = (
+        None
+        if found.low is None or found.high is None
+        else [_rounded(found.low), _rounded(found.high)]
+    )
     return {"mean": _rounded(found.mean), interval: {"n": found.n, "interval": ends}}
 
 

@@ -56,7 +56,9 @@ class LayerTable:
     @property
     def best(self) -> Mask:
         """The numbers of the heads that the best mask removes; among equals the fewest, then the first."""
-        return tuple(self.heads[position] for position in max(self.known, key=self.known.__getitem__))
+        return tuple(
+            self.heads[position] for position in max(self.known, key=self.known.__getitem__)
+        )
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,17 @@ def read_tables(paths: Sequence[Path]) -> list[RunTables]:
 
 def write_tables(path: Path, tables: Sequence[RunTables]) -> None:
     """Keep tables in one file; the same bytes from the same tables."""
-    write_kept(path, compact_json({"format": FORMAT, "kind": KIND, "runs": [asdict(run) for run in tables]}))
+    write_kept(
+        path,
+        compact_json({"format": FORMAT, "kind": KIND, "runs": [asdict(run) for run in tables]}),
+    )
 
 
 def _read_run(folder: Path) -> RunTables:
     if not is_run(folder):
-        raise RunError(f"{folder}: not a run's folder (it has no run.json); name runs of method exhaustive")
+        raise RunError(
+            f"{folder}: not a run's folder (it has no run.json); name runs of method exhaustive"
+        )
     result, where = read_result(folder), f"{folder}: result.json"
     method = _take(result, "method", str, where)
     if method != "exhaustive":
@@ -121,7 +128,9 @@ def _read_run(folder: Path) -> RunTables:
             )
         layer = layer_of(path.stem)
         if layer is None:
-            raise RunError(f"{path}: its name must be layer-NUMBER.json; remove what is no layer's record")
+            raise RunError(
+                f"{path}: its name must be layer-NUMBER.json; remove what is no layer's record"
+            )
         layers.append(_read_layer({**search, "layer": layer}, str(path)))
     if not layers:
         raise RunError(
@@ -156,17 +165,23 @@ def _read_file(path: Path) -> list[RunTables]:
             f"{path}: must be a run's folder or a file made by 'auber regret --tables', found something else"
         )
     if data.get("format") != FORMAT:
-        raise RunError(f"{path}: format {FORMAT} can be read, found {data.get('format')!r}; make the file anew")
+        raise RunError(
+            f"{path}: format {FORMAT} can be read, found {data.get('format')!r}; make the file anew"
+        )
     entries = _take(data, "runs", list, str(path))
     if not entries:
-        raise RunError(f"{path}: must hold the tables of at least one run, found none; make the file anew")
+        raise RunError(
+            f"{path}: must hold the tables of at least one run, found none; make the file anew"
+        )
     return [_read_entry(entry, f"{path}: run {index}") for index, entry in enumerate(entries)]
 
 
 def _read_entry(data: Any, where: str) -> RunTables:
     run, layers = _read_origin(data, where), _take(data, "layers", list, where)
     if not layers:
-        raise RunError(f"{where}: must hold the table of at least one layer, found none; make the file anew")
+        raise RunError(
+            f"{where}: must hold the table of at least one layer, found none; make the file anew"
+        )
     found = (_read_layer(layer, f"{where}: layer {index}") for index, layer in enumerate(layers))
     return replace(run, layers=tuple(found))
 
@@ -190,7 +205,9 @@ def _read_layer(data: Any, where: str) -> LayerTable:
     if not 1 <= len(heads) <= MOST_HEADS or not all(type(head) is int for head in heads):
         raise RunError(f"{where}: heads must be 1 to {MOST_HEADS} numbers, found {heads!r:.60}")
     if len({*heads}) != len(heads):
-        raise RunError(f"{where}: each head may be named once, found {heads!r:.60}; make the file anew")
+        raise RunError(
+            f"{where}: each head may be named once, found {heads!r:.60}; make the file anew"
+        )
     return LayerTable(
         layer=_take(data, "layer", int, where),
         heads=tuple(heads),
@@ -205,7 +222,9 @@ def _read_states(data: Mapping[str, Any], num_heads: int, where: str) -> States:
     for matrix in data:
         by_norm = _take(data, matrix, dict, f"{where}: states")
         states[matrix] = {
-            norm: _numbers(by_norm[norm], num_heads, f"{where}: state {show_name(matrix)} {show_name(norm)}")
+            norm: _numbers(
+                by_norm[norm], num_heads, f"{where}: state {show_name(matrix)} {show_name(norm)}"
+            )
             for norm in by_norm
         }
     return states
@@ -215,9 +234,15 @@ def _take(data: Any, key: str, kind: type, where: str) -> Any:
     value = data.get(key) if isinstance(data, dict) else None
     if type(value) is not kind:
         name = show_name(key)
-        raise RunError(f"{where}: {name} must be of type {kind.__name__}, found {value!r:.40}; make the file anew")
-    if isinstance(value, str) and not value.isprintable():  # names end up in tables and on terminals
-        raise RunError(f"{where}: {show_name(key)} must be printable text, found {value!r:.40}; make the file anew")
+        raise RunError(
+            f"{where}: {name} must be of type {kind.__name__}, found {value!r:.40}; make the file anew"
+        )
+    if (
+        isinstance(value, str) and not value.isprintable()
+    ):  # names end up in tables and on terminals
+        raise RunError(
+            f"{where}: {show_name(key)} must be printable text, found {value!r:.40}; make the file anew"
+        )
     return value
 
 
@@ -225,8 +250,12 @@ def _numbers(values: Any, count: int, where: str) -> tuple[float, ...]:
     if (
         not isinstance(values, list)
         or len(values) != count
-        or not all(type(value) in (int, float) and abs(value) <= sys.float_info.max for value in values)
+        or not all(
+            type(value) in (int, float) and abs(value) <= sys.float_info.max for value in values
+        )
     ):
         found = f"{len(values)} values" if isinstance(values, list) else repr(values)
-        raise RunError(f"{where}: must be {count} finite numbers, found {found:.60}; make the file anew")
+        raise RunError(
+            f"{where}: must be {count} finite numbers, found {found:.60}; make the file anew"
+        )
     return tuple(float(value) for value in values)

@@ -22,7 +22,11 @@ from auber.report.spreadsheet import render_csv
 from auber.report.tables import all_tables, gap_verdict
 from auber.system.files import write_text
 
-RENDERERS: dict[str, Callable[[Table], str]] = {"md": render_markdown, "csv": render_csv, "tex": render_latex}
+RENDERERS: dict[str, Callable[[Table], str]] = {
+    "md": render_markdown,
+    "csv": render_csv,
+    "tex": render_latex,
+}
 
 FOLDER = "report"
 
@@ -49,13 +53,19 @@ def write_report(*places: str | Path, out: str | Path | None = None) -> Written:
 
 
 def _write(tables: tuple[Table, ...], out: Path) -> tuple[Path, ...]:
-    texts = {f"{table.name}.{suffix}": render(table) for table in tables for suffix, render in RENDERERS.items()}
+    texts = {
+        f"{table.name}.{suffix}": render(table)
+        for table in tables
+        for suffix, render in RENDERERS.items()
+    }
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             write_text(out / name, text)
     except OSError as error:
-        raise RunError(f"{out}: cannot be written ({error}); it must be a folder of its own") from error
+        raise RunError(
+            f"{out}: cannot be written ({error}); it must be a folder of its own"
+        ) from error
     return tuple(out / name for name in texts)
 
 

@@ -79,7 +79,9 @@ class MethodRow:
     reference: str | None  # what it is compared with; None for the reference itself
     comparison: Comparison | None  # None without a seed in common
     collapse: tuple[str, ...]  # in how many runs the score is that of a constant answer
-    flags: tuple[str, ...]  # all that a reader must know before believing the row, the collapse among it
+    flags: tuple[
+        str, ...
+    ]  # all that a reader must know before believing the row, the collapse among it
     published: Published | None
     cost: Cost
 
@@ -122,7 +124,9 @@ class Section:
     ablations: tuple[MethodRow, ...]
     pooled: tuple[PooledRow, ...]
     learned_tasks: tuple[str, ...]  # those on which the control beats a constant answer
-    learned: tuple[PooledRow, ...]  # the competitors of `pooled` on these tasks alone; empty where they are all or none
+    learned: tuple[
+        PooledRow, ...
+    ]  # the competitors of `pooled` on these tasks alone; empty where they are all or none
     gaps: tuple[GapRow, ...]
     notes: tuple[str, ...]
     coverage: Coverage | None
@@ -161,11 +165,21 @@ def analyse(collection: Collection) -> Report:
         )
         for place in places
     )
-    return Report(_task_rows(collection.runs), sections, len(collection.runs), collection.starts, collection.left_out)
+    return Report(
+        _task_rows(collection.runs),
+        sections,
+        len(collection.runs),
+        collection.starts,
+        collection.left_out,
+    )
 
 
 def _section(
-    model: str, protocol: str, presets: tuple[str, ...], runs: Sequence[RunRecord], wanted: Sequence[Key]
+    model: str,
+    protocol: str,
+    presets: tuple[str, ...],
+    runs: Sequence[RunRecord],
+    wanted: Sequence[Key],
 ) -> Section:
     cells = make_cells(runs)
     names = {run.method for run in runs}
@@ -194,7 +208,11 @@ def _section(
 def _ablations_coverage(wanted: Sequence[Key], found: set[Key]) -> Coverage | None:
     """Of the ablations, and of the subject in the blocks that have one to compare with it."""
     blocks = {(task, seed) for _, _, task, method, seed, _ in wanted if is_ablation(method)}
-    keys = [key for key in wanted if (key[2], key[4]) in blocks and (is_ablation(key[3]) or key[3] == SUBJECT)]
+    keys = [
+        key
+        for key in wanted
+        if (key[2], key[4]) in blocks and (is_ablation(key[3]) or key[3] == SUBJECT)
+    ]
     return cover(keys, found)
 
 
@@ -239,13 +257,18 @@ def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterab
 def _pooled_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
     """The subject against each of some methods, over all tasks: one family."""
     pairs = {
-        rival: {task: dev_differences(of_task, SUBJECT, rival) for task, of_task in cells.items()} for rival in rivals
+        rival: {task: dev_differences(of_task, SUBJECT, rival) for task, of_task in cells.items()}
+        for rival in rivals
     }
     family = {
-        rival: [difference for differences in of_rival.values() for difference in differences.values()]
+        rival: [
+            difference for differences in of_rival.values() for difference in differences.values()
+        ]
         for rival, of_rival in pairs.items()
     }
-    comparisons = compare({rival: differences for rival, differences in family.items() if differences})
+    comparisons = compare(
+        {rival: differences for rival, differences in family.items() if differences}
+    )
     for rival, comparison in comparisons.items():
         tasks = tuple(task for task, differences in pairs[rival].items() if differences)
         yield PooledRow(SUBJECT, rival, tasks, comparison)
@@ -253,14 +276,20 @@ def _pooled_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
 
 def _compared(cells: Cells) -> Cells:
     """The tasks on which the subject has the control beside it."""
-    return {task: of_task for task, of_task in cells.items() if dev_differences(of_task, SUBJECT, CONTROL)}
+    return {
+        task: of_task
+        for task, of_task in cells.items()
+        if dev_differences(of_task, SUBJECT, CONTROL)
+    }
 
 
 def _learned_cells(cells: Cells) -> Cells:
     """Those of them that the control has learned."""
     found = _compared(cells)
     return {
-        task: of_task for task, of_task in found.items() if of_task[CONTROL].mean(lambda run: run.above_constant) > 0
+        task: of_task
+        for task, of_task in found.items()
+        if of_task[CONTROL].mean(lambda run: run.above_constant) > 0
     }
 
 
@@ -276,7 +305,11 @@ def _learned_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
 def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:
     """Train minus dev of each method against the control's, over all tasks: one family."""
     pairs = {
-        method: {task: seeds for task, of_task in cells.items() if (seeds := common_seeds(of_task, method, CONTROL))}
+        method: {
+            task: seeds
+            for task, of_task in cells.items()
+            if (seeds := common_seeds(of_task, method, CONTROL))
+        }
         for method in methods
         if method != CONTROL
     }
@@ -289,7 +322,10 @@ def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:
 
     family = {
         method: [
-            a - b for a, b in zip(values(method, method, gap_points), values(CONTROL, method, gap_points), strict=True)
+            a - b
+            for a, b in zip(
+                values(method, method, gap_points), values(CONTROL, method, gap_points), strict=True
+            )
         ]
         for method in pairs
     }
@@ -300,20 +336,35 @@ def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:
             tuple(pairs[method]),
             gap=fmean(values(method, method, gap_points)),
             reference_gap=fmean(values(CONTROL, method, gap_points)),
-            train=fmean(values(method, method, train_points)) - fmean(values(CONTROL, method, train_points)),
-            dev=fmean(values(method, method, dev_points)) - fmean(values(CONTROL, method, dev_points)),
+            train=fmean(values(method, method, train_points))
+            - fmean(values(CONTROL, method, train_points)),
+            dev=fmean(values(method, method, dev_points))
+            - fmean(values(CONTROL, method, dev_points)),
             comparison=comparison,
         )
 
 
 def _task_rows(runs: Sequence[RunRecord]) -> tuple[TaskRow, ...]:
-    grouped = group(runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows))
+    grouped = group(
+        runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows)
+    )
     rows = []
     for (task, metric, labels, train_rows, dev_rows), of_task in sorted(grouped.items()):
         shares = [100 * run.majority for run in of_task if run.majority is not None]
-        rows.append(TaskRow(task, metric, labels, train_rows, dev_rows, (min(shares), max(shares)) if shares else None))
+        rows.append(
+            TaskRow(
+                task,
+                metric,
+                labels,
+                train_rows,
+                dev_rows,
+                (min(shares), max(shares)) if shares else None,
+            )
+        )
     return tuple(rows)
 
 
 def _ordered(names: Iterable[str], order: Sequence[str]) -> list[str]:
-    return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
+    return sorted(
+        names, key=lambda name: (order.index(name) if name in order else len(order), name)
+    )

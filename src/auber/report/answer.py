@@ -67,12 +67,22 @@ def _answer(section: Section) -> Answer:
 def _to_markdown(answer: Answer) -> str:
     label = f" ({answer.label})" if answer.label else ""
     title = f"### {escape(answer.model)}, protocol {escape(answer.protocol)}{label}"
-    lines = [title, "", f"**{answer.headline}**", "", *(f"- {escape(point)}" for point in answer.points)]
+    lines = [
+        title,
+        "",
+        f"**{answer.headline}**",
+        "",
+        *(f"- {escape(point)}" for point in answer.points),
+    ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _so_far(section: Section) -> str:
-    return "So far, and not the last word: " if section.coverage is not None and section.coverage.missing else ""
+    return (
+        "So far, and not the last word: "
+        if section.coverage is not None and section.coverage.missing
+        else ""
+    )
 
 
 def _headline(row: PooledRow | None, gap: GapRow | None, where: str) -> str:
@@ -148,7 +158,9 @@ def _by_task(row: MethodRow) -> str:
 def _removed(subject: Sequence[MethodRow]) -> Iterable[str]:
     words = ", ".join(f"{row.task} {row.removed.mean:.0f}" for row in subject)
     smaller = (
-        " The model is smaller by them whatever the score does." if any(row.removed.mean for row in subject) else ""
+        " The model is smaller by them whatever the score does."
+        if any(row.removed.mean for row in subject)
+        else ""
     )
     yield f"Heads removed, mean over the seeds: {words}.{smaller}"
 
@@ -184,7 +196,8 @@ def _collapsed(section: Section) -> Iterable[str]:
 
 def _price(section: Section) -> Iterable[str]:
     seconds = {
-        name: [row.cost.own_seconds for row in section.methods if row.method == name] for name in (SUBJECT, CONTROL)
+        name: [row.cost.own_seconds for row in section.methods if row.method == name]
+        for name in (SUBJECT, CONTROL)
     }
     if seconds[SUBJECT] and seconds[CONTROL]:
         yield (

@@ -41,7 +41,9 @@ def find_collapse(cell: Cell) -> Iterable[str]:
 
 def find_flags(cell: Cell, subject: Cell | None, seeds: set[int]) -> Iterable[str]:
     """Which runs are missing or had other conditions, and what the score is worth."""
-    majority = [run.majority for run in cell.every if run.majority is not None and run.metric == "accuracy"]
+    majority = [
+        run.majority for run in cell.every if run.majority is not None and run.metric == "accuracy"
+    ]
     if majority and cell.mean(lambda run: run.above_constant) < 0:
         yield f"below the majority class ({100 * fmean(majority):.2f})"
     missing = sorted(seeds - set(cell.runs))
@@ -59,7 +61,9 @@ def _mismatches(cell: Cell, subject: Cell) -> Iterable[str]:
     pairs = [(run, subject.runs[run.seed][0]) for run in cell.every if run.seed in subject.runs]
     if cell.method in MATCHED and any(run.removed != other.removed for run, other in pairs):
         yield f"P is not {SUBJECT}'s"
-    if cell.method in (*MATCHED, CONTROL) and any(run.tuned_layers != other.tuned_layers for run, other in pairs):
+    if cell.method in (*MATCHED, CONTROL) and any(
+        run.tuned_layers != other.tuned_layers for run, other in pairs
+    ):
         yield f"tuned after other layers than {SUBJECT}"
 
 
@@ -78,7 +82,9 @@ def find_notes(cells: Cells, protocol: str) -> Iterable[str]:
     if own_rows:
         names = " If they are several data sets, give each a --name." if OWN in own_rows else ""
         yield f"The rows of {', '.join(own_rows)} differ from seed to seed.{names}"
-    if protocol in OTHER_START and any(name in of_task for of_task in cells.values() for name in CONTROLS):
+    if protocol in OTHER_START and any(
+        name in of_task for of_task in cells.values() for name in CONTROLS
+    ):
         yield OTHER_START[protocol]
     for task, of_task in cells.items():
         yield from _several_starts(task, of_task, protocol)
@@ -91,13 +97,19 @@ def find_notes(cells: Cells, protocol: str) -> Iterable[str]:
             )
         one_each = [cell.every[0] for cell in of_task.values()]
         yield from _differing_settings(
-            f"{task}: its methods", one_each, lambda key: key.startswith(_SHARED_SETTINGS) and key != "first.when"
+            f"{task}: its methods",
+            one_each,
+            lambda key: key.startswith(_SHARED_SETTINGS) and key != "first.when",
         )
 
 
 def _several_starts(task: str, of_task: Mapping[str, Cell], protocol: str) -> Iterable[str]:
     """Where runs of one seed did not begin with the same fine-tuned weights, their difference is not the method's alone."""
-    counted = [cell for cell in of_task.values() if protocol not in OTHER_START or cell.method not in CONTROLS]
+    counted = [
+        cell
+        for cell in of_task.values()
+        if protocol not in OTHER_START or cell.method not in CONTROLS
+    ]
     starts: dict[int, set[str]] = defaultdict(set)
     for cell in counted:
         for run in cell.every:
@@ -107,7 +119,9 @@ def _several_starts(task: str, of_task: Mapping[str, Cell], protocol: str) -> It
         yield f"Careful: {task}, seed {', '.join(seeds)}: its methods did not begin with the same fine-tuned weights."
 
 
-def _differing_settings(which: str, runs: Sequence[RunRecord], counts: Callable[[str], bool]) -> Iterable[str]:
+def _differing_settings(
+    which: str, runs: Sequence[RunRecord], counts: Callable[[str], bool]
+) -> Iterable[str]:
     keys = {key for run in runs for key in run.config if counts(key)}
     differing = sorted(key for key in keys if len({repr(_value(run, key)) for run in runs}) > 1)
     if differing:

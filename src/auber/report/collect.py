@@ -24,8 +24,12 @@ class Collection:
     runs: tuple[RunRecord, ...]
     starts: int
     left_out: tuple[LeftOut, ...]
-    wanted: tuple[Key, ...]  # the runs the studies ask for; runs outside a study are asked for by nobody
-    presets: tuple[tuple[str, str, str], ...] = ()  # (model, protocol, the preset that a study takes its settings from)
+    wanted: tuple[
+        Key, ...
+    ]  # the runs the studies ask for; runs outside a study are asked for by nobody
+    presets: tuple[
+        tuple[str, str, str], ...
+    ] = ()  # (model, protocol, the preset that a study takes its settings from)
 
 
 def collect(*places: str | Path) -> Collection:
@@ -60,7 +64,11 @@ def pool(sources: Sequence[Source]) -> Collection:
         for protocol in study.protocols
     }
     return Collection(
-        tuple(runs), len(records) - len(runs), tuple(left_out), tuple(sorted(wanted)), tuple(sorted(presets))
+        tuple(runs),
+        len(records) - len(runs),
+        tuple(left_out),
+        tuple(sorted(wanted)),
+        tuple(sorted(presets)),
     )
 
 
@@ -68,8 +76,12 @@ def _with_place(source: Source) -> Source:
     """Folders told with the source they are of."""
     return replace(
         source,
-        records=tuple(replace(record, folder=f"{source.name}: {record.folder}") for record in source.records),
-        left_out=tuple(replace(run, folder=f"{source.name}: {run.folder}") for run in source.left_out),
+        records=tuple(
+            replace(record, folder=f"{source.name}: {record.folder}") for record in source.records
+        ),
+        left_out=tuple(
+            replace(run, folder=f"{source.name}: {run.folder}") for run in source.left_out
+        ),
     )
 
 

@@ -56,7 +56,9 @@ class TableSection:
         """Model and protocol in words."""
         if self.model is None:
             return None
-        return f"{self.model}, protocol {self.protocol}" + (f" ({self.label})" if self.label else "")
+        return f"{self.model}, protocol {self.protocol}" + (
+            f" ({self.label})" if self.label else ""
+        )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,9 @@ class Coverage:
     @property
     def label(self) -> str | None:
         """What must stand at a table that lacks something; None where nothing is missing."""
-        return f"incomplete: {self.complete} of {self.blocks} blocks so far" if self.missing else None
+        return (
+            f"incomplete: {self.complete} of {self.blocks} blocks so far" if self.missing else None
+        )
 
 
 def cover(wanted: Iterable[Key], found: Collection[Key]) -> Coverage | None:
@@ -35,7 +37,9 @@ def cover(wanted: Iterable[Key], found: Collection[Key]) -> Coverage | None:
     for (task, seed), keys in blocks.items():
         lacking = [key for key in keys if key not in found]
         if lacking:
-            words = "everything" if len(lacking) == len(keys) else ", ".join(_methods(lacking, keys))
+            words = (
+                "everything" if len(lacking) == len(keys) else ", ".join(_methods(lacking, keys))
+            )
             missing.append(f"{task}, seed {seed}: {words}")
     return Coverage(len(blocks), len(blocks) - len(missing), tuple(missing))
 

@@ -29,7 +29,10 @@ def render_evidence(files: Sequence[ResultsFile]) -> str:
 
 def _section(section: Section, tables: Sequence[Table]) -> str:
     """All tables of one model under one protocol; what several of them must say is said once."""
-    lines = [f"## {escape(section.model)}, protocol {escape(section.protocol)}{_label(section)}", ""]
+    lines = [
+        f"## {escape(section.model)}, protocol {escape(section.protocol)}{_label(section)}",
+        "",
+    ]
     found = [(table, part) for table in tables if (part := _part(table, section)) is not None]
     if not found:
         lines += ["No run yet.", ""]

@@ -41,7 +41,9 @@ class Source:
     records: tuple[RunRecord, ...]  # runs of methods and fine-tuned starts
     left_out: tuple[LeftOut, ...]
     studies: Mapping[str, Study]  # by their place below the folder, `.` for itself
-    notes: tuple[str, ...] = ()  # sentences that whoever saved the runs wanted beside them; a folder has none
+    notes: tuple[
+        str, ...
+    ] = ()  # sentences that whoever saved the runs wanted beside them; a folder has none
 
 
 def read_folder(folder: str | Path) -> Source:

@@ -34,7 +34,12 @@ def render_in_short(files: Sequence[ResultsFile]) -> str:
     speeds = [run for file in files if file.kind == SPEED for run in read_speed(file).runs]
     sections = [section for section in report.sections if _judged(section) is not None]
     sections.sort(key=lambda section: _FIRST not in section.presets)
-    lines = [_HEADING, *_from_runs(sections), *_from_speeds(speeds), *(_table(sections) if sections else ())]
+    lines = [
+        _HEADING,
+        *_from_runs(sections),
+        *_from_speeds(speeds),
+        *(_table(sections) if sections else ()),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -42,13 +47,17 @@ def _from_runs(sections: Sequence[Section]) -> Iterable[str]:
     if not sections:
         yield f"**No answer yet**: no {FEWEST_PAIRS} pairs of {SUBJECT} and {CONTROL}, of one model under one protocol, are there.\n"
         return
-    better, worse = ([section for section in sections if _direction(section) == sign] for sign in (1, -1))
+    better, worse = (
+        [section for section in sections if _direction(section) == sign] for sign in (1, -1)
+    )
     yield f"**{_headline(len(better), len(worse), len(sections))}**\n"
     yield (
         f"- Asked in {count(len(sections), 'setting')}, each a model under a protocol{_presets(sections)}, beside the same model with the same "
         f"tuning and all its heads: a better dev score is shown in {_named(better)}, a worse one in {_named(worse)}.{_incomplete(sections)}"
     )
-    yield from (f"- {OTHER_START[protocol]}" for protocol in _protocols(sections) if protocol in OTHER_START)
+    yield from (
+        f"- {OTHER_START[protocol]}" for protocol in _protocols(sections) if protocol in OTHER_START
+    )
     yield from _gaps(sections)
     yield from _prices(sections)
 
@@ -60,7 +69,11 @@ def _protocols(sections: Sequence[Section]) -> list[str]:
 def _presets(sections: Sequence[Section]) -> str:
     """Whose settings the runs have, as far as studies say."""
     found = sorted({preset for section in sections for preset in section.presets})
-    return f" with the settings of preset {' or '.join(found)} and what its study changes of them" if found else ""
+    return (
+        f" with the settings of preset {' or '.join(found)} and what its study changes of them"
+        if found
+        else ""
+    )
 
 
 def _judged(section: Section) -> PooledRow | None:
@@ -90,8 +103,14 @@ def _headline(better: int, worse: int, settings: int) -> str:
 
 
 def _incomplete(sections: Sequence[Section]) -> str:
-    missing = [section for section in sections if section.coverage is not None and section.coverage.missing]
-    return f" Runs are still missing in {len(missing)} of them, so this is not the last word." if missing else ""
+    missing = [
+        section for section in sections if section.coverage is not None and section.coverage.missing
+    ]
+    return (
+        f" Runs are still missing in {len(missing)} of them, so this is not the last word."
+        if missing
+        else ""
+    )
 
 
 def _table(sections: Sequence[Section]) -> Iterable[str]:
@@ -108,9 +127,17 @@ def _table(sections: Sequence[Section]) -> Iterable[str]:
     if any(section.presets for section in sections):
         yield render_row(["preset", *(" or ".join(section.presets) for section in sections)])
     yield render_row(["tasks", *map(_tasks, sections, controls)])
-    yield render_row(["(task, seed) pairs", *(str(row.comparison.paired.differences.n) for row in controls)])
     yield render_row(
-        ["heads removed", *(_removed(section, row.tasks) for section, row in zip(sections, controls, strict=True))]
+        ["(task, seed) pairs", *(str(row.comparison.paired.differences.n) for row in controls)]
+    )
+    yield render_row(
+        [
+            "heads removed",
+            *(
+                _removed(section, row.tasks)
+                for section, row in zip(sections, controls, strict=True)
+            ),
+        ]
     )
     for name in (CONTROL, *others):
         cells = [_cell(rows[name], rows[CONTROL]) if name in rows else "" for rows in found]
@@ -132,7 +159,11 @@ def _cell(row: PooledRow, control: PooledRow) -> str:
     words, pairs = _interval(row), row.comparison.paired.differences.n
     if row.tasks != control.tasks:
         return f"{words}, {count(pairs, 'pair')} of {', '.join(map(escape, row.tasks))}"
-    return words if pairs == control.comparison.paired.differences.n else f"{words}, {count(pairs, 'pair')}"
+    return (
+        words
+        if pairs == control.comparison.paired.differences.n
+        else f"{words}, {count(pairs, 'pair')}"
+    )
 
 
 def _removed(section: Section, tasks: Sequence[str]) -> str:
@@ -154,7 +185,11 @@ def _gaps(sections: Sequence[Section]) -> Iterable[str]:
     rows = [row for section in sections if (row := gap_row(section)) is not None]
     smaller = [row for row in rows if direction(row.comparison) < 0]
     if rows:
-        why = ", by fitting the training rows less" if smaller and all(row.train < 0 for row in smaller) else ""
+        why = (
+            ", by fitting the training rows less"
+            if smaller and all(row.train < 0 for row in smaller)
+            else ""
+        )
         yield f"- The distance between train and dev is shown to be smaller in {len(smaller)} of {len(rows)}{why}."
 
 
@@ -162,7 +197,8 @@ def _prices(sections: Sequence[Section]) -> Iterable[str]:
     factors = []
     for section in sections:
         seconds = [
-            [row.cost.own_seconds for row in section.methods if row.method == name] for name in (SUBJECT, CONTROL)
+            [row.cost.own_seconds for row in section.methods if row.method == name]
+            for name in (SUBJECT, CONTROL)
         ]
         if all(map(len, seconds)) and fmean(seconds[1]) > 0:
             factors.append(fmean(seconds[0]) / fmean(seconds[1]))

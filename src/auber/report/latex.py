@@ -33,7 +33,9 @@ def render_latex(table: Table) -> str:
     titles = [table.columns[place] for place in columns]
     shapes = {"text": "l", "sentence": "p{0.22\\linewidth}"}
     shape = "".join(shapes.get(column.kind, "r") for column in titles)
-    lines = [r"% \usepackage{booktabs} in the preamble; wide: set it on a landscape page or with \footnotesize"]
+    lines = [
+        r"% \usepackage{booktabs} in the preamble; wide: set it on a landscape page or with \footnotesize"
+    ]
     if not any(section.rows for section in table.sections):
         lines.append(f"% {table.empty}")
     for section in table.sections:
@@ -47,7 +49,10 @@ def render_latex(table: Table) -> str:
             r"\toprule",
             _row([escape(column.title) for column in titles]),
             r"\midrule",
-            *(_row([_cell(table.columns[place], row[place]) for place in columns]) for row in section.rows),
+            *(
+                _row([_cell(table.columns[place], row[place]) for place in columns])
+                for row in section.rows
+            ),
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{table*}",

@@ -19,7 +19,10 @@ def render_markdown(table: Table, level: int = 1) -> str:
             lines += [f"{'#' * (level + 1)} {escape(section.title)}", ""]
         lines.append(render_row([escape(column.title) for column in titles]))
         lines.append(render_row(["---" if column.is_text else "--:" for column in titles]))
-        lines += [render_row([_cell(table.columns[place], row[place]) for place in columns]) for row in section.rows]
+        lines += [
+            render_row([_cell(table.columns[place], row[place]) for place in columns])
+            for row in section.rows
+        ]
         lines += ["", *_list(section.notes)]
     lines += _list(table.notes)
     return "\n".join(lines).rstrip("\n") + "\n"

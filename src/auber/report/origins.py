@@ -28,7 +28,10 @@ def _file(source: Source) -> str:
     lines = [f"### {escape(source.name)}", ""]
     if source.notes:
         lines += [*(f"- Note: {escape(note)}" for note in source.notes), ""]
-    lines += [render_row(["command", "commit", "device", "runs", "seconds"]), "| --- | --- | --- | --: | --: |"]
+    lines += [
+        render_row(["command", "commit", "device", "runs", "seconds"]),
+        "| --- | --- | --- | --: | --: |",
+    ]
     lines += [_command(origin, records) for origin, records in by_origin(source.records)]
     lines += ["", *(f"- {escape(words)}" for words in versions_of(source.records)), ""]
     lines += [render_row(["task", "protocol", "seed", "runs", "seconds", "of them the start"])]
@@ -43,7 +46,9 @@ def by_origin(records: Iterable[RunRecord]) -> list[tuple[tuple[str, str, str], 
     groups: dict[tuple[str, str, str], list[RunRecord]] = defaultdict(list)
     for record in records:
         origin = record.origin
-        groups[origin.command or "started from Python", commit_words(origin), device_words(origin)].append(record)
+        groups[
+            origin.command or "started from Python", commit_words(origin), device_words(origin)
+        ].append(record)
     return sorted(groups.items())
 
 
@@ -68,7 +73,9 @@ def _command(place: tuple[str, str, str], records: Sequence[RunRecord]) -> str:
 def versions_of(records: Iterable[RunRecord]) -> list[str]:
     """The packages' versions, each set of them once."""
     found = {tuple(record.origin.versions.items()) for record in records}
-    return [", ".join(f"{name} {version}" for name, version in versions) for versions in sorted(found)]
+    return [
+        ", ".join(f"{name} {version}" for name, version in versions) for versions in sorted(found)
+    ]
 
 
 def _blocks(records: Iterable[RunRecord]) -> Iterable[str]:
@@ -79,4 +86,6 @@ def _blocks(records: Iterable[RunRecord]) -> Iterable[str]:
         start = sum(record.seconds for record in found if record.is_start)
         runs = sum(not record.is_start for record in found)
         total = sum(record.seconds for record in found)
-        yield render_row([escape(task), escape(protocol), str(seed), str(runs), f"{total:.0f}", f"{start:.0f}"])
+        yield render_row(
+            [escape(task), escape(protocol), str(seed), str(runs), f"{total:.0f}", f"{start:.0f}"]
+        )

@@ -29,7 +29,9 @@ class Origin:
     """Where the numbers of a run come from."""
 
     command: str | None  # as it can be typed anywhere; None for a run that was started from Python
-    commit: str | None  # of the source tree, with `+` behind it if the tree differed; None for an installed package
+    commit: (
+        str | None
+    )  # of the source tree, with `+` behind it if the tree differed; None for an installed package
     device: str
     precision: str
     threads: int
@@ -92,19 +94,27 @@ class RunRecord:
         """What dev has above one answer for all rows: as accuracy, above the most frequent one; of a model that gives one, nothing."""
         if self.one_class:
             return 0.0
-        return self.dev - (self.majority if self.metric == "accuracy" and self.majority is not None else 0.0)
+        return self.dev - (
+            self.majority if self.metric == "accuracy" and self.majority is not None else 0.0
+        )
 
     @property
     def equals_majority(self) -> bool:
         """Whether the accuracy is exactly that of always answering the most frequent class."""
-        return self.metric == "accuracy" and self.majority is not None and abs(self.dev - self.majority) < 1e-9
+        return (
+            self.metric == "accuracy"
+            and self.majority is not None
+            and abs(self.dev - self.majority) < 1e-9
+        )
 
     @property
     def words(self) -> str:
         """What it is, for people."""
         what = "the fine-tuned start" if self.is_start else self.method
         draw = f", draw {self.draw}" if self.draw else ""
-        return f"{self.model}, {self.task}, protocol {self.protocol}, {what}, seed {self.seed}{draw}"
+        return (
+            f"{self.model}, {self.task}, protocol {self.protocol}, {what}, seed {self.seed}{draw}"
+        )
 
     def named(self, model: str) -> RunRecord:
         """The same run of a model by another name."""
@@ -143,7 +153,9 @@ def read_result(path: Path, folder: str) -> RunRecord:
     result = read_json(path)
     if not isinstance(result, dict) or result.get("format") != FORMAT:
         found = result.get("format") if isinstance(result, dict) else type(result).__name__
-        raise RunError(f"{path}: must be a result of format {FORMAT}, found {found!r}; make the run again")
+        raise RunError(
+            f"{path}: must be a result of format {FORMAT}, found {found!r}; make the run again"
+        )
     read = Fields(str(path), result)
     config = read.get("config", dict)
     values = {name: read.get(key, kind) for name, (key, kind) in _PLACES.items()}
@@ -157,7 +169,9 @@ def read_result(path: Path, folder: str) -> RunRecord:
         tuned_layers=tuple(read.get("tuned_layers", list)),
         scout_steps=read.find("cost.scout_steps", int) or 0,
         times=read.numbers("cost.seconds"),
-        peak_gpu_bytes=read.get("cost.peak_gpu_bytes", int) if "peak_gpu_bytes" in read.get("cost", dict) else None,
+        peak_gpu_bytes=read.get("cost.peak_gpu_bytes", int)
+        if "peak_gpu_bytes" in read.get("cost", dict)
+        else None,
         config=config,
         origin=Origin(
             command=command and plain_command(command, values["model"]),
@@ -173,14 +187,18 @@ def read_result(path: Path, folder: str) -> RunRecord:
 def _commit(read: Fields) -> str | None:
     if read.get("provenance.commit", dict, optional=True) is None:
         return None
-    return f"{read.get('provenance.commit.id', str)}{'+' * read.get('provenance.commit.dirty', bool)}"
+    return (
+        f"{read.get('provenance.commit.id', str)}{'+' * read.get('provenance.commit.dirty', bool)}"
+    )
 
 
 def record_to_json(record: RunRecord, common: Mapping[str, Any]) -> dict[str, Any]:
     """A record as one line of a results file, of its settings only what differs from the common ones."""
     values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     config = values.pop("config")
-    values["settings"] = {key: config[key] for key in config if key not in common or common[key] != config[key]}
+    values["settings"] = {
+        key: config[key] for key in config if key not in common or common[key] != config[key]
+    }
     values["lacking"] = [key for key in common if key not in config]
     values["origin"] = dataclasses.asdict(record.origin)
     return values
@@ -189,7 +207,9 @@ def record_to_json(record: RunRecord, common: Mapping[str, Any]) -> dict[str, An
 def record_from_json(data: Any, common: Mapping[str, Any], where: str) -> RunRecord:
     """The record that `record_to_json` wrote."""
     if not isinstance(data, dict):
-        raise RunError(f"{where}: must be an object, found {type(data).__name__}; save the results again")
+        raise RunError(
+            f"{where}: must be an object, found {type(data).__name__}; save the results again"
+        )
     read = Fields(where, data)
     lacking = read.get("lacking", list)
     own = read.get("settings", dict)
@@ -220,7 +240,9 @@ def plain_command(command: str, model: str) -> str:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise RunError(f"the command {command!r:.60} cannot be taken apart ({error}); make the run again") from error
+        raise RunError(
+            f"the command {command!r:.60} cannot be taken apart ({error}); make the run again"
+        ) from error
     return shlex.join(_plain_words(words, {"--model": model, "--data": DATA}))
 
 

@@ -31,13 +31,20 @@ def regret_table(file: ResultsFile) -> Table:
     """The searches on each task, a section for each model and protocol."""
     read = Fields(file.name, file.content)
     if read.get("format", int) != FORMAT:
-        raise RunError(f"{file.name}: format {FORMAT} can be read, found {read.get('format', int)}; measure it again")
+        raise RunError(
+            f"{file.name}: format {FORMAT} can be read, found {read.get('format', int)}; measure it again"
+        )
     sections: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for number, panel in enumerate(read.get("panels", list)):
         found = Fields(f"{file.name}: panel {number}", panel)
         place = (found.get("model", str), found.get("protocol", str))
         sections.setdefault(place, []).extend(_rows(file.name, found))
-    columns = (Column("task"), Column("layers", "number"), Column("search"), *map(Column, _QUANTITIES.values()))
+    columns = (
+        Column("task"),
+        Column("layers", "number"),
+        Column("search"),
+        *map(Column, _QUANTITIES.values()),
+    )
     return Table(
         "regret",
         f"Regret in points, {read.get('seeds', int)} plays of each agent on each layer",

@@ -65,12 +65,19 @@ def _study(source: Source, study: Study) -> str:
         words = f"With the study's own model: it has {found}, and its settings were chosen for it."
     if study.own:
         words += f" The rows of {', '.join(study.own)} are not fetched: the study's file names their files."
-    return "\n".join([*lines, *_estimate(device, records, study, words), "", _memory(source.records)]) + "\n"
+    return (
+        "\n".join([*lines, *_estimate(device, records, study, words), "", _memory(source.records)])
+        + "\n"
+    )
 
 
 def _command(source: Source, swapped: bool) -> str:
     """The study's command, for the paper's model or its own; the file is the one the recorded commands name."""
-    named = Counter(file for record in source.records if (file := _study_file(record.origin.command)) is not None)
+    named = Counter(
+        file
+        for record in source.records
+        if (file := _study_file(record.origin.command)) is not None
+    )
     file = min(named, key=lambda name: (-named[name], name)) if named else "STUDY.TOML"
     model = ["--model", published.MODEL] if swapped else []
     return shlex.join(["auber", "study", file, *model, "--out", f"runs/{Path(file).stem}"])
@@ -110,7 +117,15 @@ def _estimate(device: str, records: Sequence[RunRecord], study: Study, words: st
     lines += ["", render_row(["GPU", "TFLOP/s", "time"]), "| --- | --: | --: |"]
     for name, other in GPUS.items():
         note = " (recorded here)" if name == _name(device) else ""
-        lines.append(render_row([name + note, str(other), describe_seconds(cpu.seconds + gpu.seconds * rate / other)]))
+        lines.append(
+            render_row(
+                [
+                    name + note,
+                    str(other),
+                    describe_seconds(cpu.seconds + gpu.seconds * rate / other),
+                ]
+            )
+        )
     return lines
 
 

@@ -63,7 +63,9 @@ def read_results_file(path: str | Path) -> ResultsFile:
             "'auber report DIR --save FILE' makes one"
         )
     figure = Path(path).with_suffix(".svg")
-    return ResultsFile(Path(path).name, content["kind"], content, figure if figure.is_file() else None)
+    return ResultsFile(
+        Path(path).name, content["kind"], content, figure if figure.is_file() else None
+    )
 
 
 def read_place(place: str | Path) -> Source:
@@ -81,7 +83,9 @@ def read_results(path: str | Path) -> Source:
 def runs_of(file: ResultsFile) -> Source:
     """The runs of a results file that is read already; at least one must be of a method."""
     if file.kind != KIND:
-        raise RunError(f"{file.name}: must hold runs, found results of kind '{file.kind}'; leave it out")
+        raise RunError(
+            f"{file.name}: must hold runs, found results of kind '{file.kind}'; leave it out"
+        )
     if file.content.get("format") != FORMAT:
         raise RunError(
             f"{file.name}: format {FORMAT} can be read, found {file.content.get('format')!r}; save the results again"
@@ -90,7 +94,9 @@ def runs_of(file: ResultsFile) -> Source:
     common = read.get("settings", dict)
     study = read.get("study", dict, optional=True)
     left_out = [Fields(f"{file.name}: left_out", run) for run in read.get("left_out", list)]
-    records = tuple(record_from_json(run, common, f"{file.name}: runs") for run in read.get("runs", list))
+    records = tuple(
+        record_from_json(run, common, f"{file.name}: runs") for run in read.get("runs", list)
+    )
     if all(record.is_start for record in records):  # as of a folder, one run of a method is needed
         raise RunError(
             f"{file.name}: no finished run in it, found {len(records)} fine-tuned starts; save a folder with finished runs"
@@ -104,7 +110,9 @@ def runs_of(file: ResultsFile) -> Source:
     )
 
 
-def save_results(place: str | Path, path: str | Path, model: str | None = None, notes: Sequence[str] = ()) -> Saved:
+def save_results(
+    place: str | Path, path: str | Path, model: str | None = None, notes: Sequence[str] = ()
+) -> Saved:
     """Keep the runs of a folder or another file in a results file, beside those in it; `model` renames the one model.
 
     `notes` are kept once each, after those that are there.
@@ -155,7 +163,9 @@ def _checked_note(note: str) -> str:
     """A sentence on one line, for a page that others read."""
     words = note.strip()
     if not words or not words.isprintable():
-        raise ConfigError(f"--note must be a sentence of printable text on one line, found {note!r:.40}")
+        raise ConfigError(
+            f"--note must be a sentence of printable text on one line, found {note!r:.40}"
+        )
     return words
 
 
@@ -179,7 +189,9 @@ def _joined(path: Path, old: Study | None, place: str | Path, new: Study | None)
     """Both studies as one."""
     if (old is None) != (new is None):
         kept, found = ("no study", "a study") if old is None else ("a study", "no study")
-        raise RunError(f"{path}: holds runs of {kept}, {place} those of {found}; save them into another file")
+        raise RunError(
+            f"{path}: holds runs of {kept}, {place} those of {found}; save them into another file"
+        )
     if old is None or new is None:
         return None
     changed = study_differences(old, new)

@@ -6,7 +6,17 @@ CONTROL = "original+tuning"
 SUBJECT = "auber"
 
 # The order of the paper's tables; methods that are not named here follow by name.
-METHODS = ("original", CONTROL, SUBJECT, "random", "confidence", "michel", "voita", "greedy", "exhaustive")
+METHODS = (
+    "original",
+    CONTROL,
+    SUBJECT,
+    "random",
+    "confidence",
+    "michel",
+    "voita",
+    "greedy",
+    "exhaustive",
+)
 ABLATIONS = ("auber-query", "auber-key", "auber-l2", "auber-reverse")
 
 CONTROLS = ("original", CONTROL)  # they remove nothing

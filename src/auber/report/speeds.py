@@ -36,12 +36,24 @@ def read_speed(file: ResultsFile) -> Speed:
     """A kept measurement as `auber speed` made it."""
     read = Fields(file.name, file.content)
     if read.get("format", int) != FORMAT:
-        raise RunError(f"{file.name}: format {FORMAT} can be read, found {read.get('format', int)}; measure it again")
-    runs = tuple(_run(f"{file.name}: run {number}", run) for number, run in enumerate(read.get("runs", list)))
+        raise RunError(
+            f"{file.name}: format {FORMAT} can be read, found {read.get('format', int)}; measure it again"
+        )
+    runs = tuple(
+        _run(f"{file.name}: run {number}", run) for number, run in enumerate(read.get("runs", list))
+    )
     if not runs or not all(run.pairs for run in runs):
-        raise RunError(f"{file.name}: must hold at least one run and one pair of times for each; measure it again")
+        raise RunError(
+            f"{file.name}: must hold at least one run and one pair of times for each; measure it again"
+        )
     provenance = {**read.get("provenance", dict), "threads": read.get("provenance.threads", int)}
-    return Speed(read.get("command", str), runs, read.items("left_out", str), read.get("seconds", float), provenance)
+    return Speed(
+        read.get("command", str),
+        runs,
+        read.items("left_out", str),
+        read.get("seconds", float),
+        provenance,
+    )
 
 
 def _run(where: str, data: Any) -> RunSpeed:
@@ -54,7 +66,10 @@ def _run(where: str, data: Any) -> RunSpeed:
         plan=read.get("plan", dict),
         parameters=_amount(where, read, "parameters"),
         multiply_adds=_amount(where, read, "multiply_adds"),
-        pairs=tuple(_pair(f"{where}, pair {number}", pair) for number, pair in enumerate(read.get("pairs", list))),
+        pairs=tuple(
+            _pair(f"{where}, pair {number}", pair)
+            for number, pair in enumerate(read.get("pairs", list))
+        ),
     )
 
 

@@ -24,7 +24,11 @@ def render_csv(table: Table) -> str:
     for section in table.sections:
         place = [_text(section.model), _text(section.protocol)] if apart else []
         for row in section.rows:
-            cells = [cell for column, value in zip(table.columns, row, strict=True) for cell in _cells(column, value)]
+            cells = [
+                cell
+                for column, value in zip(table.columns, row, strict=True)
+                for cell in _cells(column, value)
+            ]
             writer.writerow(place + cells)
     return text.getvalue()
 
@@ -50,11 +54,17 @@ def _cells(column: Column, value: Value) -> list[str]:
 def _text(value: Value) -> str:
     words = "" if value is None else str(value)
     words = f"'{words}" if words.startswith(_FORMULA) else words
-    return words.replace("\r", " ")  # csv puts no quotes around it alone, and what follows would be a row of its own
+    return words.replace(
+        "\r", " "
+    )  # csv puts no quotes around it alone, and what follows would be a row of its own
 
 
 def _number(value: Value) -> str:
     if value is None:
         return ""
     assert isinstance(value, (int, float)), f"a column of numbers holds {value!r}"
-    return repr(value) if isinstance(value, int) else f"{round(value, 6) + 0.0:.6f}".rstrip("0").rstrip(".")
+    return (
+        repr(value)
+        if isinstance(value, int)
+        else f"{round(value, 6) + 0.0:.6f}".rstrip("0").rstrip(".")
+    )

@@ -36,15 +36,22 @@ def tasks_table(report: Report, notes: tuple[str, ...]) -> Table:
         Column("dev rows", "number"),
         Column("dev majority class", "range", 2),
     )
-    rows = tuple((row.task, row.metric, row.labels, row.train_rows, row.dev_rows, row.majority) for row in report.tasks)
+    rows = tuple(
+        (row.task, row.metric, row.labels, row.train_rows, row.dev_rows, row.majority)
+        for row in report.tasks
+    )
     share = "Dev majority class: the share, in %, of the most frequent class; always answering it has this accuracy."
-    return Table("table1", "Table 1: the tasks", columns, (TableSection(None, None, rows),), (share, *notes))
+    return Table(
+        "table1", "Table 1: the tasks", columns, (TableSection(None, None, rows),), (share, *notes)
+    )
 
 
 def methods_table(report: Report, notes: tuple[str, ...]) -> Table:
     """Table 2: every method on every task, against the control."""
     sections = [
-        _section(section, map(_method_values, section.methods), section.methods_coverage, section.methods)
+        _section(
+            section, map(_method_values, section.methods), section.methods_coverage, section.methods
+        )
         for section in report.sections
         if section.methods
     ]
@@ -61,7 +68,12 @@ def methods_table(report: Report, notes: tuple[str, ...]) -> Table:
 def ablations_table(report: Report, notes: tuple[str, ...]) -> Table:
     """Table 3: the method and its ablations, against the method."""
     sections = [
-        _section(section, map(_method_values, section.ablations), section.ablations_coverage, section.ablations)
+        _section(
+            section,
+            map(_method_values, section.ablations),
+            section.ablations_coverage,
+            section.ablations,
+        )
         for section in report.sections
         if section.ablations
     ]
@@ -118,7 +130,10 @@ def overfitting_table(report: Report, notes: tuple[str, ...]) -> Table:
         Column(f"gap of {CONTROL}", "number", 2, signed=True),
         Column("train difference", "number", 2, signed=True),
         Column("dev difference", "number", 2, signed=True),
-        *(replace(column, title=f"gap {column.title}") for column in _comparison_columns(Detail.PAGE)),
+        *(
+            replace(column, title=f"gap {column.title}")
+            for column in _comparison_columns(Detail.PAGE)
+        ),
         Column("verdict", "sentence"),
     )
     sections = [
@@ -169,7 +184,11 @@ def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
             for row in section.rows
         )
         if values:
-            sections.append(TableSection(section.model, section.protocol, values, label=_label(section.coverage)))
+            sections.append(
+                TableSection(
+                    section.model, section.protocol, values, label=_label(section.coverage)
+                )
+            )
     legend = (
         "Means a run. A first tuning of its own is counted in a run, a fine-tuned start that several share in none. Scouts are tuned to score "
         "rows that they never saw (protocol crossfit); the pruned model gets the tuning steps alone."
@@ -213,7 +232,9 @@ def _section(
     return TableSection(section.model, section.protocol, tuple(rows), notes, _label(coverage))
 
 
-def _notes(section: Section, rows: tuple[MethodRow, ...], coverage: Coverage | None) -> tuple[str, ...]:
+def _notes(
+    section: Section, rows: tuple[MethodRow, ...], coverage: Coverage | None
+) -> tuple[str, ...]:
     """What is missing, the section's notes, and that the published numbers are of another model where they are."""
     notes = section.notes
     if coverage is not None and coverage.missing:
@@ -230,7 +251,9 @@ def _label(coverage: Coverage | None) -> str | None:
 def _completeness(report: Report) -> Iterable[str]:
     if report.left_out:
         number = len(report.left_out)
-        runs = "1 run has no result and is" if number == 1 else f"{number} runs have no result and are"
+        runs = (
+            "1 run has no result and is" if number == 1 else f"{number} runs have no result and are"
+        )
         names = "; ".join(f"{run.folder} ({run.reason})" for run in report.left_out)
         yield f"{runs} in no number here: {names}."
 

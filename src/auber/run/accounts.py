@@ -39,7 +39,9 @@ TIME_PARTS = {
     "evaluation": TimePart("evaluation", "evaluation"),
 }
 
-Stages = Mapping[str, Mapping[str, Any]]  # the record of each finished stage by its name, in the order they were done
+Stages = Mapping[
+    str, Mapping[str, Any]
+]  # the record of each finished stage by its name, in the order they were done
 
 
 def tuned_layers(stages: Stages) -> list[int]:
@@ -51,7 +53,14 @@ def tuned_layers(stages: Stages) -> list[int]:
 def layer_numbers(info: Mapping[str, Any]) -> dict[str, float]:
     """What a listener is told of a searched layer."""
     search = info["search"]
-    names = ("rewards_asked", "rewards_computed", "seconds", "given_score", "unpruned_score", "best_score")
+    names = (
+        "rewards_asked",
+        "rewards_computed",
+        "seconds",
+        "given_score",
+        "unpruned_score",
+        "best_score",
+    )
     return {
         "layers/removed": len(info["removed"]),
         **{f"layers/{name}": search[name] for name in names if name in search},
@@ -77,7 +86,9 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
     searches = [info["search"] for info in stages.values() if "search" in info]
     tunings = {name: info["tuning"] for name, info in stages.items() if "tuning" in info}
     scouts = [info["scouting"] for info in stages.values() if "scouting" in info]
-    if REWIND in tunings:  # the start that was tuned before is not what came out: it told the agent of its heads
+    if (
+        REWIND in tunings
+    ):  # the start that was tuned before is not what came out: it told the agent of its heads
         scouts += [tunings.pop("first")] if "first" in tunings else []
     after_layers = [tuning for name, tuning in tunings.items() if tuned_layer_of(name) is not None]
     choices = [stages[name] for name in (PLAN, PRIOR) if name in stages]
@@ -148,5 +159,8 @@ def describe_result(
         "cost": describe_cost(stages, evaluation_seconds),
         "config": config.flat(),
         "data": task.content_hash,
-        "provenance": {**provenance.describe(job.hardware), **({"upgrades": upgrades} if upgrades else {})},
+        "provenance": {
+            **provenance.describe(job.hardware),
+            **({"upgrades": upgrades} if upgrades else {}),
+        },
     }

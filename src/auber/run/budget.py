@@ -33,13 +33,17 @@ def best_by_size(gains: Mapping[Mask, float]) -> dict[int, tuple[Mask, float]]:
     return found
 
 
-def best_plan(num_removed: int, layers: Mapping[int, Mapping[int, tuple[Mask, float]]]) -> tuple[PruningPlan, float]:
+def best_plan(
+    num_removed: int, layers: Mapping[int, Mapping[int, tuple[Mask, float]]]
+) -> tuple[PruningPlan, float]:
     """The plan that removes so many heads and gains most, and its gain.
 
     `layers` has `best_by_size` of each. Where the sizes known do not add up to the number, it is the nearest they do, of two
     the smaller.
     """
-    best: dict[int, tuple[float, dict[int, Mask]]] = {0: (0.0, {})}  # by heads removed in the layers so far
+    best: dict[int, tuple[float, dict[int, Mask]]] = {
+        0: (0.0, {})
+    }  # by heads removed in the layers so far
     for layer, sizes in layers.items():
         longer: dict[int, tuple[float, dict[int, Mask]]] = {}
         for removed, (gain, plan) in best.items():

@@ -35,13 +35,17 @@ class Decisions:
         self._job, self._ledger, self._progress = job, ledger, progress
         self._blindness_said = self._nothing_said = self._no_update_said = False
 
-    def rank(self, method: Method, model: PreTrainedModel, rows: EncodedRows, num_removed: int) -> RankingChoice:
+    def rank(
+        self, method: Method, model: PreTrainedModel, rows: EncodedRows, num_removed: int
+    ) -> RankingChoice:
         """What a ranking method, the job's or another, says of a model's heads."""
         assert method.choose_plan is not None
         hardware, config = self._job.hardware, self._job.config
         try:
             return method.choose_plan(
-                RankingWork(model, encoder_of(model), num_removed, rows, hardware, config, self._progress)
+                RankingWork(
+                    model, encoder_of(model), num_removed, rows, hardware, config, self._progress
+                )
             )
         except torch.OutOfMemoryError as error:
             reason = str(error).partition("\n")[0]
@@ -51,7 +55,12 @@ class Decisions:
             ) from error
 
     def search(
-        self, encoder: Encoder, scorer: MaskScorer, num_rows: int, given: Mask, time_pay: float = 0.0
+        self,
+        encoder: Encoder,
+        scorer: MaskScorer,
+        num_rows: int,
+        given: Mask,
+        time_pay: float = 0.0,
     ) -> dict[str, Any]:
         """The record of a layer's search, on the scorer's rewards for so many rows; `given` is what it begins from.
 
@@ -64,7 +73,15 @@ class Decisions:
         started = time.perf_counter()
         cost = self._change_cost(metered)
         work = LayerWork(
-            layer, encoder, scorer.present, metered.score_many, config, self._progress, given, cost, time_pay
+            layer,
+            encoder,
+            scorer.present,
+            metered.score_many,
+            config,
+            self._progress,
+            given,
+            cost,
+            time_pay,
         )
         choice = choose(work)
         info: dict[str, Any] = {
@@ -89,7 +106,9 @@ class Decisions:
                 {"removed": list(mask), "score": metered.known[mask], "gain": gain}
                 for _, (mask, gain) in sorted(best_by_size(gains(work, metered.known)).items())
             ]
-        self._tell(layer, metered.known, num_rows, None if config.search.heads else len(choice.removed))
+        self._tell(
+            layer, metered.known, num_rows, None if config.search.heads else len(choice.removed)
+        )
         if not self._no_update_said:
             no_update = notices.nothing_updated(layer, config, choice.details.get("updates"))
             self._no_update_said = no_update is not None
@@ -101,7 +120,9 @@ class Decisions:
         job = self._job
         if self._blindness_said:
             return
-        reason = notices.blindness(job.reward_metric, job.task.num_labels, rows, job.hardware.device)
+        reason = notices.blindness(
+            job.reward_metric, job.task.num_labels, rows, job.hardware.device
+        )
         if reason is not None:
             self._blindness_said = True
             logger.warning(
@@ -120,7 +141,9 @@ class Decisions:
             return 0.0
         return reward.scale * reward.caution * metered.noise_of_a_head()
 
-    def _tell(self, layer: int, scores: dict[Mask, float], num_rows: int, num_removed: int | None) -> None:
+    def _tell(
+        self, layer: int, scores: dict[Mask, float], num_rows: int, num_removed: int | None
+    ) -> None:
         has_prior = self._job.config.search.prior != "none"
         words = [notices.equal_rewards(layer, scores.values(), num_removed, has_prior)]
         if self._job.config.reward.measure == "smooth" and not self._nothing_said and () in scores:

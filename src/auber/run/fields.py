@@ -33,7 +33,9 @@ class Fields:
         value: Any = self._data
         for name in key.split("."):
             if not isinstance(value, dict) or name not in value:
-                raise RunError(f"{self.where}: lacks '{key}'; it is damaged or of another version, {self.remedy}")
+                raise RunError(
+                    f"{self.where}: lacks '{key}'; it is damaged or of another version, {self.remedy}"
+                )
             value = value[name]
         return None if optional and value is None else self._checked(key, value, kind)
 
@@ -59,13 +61,19 @@ class Fields:
 
     def numbers(self, key: str) -> dict[str, float]:
         """The numbers by name at a key, a total among them."""
-        found = {name: self._checked(f"{key}.{name}", value, float) for name, value in self.get(key, dict).items()}
+        found = {
+            name: self._checked(f"{key}.{name}", value, float)
+            for name, value in self.get(key, dict).items()
+        }
         self.get(f"{key}.total", float)
         return found
 
     def texts(self, key: str) -> dict[str, str]:
         """The texts by name at a key."""
-        return {name: self._checked(f"{key}.{name}", value, str) for name, value in self.get(key, dict).items()}
+        return {
+            name: self._checked(f"{key}.{name}", value, str)
+            for name, value in self.get(key, dict).items()
+        }
 
     def _checked(self, key: str, value: Any, kind: type) -> Any:
         if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
@@ -74,11 +82,20 @@ class Fields:
         if isinstance(value, float):
             good = good and math.isfinite(value)
         elif type(value) is int:
-            good = good and abs(value) <= LARGEST_NUMBER  # counts are divided, and become floats in tables
+            good = (
+                good and abs(value) <= LARGEST_NUMBER
+            )  # counts are divided, and become floats in tables
         elif isinstance(value, str):
-            good = good and value.isprintable()  # names end up in tables, on terminals and in headings
+            good = (
+                good and value.isprintable()
+            )  # names end up in tables, on terminals and in headings
         if not good:
-            wanted = {float: "a finite number", int: "a whole number", str: "printable text", bool: "true or false"}
+            wanted = {
+                float: "a finite number",
+                int: "a whole number",
+                str: "printable text",
+                bool: "true or false",
+            }
             raise RunError(
                 f"{self.where}: '{key}' must be {wanted.get(kind, f'a {kind.__name__}')}, found {value!r:.40}; "
                 f"it is damaged, {self.remedy}"

@@ -30,7 +30,9 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError as error:
         raise RunError(f"{path}: no such file; is {path.parent} a run's folder?") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"{path}: cannot be read ({error}); it is damaged: {_advise(path)}") from error
+        raise RunError(
+            f"{path}: cannot be read ({error}); it is damaged: {_advise(path)}"
+        ) from error
 
 
 class RunFile(Fields):
@@ -49,7 +51,9 @@ def read_object(path: Path) -> dict[str, Any]:
     """A JSON object from a run's folder."""
     data = read_json(path)
     if not isinstance(data, dict):
-        raise RunError(f"{path}: must be a JSON object, found {type(data).__name__}; it is damaged: {_advise(path)}")
+        raise RunError(
+            f"{path}: must be a JSON object, found {type(data).__name__}; it is damaged: {_advise(path)}"
+        )
     return data
 
 
@@ -60,14 +64,18 @@ def _advise(path: Path) -> str:
     if path.name not in ("run.json", RESULT):
         return "put it back, or delete it"
     model = path.parent / "model"
-    return "put a copy of it back" + (f"; the model in {model} can be used without it" if model.is_dir() else "")
+    return "put a copy of it back" + (
+        f"; the model in {model} can be used without it" if model.is_dir() else ""
+    )
 
 
 def _advise_stage(path: Path) -> str:
     """What to do about a stage's record: the stage can be done again where the weights it began with are there."""
     if (path.parent.parent / RESULT).is_file():
         return "put a copy of it back"
-    others = [other for other in path.parent.glob("*.json") if other.stem not in ("first", path.stem)]
+    others = [
+        other for other in path.parent.glob("*.json") if other.stem not in ("first", path.stem)
+    ]
     if path.stem == "first" or not any(map(_has_weights, others)):
         return f"put a copy of it back, or delete it: the stage is done again with all after it, {_SCORES_STAY}"
     return advise_going_back(path.parent)
@@ -107,7 +115,10 @@ def read_result(folder: str | Path) -> dict[str, Any]:
 def find_run(folder: str | Path) -> Path | None:
     """The run that a folder is, or whose model lies in it; None of any other."""
     place = Path(folder)
-    return next((run for run in (place, *([place.parent] if place.name == "model" else [])) if is_run(run)), None)
+    return next(
+        (run for run in (place, *([place.parent] if place.name == "model" else [])) if is_run(run)),
+        None,
+    )
 
 
 def read_field(run: Path, key: str) -> str:
@@ -135,7 +146,11 @@ def read_source(folder: str | Path) -> str | None:
     source = read_record(folder).get("source")
     if not isinstance(source, str):
         return None
-    return os.path.normpath(Path(folder).resolve() / source) if source.startswith(os.pardir) else source
+    return (
+        os.path.normpath(Path(folder).resolve() / source)
+        if source.startswith(os.pardir)
+        else source
+    )
 
 
 def check_digest(folder: Path, record: Mapping[str, Any]) -> None:

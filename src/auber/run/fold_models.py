@@ -37,9 +37,20 @@ class Scouts:
     """The scouts of a run, one for each fold of its train rows."""
 
     def __init__(
-        self, run: Run, origin: PreTrainedModel, folds: Sequence[Indices], device: torch.device, tune: TuneScout
+        self,
+        run: Run,
+        origin: PreTrainedModel,
+        folds: Sequence[Indices],
+        device: torch.device,
+        tune: TuneScout,
     ) -> None:
-        self._run, self._origin, self._folds, self._device, self._tune = run, origin, folds, device, tune
+        self._run, self._origin, self._folds, self._device, self._tune = (
+            run,
+            origin,
+            folds,
+            device,
+            tune,
+        )
         self._models: dict[int, PreTrainedModel] = {}
         self._digests: dict[int, str] = {}
 

@@ -62,7 +62,9 @@ logger = logging.getLogger(__name__)
 PROGRESS = "progress.json"
 
 # What a write that was cut leaves beside its place, by `write_text` and by `checkpoint.save`.
-_SCRATCH = re.compile(r"\.((run|splits|plan|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}")
+_SCRATCH = re.compile(
+    r"\.((run|splits|plan|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}"
+)
 # Known by digests, which would tell a person nothing.
 _DIGESTED = {
     "data": "its rows were others",
@@ -73,7 +75,9 @@ _UNRECORDED = {"processes": 1}  # what is meant where neither an old run nor a n
 # What follows from where a run computes: how to have it again as it was.
 _SURROUNDINGS: dict[str, Callable[[Any], str]] = {
     "computed_on_threads": lambda threads: f"--set threads={threads}",
-    "processes": lambda number: "without torchrun" if number == 1 else f"torchrun --nproc-per-node {number}",
+    "processes": lambda number: (
+        "without torchrun" if number == 1 else f"torchrun --nproc-per-node {number}"
+    ),
 }
 _SAME_VERSIONS = ("auber", "torch", "transformers")  # another of these may give other numbers
 
@@ -161,7 +165,9 @@ class Run:
             del self._stages[name]
             self.remove(f"stages/{name}.json")
 
-    def finish_stage(self, name: str, info: dict[str, Any], model: PreTrainedModel | None = None) -> dict[str, Any]:
+    def finish_stage(
+        self, name: str, info: dict[str, Any], model: PreTrainedModel | None = None
+    ) -> dict[str, Any]:
         """Record a stage and, if it changed them, the weights at its end; older weights but the first's are dropped."""
         self._write_stage(name, {**info, "weights": model is not None}, model)
         if is_main_process() and model is not None:
@@ -191,7 +197,11 @@ class Run:
         return model
 
     def finish(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, plan: PruningPlan, result: dict[str, Any]
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        plan: PruningPlan,
+        result: dict[str, Any],
     ) -> dict[str, Any]:
         """Write the model and the result, and drop the weights of the stages; the result as it was written."""
         if is_main_process():
@@ -224,14 +234,18 @@ class Run:
             ):  # from here, so that equal runs have equal records wherever they lie
                 source = os.path.relpath(source, self.folder.resolve())
             beside = {"versions": versions, "source": source}
-            self._create({**identity, **{name: value for name, value in beside.items() if value}}, config)
+            self._create(
+                {**identity, **{name: value for name, value in beside.items() if value}}, config
+            )
         # All processes must take the same decisions, so what is done is read once, before anyone goes on.
         if not self._is_complete:
             self._read_stages()
         if changed:
             self._record_upgrade(changed, versions)
         wait_for_all()
-        self.ledger = Ledger(self.folder / "scores.jsonl", writable=is_main_process() and not self._is_complete)
+        self.ledger = Ledger(
+            self.folder / "scores.jsonl", writable=is_main_process() and not self._is_complete
+        )
 
     def _read_stages(self) -> None:
         for path in sorted((self.folder / "stages").glob("*.json")):
@@ -252,24 +266,32 @@ class Run:
                 (self.folder / "stages").mkdir(parents=True, exist_ok=True)
                 self._take_lock()
                 if is_run(self.folder):
-                    raise RunError(f"{self.folder}: another process has just begun a run in it; choose another --out")
+                    raise RunError(
+                        f"{self.folder}: another process has just begun a run in it; choose another --out"
+                    )
                 write_text(self.folder / "config.toml", config.to_toml())
                 write_json(self.folder / "run.json", identity, durable=True)
             except OSError as error:
-                raise RunError(f"{self.folder}: cannot be created ({error}); choose another --out") from error
+                raise RunError(
+                    f"{self.folder}: cannot be created ({error}); choose another --out"
+                ) from error
 
     def _take_lock(self) -> None:
         """Keep other processes out, and clear away what a killed one left half written."""
         if not is_main_process():
             return
         if self._is_complete:
-            if (self.folder / LOCK).exists():  # its process was killed after the result, before it signed off
+            if (
+                self.folder / LOCK
+            ).exists():  # its process was killed after the result, before it signed off
                 with suppress(RunError):
                     FolderLock(self.folder).release()
         else:
             self._lock = FolderLock(self.folder)
             if self._lock.left_by is not None:
-                logger.info("%s: %s, which was at work in it, is gone", self.folder, self._lock.left_by)
+                logger.info(
+                    "%s: %s, which was at work in it, is gone", self.folder, self._lock.left_by
+                )
             cut_torn_line(self.folder / "events.jsonl")
         self._sweep()
 
@@ -298,7 +320,9 @@ class Run:
         for key in ("versions", "upgrades", "source", "threads"):
             recorded.pop(key, None)
             asked.pop(key, None)
-        changed = sorted(key for key in recorded.keys() | asked.keys() if recorded.get(key) != asked.get(key))
+        changed = sorted(
+            key for key in recorded.keys() | asked.keys() if recorded.get(key) != asked.get(key)
+        )
         if changed:
             said = [
                 f"{key} was {recorded.get(key)!r} and is now {asked.get(key)!r}"
@@ -307,9 +331,13 @@ class Run:
             ]
             # other weights, rows or scouts mostly follow from another seed or method
             words = ", ".join(said or [_DIGESTED[key] for key in changed])
-            again = [_SURROUNDINGS[key](recorded.get(key)) for key in changed if key in _SURROUNDINGS]
+            again = [
+                _SURROUNDINGS[key](recorded.get(key)) for key in changed if key in _SURROUNDINGS
+            ]
             hint = f" ({', '.join(again)})" if again else ""
-            raise RunError(f"{self.folder}: is another run: {words}; use the same settings{hint} or another --out")
+            raise RunError(
+                f"{self.folder}: is another run: {words}; use the same settings{hint} or another --out"
+            )
 
     # --- versions ---------------------------------------------------------------------------------------------------
 
@@ -325,14 +353,18 @@ class Run:
         }
         if not changed or self._is_complete:
             return {}
-        words = ", ".join(f"{name} was {was} and is now {now}" for name, (was, now) in changed.items())
+        words = ", ".join(
+            f"{name} was {was} and is now {now}" for name, (was, now) in changed.items()
+        )
         if not allowed:
             raise RunError(
                 f"{self.folder}: was begun with other versions: {words}; install those to end in the numbers of an unbroken run, "
                 "or add --allow-upgrade to go on with these"
             )
         logger.warning(
-            "%s: goes on with other versions (%s): its numbers may differ from an unbroken run's", self.folder, words
+            "%s: goes on with other versions (%s): its numbers may differ from an unbroken run's",
+            self.folder,
+            words,
         )
         return changed
 
@@ -349,7 +381,9 @@ class Run:
 
     # --- what is kept -----------------------------------------------------------------------------------------------
 
-    def _save(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, folder: Path) -> str:
+    def _save(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, folder: Path
+    ) -> str:
         """Write a model folder; the digest of its weights."""
         try:
             checkpoint.save(model, tokenizer, folder)
@@ -369,7 +403,9 @@ class Run:
             write_json(stages / f"{name}.json", info, durable=True)
 
     def _not_written(self, place: str | Path, reason: str | None) -> RunError:
-        stages = [name for name in self._stages if (self.folder / "stages" / f"{name}.json").is_file()]
+        stages = [
+            name for name in self._stages if (self.folder / "stages" / f"{name}.json").is_file()
+        ]
         kept = f"the finished stages ({', '.join(stages)}) and " if stages else ""
         return RunError(
             f"{place}: cannot be written ({reason}); {kept}{len(self.ledger)} scores are kept: make room there or make the "
@@ -377,7 +413,9 @@ class Run:
         )
 
     def _remedy(self, stage: str) -> str:
-        has_lost_first = self._stages["first"]["weights"] and not (self.folder / "stages" / "first").is_dir()
+        has_lost_first = (
+            self._stages["first"]["weights"] and not (self.folder / "stages" / "first").is_dir()
+        )
         if stage == "first" or has_lost_first:
             return "put a copy of it back, or start anew with another --out"
         return advise_going_back(self.folder / "stages")
@@ -393,11 +431,15 @@ def require_place(folder: Path, *, resume: bool) -> None:
             f"{folder}: must have a name in UTF-8, without which no tokenizer can be written there; choose another --out"
         ) from error
     except OSError as error:  # such as a name that is too long
-        raise RunError(f"{folder}: cannot be a run's folder ({error.strerror}); choose another --out") from error
+        raise RunError(
+            f"{folder}: cannot be a run's folder ({error.strerror}); choose another --out"
+        ) from error
     if is_there:
         if not resume:
             state = "a finished" if (folder / RESULT).is_file() else "an unfinished"
-            raise RunError(f"{folder}: holds {state} run; add --resume to go on with it, or choose another --out")
+            raise RunError(
+                f"{folder}: holds {state} run; add --resume to go on with it, or choose another --out"
+            )
     elif folder.exists() and not (folder.is_dir() and _is_unused(folder)):
         raise RunError(f"{folder}: must be a new or an empty folder; choose another --out")
 
@@ -406,4 +448,6 @@ def _is_unused(folder: Path) -> bool:
     """Whether a folder is empty, or holds no more than a run that was killed while it was being made."""
     ours = {LOCK, "stages", "config.toml"}
     names = {path.name for path in folder.iterdir() if not _SCRATCH.fullmatch(path.name)}
-    return not names or (names <= ours and (folder / "stages").is_dir() and not any((folder / "stages").iterdir()))
+    return not names or (
+        names <= ours and (folder / "stages").is_dir() and not any((folder / "stages").iterdir())
+    )

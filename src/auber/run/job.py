@@ -21,16 +21,26 @@ class Job:
     hardware: Hardware
     method: Method
     num_removed: int | None  # for ranking methods
-    tuned_layers: tuple[int, ...] | None  # the layers tuned after, where another run prescribes them
+    tuned_layers: (
+        tuple[int, ...] | None
+    )  # the layers tuned after, where another run prescribes them
     first_tuning: bool  # whether the start model still needs it
-    expected_start: str | None = None  # the fine-tuned weights another run started from, where they must be the same
+    expected_start: str | None = (
+        None  # the fine-tuned weights another run started from, where they must be the same
+    )
     command: str | None = None  # the command line that asked for it, word for word
-    has_trained_classifier: bool = True  # whether the start model came with one; else it was drawn at random
+    has_trained_classifier: bool = (
+        True  # whether the start model came with one; else it was drawn at random
+    )
 
     @property
     def reward_metric(self) -> str:
         """The name of the metric whose changes reward."""
-        return smooth_metric(self.task.metric) if self.config.reward.measure == "smooth" else self.task.metric
+        return (
+            smooth_metric(self.task.metric)
+            if self.config.reward.measure == "smooth"
+            else self.task.metric
+        )
 
     def layers(self, num_layers: int) -> list[int]:
         """The layers gone through, in order: those of `search.layers`, or all where the method chooses among all.

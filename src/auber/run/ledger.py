@@ -25,7 +25,9 @@ class Ledger:
         self._path, self._writable = path, writable
         self._scores: dict[tuple[str, int, tuple[int, ...]], float] = {}
         self._file: FileIO | None = None
-        if os.path.lexists(path):  # also where it is a link to nothing, which must not pass for an empty ledger
+        if os.path.lexists(
+            path
+        ):  # also where it is a link to nothing, which must not pass for an empty ledger
             self._read(cut_torn_line=writable)
 
     def __len__(self) -> int:
@@ -40,7 +42,9 @@ class Ledger:
     ) -> list[float]:
         """The score of each mask; those that are not known are computed together and remembered."""
         ordered = [tuple(sorted(mask)) for mask in masks]
-        missing = [mask for mask in dict.fromkeys(ordered) if (key, layer, mask) not in self._scores]
+        missing = [
+            mask for mask in dict.fromkeys(ordered) if (key, layer, mask) not in self._scores
+        ]
         if missing:
             self.add(key, layer, dict(zip(missing, compute(missing), strict=True)))
         return [self._scores[key, layer, mask] for mask in ordered]
@@ -55,7 +59,8 @@ class Ledger:
         """Remember scores, on disk first."""
         if self._writable:
             entries = (
-                {"key": key, "layer": layer, "removed": list(mask), "score": score} for mask, score in scores.items()
+                {"key": key, "layer": layer, "removed": list(mask), "score": score}
+                for mask, score in scores.items()
             )
             self._write("".join(json.dumps(entry) + "\n" for entry in entries).encode())
         self._scores |= {(key, layer, mask): score for mask, score in scores.items()}
@@ -81,7 +86,9 @@ class Ledger:
             if cut_torn_line and whole < len(data):
                 os.truncate(self._path, whole)
         except OSError as error:
-            raise RunError(f"{self._path}: cannot be read ({error.strerror}); a file of scores is needed") from error
+            raise RunError(
+                f"{self._path}: cannot be read ({error.strerror}); a file of scores is needed"
+            ) from error
         for number, line in enumerate(data[:whole].splitlines(), 1):
             try:
                 where, score = _read_entry(line)

@@ -43,7 +43,9 @@ def untrained_classifier(job: Job) -> str | None:
     if job.has_trained_classifier or (job.first_tuning and first.epochs > 0):
         return None
     found, remedy = (
-        ("first.epochs is 0", "raise it") if job.first_tuning else ("first.when is never", "leave it at auto")
+        ("first.epochs is 0", "raise it")
+        if job.first_tuning
+        else ("first.when is never", "leave it at auto")
     )
     return (
         f"the classifier is untrained, for the model came without one and {found}: scores say nothing of the task or its heads; "
@@ -57,13 +59,17 @@ def blindness(name: str, num_labels: int, rows: EncodedRows, device: torch.devic
     if not metric.is_blind(rows.truth(device), num_labels):
         return None
     count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
-    return f"{metric.name} needs {metric.needs}, not to be found in {count}, so every model scores 0"
+    return (
+        f"{metric.name} needs {metric.needs}, not to be found in {count}, so every model scores 0"
+    )
 
 
 def nothing_learned(metric: str, unpruned: float, num_rows: int) -> str | None:
     """That a smooth reward finds nothing in the outputs of the unpruned layer, so that heads can only be lost for their price."""
     rule = get_metric(metric)
-    if rule.by_row is None or rule.compares == "spans" or unpruned > 0:  # spans are found, not explained
+    if (
+        rule.by_row is None or rule.compares == "spans" or unpruned > 0
+    ):  # spans are found, not explained
         return None
     return (
         f"the unpruned model explains nothing of the {num_rows} reward rows: what was learned does not hold for them, and no head is "

@@ -42,7 +42,16 @@ from auber.run.tunings import Tunings
 from auber.run.work import Work
 from auber.scoring import CrossedScorer, MaskScorer, Workers, make_scorer, open_workers
 from auber.search.registry import get_method
-from auber.search.stages import BUDGET, PLAN, PRIOR, REWIND, TIMING, layer_of, layer_stage, tuning_stage
+from auber.search.stages import (
+    BUDGET,
+    PLAN,
+    PRIOR,
+    REWIND,
+    TIMING,
+    layer_of,
+    layer_stage,
+    tuning_stage,
+)
 from auber.system.progress import Progress
 from auber.training.evaluation import Scores, evaluate_rows
 from auber.training.latency import LIMITS, measure_saving
@@ -73,15 +82,21 @@ class Pipeline:
         encoder = encoder_of(self.model)
         task, config = job.task, job.config
         self._train = encode_split(tokenizer, task, "train", config.max_length)
-        self.splits: Splits = make_splits(task.train.labels, config, encoder.num_layers, not task.has_classes)
+        self.splits: Splits = make_splits(
+            task.train.labels, config, encoder.num_layers, not task.has_classes
+        )
         self._tunings = Tunings(job, self._train, self.splits, progress)
         self._work = Work(job, self.splits, encoder)
         self._done: list[str] = []
-        self._behind = False  # whether finished stages were walked over whose weights are not loaded yet
+        self._behind = (
+            False  # whether finished stages were walked over whose weights are not loaded yet
+        )
         self._decisions = Decisions(job, run.ledger, progress)
         self._scouts: Scouts | None = None
         if origin is not None:
-            self._scouts = Scouts(run, origin, self.splits.folds, job.hardware.device, self._tune_scout)
+            self._scouts = Scouts(
+                run, origin, self.splits.folds, job.hardware.device, self._tune_scout
+            )
         run.write("splits.json", self.splits.to_json())
         self._say(notices.cut_rows(self._train, config.max_length))
 
@@ -108,7 +123,11 @@ class Pipeline:
         timing = self._timing_stages()
         work = self._work
         *after, last = work.later(layers)
-        by_layer = [each for layer, tuning in zip(layers, after, strict=True) for each in (work.search(layer), tuning)]
+        by_layer = [
+            each
+            for layer, tuning in zip(layers, after, strict=True)
+            for each in (work.search(layer), tuning)
+        ]
         self._plan([work.first(), *(0.0 for _ in timing), *by_layer, last, work.evaluation()])
         self._announce(["first", *timing, *map(layer_stage, layers), "last"])
         fewest = min(len(self.splits.layers[layer].reward) for layer in layers)
@@ -117,7 +136,9 @@ class Pipeline:
             if timing:
                 self._stage(TIMING, self._time_heads, keeps=False)
             for layer in layers:
-                self._stage(layer_stage(layer), partial(self._search_layer, layer, workers), shown=2)
+                self._stage(
+                    layer_stage(layer), partial(self._search_layer, layer, workers), shown=2
+                )
         self._last_stage()
 
     def _prune_by_scouts(self, scouts: Scouts, layers: list[int]) -> None:
@@ -128,7 +149,15 @@ class Pipeline:
             [BUDGET] * (search.heads > 0),
             [REWIND] * search.rewind,
         )
-        decided = ["first", *timing, *prior, *scouts.stages, *map(layer_stage, layers), *budget, *rewind]
+        decided = [
+            "first",
+            *timing,
+            *prior,
+            *scouts.stages,
+            *map(layer_stage, layers),
+            *budget,
+            *rewind,
+        ]
         after = len(layers) + 1  # tunings of every model
         work = self._work
         self._plan(
@@ -149,10 +178,14 @@ class Pipeline:
             self._stage(TIMING, self._time_heads, keeps=False)
         if prior:
             self._stage(PRIOR, partial(self._choose_prior, layers), keeps=False)
-        self._say(f"{len(scouts.stages)} scouts: each is tuned on all rows but those that it scores afterwards")
+        self._say(
+            f"{len(scouts.stages)} scouts: each is tuned on all rows but those that it scores afterwards"
+        )
         for fold, name in enumerate(scouts.stages):
             if self.run.stage(name) is None:
-                self.run.forget_others([*self._done, *scouts.stages])  # they know nothing of each other
+                self.run.forget_others(
+                    [*self._done, *scouts.stages]
+                )  # they know nothing of each other
                 info = self._measured(partial(scouts.make, fold))
                 scouts.keep(fold, info)
                 self.run.log("stage", stage=name, **info)
@@ -182,7 +215,14 @@ class Pipeline:
         choices, last = int(method.removes_heads), ["last"] * method.tunes
         work = self._work
         choice = [work.ranking(method.name)] * choices
-        self._plan([work.first(), *choice, *(work.later(layers) if method.tunes else ()), work.evaluation()])
+        self._plan(
+            [
+                work.first(),
+                *choice,
+                *(work.later(layers) if method.tunes else ()),
+                work.evaluation(),
+            ]
+        )
         self._announce(["first", PLAN, *last])
         self._first_stage(self.splits.first if method.removes_heads else self.splits.original_first)
         self._stage(PLAN, self._choose_plan, shown=choices)
@@ -204,7 +244,9 @@ class Pipeline:
         self.progress.step(1)
         dev_rows = encode_split(self.tokenizer, self.job.task, "dev", self.job.config.max_length)
         dev = self._evaluate(dev_rows, "dev")
-        reason = notices.blindness(self.job.task.metric, self.job.task.num_labels, dev_rows, self.job.hardware.device)
+        reason = notices.blindness(
+            self.job.task.metric, self.job.task.num_labels, dev_rows, self.job.hardware.device
+        )
         if reason is not None:
             logger.warning("dev: %s; give more rows", reason)
         self.run.log("dev_evaluation", score=dev.score, rows=dev.rows)
@@ -230,7 +272,9 @@ class Pipeline:
 
     # --- stages -----------------------------------------------------------------------------------------------------
 
-    def _stage(self, name: str, work: Callable[[], dict[str, Any]], *, shown: int = 1, keeps: bool = True) -> None:
+    def _stage(
+        self, name: str, work: Callable[[], dict[str, Any]], *, shown: int = 1, keeps: bool = True
+    ) -> None:
         """Do a stage unless it is done. `work` changes the model in place and returns what to record.
 
         The weights are kept where the record shows that they changed, by tuning steps or by removed heads; not `keeps`: heads are
@@ -312,7 +356,9 @@ class Pipeline:
         rows = self.splits.layers[layer].reward
         self._decisions.warn_of_blindness(layer, self._train.select(rows))
         scorer = self._scorer(layer, rows, workers)
-        info = self._decisions.search(encoder, scorer, len(rows), self._prior().removed(layer), self._time_pay())
+        info = self._decisions.search(
+            encoder, scorer, len(rows), self._prior().removed(layer), self._time_pay()
+        )
         self.progress.record(layer, layer_numbers(info))
         if info["removed"]:
             remove_heads(self.model, PruningPlan({layer: info["removed"]}))
@@ -327,7 +373,9 @@ class Pipeline:
         config, hardware = self.job.config, self.job.hardware
         length = min(config.max_length, encoder_of(self.model).num_positions)
         self.progress.begin("timing heads", LIMITS.repeats)
-        saving = measure_saving(self.model, hardware, config.reward.latency_rows, length, self.progress.step)
+        saving = measure_saving(
+            self.model, hardware, config.reward.latency_rows, length, self.progress.step
+        )
         self.progress.end()
         if saving is None:
             return {"timing": None}
@@ -343,26 +391,39 @@ class Pipeline:
         """The plan that the searches of these layers begin from; nothing is removed yet."""
         encoder, search = encoder_of(self.model), self.job.config.search
         everywhere = range(encoder.num_layers)
-        wanted = search.heads or round(search.prior_share * sum(len(encoder.present(layer)) for layer in everywhere))
+        wanted = search.heads or round(
+            search.prior_share * sum(len(encoder.present(layer)) for layer in everywhere)
+        )
         number = min(wanted, most_to_remove(encoder, everywhere))
         if not number:
             self.progress.skip(1)
             return {"plan": PruningPlan().to_json()}
-        self._say(f"the search begins from what method {search.prior} removes when told to take {number} heads")
+        self._say(
+            f"the search begins from what method {search.prior} removes when told to take {number} heads"
+        )
         choice = self._decisions.rank(
             get_method(search.prior), self.model, self._train.select(self.splits.first), number
         )
-        plan = PruningPlan({layer: heads for layer, heads in choice.plan.items() if layer in layers})
+        plan = PruningPlan(
+            {layer: heads for layer, heads in choice.plan.items() if layer in layers}
+        )
         return {"plan": plan.to_json(), **choice.details}
 
     def _prior(self) -> PruningPlan:
         """The plan that the searches begin from."""
-        return PruningPlan.from_json(self._info(PRIOR)["plan"]) if PRIOR in self._done else PruningPlan()
+        return (
+            PruningPlan.from_json(self._info(PRIOR)["plan"])
+            if PRIOR in self._done
+            else PruningPlan()
+        )
 
     def _spend(self, layers: list[int]) -> dict[str, Any]:
         """Share the heads that are to go out among the layers, and remove them."""
         sizes = {
-            layer: {len(each["removed"]): (tuple(each["removed"]), each["gain"]) for each in info["sizes"]}
+            layer: {
+                len(each["removed"]): (tuple(each["removed"]), each["gain"])
+                for each in info["sizes"]
+            }
             for layer in layers
             if "sizes" in (info := self._info(layer_stage(layer)))
         }
@@ -376,7 +437,9 @@ class Pipeline:
         """Who scores a layer's masks on these rows: the model itself, or the scouts."""
         hardware, metric = self.job.hardware, self.job.reward_metric
         if self._scouts is None:
-            return make_scorer(self.model, layer, self._train.select(rows), metric, hardware, workers)
+            return make_scorer(
+                self.model, layer, self._train.select(rows), metric, hardware, workers
+            )
         parts = self._scouts.parts(self._train, rows, self._beside(layer))
         return CrossedScorer(parts, layer, metric, hardware)
 
@@ -395,7 +458,9 @@ class Pipeline:
         return {"plan": plan.to_json(), "tuning": tuning.to_json()}
 
     def _tune_scout(self, scout: PreTrainedModel, fold: int) -> dict[str, Any]:
-        reports = self._tunings.of_scout(fold).all(scout, self.job.layers(encoder_of(scout).num_layers))
+        reports = self._tunings.of_scout(fold).all(
+            scout, self.job.layers(encoder_of(scout).num_layers)
+        )
         steps, seconds = sum(each.steps for each in reports), sum(each.seconds for each in reports)
         return {"scouting": {"tunings": len(reports), "steps": steps, "seconds": round(seconds, 3)}}
 
@@ -408,7 +473,9 @@ class Pipeline:
     def _decided_layers(self) -> dict[int, list[int]]:
         """The heads that go by the layers that were decided, also where there are none."""
         layers = {layer_of(name): self.run.read_stage(name) for name in self._done}
-        return {layer: read.get("removed", list) for layer, read in layers.items() if layer is not None}
+        return {
+            layer: read.get("removed", list) for layer, read in layers.items() if layer is not None
+        }
 
     def _choose_plan(self) -> dict[str, Any]:
         """Decide all heads at once by the method, and remove them."""
@@ -441,7 +508,9 @@ class Pipeline:
     def _announce(self, stages: list[str]) -> None:
         """Write down which stages there will be, for who looks on from outside."""
         encoder = encoder_of(self.model)
-        self.run.log("planned", stages=stages, layers=encoder.num_layers, heads_per_layer=encoder.num_heads)
+        self.run.log(
+            "planned", stages=stages, layers=encoder.num_layers, heads_per_layer=encoder.num_heads
+        )
 
     def _layers_to_tune(self, layers: list[int]) -> list[int]:
         """Which of these a ranking method is tuned for: another run's, else those that lost heads; all for the control."""

@@ -83,7 +83,10 @@ def _commit() -> dict[str, Any] | None:
         return None
     try:
         commit = _git(root, "rev-parse", "HEAD")
-        return {"id": commit, "dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no"))}
+        return {
+            "id": commit,
+            "dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no")),
+        }
     except (OSError, subprocess.CalledProcessError):
         return None
 

@@ -47,7 +47,9 @@ def _check_layer(read: Fields) -> None:
     else:
         read.get("tuning", dict)
     if read.has("sizes") and not read.get("sizes", list):
-        raise RunError(f"{read.where}: 'sizes' must have a mask, found none; it is damaged, {read.remedy}")
+        raise RunError(
+            f"{read.where}: 'sizes' must have a mask, found none; it is damaged, {read.remedy}"
+        )
     for entry in read.items("sizes", dict):
         size = Fields(f"{read.where}: sizes", entry)
         size.get("removed", list)
@@ -62,7 +64,13 @@ def check_result(read: Fields) -> None:
     read.get("seed", int)
     for key in ("dev.score", "train.score", "gap", "cost.seconds.total"):
         read.get(key, float)
-    for key in ("heads.removed", "heads.total", "cost.rewards_asked", "cost.rewards_computed", "cost.tuning_steps"):
+    for key in (
+        "heads.removed",
+        "heads.total",
+        "cost.rewards_asked",
+        "cost.rewards_computed",
+        "cost.tuning_steps",
+    ):
         read.get(key, int)
     read.get("dev.majority", float, optional=True)
     read.get("dev.one_class", bool, optional=True)

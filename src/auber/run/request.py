@@ -40,7 +40,11 @@ class Ask:
 
 
 def make_ask(
-    task: TaskData, method: Method, settings: Config, heads: int | None, heads_from: str | Path | None = None
+    task: TaskData,
+    method: Method,
+    settings: Config,
+    heads: int | None,
+    heads_from: str | Path | None = None,
 ) -> Ask:
     """What a caller wants, with the number of heads where it belongs; `heads_from` names the run that may give it."""
     if heads is not None and type(heads) is not int:
@@ -48,9 +52,13 @@ def make_ask(
     if heads is not None and heads < 0:
         raise ConfigError(f"--heads must be 0 or more, found {heads}")
     settings = settings.replace(method.settings)
-    if heads is not None and method.makes_scouts(settings.protocol):  # it decides all layers before it tunes
+    if heads is not None and method.makes_scouts(
+        settings.protocol
+    ):  # it decides all layers before it tunes
         if heads == 0:
-            raise ConfigError("--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide")
+            raise ConfigError(
+                "--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide"
+            )
         settings, heads = settings.replace({"search.heads": heads}), None
     _check_number(method, settings.protocol, heads, heads_from)
     return Ask(task, method, settings, heads)
@@ -76,7 +84,10 @@ def make_job(ask: Ask, start: Start, matched: Matched | None, command: str | Non
     job.layers(encoder.num_layers)  # a layer that the model lacks is said before anything is made
     _check_plans_of_all_layers(job, encoder)
     if ask.method.choose_layer is not None:
-        ask.method.check(settings, {layer: len(encoder.present(layer)) for layer in job.layers(encoder.num_layers)})
+        ask.method.check(
+            settings,
+            {layer: len(encoder.present(layer)) for layer in job.layers(encoder.num_layers)},
+        )
         check_caution(get_metric(job.reward_metric), settings.reward.caution)
         _check_one_clock(settings.reward.latency)
     check_lengths(start.model, start.tokenizer, ask.task, settings.max_length, ("train", "dev"))
@@ -105,7 +116,9 @@ def check_pruning(
         raise ConfigError(
             f"first.when must be auto or never for a model that is trained already, found {config.first.when}"
         )
-    check_origin(job, is_given=job.method.makes_scouts(config.protocol))  # scouts of a model that is trained need one
+    check_origin(
+        job, is_given=job.method.makes_scouts(config.protocol)
+    )  # scouts of a model that is trained need one
 
 
 def _needs_first_tuning(start: Start, config: Config) -> bool:
@@ -150,13 +163,20 @@ def read_matched(heads_from: str | Path | None, task: TaskData, config: Config) 
             else "other rows of its task"
         )
         raise RunError(f"{heads_from}: has {other}; a run can be matched only with the same")
-    found, wanted = (result.get("protocol", str), result.get("seed", int)), (config.protocol, config.seed)
+    found, wanted = (
+        (result.get("protocol", str), result.get("seed", int)),
+        (config.protocol, config.seed),
+    )
     if found != wanted:
         raise RunError(
             f"{heads_from}: has (protocol, seed) {found}, this run {wanted}; a run can be matched only with the same"
         )
     _check_same_tunings(heads_from, result.get("config", dict), config)
-    return Matched(result.get("heads.removed", int), result.items("tuned_layers", int), result.get("start", str))
+    return Matched(
+        result.get("heads.removed", int),
+        result.items("tuned_layers", int),
+        result.get("start", str),
+    )
 
 
 def _check_same_tunings(heads_from: str | Path, theirs: Mapping[str, Any], config: Config) -> None:
@@ -171,12 +191,18 @@ def _check_same_tunings(heads_from: str | Path, theirs: Mapping[str, Any], confi
             )
 
 
-def _check_number(method: Method, protocol: str, heads: int | None, heads_from: str | Path | None) -> None:
+def _check_number(
+    method: Method, protocol: str, heads: int | None, heads_from: str | Path | None
+) -> None:
     """Raise `ConfigError` unless a method that has to be told how many heads go is told so once, and no other is."""
     if method.decides_number and heads_from is not None:
         raise ConfigError(
             f"--heads-from is for methods that are told how many heads go, and '{method.name}' is none; leave it out, or "
-            + ("give --heads" if method.makes_scouts(protocol) else "set protocol=crossfit and give --heads")
+            + (
+                "give --heads"
+                if method.makes_scouts(protocol)
+                else "set protocol=crossfit and give --heads"
+            )
         )
     if method.decides_number or not method.removes_heads:
         if heads is not None:
@@ -193,14 +219,18 @@ def _check_number(method: Method, protocol: str, heads: int | None, heads_from: 
         )
 
 
-def _number_to_remove(method: Method, heads: int | None, matched: Matched | None, encoder: Encoder) -> int | None:
+def _number_to_remove(
+    method: Method, heads: int | None, matched: Matched | None, encoder: Encoder
+) -> int | None:
     if method.decides_number or not method.removes_heads:
         return None
     number = heads if matched is None else matched.num_removed - encoder.removed.num_removed
     assert number is not None, "a method that ranks has been told its number"
     most = most_to_remove(encoder, range(encoder.num_layers))
     if not 0 <= number <= most:
-        raise ConfigError(f"--heads must be from 0 to {most} (one head stays in each layer), found {number}")
+        raise ConfigError(
+            f"--heads must be from 0 to {most} (one head stays in each layer), found {number}"
+        )
     return number
 
 
@@ -219,7 +249,10 @@ def _check_plans_of_all_layers(job: Job, encoder: Encoder) -> None:
     if job.method.choose_layer is None:
         return
     if not job.method.makes_scouts(protocol):
-        for name, nothing, found in (("search.prior", "none", search.prior), ("search.heads", 0, search.heads)):
+        for name, nothing, found in (
+            ("search.prior", "none", search.prior),
+            ("search.heads", 0, search.heads),
+        ):
             if found != nothing:
                 raise ConfigError(
                     f"{name} must be {nothing} under protocol {protocol}, which tunes after each layer before the next is known, "

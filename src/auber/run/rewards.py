@@ -42,7 +42,10 @@ class MeteredScorer:
         found = dict(zip(masks, self._metric.finish_all(statistics), strict=True))
         self._require_finite(found)
         scores = self._ledger.complete(
-            self._scorer.key, self._scorer.layer, masks, lambda missing: [found[mask] for mask in missing]
+            self._scorer.key,
+            self._scorer.layer,
+            masks,
+            lambda missing: [found[mask] for mask in missing],
         )
         self.known.update(zip(masks, scores, strict=True))
         self.asked_for_noise += len(masks)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MAY_HAVE_SEEN = (
-    "careful: scouts are made of {}, whose classifier is trained; what it has seen of these rows is not unseen to them"
+_MAY_HAVE_SEEN = "careful: scouts are made of {}, whose classifier is trained; what it has seen of these rows is not unseen to them"
+NO_TOKENIZER = (
+    "a live model needs its tokenizer beside it; give tokenizer=AutoTokenizer.from_pretrained(...)"
 )
-NO_TOKENIZER = "a live model needs its tokenizer beside it; give tokenizer=AutoTokenizer.from_pretrained(...)"
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,12 @@ class Start:
     tuned: bool  # its classifier is trained already
     source: str | None = None  # the folder or hub name it was read from; None: it was a live model
     result: dict[str, Any] | None = None  # of the run that the source is
-    origin: PreTrainedModel | None = None  # what it was before any row tuned it, where that is needed
-    classes: tuple[str, ...] | None = None  # the names that its trained classifier had for its outputs
+    origin: PreTrainedModel | None = (
+        None  # what it was before any row tuned it, where that is needed
+    )
+    classes: tuple[str, ...] | None = (
+        None  # the names that its trained classifier had for its outputs
+    )
 
 
 def load_start(
@@ -98,7 +102,9 @@ def load_start(
     )
 
 
-def check_fit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData, name: str) -> None:
+def check_fit(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData, name: str
+) -> None:
     """Raise unless a live classifier is one for the task, with its labels in its order and a word for each of its tokens."""
     check_kind(model, task)
     names = None if task.label_names is None else list(task.label_names)
@@ -112,7 +118,9 @@ def _take_live(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task:
     check_fit(model, tokenizer, task, f"the live {name}")
     taken = copy.deepcopy(model).float()
     classes = checkpoint.classes_of(model.config)
-    checkpoint.name_answers(taken, task.label_names, is_regression=task.is_regression, kind=task.kind)
+    checkpoint.name_answers(
+        taken, task.label_names, is_regression=task.is_regression, kind=task.kind
+    )
     return Start(taken, tokenizer, name, tuned=True, classes=classes)
 
 
@@ -144,7 +152,9 @@ def check_origin(job: Job, *, is_given: bool) -> None:
             "leave it, or choose --protocol seen"
         )
     if job.first_tuning and is_given:
-        raise ConfigError("an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out")
+        raise ConfigError(
+            "an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out"
+        )
 
 
 def find_origin(
@@ -184,7 +194,11 @@ def _require_same_origin(named: str, loaded: Start, start: Start, job: Job) -> N
     """
     assert start.source is not None
     assert start.result is not None
-    recorded = run_files.read_record(start.source).get("weights") if start.result["kind"] == "finetune" else None
+    recorded = (
+        run_files.read_record(start.source).get("weights")
+        if start.result["kind"] == "finetune"
+        else None
+    )
     if recorded is None:
         return
     if (
@@ -224,7 +238,11 @@ def warn_of_seen_rows(start: Start, config: Config, progress: Progress) -> None:
 
 
 def check_lengths(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData, max_length: int, splits: Sequence[str]
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task: TaskData,
+    max_length: int,
+    splits: Sequence[str],
 ) -> None:
     """Raise `ConfigError` where a row has more tokens than a model has positions for."""
     most = encoder_of(model).most_tokens
@@ -253,7 +271,9 @@ def _require_unseen(folder: str | None, task: TaskData, remedy: str) -> None:
     """Raise `RunError` for a run of the same rows, or its model: it has seen them, and scouts must not."""
     run = None if folder is None else run_of(folder)
     if run is not None and run["data"] == task.content_hash:
-        raise RunError(f"{folder}: is of a run, whose model has seen rows that scouts must not; {remedy}")
+        raise RunError(
+            f"{folder}: is of a run, whose model has seen rows that scouts must not; {remedy}"
+        )
 
 
 def _remembered_origin(start: Start, job: Job, progress: Progress) -> PreTrainedModel:
@@ -298,7 +318,10 @@ def _remembered_origin(start: Start, job: Job, progress: Progress) -> PreTrained
 def _same_build(one: PreTrainedModel, other: PreTrainedModel) -> bool:
     """Whether all tensors of two models have the same names and shapes, and belong to the same heads."""
     builds = [
-        ({name: tensor.shape for name, tensor in model.state_dict().items()}, encoder_of(model).removed)
+        (
+            {name: tensor.shape for name, tensor in model.state_dict().items()},
+            encoder_of(model).removed,
+        )
         for model in (one, other)
     ]
     return builds[0] == builds[1]
@@ -317,7 +340,11 @@ def _check_same_data(source: str, result: dict[str, Any], task: TaskData, config
 def _check_held_out(source: str, result: dict[str, Any], config: Config) -> None:
     if "heldout" not in (result["protocol"], config.protocol):
         return  # then all rows tune a start
-    for key, wanted in {"protocol": config.protocol, "seed": config.seed, "kind": "finetune"}.items():
+    for key, wanted in {
+        "protocol": config.protocol,
+        "seed": config.seed,
+        "kind": "finetune",
+    }.items():
         if result[key] != wanted:
             raise RunError(
                 f"{source}: was made with {key} {result[key]!r}, this run has {wanted!r}; "

@@ -26,7 +26,12 @@ class Tunings:
     """Tunes any model in place, as the run's own is tuned; `scout` is the fold of one that is to score its rows."""
 
     def __init__(
-        self, job: Job, train: EncodedRows, splits: Splits, progress: Progress, scout: int | None = None
+        self,
+        job: Job,
+        train: EncodedRows,
+        splits: Splits,
+        progress: Progress,
+        scout: int | None = None,
     ) -> None:
         self._job, self._train, self._progress, self._scout = job, train, progress, scout
         self._all_splits = splits
@@ -61,18 +66,29 @@ class Tunings:
     def rewound(self, model: PreTrainedModel) -> TuningReport:
         """The first again, of the pruned origin: the same in all but what a listener sees it as."""
         said = "first tuning of the pruned model"
-        return self._tune(model, self._splits.first, self._job.config.first, "first", said, stage=REWIND)
+        return self._tune(
+            model, self._splits.first, self._job.config.first, "first", said, stage=REWIND
+        )
 
     def after_layer(self, model: PreTrainedModel, layer: int) -> TuningReport:
         """The one after a layer was decided."""
         rows = self._splits.layers[layer].mini_train
-        return self._tune(model, rows, self._job.config.layer, "layer", f"layer {layer}: tuning", layer)
+        return self._tune(
+            model, rows, self._job.config.layer, "layer", f"layer {layer}: tuning", layer
+        )
 
     def last(self, model: PreTrainedModel) -> TuningReport:
         """The last, which stops early by the rows it watches; of a handful of rows a scout may have none to watch."""
         watched = self._splits.last_watch
         watch = (self._train.select(watched), self._job.task.metric) if watched else None
-        return self._tune(model, self._splits.last_train, self._job.config.last, "last", "last tuning", watch=watch)
+        return self._tune(
+            model,
+            self._splits.last_train,
+            self._job.config.last,
+            "last",
+            "last tuning",
+            watch=watch,
+        )
 
     def _tune(
         self,

@@ -12,7 +12,9 @@ from auber.data.splits import Splits
 from auber.models.encoders.base import Encoder
 from auber.run.job import Job
 
-_FORWARD = 1 / 3  # a row that is computed and not learned from: two thirds of a tuning are its way back
+_FORWARD = (
+    1 / 3
+)  # a row that is computed and not learned from: two thirds of a tuning are its way back
 _REWARD = 1 / 10  # a row of a reward, which begins from what was kept of the layers before
 _REWARDS_OF_A_GAME = 4  # that were not asked for before
 

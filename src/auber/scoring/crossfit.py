@@ -51,9 +51,19 @@ class CrossedScorer(MaskScorer):
             raise TaskError(
                 f"layer {layer}: one part at least must have rows, found none in {len(parts)} parts; add rows"
             )
-        super().__init__(layer, _common_heads([part.model for part in every], layer), get_metric(metric))
+        super().__init__(
+            layer, _common_heads([part.model for part in every], layer), get_metric(metric)
+        )
         self._scorers = [
-            LayerScorer(part.model, layer, part.rows, metric, hardware, tenants=len(filled), identity=part.identity)
+            LayerScorer(
+                part.model,
+                layer,
+                part.rows,
+                metric,
+                hardware,
+                tenants=len(filled),
+                identity=part.identity,
+            )
             for part in filled
         ]
 
@@ -61,7 +71,9 @@ class CrossedScorer(MaskScorer):
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
         keys = [scorer.key for scorer in self._scorers]
-        return keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
+        return (
+            keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
+        )
 
     def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
         return self._joined([scorer.statistics(masks) for scorer in self._scorers])

@@ -31,7 +31,9 @@ def _attention_kernel(
     rows = block * BLOCK + tl.arange(0, BLOCK)
     asked = rows < (1 if FIRST_ONLY else length)
     query_rows = (row if FIRST_ONLY else start) + rows.to(tl.int64)
-    tile = tl.load(query + query_rows[:, None] * query_stride + dims[None, :], mask=asked[:, None], other=0.0)
+    tile = tl.load(
+        query + query_rows[:, None] * query_stride + dims[None, :], mask=asked[:, None], other=0.0
+    )
     best = tl.full([BLOCK], -float("inf"), tl.float32)
     total = tl.zeros([BLOCK], tl.float32)
     mixed = tl.zeros([BLOCK, HEAD_DIM], tl.float32)
@@ -51,7 +53,9 @@ def _attention_kernel(
         weights = tl.exp(scores - new_best[:, None])
         shrink = tl.exp(best - new_best)
         total = total * shrink + tl.sum(weights, 1)
-        mixed = mixed * shrink[:, None] + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+        mixed = mixed * shrink[:, None] + tl.dot(
+            weights.to(values.dtype), values, input_precision="ieee"
+        )
         best = new_best
     answer = (mixed / total[:, None]).to(out.dtype.element_ty)
     tl.store(out + query_rows[:, None] * out_stride + dims[None, :], answer, mask=asked[:, None])
@@ -98,12 +102,24 @@ def packed_attention(
 
 
 def add_norm(
-    update: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, epsilon: float
+    update: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    epsilon: float,
 ) -> torch.Tensor:
     """The layer norm of the sum, each (tokens, size), computed in float32."""
     out = torch.empty_like(update)
     size = update.shape[1]
     _add_norm_kernel[(update.shape[0],)](
-        update, residual, weight, bias, out, size, epsilon, triton.next_power_of_2(size), num_warps=4
+        update,
+        residual,
+        weight,
+        bias,
+        out,
+        size,
+        epsilon,
+        triton.next_power_of_2(size),
+        num_warps=4,
     )
     return out

@@ -44,7 +44,9 @@ class PackedLayer:
     def __init__(self, encoder: Encoder, layer: int, attention: Attention, kernels: Any) -> None:
         parts = encoder.parts(layer)
         projections = (parts.query, parts.key, parts.value)
-        self._projection = torch.cat([linear.weight for linear in projections])  # (3 * width, hidden)
+        self._projection = torch.cat(
+            [linear.weight for linear in projections]
+        )  # (3 * width, hidden)
         biases = [linear.bias for linear in projections if linear.bias is not None]
         self._projection_bias = torch.cat(biases) if biases else None  # (3 * width,)
         self._parts = parts
@@ -56,8 +58,12 @@ class PackedLayer:
         self._kernels = kernels if fits else None
         self._attends_by_kernel = fits and attention.disentangled is None
         num_heads = self._width // self._head_dim
-        self._offsets = _by_offset(attention.bias, num_heads) if fits and attention.bias is not None else None
-        self._gelu_epilogue = fits and parts.expand.weight.dtype == torch.bfloat16 and _is_gelu(parts.activation)
+        self._offsets = (
+            _by_offset(attention.bias, num_heads) if fits and attention.bias is not None else None
+        )
+        self._gelu_epilogue = (
+            fits and parts.expand.weight.dtype == torch.bfloat16 and _is_gelu(parts.activation)
+        )
 
     @property
     def forms_scores(self) -> bool:
@@ -68,15 +74,21 @@ class PackedLayer:
         """What the output projection reads, for every token: (tokens, present_heads * head_dim)."""
         states = self._parts.attention_input(hidden)
         projected = F.linear(states, self._projection, self._projection_bias)  # (tokens, 3 * width)
-        query, key, value = (projected.narrow(1, part * self._width, self._width) for part in range(3))
+        query, key, value = (
+            projected.narrow(1, part * self._width, self._width) for part in range(3)
+        )
         return self._attend(query, key, value, slab, first_only=False)
 
     def first_context(self, hidden: torch.Tensor, slab: Slab) -> torch.Tensor:
         """The same for the first token of each row alone: (rows, present_heads * head_dim)."""
         width, bias = self._width, self._projection_bias
         states = self._parts.attention_input(hidden)
-        query = F.linear(states[slab.firsts], self._projection[:width], None if bias is None else bias[:width])
-        rest = F.linear(states, self._projection[width:], None if bias is None else bias[width:])  # (tokens, 2 * width)
+        query = F.linear(
+            states[slab.firsts], self._projection[:width], None if bias is None else bias[:width]
+        )
+        rest = F.linear(
+            states, self._projection[width:], None if bias is None else bias[width:]
+        )  # (tokens, 2 * width)
         key, value = rest.narrow(1, 0, width), rest.narrow(1, width, width)
         return self._attend(query, key, value, slab, first_only=True)
 
@@ -95,24 +107,38 @@ class PackedLayer:
         parts = self._parts
         attended = self._add_norm(parts.output(context), hidden, parts.attention_norm)
         if self._gelu_epilogue:
-            expanded = torch._addmm_activation(parts.expand.bias, attended, parts.expand.weight.t(), use_gelu=True)
+            expanded = torch._addmm_activation(
+                parts.expand.bias, attended, parts.expand.weight.t(), use_gelu=True
+            )
         else:
             expanded = parts.activation(parts.expand(attended))
         return self._add_norm(parts.contract(expanded), attended, parts.output_norm)
 
     def _add_norm(self, update: torch.Tensor, residual: torch.Tensor, norm: Any) -> torch.Tensor:
         if self._kernels is not None:
-            result: torch.Tensor = self._kernels.add_norm(update, residual, norm.weight, norm.bias, norm.eps)
+            result: torch.Tensor = self._kernels.add_norm(
+                update, residual, norm.weight, norm.bias, norm.eps
+            )
             return result
-        return F.layer_norm(update.add_(residual), norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        return F.layer_norm(
+            update.add_(residual), norm.normalized_shape, norm.weight, norm.bias, norm.eps
+        )
 
     def _attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, slab: Slab, *, first_only: bool
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        slab: Slab,
+        *,
+        first_only: bool,
     ) -> torch.Tensor:
         if self._width == 0:
             return torch.empty(query.shape, dtype=query.dtype, device=query.device)
         if self._attention.rotation is not None:
-            query = self._rotate(query, slab.positions[slab.firsts] if first_only else slab.positions)
+            query = self._rotate(
+                query, slab.positions[slab.firsts] if first_only else slab.positions
+            )
             key = self._rotate(key, slab.positions)
             value = value.contiguous()  # the kernel strides through keys and values alike
         if self._attends_by_kernel and self._kernels is not None:
@@ -133,7 +159,13 @@ class PackedLayer:
         return self._attend_by_group(query, key, value, slab, first_only=first_only)
 
     def _attend_by_group(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, slab: Slab, *, first_only: bool
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        slab: Slab,
+        *,
+        first_only: bool,
     ) -> torch.Tensor:
         """Attention over the rows of one length at a time: no padding, no mask."""
         asking = slab.blocks(query, first_only=first_only)
@@ -141,7 +173,9 @@ class PackedLayer:
         for blocks in zip(asking, slab.blocks(key), slab.blocks(value), strict=True):
             queries, keys, values = map(self._heads, blocks)
             added = self._attention.added(queries, keys)
-            heads = F.scaled_dot_product_attention(queries, keys, values, added, scale=self._attention.scale)
+            heads = F.scaled_dot_product_attention(
+                queries, keys, values, added, scale=self._attention.scale
+            )
             mixed.append(heads.transpose(1, 2).flatten(2))  # (rows, asking, heads * head_dim)
         return slab.join(mixed)
 
@@ -153,7 +187,9 @@ class PackedLayer:
     def _rotate(self, projected: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Queries or keys (tokens, heads * head_dim), turned by their positions (tokens,)."""
         assert self._attention.rotation is not None
-        heads = projected.view(len(projected), -1, self._head_dim).transpose(0, 1)  # (heads, tokens, head_dim)
+        heads = projected.view(len(projected), -1, self._head_dim).transpose(
+            0, 1
+        )  # (heads, tokens, head_dim)
         return self._attention.rotation(heads, positions).transpose(0, 1).flatten(1)
 
 
@@ -181,7 +217,9 @@ def pack_layers(encoder: Encoder, longest: int, kernels: Any) -> list[PackedLaye
     """All layers of a model for rows of at most so many tokens."""
     attentions = encoder.attentions(longest)
     return [
-        (PreNormLayer if encoder.parts(layer).normalises_first else PackedLayer)(encoder, layer, attention, kernels)
+        (PreNormLayer if encoder.parts(layer).normalises_first else PackedLayer)(
+            encoder, layer, attention, kernels
+        )
         for layer, attention in enumerate(attentions)
     ]
 

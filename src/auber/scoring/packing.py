@@ -59,7 +59,9 @@ class Slab:
         Of first tokens alone, (rows, width), a block is (times * rows of the group, 1, width).
         """
         width = packed.shape[1]
-        copies = packed.view(self.times, len(packed) // self.times, width)  # tokens, or rows, of a copy
+        copies = packed.view(
+            self.times, len(packed) // self.times, width
+        )  # tokens, or rows, of a copy
         blocks, start = [], 0
         for count, length in self.groups:
             length = 1 if first_only else length
@@ -71,7 +73,9 @@ class Slab:
     def join(self, blocks: Sequence[torch.Tensor]) -> torch.Tensor:
         """The inverse of `blocks`: (tokens, width), or (rows, width) from blocks of one token a row."""
         width = blocks[0].shape[-1]
-        return torch.cat([block.reshape(self.times, -1, width) for block in blocks], dim=1).flatten(0, 1)
+        return torch.cat([block.reshape(self.times, -1, width) for block in blocks], dim=1).flatten(
+            0, 1
+        )
 
     def repeated(self, times: int) -> Slab:
         """The same rows several times over, one copy after the other; the same slab for the same number each time.
@@ -96,7 +100,9 @@ def cut_rows(lengths: Sequence[int], tokens_per_slab: int) -> list[list[int]]:
     return slabs
 
 
-def padded_inputs(rows: EncodedRows, indices: Sequence[int], device: torch.device) -> dict[str, torch.Tensor]:
+def padded_inputs(
+    rows: EncodedRows, indices: Sequence[int], device: torch.device
+) -> dict[str, torch.Tensor]:
     """The rows as an embedding layer takes them: each tensor (rows, longest)."""
     inputs, _ = part_batch(pad_batch([rows[index] for index in indices], rows.pad_token_id))
     return {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items()}

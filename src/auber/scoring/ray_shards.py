@@ -43,11 +43,16 @@ class RayWorkers:
         self._ray = cluster.import_ray("reward.spread=ray")
         self._hardware, self._num_shards = hardware, num_shards
         on_gpu = hardware.device.type == "cuda"
-        self._request = {"num_cpus": 1 if on_gpu else hardware.threads, "num_gpus": 1 if on_gpu else 0}
+        self._request = {
+            "num_cpus": 1 if on_gpu else hardware.threads,
+            "num_gpus": 1 if on_gpu else 0,
+        }
         self._connected = False
         self._assignment: Assignment | None = None
         self._actors: list[Any] = []  # by shard, as all below
-        self._given: list[tuple[Any, ...]] = []  # arguments of `_Shard.load`; model and rows lie in Ray's store
+        self._given: list[
+            tuple[Any, ...]
+        ] = []  # arguments of `_Shard.load`; model and rows lie in Ray's store
         self._loaded: list[Any] = []  # references to the end of `load`
 
     @property
@@ -55,7 +60,9 @@ class RayWorkers:
         """As many as workers."""
         return self._num_shards
 
-    def statistics(self, assignment: Assignment, masks: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    def statistics(
+        self, assignment: Assignment, masks: Sequence[Sequence[int]]
+    ) -> list[torch.Tensor]:
         """Each shard's statistics for each mask, on the CPU."""
         if not self._actors:
             self._connect()
@@ -64,7 +71,10 @@ class RayWorkers:
             self._give(assignment)
         wanted = [tuple(mask) for mask in masks]
         answers = [self._ask(shard, wanted) for shard in range(self._num_shards)]
-        return [torch.from_numpy(self._receive(shard, answer, wanted).copy()) for shard, answer in enumerate(answers)]
+        return [
+            torch.from_numpy(self._receive(shard, answer, wanted).copy())
+            for shard, answer in enumerate(answers)
+        ]
 
     def close(self) -> None:
         """End the workers, and the connection (with a cluster started for it) if it was made for them."""
@@ -93,16 +103,24 @@ class RayWorkers:
 
     def _start(self) -> Any:
         # Ray's own restarts would lose the rows; SPREAD: one machine's memory and cores are not asked for all shards first.
-        actor = self._ray.remote(_Shard).options(**self._request, max_restarts=0, scheduling_strategy="SPREAD")
-        return actor.remote(self._hardware.device.type, self._hardware.precision, self._hardware.threads)
+        actor = self._ray.remote(_Shard).options(
+            **self._request, max_restarts=0, scheduling_strategy="SPREAD"
+        )
+        return actor.remote(
+            self._hardware.device.type, self._hardware.precision, self._hardware.threads
+        )
 
     def _give(self, assignment: Assignment) -> None:
         """Hand each shard its rows, and all of them one copy of the model."""
         model = assignment.model
         model = self._ray.put(model if model.device.type == "cpu" else copy.deepcopy(model).cpu())
         layer, metric = assignment.layer, assignment.metric
-        tenants = 1 if self._request["num_gpus"] else self._num_shards  # at worst all are on one machine
-        self._given = [(model, layer, self._ray.put(part), metric, tenants) for part in assignment.parts]
+        tenants = (
+            1 if self._request["num_gpus"] else self._num_shards
+        )  # at worst all are on one machine
+        self._given = [
+            (model, layer, self._ray.put(part), metric, tenants) for part in assignment.parts
+        ]
         self._loaded = [None] * self._num_shards
         self._load(range(self._num_shards))
         self._assignment = assignment
@@ -144,7 +162,9 @@ class RayWorkers:
                         f"({type(error).__name__}); see Ray's logs (memory?), then go on with --resume"
                     ) from error
                 logger.warning(
-                    "the Ray worker of shard %d was lost (%s) and is started anew", shard, type(error).__name__
+                    "the Ray worker of shard %d was lost (%s) and is started anew",
+                    shard,
+                    type(error).__name__,
                 )
                 self._actors[shard] = self._start()
                 self._load([shard])
@@ -157,11 +177,15 @@ class _Shard:
 
     def __init__(self, device_type: str, precision: str, threads: int) -> None:
         torch.set_num_threads(threads)
-        device = torch.device(device_type, 0) if device_type == "cuda" else torch.device(device_type)
+        device = (
+            torch.device(device_type, 0) if device_type == "cuda" else torch.device(device_type)
+        )
         self._hardware = Hardware(device, precision, threads)
         self._scorer: LayerScorer | None = None
 
-    def load(self, model: PreTrainedModel, layer: int, rows: EncodedRows, metric: str, tenants: int) -> None:
+    def load(
+        self, model: PreTrainedModel, layer: int, rows: EncodedRows, metric: str, tenants: int
+    ) -> None:
         """Take another layer or other rows."""
         self._scorer = LayerScorer(model, layer, rows, metric, self._hardware, tenants=tenants)
 

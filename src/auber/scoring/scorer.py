@@ -57,8 +57,12 @@ class _Piece:
     rows: list[int]
     slab: Slab
     keeps: bool  # whether the caches may stay
-    hidden: torch.Tensor | None = None  # (tokens, hidden): input of the searched layer; (rows, hidden) of first tokens
-    context: torch.Tensor | None = None  # (tokens or rows, present_heads * head_dim): its heads before the projection
+    hidden: torch.Tensor | None = (
+        None  # (tokens, hidden): input of the searched layer; (rows, hidden) of first tokens
+    )
+    context: torch.Tensor | None = (
+        None  # (tokens or rows, present_heads * head_dim): its heads before the projection
+    )
     graphs: dict[int, _Graph] = field(default_factory=dict)  # by the number of masks
 
 
@@ -94,11 +98,15 @@ class LayerScorer(MaskScorer):
         super().__init__(layer, encoder.present(layer), get_metric(metric))
         self._model, self._rows, self._hardware = model, rows, hardware
         self._identity, self._tenants = identity, tenants
-        self._tokens_per_slab = tokens_per_slab or _SLAB_TOKENS.get(hardware.device.type, _SLAB_TOKENS["cpu"])
+        self._tokens_per_slab = tokens_per_slab or _SLAB_TOKENS.get(
+            hardware.device.type, _SLAB_TOKENS["cpu"]
+        )
         self._pieces: list[_Piece] | None = None
         last = encoder.num_layers - 1
         self._last_reads_first = encoder.reads == "first" and encoder.between(last) is None
-        self._first_only = self._last_reads_first and layer == last  # a score computes first tokens alone
+        self._first_only = (
+            self._last_reads_first and layer == last
+        )  # a score computes first tokens alone
 
     @property
     def device(self) -> torch.device:
@@ -119,7 +127,9 @@ class LayerScorer(MaskScorer):
             some = list(masks[start : start + width])
             # A short last pass is filled up, so that one captured graph serves them all.
             logits = self._logits(some + [some[-1]] * (width - len(some)))
-            found += [self._metric.statistics(logits[index], self._truth) for index in range(len(some))]
+            found += [
+                self._metric.statistics(logits[index], self._truth) for index in range(len(some))
+            ]
         return torch.stack(found)
 
     def logits(self, removed: Sequence[int]) -> torch.Tensor:
@@ -171,7 +181,9 @@ class LayerScorer(MaskScorer):
         if piece.hidden is not None and piece.context is not None:
             return piece.hidden, piece.context
         inputs = padded_inputs(self._rows, piece.rows, self._hardware.device)
-        embedded = self._encoder.embed(inputs["input_ids"], inputs.get("token_type_ids"))  # (rows, longest, hidden)
+        embedded = self._encoder.embed(
+            inputs["input_ids"], inputs.get("token_type_ids")
+        )  # (rows, longest, hidden)
         hidden = embedded[inputs["attention_mask"].bool()]  # (tokens, hidden)
         for layer in self._layers[: self.layer]:
             hidden = layer.finish(layer.context(hidden, piece.slab), hidden, piece.slab)
@@ -190,7 +202,9 @@ class LayerScorer(MaskScorer):
     def _logits(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
         """The logits under each of several masks, rows longest first."""  # (masks, rows or tokens, labels)
         keep = [[float(head not in set(removed)) for head in self.present] for removed in masks]
-        weights = torch.tensor(keep, dtype=self._hardware.dtype).repeat_interleave(self._encoder.head_dim, dim=1)
+        weights = torch.tensor(keep, dtype=self._hardware.dtype).repeat_interleave(
+            self._encoder.head_dim, dim=1
+        )
         weights = weights.to(self._hardware.device)  # (masks, present_heads * head_dim)
         assert self._pieces is not None
         pieces, logits = list(self._pieces), []
@@ -216,7 +230,9 @@ class LayerScorer(MaskScorer):
         """The logits of a piece with the searched layer's heads weighted."""  # (masks, rows or tokens, labels)
         hidden, context = self._below(piece)
         masks, slab = len(weights), piece.slab.repeated(len(weights))
-        weighted = (context[None] * weights[:, None]).flatten(0, 1)  # (masks * tokens, present_heads * head_dim)
+        weighted = (context[None] * weights[:, None]).flatten(
+            0, 1
+        )  # (masks * tokens, present_heads * head_dim)
         if masks > 1:
             hidden = hidden.expand(masks, *hidden.shape).flatten(0, 1)
         hidden = self._layers[self.layer].finish(weighted, hidden, slab)
@@ -241,7 +257,9 @@ class LayerScorer(MaskScorer):
         with _whole_process:
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                self._above(piece, static)  # compiles kernels and fills the caches outside the recording
+                self._above(
+                    piece, static
+                )  # compiles kernels and fills the caches outside the recording
             torch.cuda.current_stream().wait_stream(side)
             with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
                 logits = self._above(piece, static)
@@ -257,14 +275,20 @@ class LayerScorer(MaskScorer):
         assert self._pieces is not None
         at, middle = self._pieces.index(piece), len(piece.rows) // 2
         halves = [
-            _Piece(rows, Slab(tuple(self._rows.lengths[row] for row in rows), self._hardware.device), keeps=False)
+            _Piece(
+                rows,
+                Slab(tuple(self._rows.lengths[row] for row in rows), self._hardware.device),
+                keeps=False,
+            )
             for rows in (piece.rows[:middle], piece.rows[middle:])
         ]
         self._pieces[at : at + 1] = halves
         if self._hardware.device.type == "cuda":
             with _whole_process:
                 torch.cuda.empty_cache()
-        logger.warning("layer %d: out of memory, a slab of %d rows is halved", self.layer, len(piece.rows))
+        logger.warning(
+            "layer %d: out of memory, a slab of %d rows is halved", self.layer, len(piece.rows)
+        )
         return halves
 
     def _masks_per_pass(self) -> int:

@@ -52,7 +52,9 @@ class Workers(Protocol):
     def num_shards(self) -> int:
         """How many parts the rows are to be dealt into."""
 
-    def statistics(self, assignment: Assignment, masks: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    def statistics(
+        self, assignment: Assignment, masks: Sequence[Sequence[int]]
+    ) -> list[torch.Tensor]:
         """Each shard's statistics for each mask, on the CPU; another assignment takes the place of the one before."""
 
     def close(self) -> None:
@@ -79,14 +81,18 @@ class ShardedScorer(MaskScorer):
     @cached_property
     def key(self) -> str:
         """What a score depends on beside layer and mask: equal keys, equal scores."""
-        key = score_key(weights_digest(self._model), self._rows, self._metric.name, self._hardware.precision)
+        key = score_key(
+            weights_digest(self._model), self._rows, self._metric.name, self._hardware.precision
+        )
         exact = self._metric.exact and self._hardware.dtype == torch.float32
         return key if exact else f"{key}-{self._workers.num_shards}"
 
     def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
         joined = self._joined(self._workers.statistics(self._assignment, masks))
         if self._hardware.device.type == "cuda":
-            joined = joined.to(self._hardware.device)  # finished where one scorer would, so that its bits are the same
+            joined = joined.to(
+                self._hardware.device
+            )  # finished where one scorer would, so that its bits are the same
         return joined
 
 
@@ -104,7 +110,9 @@ class DeviceWorkers:
         """As many as devices."""
         return len(self._places)
 
-    def statistics(self, assignment: Assignment, masks: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    def statistics(
+        self, assignment: Assignment, masks: Sequence[Sequence[int]]
+    ) -> list[torch.Tensor]:
         """Each shard's statistics for each mask, on the CPU."""
         if assignment is not self._assignment:
             self._scorers = [self._scorer(assignment, shard) for shard in range(self.num_shards)]
@@ -119,7 +127,9 @@ class DeviceWorkers:
     def _scorer(self, assignment: Assignment, shard: int) -> LayerScorer:
         place, part = self._places[shard], assignment.parts[shard]
         tenants = sum(other.device == place.device for other in self._places)
-        return LayerScorer(assignment.model, assignment.layer, part, assignment.metric, place, tenants=tenants)
+        return LayerScorer(
+            assignment.model, assignment.layer, part, assignment.metric, place, tenants=tenants
+        )
 
 
 def make_scorer(

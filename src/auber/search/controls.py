@@ -12,7 +12,13 @@ def choose_plan(work: RankingWork) -> RankingChoice:
 
 
 METHODS = (
-    Method("original", "the fine-tuned model as it is", choose_plan=choose_plan, removes_heads=False, tunes=False),
+    Method(
+        "original",
+        "the fine-tuned model as it is",
+        choose_plan=choose_plan,
+        removes_heads=False,
+        tunes=False,
+    ),
     Method(
         "original+tuning",
         "no head removed, all the tuning of a pruned model",

@@ -47,8 +47,12 @@ class HeadPruningEnv(gymnasium.Env[FloatArray, np.int64]):
             toy = ToyLayer()
             state, score = toy.state, toy.score
         if state is None or score is None:
-            raise GameError("environment: state and score belong together; give both, or neither for the made-up layer")
-        self.game = PruningGame(state, score, scale=scale, stop_reward=stop_reward, head_reward=head_reward)
+            raise GameError(
+                "environment: state and score belong together; give both, or neither for the made-up layer"
+            )
+        self.game = PruningGame(
+            state, score, scale=scale, stop_reward=stop_reward, head_reward=head_reward
+        )
         self.action_space = spaces.Discrete(self.game.num_heads + 1)
         self.observation_space = spaces.Box(0.0, 1.0, (self.game.num_heads,), np.float32)
         if not self.observation_space.contains(self.game.initial_state):
@@ -66,7 +70,9 @@ class HeadPruningEnv(gymnasium.Env[FloatArray, np.int64]):
     def step(self, action: np.int64 | int) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Remove a head or stop; an illegal action stops."""
         if not self.action_space.contains(action):
-            raise GameError(f"environment: an action must be from 0 to {self.game.stop}, found {action!r}")
+            raise GameError(
+                f"environment: an action must be from 0 to {self.game.stop}, found {action!r}"
+            )
         if self.game.over:
             raise GameError("environment: the episode is over; call reset() before step()")
         legal = self.game.legal_actions()

@@ -67,13 +67,17 @@ class PruningGame:
     ) -> None:
         initial = np.array(state, dtype=np.float32)
         if initial.ndim != 1 or initial.size == 0 or not np.isfinite(initial).all():
-            raise GameError(f"game: the initial state must be one finite number per head, found {initial.tolist()}")
+            raise GameError(
+                f"game: the initial state must be one finite number per head, found {initial.tolist()}"
+            )
         self.num_heads = initial.size
         self.stop = self.num_heads
         self.scale = scale
         self.stop_reward = stop_reward
         self.head_rewards = np.broadcast_to(np.array(head_reward, dtype=np.float64), self.num_heads)
-        self.rewards_asked = 1  # of the layer as it begins; then one for each change, known masks included
+        self.rewards_asked = (
+            1  # of the layer as it begins; then one for each change, known masks included
+        )
         self._score = score
         self._scores: dict[Mask, float] = {}
         self._whole = _frozen(initial)
@@ -149,7 +153,8 @@ class PruningGame:
         legal = self.legal_actions()
         if not (0 <= action <= self.num_heads and legal[action]):
             choices = (
-                ", ".join(str(choice) for choice in np.flatnonzero(legal)) or "none, the episode is over: call reset()"
+                ", ".join(str(choice) for choice in np.flatnonzero(legal))
+                or "none, the episode is over: call reset()"
             )
             raise GameError(
                 f"game: action {action} is illegal with heads {list(self._removed)} removed; legal: {choices}"
@@ -162,13 +167,17 @@ class PruningGame:
             return Step(before, action, reward, None, self.legal_actions())
         after: Mask = tuple(sorted({*self._removed} ^ {action}))
         self.rewards_asked += 1
-        reward = (self.metric(after) - self.metric(self._removed)) * self.scale + float(self.head_rewards[action])
+        reward = (self.metric(after) - self.metric(self._removed)) * self.scale + float(
+            self.head_rewards[action]
+        )
         self._removed = after
         return Step(before, action, reward, self.state, self.legal_actions())
 
     def worth(self, removed: Mask) -> float:
         """What an episode that ends with these heads removed pays, up to a constant and the pay of stopping."""
-        return self.metric(removed) * self.scale + float(self.head_rewards[list(self.departures(removed))].sum())
+        return self.metric(removed) * self.scale + float(
+            self.head_rewards[list(self.departures(removed))].sum()
+        )
 
     def metric(self, removed: Mask) -> float:
         """The metric with these heads removed; scored on the first request, remembered afterwards."""

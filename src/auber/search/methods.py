@@ -32,11 +32,15 @@ class LayerWork:
     layer: int
     encoder: Encoder
     heads: tuple[int, ...]  # those still there, numbered as in the unpruned model
-    score_many: Callable[[Sequence[Mask]], list[float]]  # sets of removed heads -> metric on the reward set
+    score_many: Callable[
+        [Sequence[Mask]], list[float]
+    ]  # sets of removed heads -> metric on the reward set
     config: Config
     progress: Progress
     given: Mask = ()  # the heads that the plan it begins from removes
-    change_cost: float = 0.0  # points that each head has to gain by which a mask departs from that plan
+    change_cost: float = (
+        0.0  # points that each head has to gain by which a mask departs from that plan
+    )
     time_pay: float = 0.0  # points for the time that each removed head saves
 
     def score(self, removed: Mask) -> float:

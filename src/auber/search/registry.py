@@ -10,7 +10,9 @@ from auber.search.rankings import confidence, michel, random, voita
 
 _MODULES = (auber, greedy, exhaustive, random, confidence, michel, voita, controls)
 
-METHODS: dict[str, Method] = {method.name: method for module in _MODULES for method in module.METHODS}
+METHODS: dict[str, Method] = {
+    method.name: method for module in _MODULES for method in module.METHODS
+}
 
 
 def get_method(name: str) -> Method:

@@ -60,5 +60,10 @@ def is_tuning_series(name: str, stage: str) -> bool:
 
 def _number_after(prefix: str, stage: str) -> int | None:
     digits = stage.removeprefix(prefix)
-    known = stage.startswith(prefix) and digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
+    known = (
+        stage.startswith(prefix)
+        and digits.isascii()
+        and digits.isdigit()
+        and len(digits) <= _MOST_DIGITS
+    )
     return int(digits) if known else None

@@ -29,7 +29,9 @@ def head_norms(weight: Tensor, num_heads: int, norm: str = "l1") -> Tensor:
             f"state: a projection of {num_heads} heads must be a matrix of {num_heads} x head_dim rows, found shape {tuple(weight.shape)}"
         )
     # float64 on the CPU: neither the device nor the number of threads leaves its rounding in the state
-    rows = weight.detach().to("cpu", torch.float64).reshape(num_heads, -1)  # (num_heads, head_dim * hidden)
+    rows = (
+        weight.detach().to("cpu", torch.float64).reshape(num_heads, -1)
+    )  # (num_heads, head_dim * hidden)
     norms: Tensor = torch.linalg.vector_norm(rows, ord=_ORDERS[norm], dim=1)
     return norms
 

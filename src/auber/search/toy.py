@@ -37,9 +37,13 @@ class ToyLayer:
         self._base = base
         self._steps = steps
         self._single = generator.normal(bias, single, num_heads)  # (num_heads,)
-        self._pair: NDArray[np.float64] = np.triu(generator.normal(0.0, pair, (num_heads, num_heads)), k=1)
+        self._pair: NDArray[np.float64] = np.triu(
+            generator.normal(0.0, pair, (num_heads, num_heads)), k=1
+        )
         logits = generator.normal(0.0, 1.0, num_heads)
-        self.state: FloatArray = (np.exp(logits) / np.exp(logits).sum()).astype(np.float32)  # (num_heads,)
+        self.state: FloatArray = (np.exp(logits) / np.exp(logits).sum()).astype(
+            np.float32
+        )  # (num_heads,)
 
     def score(self, removed: Mask) -> float:
         """The metric with these heads removed, within [0, 1]."""
@@ -50,6 +54,10 @@ class ToyLayer:
 
     def optimum(self) -> tuple[Mask, float]:
         """The best of all 2^H - 1 masks that leave a head, and its metric; among equals the one that removes fewest."""
-        masks = (mask for size in range(self.num_heads) for mask in combinations(range(self.num_heads), size))
+        masks = (
+            mask
+            for size in range(self.num_heads)
+            for mask in combinations(range(self.num_heads), size)
+        )
         best = max(masks, key=self.score)
         return best, self.score(best)

@@ -13,7 +13,16 @@ from auber.study.block import Listener, Outcome, Work, outcome_of
 from auber.study.checks import check_runs
 from auber.study.engines import ENGINES, run_local, run_processes
 from auber.study.folder import State, StudyFolder
-from auber.study.plan import EMBEDDED, Block, Selection, Study, change_study, make_study, read_study, select_runs
+from auber.study.plan import (
+    EMBEDDED,
+    Block,
+    Selection,
+    Study,
+    change_study,
+    make_study,
+    read_study,
+    select_runs,
+)
 from auber.study.ray_engine import Request, run_ray
 from auber.study.rows import know_rows
 from auber.study.weights import know_weights
@@ -113,7 +122,11 @@ def run_study(
 
 def outcomes_of(study: Study, folder: StudyFolder, selection: Selection) -> list[Outcome]:
     """How every run of a part of a study stands."""
-    return [outcome_of(folder, block, run.name) for block in selection.blocks for run in selection.runs(study, block)]
+    return [
+        outcome_of(folder, block, run.name)
+        for block in selection.blocks
+        for run in selection.runs(study, block)
+    ]
 
 
 def _absolute(study: Study) -> Study:

@@ -36,7 +36,9 @@ class Work:
     names: tuple[str, ...]  # the runs that are not complete
     command: str | None  # the command line that asked for it, word for word
     track: tuple[str, ...] = ()  # experiment trackers; each run is one in them
-    allow_upgrade: bool = False  # whether runs that were begun with other versions of the packages go on
+    allow_upgrade: bool = (
+        False  # whether runs that were begun with other versions of the packages go on
+    )
     claimed: bool = False  # whoever hands it out keeps others out of the block
 
     def single_runs(self) -> list[Work]:
@@ -81,7 +83,9 @@ def carry_out(work: Work, listener: Listener) -> str | None:
         for run in work.study.runs(work.block):
             if run.name not in work.names or _is_settled(folder, work.block, run):
                 continue
-            missing = [name for name in run.needs if folder.state(work.block, name) is not State.COMPLETE]
+            missing = [
+                name for name in run.needs if folder.state(work.block, name) is not State.COMPLETE
+            ]
             if missing:
                 folder.record_skip(work.block, run, missing[0])
             else:
@@ -156,9 +160,15 @@ def _require_the_start_of_the_others(folder: StudyFolder, study: Study, block: B
 
     On a GPU two tunings of one seed may differ in their last bits: runs from either cannot stand in one block.
     """
-    results = {run.name: folder.result(block, run.name) for run in study.runs(block) if run.from_start}
+    results = {
+        run.name: folder.result(block, run.name) for run in study.runs(block) if run.from_start
+    }
     start = folder.result(block, START)
-    others = [name for name, result in results.items() if start and result and result["start"] != start["start"]]
+    others = [
+        name
+        for name, result in results.items()
+        if start and result and result["start"] != start["start"]
+    ]
     if others:
         raise RunError(
             f"{folder.block_path(block)}: the start was tuned again, its weights being gone, and is not to the bit what "
@@ -178,7 +188,9 @@ def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> s
         with tempfile.TemporaryDirectory(prefix=f".{EMBEDDED}.", dir=path.parent) as scratch:
             made = Path(scratch) / EMBEDDED
             # without its classifier, which has learned nothing: one that is there would be taken for a trained one
-            checkpoint.save(build_model(task.num_labels, block.seed).base_model, build_tokenizer(), made)
+            checkpoint.save(
+                build_model(task.num_labels, block.seed).base_model, build_tokenizer(), made
+            )
             try:
                 made.rename(path)
             except OSError:

@@ -51,18 +51,29 @@ def check_runs(study: Study, folder: StudyFolder, selection: Selection, *, elsew
         task = tasks[block.task]
         config = study.config(block, run).replace({"threads": 0})  # whoever computes pins them
         try:
-            _check(run, config.replace({"device": "auto"}) if elsewhere else config, task, *models[task.kind])
+            _check(
+                run,
+                config.replace({"device": "auto"}) if elsewhere else config,
+                task,
+                *models[task.kind],
+            )
         except ConfigError as error:
             raise ConfigError(f"{block.task} {block.protocol} {run.name}: {error}") from error
 
 
 def _check(
-    run: StudyRun, config: Config, task: TaskData, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    run: StudyRun,
+    config: Config,
+    task: TaskData,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     """Raise what `prune`, or for the start `finetune`, would say."""
     method = get_method(run.method or "original")
     ranks = method.removes_heads and not method.decides_number
-    ask = make_ask(task, method, config, heads=0 if ranks else None)  # how many it is told, auber decides
+    ask = make_ask(
+        task, method, config, heads=0 if ranks else None
+    )  # how many it is told, auber decides
     job = make_job(ask, Start(model, tokenizer, "", tuned=run.name != START), None, None)
     check_origin(job, is_given=method.makes_scouts(config.protocol))
 

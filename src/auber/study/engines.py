@@ -43,7 +43,9 @@ def run_local(works: Sequence[Work], listener: Listener) -> None:
             say_busy(work, busy, listener)
 
 
-def run_processes(works: Sequence[Work], jobs: int, listener: Listener, retries: int = RETRIES) -> None:
+def run_processes(
+    works: Sequence[Work], jobs: int, listener: Listener, retries: int = RETRIES
+) -> None:
     """Up to `jobs` blocks at a time, each in a process of this machine; a GPU is shared between them.
 
     A process does one block after another, because its start takes as long as a short run. One in which a run has failed is
@@ -157,9 +159,13 @@ class Watch:
     """Tells a listener of runs that were settled elsewhere, by looking at the folder."""
 
     def __init__(self, works: Sequence[Work], listener: Listener) -> None:
-        self._open = {(work.block, name): StudyFolder(work.folder) for work in works for name in work.names}
+        self._open = {
+            (work.block, name): StudyFolder(work.folder) for work in works for name in work.names
+        }
         # A start that is made again for its weights already has a result: it is no news.
-        self._open = {key: folder for key, folder in self._open.items() if not folder.state(*key).is_settled}
+        self._open = {
+            key: folder for key, folder in self._open.items() if not folder.state(*key).is_settled
+        }
         self._listener = listener
 
     def look(self) -> int:
@@ -184,11 +190,17 @@ class Losses:
 
     def __init__(self, retries: int = RETRIES) -> None:
         self._retries = retries
-        self._inside: Counter[tuple[Block, str]] = Counter()  # losses at the place the run has reached
-        self._own: Counter[tuple[Block, str]] = Counter()  # those of them with no other run's since the one before
+        self._inside: Counter[tuple[Block, str]] = (
+            Counter()
+        )  # losses at the place the run has reached
+        self._own: Counter[tuple[Block, str]] = (
+            Counter()
+        )  # those of them with no other run's since the one before
         self._last: tuple[Block, str] | None = None  # the run that lost a worker last
         self._reached: dict[tuple[Block, str], tuple[int, int]] = {}
-        self._outside: Counter[tuple[Block, str]] = Counter()  # losses before it was begun, with nothing settled since
+        self._outside: Counter[tuple[Block, str]] = (
+            Counter()
+        )  # losses before it was begun, with nothing settled since
 
     def hear_of_progress(self) -> None:
         """Some run has been settled: workers can live here."""

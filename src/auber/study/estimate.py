@@ -68,7 +68,9 @@ class Clock:
         if not self._seconds or not open_runs:
             return None
         estimate = self.estimate(open_runs)
-        measured = [seconds for (task, _), kind in self._seconds.items() if task is None for seconds in kind]
+        measured = [
+            seconds for (task, _), kind in self._seconds.items() if task is None for seconds in kind
+        ]
         return estimate.seconds + estimate.unknown * sum(measured) / len(measured)
 
 
@@ -93,11 +95,15 @@ def count_bounds(study: Study, open_runs: Sequence[tuple[Block, StudyRun]]) -> B
         if block not in splits:
             task = study.load_task(block.task, block.seed)
             splits[block] = make_splits(task.train.labels, config, num_layers, not task.has_classes)
-        total.update(_bounds(run, config, splits[block], num_heads, config.search.layers_of(num_layers)))
+        total.update(
+            _bounds(run, config, splits[block], num_heads, config.search.layers_of(num_layers))
+        )
     return Bounds(total["rewards"], total["tuning_steps"])
 
 
-def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int, layers: Sequence[int]) -> dict[str, int]:
+def _bounds(
+    run: StudyRun, config: Config, splits: Splits, num_heads: int, layers: Sequence[int]
+) -> dict[str, int]:
     """`layers` are those searched; who is matched with a search is tuned after no other."""
     steps = 0
     if not run.from_start:
@@ -121,7 +127,9 @@ def _bounds(run: StudyRun, config: Config, splits: Splits, num_heads: int, layer
 
 def _later_steps(splits: Splits, config: Config, layers: Sequence[int]) -> int:
     """Of the tunings after the first."""
-    after_layers = sum(_steps(len(splits.layers[layer].mini_train), config.layer) for layer in layers)
+    after_layers = sum(
+        _steps(len(splits.layers[layer].mini_train), config.layer) for layer in layers
+    )
     return after_layers + _steps(len(splits.last_train), config.last)
 
 
@@ -153,5 +161,7 @@ def model_size(study: Study) -> tuple[int, int]:
     try:
         config, _ = read_config(study.model)
     except CheckpointError as error:
-        raise ModelError(f"'{study.model}': the model's size cannot be read ({error}); check the name") from error
+        raise ModelError(
+            f"'{study.model}': the model's size cannot be read ({error}); check the name"
+        ) from error
     return int(config.num_hidden_layers), int(config.num_attention_heads)

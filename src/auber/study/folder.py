@@ -38,7 +38,13 @@ Item = TypeVar("Item")
 RECORD = "study.toml"
 CLAIM = ".claim"
 
-_TOLD = ("dev.score", "train.score", "heads.removed", "heads.total", "cost.seconds.total")  # of every result
+_TOLD = (
+    "dev.score",
+    "train.score",
+    "heads.removed",
+    "heads.total",
+    "cost.seconds.total",
+)  # of every result
 
 _RECORDING = ".recording"  # the lock under which `study.toml` is written
 _RECORDED_WITHIN = 10.0  # seconds that others may take to write it
@@ -77,12 +83,16 @@ class StudyFolder:
         """Raise `RunError` unless the folder is new, or holds this study or a smaller one of the same settings."""
         if not (self.path / RECORD).is_file():
             if self.path.exists() and (not self.path.is_dir() or any(_visible(self.path))):
-                raise RunError(f"{self.path}: must be a new or an empty folder or a study's; choose another --out")
+                raise RunError(
+                    f"{self.path}: must be a new or an empty folder or a study's; choose another --out"
+                )
             return
         recorded = read_study(self.path / RECORD)
         changed = study_differences(recorded, study)
         if changed:
-            raise RunError(f"{self.path}: holds another study: {', '.join(changed)}; use what it had or another --out")
+            raise RunError(
+                f"{self.path}: holds another study: {', '.join(changed)}; use what it had or another --out"
+            )
         self._require_matched(recorded, joined_studies(recorded, study))
 
     def _require_matched(self, recorded: Study, joined: Study) -> None:
@@ -116,7 +126,9 @@ class StudyFolder:
                 asked = joined_studies(read_study(record), study) if record.is_file() else study
                 write_text(record, asked.to_toml())
         except OSError as error:
-            raise RunError(f"{self.path}: cannot be written ({error.strerror}); choose another --out") from error
+            raise RunError(
+                f"{self.path}: cannot be written ({error.strerror}); choose another --out"
+            ) from error
 
     def _is_recorded(self, study: Study) -> bool:
         record = self.path / RECORD
@@ -156,16 +168,24 @@ class StudyFolder:
             _require_scores(path, result)
         return result
 
-    def pending(self, study: Study, block: Block, chosen: Sequence[StudyRun] | None = None) -> list[StudyRun]:
+    def pending(
+        self, study: Study, block: Block, chosen: Sequence[StudyRun] | None = None
+    ) -> list[StudyRun]:
         """The chosen runs of a block (all without it) that are not complete, in order.
 
         The start is among them too where they need its weights and those are gone.
         """
         all_runs = study.runs(block)
         found = [
-            run for run in (all_runs if chosen is None else chosen) if self.state(block, run) is not State.COMPLETE
+            run
+            for run in (all_runs if chosen is None else chosen)
+            if self.state(block, run) is not State.COMPLETE
         ]
-        if any(run.from_start for run in found) and all_runs[0] not in found and not self.has_weights(block, START):
+        if (
+            any(run.from_start for run in found)
+            and all_runs[0] not in found
+            and not self.has_weights(block, START)
+        ):
             found.insert(0, all_runs[0])
         return found
 
@@ -176,7 +196,9 @@ class StudyFolder:
     def prepare(self, block: Block, run: StudyRun) -> Path:
         """The run's folder, cleared where it holds nothing a run can go on from; for who has claimed the block."""
         folder = self.run_path(block, run)
-        drop_foreign_lock(folder)  # a node that was lost cannot sign off, and the claim keeps others out
+        drop_foreign_lock(
+            folder
+        )  # a node that was lost cannot sign off, and the claim keeps others out
         if (folder / run_files.RESULT).is_file():  # its weights are gone and wanted again
             _drop(folder)
         return folder
@@ -204,7 +226,9 @@ class StudyFolder:
         """How far a run without a result has come: its finished stages, and the bytes of its ledger."""
         folder = self.run_path(block, run)
         ledger = folder / "scores.jsonl"
-        return len(list((folder / "stages").glob("*.json"))), ledger.stat().st_size if ledger.is_file() else 0
+        return len(
+            list((folder / "stages").glob("*.json"))
+        ), ledger.stat().st_size if ledger.is_file() else 0
 
     def _attempt_path(self, block: Block, run: StudyRun | str) -> Path:
         folder = self.run_path(block, run)
@@ -220,7 +244,9 @@ class StudyFolder:
         try:
             data = run_files.read_json(path)
         except RunError as error:
-            if isinstance(error.__cause__, FileNotFoundError):  # another call is just trying the run again
+            if isinstance(
+                error.__cause__, FileNotFoundError
+            ):  # another call is just trying the run again
                 return None
             raise
         if (
@@ -238,14 +264,20 @@ class StudyFolder:
         path = self._failure_path(block, run)
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(error, BaseException):
-            path.with_suffix(".txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+            path.with_suffix(".txt").write_text(
+                "".join(traceback.format_exception(error)), encoding="utf-8"
+            )
             error = f"{type(error).__name__}: {error}".splitlines()[0]
         self._write_failure(path, block, run, error, skipped=False)
 
     def record_skip(self, block: Block, run: StudyRun | str, needed: str) -> None:
         """Write that a run was left out because another has no result."""
         self._write_failure(
-            self._failure_path(block, run), block, run, f"left out: '{needed}' has no result", skipped=True
+            self._failure_path(block, run),
+            block,
+            run,
+            f"left out: '{needed}' has no result",
+            skipped=True,
         )
 
     def forget_failures(self, block: Block, chosen: Iterable[StudyRun]) -> None:
@@ -259,7 +291,9 @@ class StudyFolder:
         folder = self.run_path(block, run)
         return folder.with_name(f"{folder.name}.failed.json")
 
-    def _write_failure(self, path: Path, block: Block, run: StudyRun | str, error: str, *, skipped: bool) -> None:
+    def _write_failure(
+        self, path: Path, block: Block, run: StudyRun | str, error: str, *, skipped: bool
+    ) -> None:
         name = run if isinstance(run, str) else run.name
         facts = {"task": block.task, "protocol": block.protocol, "seed": block.seed, "run": name}
         write_json(path, {**facts, "error": error, "skipped": skipped})
@@ -273,7 +307,9 @@ class StudyFolder:
         is_over = len(complete) == len(asked)
         for run in complete:
             if run.name != START or is_over:
-                with suppress(OSError):  # what is left is room that is not made, and no error of the study
+                with suppress(
+                    OSError
+                ):  # what is left is room that is not made, and no error of the study
                     _drop(self.run_path(block, run) / "model")
         if is_over:
             with suppress(OSError):
@@ -305,7 +341,9 @@ def _require_scores(path: Path, result: Any) -> None:
                 "again"
             )
     if not isinstance(result.get("metric"), str):
-        raise RunError(f"{path}: 'metric' must be a name; it is damaged, delete {path.parent} to make the run again")
+        raise RunError(
+            f"{path}: 'metric' must be a name; it is damaged, delete {path.parent} to make the run again"
+        )
 
 
 @contextmanager
@@ -330,7 +368,9 @@ def _drop(folder: Path) -> None:
     shutil.rmtree(away, ignore_errors=True)  # what an earlier one left
     if folder.exists():
         folder.rename(away)
-        (away / "run.json").unlink(missing_ok=True)  # what is left of a run is no run to who looks below all folders
+        (away / "run.json").unlink(
+            missing_ok=True
+        )  # what is left of a run is no run to who looks below all folders
         shutil.rmtree(away)
 
 

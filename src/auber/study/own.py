@@ -37,7 +37,9 @@ class OwnTask:
     """Rows of your own in a study."""
 
     files: OwnFiles | None  # None: as a record tells of them
-    rows: str | None = None  # digest of all that a score depends on; None while nobody has read them
+    rows: str | None = (
+        None  # digest of all that a score depends on; None while nobody has read them
+    )
 
     @property
     def is_there(self) -> bool:
@@ -75,7 +77,9 @@ class OwnTask:
             return {DIGEST: self.rows}
         found = {key: getattr(self.files, key) for key in FILE_KEYS}
         return {
-            key: value if isinstance(value, tuple) else str(value) for key, value in found.items() if value is not None
+            key: value if isinstance(value, tuple) else str(value)
+            for key, value in found.items()
+            if value is not None
         }
 
 
@@ -85,7 +89,11 @@ def read_own(name: str, table: Mapping[str, Any], problems: list[str]) -> OwnTas
     given = {key: table[key] for key in table if key in KEYS}
     known = {*KEYS, *(setting.key.partition(".")[0] for setting in settings())}
     before = len(problems)
-    problems += [f"{where}: {unknown_name('key', show_name(key), known)}" for key in table if key not in known]
+    problems += [
+        f"{where}: {unknown_name('key', show_name(key), known)}"
+        for key in table
+        if key not in known
+    ]
     if name in TASKS:
         problems.append(
             f"{where}: {next(iter(given))} is for rows of your own, {name} is a known task; give yours another name"
@@ -96,9 +104,13 @@ def read_own(name: str, table: Mapping[str, Any], problems: list[str]) -> OwnTas
             "choose another"
         )
     elif name == _REPORT:
-        problems.append(f"{where}: that folder of a study is for what 'auber report' writes; choose another name")
+        problems.append(
+            f"{where}: that folder of a study is for what 'auber report' writes; choose another name"
+        )
     for key, value in given.items():
-        if not _is_text(value) and not (key in _LISTS and isinstance(value, list) and all(map(_is_text, value))):
+        if not _is_text(value) and not (
+            key in _LISTS and isinstance(value, list) and all(map(_is_text, value))
+        ):
             wanted = "text or a list of it" if key in _LISTS else "text"
             problems.append(f"{where}: {key} must be {wanted}, found {show_value(value)}")
     digest = given.get(DIGEST)

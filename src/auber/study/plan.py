@@ -124,7 +124,9 @@ class Selection:
         if self.methods is None:
             return all_runs
         wanted = {run.name for run in all_runs if run.method in self.methods}
-        for run in reversed(all_runs):  # a run comes after those it needs, so one pass finds them all
+        for run in reversed(
+            all_runs
+        ):  # a run comes after those it needs, so one pass finds them all
             if run.name in wanted:
                 wanted.update(run.needs)
         return [run for run in all_runs if run.name in wanted]
@@ -146,7 +148,9 @@ class Study:
     own: Mapping[str, OwnTask] = field(default_factory=dict)  # the tasks that are rows of your own
     data: Path | None = None
     keep_weights: bool = True
-    weights: str | None = None  # digest of the encoder without a classifier; None while nobody has read it
+    weights: str | None = (
+        None  # digest of the encoder without a classifier; None while nobody has read it
+    )
 
     @property
     def model_name(self) -> str:
@@ -157,7 +161,10 @@ class Study:
     def blocks(self) -> list[Block]:
         """All blocks, seed by seed, so that a study cut short has some of everything."""
         return [
-            Block(task, protocol, seed) for seed in self.seeds for protocol in self.protocols for task in self.tasks
+            Block(task, protocol, seed)
+            for seed in self.seeds
+            for protocol in self.protocols
+            for task in self.tasks
         ]
 
     def runs(self, block: Block) -> list[StudyRun]:
@@ -169,7 +176,10 @@ class Study:
             from_start = method.removes_heads or block.protocol != "heldout"
             is_matched = not method.decides_number and method.tunes and MATCHED in self.methods
             if name == "random":
-                found += [StudyRun(f"random-{draw}", name, from_start, is_matched, draw) for draw in range(self.draws)]
+                found += [
+                    StudyRun(f"random-{draw}", name, from_start, is_matched, draw)
+                    for draw in range(self.draws)
+                ]
             else:
                 found.append(StudyRun(name, name, from_start, is_matched))
         return found
@@ -180,7 +190,9 @@ class Study:
         own["first.when"] = "never" if run.from_start else "always"
         if run.draw:
             own["random.draw"] = run.draw
-        return make_config(self.preset, task=block.task, settings={**self.settings_of(block.task), **own})
+        return make_config(
+            self.preset, task=block.task, settings={**self.settings_of(block.task), **own}
+        )
 
     def needs_origin(self, block: Block, run: StudyRun) -> bool:
         """Whether a run makes scouts, out of what the start was tuned from."""
@@ -188,7 +200,11 @@ class Study:
 
     def load_task(self, name: str, seed: int = 0) -> TaskData:
         """The rows of one of its tasks; `seed` matters to generated ones only."""
-        return self.own[name].load(name) if name in self.own else load_task(name, data=self.data, seed=seed)
+        return (
+            self.own[name].load(name)
+            if name in self.own
+            else load_task(name, data=self.data, seed=seed)
+        )
 
     def settings_of(self, task: str) -> dict[str, Value]:
         """What the study changes for a task."""
@@ -204,7 +220,10 @@ class Study:
         has_tables = bool(self.task_settings or self.own)
         if not has_tables:
             lines.append(f"tasks = {_toml(self.tasks)}")
-        lines += [f"{name} = {_toml(getattr(self, name))}" for name in ("methods", "seeds", "protocols", "preset")]
+        lines += [
+            f"{name} = {_toml(getattr(self, name))}"
+            for name in ("methods", "seeds", "protocols", "preset")
+        ]
         lines.append(f"draws = {self.draws}")
         lines += _table("settings", self.settings) if self.settings else []
         for task in self.tasks if has_tables else ():
@@ -222,7 +241,9 @@ def read_study(path: str | Path) -> Study:
             f"{path}: no such file; correct the path, 'auber study --help' shows what a study is"
         ) from error
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: cannot be read as a study ({error}); 'auber study --help' shows one") from error
+        raise ConfigError(
+            f"{path}: cannot be read as a study ({error}); 'auber study --help' shows one"
+        ) from error
     return make_study(tables, where=str(path))
 
 
@@ -243,12 +264,18 @@ def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
     own_protocol = make_config(preset if preset in PRESETS else "default").protocol
     values: dict[str, Any] = {
         "model": _text(tables["model"], "model", problems) if "model" in tables else "",
-        "tasks": _names(list(tasks) if isinstance(tasks, dict) else tasks, "task", {*TASKS, *own}, problems)
+        "tasks": _names(
+            list(tasks) if isinstance(tasks, dict) else tasks, "task", {*TASKS, *own}, problems
+        )
         if "tasks" in tables
         else (),
-        "methods": _names(tables["methods"], "method", METHODS, problems) if "methods" in tables else (),
+        "methods": _names(tables["methods"], "method", METHODS, problems)
+        if "methods" in tables
+        else (),
         "seeds": _seeds(tables["seeds"], problems) if "seeds" in tables else (),
-        "protocols": _names(tables.get("protocols", [own_protocol]), "protocol", PROTOCOLS, problems),
+        "protocols": _names(
+            tables.get("protocols", [own_protocol]), "protocol", PROTOCOLS, problems
+        ),
         "preset": preset,
         "draws": tables.get("draws", 1),
         "settings": _settings_in(tables.get("settings", {}), "settings", problems),
@@ -263,7 +290,9 @@ def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
     elif values["draws"] > MOST_DRAWS:
         problems.append(f"draws must be at most {MOST_DRAWS}, found {show_value(values['draws'])}")
     if not isinstance(values["keep_weights"], bool):
-        problems.append(f"keep_weights must be true or false, found {show_value(values['keep_weights'])}")
+        problems.append(
+            f"keep_weights must be true or false, found {show_value(values['keep_weights'])}"
+        )
     if problems:
         raise ConfigError(f"{where}: " + "; ".join(problems))
     study = Study(**values)
@@ -283,7 +312,9 @@ def change_study(
     if seeds is not None:
         problems: list[str] = []
         words = seeds.split(",")
-        chosen = _seeds([int(word) if word.strip().isdecimal() else word for word in words], problems)
+        chosen = _seeds(
+            [int(word) if word.strip().isdecimal() else word for word in words], problems
+        )
         if problems:
             raise ConfigError(f"{where}: " + "; ".join(problems))
         study = replace(study, seeds=chosen)
@@ -309,7 +340,9 @@ def select_runs(study: Study, only: Sequence[str] = ()) -> Selection:
             raise ConfigError(f"--only: {unknown_name(key, value, known[key])}")
     methods = wanted.pop("method", None)
     blocks = [
-        block for block in study.blocks() if all(str(getattr(block, key)) in values for key, values in wanted.items())
+        block
+        for block in study.blocks()
+        if all(str(getattr(block, key)) in values for key, values in wanted.items())
     ]
     return Selection(tuple(blocks), None if methods is None else frozenset(methods))
 
@@ -330,16 +363,27 @@ def _check_meaning(study: Study, where: str) -> None:
             f"{', '.join(study.tasks)}; name another model or that task"
         )
     if study.data is not None and set(study.tasks) <= set(study.own):
-        raise ConfigError(f"{where}: data is the folder of known tasks, found your own rows alone; leave data out")
-    unmatched = [name for name in study.methods if not METHODS[name].decides_number and METHODS[name].removes_heads]
+        raise ConfigError(
+            f"{where}: data is the folder of known tasks, found your own rows alone; leave data out"
+        )
+    unmatched = [
+        name
+        for name in study.methods
+        if not METHODS[name].decides_number and METHODS[name].removes_heads
+    ]
     if unmatched and MATCHED not in study.methods:
         raise ConfigError(
             f"{where}: '{unmatched[0]}' removes as many heads as {MATCHED} does, which is not among the methods; add '{MATCHED}'"
         )
-    for table, settings in (("settings", study.settings), *((f"tasks.{t}", s) for t, s in study.task_settings.items())):
+    for table, settings in (
+        ("settings", study.settings),
+        *((f"tasks.{t}", s) for t, s in study.task_settings.items()),
+    ):
         for key, remedy in _OWN_SETTINGS.items():
             if key in settings:
-                raise ConfigError(f"{where}: {table}: {key} is set by the study for each run; {remedy}")
+                raise ConfigError(
+                    f"{where}: {table}: {key} is set by the study for each run; {remedy}"
+                )
     for block in study.blocks():
         for run in study.runs(block):
             try:
@@ -382,7 +426,9 @@ def _text(found: Any, key: str, problems: list[str]) -> str:
         problems.append(f"{key} must be text, found {show_value(found)}")
         return ""
     if not found.isprintable() or not 1 <= len(found) <= _LONGEST_NAME:
-        problems.append(f"{key} must be 1 to {_LONGEST_NAME} printable characters, found {show_value(found)}")
+        problems.append(
+            f"{key} must be 1 to {_LONGEST_NAME} printable characters, found {show_value(found)}"
+        )
     return found
 
 

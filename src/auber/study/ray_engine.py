@@ -25,7 +25,15 @@ from typing import Any
 
 from auber.errors import ConfigError
 from auber.study.block import Listener, Work
-from auber.study.engines import LOOK_EVERY, RETRIES, Losses, Watch, require_pinned_threads, say_busy, work_quietly
+from auber.study.engines import (
+    LOOK_EVERY,
+    RETRIES,
+    Losses,
+    Watch,
+    require_pinned_threads,
+    say_busy,
+    work_quietly,
+)
 from auber.study.folder import StudyFolder
 from auber.study.plan import Block
 from auber.system import cluster
@@ -40,12 +48,18 @@ class Request:
     num_cpus: float = 1
     num_gpus: float = 0
     retries: int = RETRIES  # of a run that loses its worker and gets no further
-    patience: float = 300  # seconds to wait for a node that could take a run; an autoscaler needs some
+    patience: float = (
+        300  # seconds to wait for a node that could take a run; an autoscaler needs some
+    )
 
     @property
     def resources(self) -> dict[str, float]:
         """By Ray's names, without those not asked for."""
-        return {name: amount for name, amount in (("CPU", self.num_cpus), ("GPU", self.num_gpus)) if amount}
+        return {
+            name: amount
+            for name, amount in (("CPU", self.num_cpus), ("GPU", self.num_gpus))
+            if amount
+        }
 
 
 def run_ray(works: Sequence[Work], request: Request, listener: Listener) -> None:
@@ -66,11 +80,16 @@ def run_ray(works: Sequence[Work], request: Request, listener: Listener) -> None
 def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Listener) -> None:
     watch, losses = Watch(works, listener), Losses(request.retries)
     task = ray.remote(work_quietly).options(
-        num_cpus=request.num_cpus, num_gpus=request.num_gpus, max_retries=0, scheduling_strategy="SPREAD"
+        num_cpus=request.num_cpus,
+        num_gpus=request.num_gpus,
+        max_retries=0,
+        scheduling_strategy="SPREAD",
     )
     gpus = ray.cluster_resources().get("GPU", 0)
     if gpus and not request.num_gpus:
-        listener.say(f"the cluster has {gpus:g} GPUs and runs ask for none; --num-gpus 1, or a part, gives them one")
+        listener.say(
+            f"the cluster has {gpus:g} GPUs and runs ask for none; --num-gpus 1, or a part, gives them one"
+        )
     waiting = [run for work in works for run in work.single_runs()]
     active: dict[Any, Work] = {}
     last_room = time.monotonic()
@@ -84,7 +103,9 @@ def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Lis
             run = active.pop(reference)
             try:
                 ray.get(reference)
-            except ray.exceptions.RayTaskError as error:  # an error of ours, which would only come again
+            except (
+                ray.exceptions.RayTaskError
+            ) as error:  # an error of ours, which would only come again
                 _record_error(run, error)
             except ray.exceptions.RayError as error:
                 reason = f"its worker or node was lost ({type(error).__name__})"
@@ -119,7 +140,10 @@ def _needs(work: Work) -> set[tuple[Block, str]]:
 def _has_room(ray: Any, request: Request) -> bool:
     """Whether a node that is alive could take a run, now or when others are done."""
     return any(
-        node["Alive"] and all(node["Resources"].get(name, 0) >= amount for name, amount in request.resources.items())
+        node["Alive"]
+        and all(
+            node["Resources"].get(name, 0) >= amount for name, amount in request.resources.items()
+        )
         for node in ray.nodes()
     )
 
@@ -131,7 +155,9 @@ def _give_up(left: Sequence[Work], request: Request) -> None:
         for name in work.names:
             if not folder.state(work.block, name).is_settled:
                 folder.record_failure(
-                    work.block, name, f"no node with {wanted} is left, and none came in {request.patience:g} s"
+                    work.block,
+                    name,
+                    f"no node with {wanted} is left, and none came in {request.patience:g} s",
                 )
 
 

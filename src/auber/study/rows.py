@@ -15,7 +15,9 @@ from auber.study.folder import RECORD, StudyFolder
 from auber.study.plan import Selection, Study, read_study
 
 
-def know_rows(study: Study, folder: StudyFolder, selection: Selection, say: Callable[[str], None]) -> Study:
+def know_rows(
+    study: Study, folder: StudyFolder, selection: Selection, say: Callable[[str], None]
+) -> Study:
     """The study with the digests of the rows of its own that a call computes with, that its record does not know yet, or that are there.
 
     What is doubtful about those to compute with is said once, whoever does.
@@ -25,7 +27,11 @@ def know_rows(study: Study, folder: StudyFolder, selection: Selection, say: Call
     record = folder.path / RECORD
     recorded = read_study(record).own if record.is_file() else {}
     wanted = {name for name in study.own if name not in recorded or recorded[name].rows is None}
-    wanted |= {block.task for block in selection.blocks if folder.pending(study, block, selection.runs(study, block))}
+    wanted |= {
+        block.task
+        for block in selection.blocks
+        if folder.pending(study, block, selection.runs(study, block))
+    }
     known = dict(study.own)
     for name, own in study.own.items():
         if name in wanted or own.is_there:

@@ -24,7 +24,9 @@ def know_weights(study: Study, folder: StudyFolder, selection: Selection) -> Stu
     block = _first_to_read_the_model(study, folder, selection)
     if study.model == EMBEDDED or block is None:
         return study
-    found = checkpoint.weights_digest(_load(study, block, seed=0).base_model)  # a pooler that it lacks is drawn
+    found = checkpoint.weights_digest(
+        _load(study, block, seed=0).base_model
+    )  # a pooler that it lacks is drawn
     if study.weights not in (None, found):
         raise ConfigError(
             f"study: weights must be those of the model, found {study.weights} and in '{study.model_name}' {found}; give the model "
@@ -34,7 +36,9 @@ def know_weights(study: Study, folder: StudyFolder, selection: Selection) -> Stu
     return known if _began_with_them(known, folder) else replace(study, weights=None)
 
 
-def _first_to_read_the_model(study: Study, folder: StudyFolder, selection: Selection) -> Block | None:
+def _first_to_read_the_model(
+    study: Study, folder: StudyFolder, selection: Selection
+) -> Block | None:
     """The first block with something to do that begins with the study's model, or makes scouts of it."""
     for block in selection.blocks:
         for run in folder.pending(study, block, selection.runs(study, block)):

@@ -27,7 +27,9 @@ def import_ray(wanted_by: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ConfigError(f"{wanted_by} needs Ray, which is not installed; pip install 'auber[ray]'") from error
+        raise ConfigError(
+            f"{wanted_by} needs Ray, which is not installed; pip install 'auber[ray]'"
+        ) from error
     return ray
 
 

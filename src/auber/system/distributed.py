@@ -17,7 +17,9 @@ def is_main_process() -> bool:
 
 def launch_words() -> list[str]:
     """The words before `auber` that start such a group again; none without a group."""
-    return ["torchrun", "--nproc-per-node", str(num_processes()), "-m"] if num_processes() > 1 else []
+    return (
+        ["torchrun", "--nproc-per-node", str(num_processes()), "-m"] if num_processes() > 1 else []
+    )
 
 
 def wait_for_all() -> None:

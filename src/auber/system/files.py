@@ -36,7 +36,9 @@ def write_text(path: Path, text: str, *, durable: bool = False, follow: bool = F
 
 def write_json(path: Path, data: Any, *, durable: bool = False, follow: bool = False) -> None:
     """Write JSON whole or not at all; as `write_text`."""
-    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=durable, follow=follow)
+    write_text(
+        path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=durable, follow=follow
+    )
 
 
 def cut_torn_line(path: Path) -> None:

@@ -57,7 +57,9 @@ class Holder:
     process: int
     started: float  # seconds since 1970: tells it from a later process of the same number
     host: str
-    since: float | None = None  # when it took the lock; None where an earlier version of this package wrote it
+    since: float | None = (
+        None  # when it took the lock; None where an earlier version of this package wrote it
+    )
     after_boot: float | None = None  # seconds from the machine's start to its own; None likewise
 
     @property
@@ -88,7 +90,9 @@ class FolderLock:
         self.left_by: Holder | None = None
         try:
             descriptor, is_guarded = self._open()
-            self._close = weakref.finalize(self, os.close, descriptor)  # whoever forgets the lock has let it go
+            self._close = weakref.finalize(
+                self, os.close, descriptor
+            )  # whoever forgets the lock has let it go
             self._claim(descriptor, is_guarded)
         except OSError as error:
             raise RunError(
@@ -160,7 +164,11 @@ class FolderLock:
 
     def _held(self, holder: Holder | None) -> HeldError:
         who = holder or "another process"
-        return HeldError(self._folder, f"{who} is at work in it", "; wait for it or stop it, or choose another --out")
+        return HeldError(
+            self._folder,
+            f"{who} is at work in it",
+            "; wait for it or stop it, or choose another --out",
+        )
 
 
 @contextmanager
@@ -195,7 +203,9 @@ def is_alive(number: int, started: float | None = None, after_boot: float | None
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
         recorded = [
-            (now, then) for now, then in zip(start_of(process), (started, after_boot), strict=True) if then is not None
+            (now, then)
+            for now, then in zip(start_of(process), (started, after_boot), strict=True)
+            if then is not None
         ]
         return not recorded or any(abs(now - then) < _SAME_START for now, then in recorded)
     except psutil.NoSuchProcess:

@@ -113,7 +113,9 @@ class Way:
         """The share of the whole that is done, with that share of the present stage; None where nothing is planned."""
         whole = sum(self._work)
         present = sum(self._work[self._at : self._at + 1])
-        return min(1.0, (sum(self._work[: self._at]) + of_stage * present) / whole) if whole else None
+        return (
+            min(1.0, (sum(self._work[: self._at]) + of_stage * present) / whole) if whole else None
+        )
 
 
 class Logged(Silent):
@@ -153,7 +155,9 @@ class Logged(Silent):
         """Tell how long it took."""
         self._way.end()
         seconds = describe_seconds(self._timer() - self._began)
-        logger.info("%s: %s (stage %d of %d)", self._stage, seconds, self._way.finished, self._way.planned)
+        logger.info(
+            "%s: %s (stage %d of %d)", self._stage, seconds, self._way.finished, self._way.planned
+        )
 
     def say(self, text: str) -> None:
         """Tell it."""

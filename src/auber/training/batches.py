@@ -71,14 +71,25 @@ class RowCollator:
             if isinstance(values, Tensor):
                 self._by_row[name] = values
             else:
-                self._by_token[name] = np.append(values, np.int32(padding_of(name, rows.pad_token_id)))
+                self._by_token[name] = np.append(
+                    values, np.int32(padding_of(name, rows.pad_token_id))
+                )
 
     def __call__(self, rows: Sequence[int]) -> dict[str, Tensor]:
         """The batch: what is given for each token is (rows, width), what is given for a row (rows,)."""
         chosen = np.asarray(rows)
         lengths = self._lengths[chosen]
-        width = min(-(-int(lengths.max()) // self._width_multiple) * self._width_multiple, self._longest)
+        width = min(
+            -(-int(lengths.max()) // self._width_multiple) * self._width_multiple, self._longest
+        )
         positions = np.arange(width)
-        places = np.where(positions < lengths[:, None], self._starts[chosen][:, None] + positions, -1)  # (rows, width)
-        batch = {name: torch.from_numpy(values[places].astype(np.int64)) for name, values in self._by_token.items()}
-        return batch | {name: values[torch.from_numpy(chosen)] for name, values in self._by_row.items()}
+        places = np.where(
+            positions < lengths[:, None], self._starts[chosen][:, None] + positions, -1
+        )  # (rows, width)
+        batch = {
+            name: torch.from_numpy(values[places].astype(np.int64))
+            for name, values in self._by_token.items()
+        }
+        return batch | {
+            name: values[torch.from_numpy(chosen)] for name, values in self._by_row.items()
+        }

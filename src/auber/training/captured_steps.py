@@ -42,8 +42,16 @@ class RecordedSteps:
     ) -> None:
         self._model, self._compute_loss, self._max_norm = model, compute_loss, max_norm
         self._take_step = ShapeRecordings(self._step, recorder)
-        trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        cast = [name for name in _linear_parameters(model) if name in trained] if autocast_dtype else []
+        trained = {
+            name: parameter
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        }
+        cast = (
+            [name for name in _linear_parameters(model) if name in trained]
+            if autocast_dtype
+            else []
+        )
         self._sources: list[Tensor] = [trained.pop(name) for name in cast]
         self._copies = {
             name: source.detach().to(autocast_dtype).requires_grad_()
@@ -57,10 +65,19 @@ class RecordedSteps:
         self._made_for = compute_loss, max_norm, autocast_dtype, _places(model)
 
     def serve(
-        self, model: nn.Module, compute_loss: ComputeLoss, max_norm: float, autocast_dtype: torch.dtype | None
+        self,
+        model: nn.Module,
+        compute_loss: ComputeLoss,
+        max_norm: float,
+        autocast_dtype: torch.dtype | None,
     ) -> bool:
         """Whether these are the steps of that model as it is now."""
-        return model is self._model and self._made_for == (compute_loss, max_norm, autocast_dtype, _places(model))
+        return model is self._model and self._made_for == (
+            compute_loss,
+            max_norm,
+            autocast_dtype,
+            _places(model),
+        )
 
     @property
     def norm(self) -> Tensor:
@@ -106,7 +123,9 @@ class KeptSteps:
         autocast_dtype: torch.dtype | None,
     ) -> RecordedSteps:
         """The steps that were kept, if they still serve the model; else new ones, which are kept from now on."""
-        if self._steps is None or not self._steps.serve(model, compute_loss, max_norm, autocast_dtype):
+        if self._steps is None or not self._steps.serve(
+            model, compute_loss, max_norm, autocast_dtype
+        ):
             self.drop()  # first, so that the old ones' memory is there for the new
             self._steps = RecordedSteps(model, compute_loss, max_norm, recorder, autocast_dtype)
         return self._steps

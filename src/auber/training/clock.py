@@ -22,7 +22,10 @@ def make_timer(device: torch.device) -> Timer:
 
 
 def side_by_side(
-    calls: Sequence[Call], timer: Timer, limits: Limits, report: Callable[[int], None] = lambda done: None
+    calls: Sequence[Call],
+    timer: Timer,
+    limits: Limits,
+    report: Callable[[int], None] = lambda done: None,
 ) -> list[list[float]]:
     """The seconds of each call, one for every round after the warm-up; `report` hears the rounds done."""
     for _ in range(_WARM_UP_ROUNDS):

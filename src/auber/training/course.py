@@ -22,7 +22,13 @@ class Course:
     """
 
     def __init__(
-        self, losses: LossWatch, keeper: BestKeeper | None, listener: Progress, *, stage: str, name: str
+        self,
+        losses: LossWatch,
+        keeper: BestKeeper | None,
+        listener: Progress,
+        *,
+        stage: str,
+        name: str,
     ) -> None:
         self._losses, self._keeper, self._listener = losses, keeper, listener
         self._stage, self._name = stage, name
@@ -33,7 +39,9 @@ class Course:
         self._listener.begin(self._stage, steps)
         self._losses.begin(steps)
         if self._keeper is not None:
-            self._keeper.look(0)  # here the Trainer has set the precision that later looks have as well
+            self._keeper.look(
+                0
+            )  # here the Trainer has set the precision that later looks have as well
             self._losses.check_watched(0, self._keeper.watched[0][2])
 
     def step(self, step: int, loss: Tensor) -> bool:
@@ -47,7 +55,10 @@ class Course:
         stop = self._keeper.after_step(step)
         for _, score, watched_loss in self._keeper.watched[looks:]:
             self._losses.check_watched(step, watched_loss)
-            numbers = {f"{self._name}/watched_score": score, f"{self._name}/watched_loss": watched_loss}
+            numbers = {
+                f"{self._name}/watched_score": score,
+                f"{self._name}/watched_loss": watched_loss,
+            }
             self._listener.record(step, numbers)
         return stop
 
@@ -65,7 +76,9 @@ class _Pulse:
         if passed < _RECORD_EVERY:
             return
         numbers = {f"{self._name}/loss": read_loss()}
-        if self._last_step:  # before it lies the start of the Trainer, which is no pace of its steps
+        if (
+            self._last_step
+        ):  # before it lies the start of the Trainer, which is no pace of its steps
             numbers[f"{self._name}/steps_per_second"] = (step - self._last_step) / passed
         self._listener.record(step, numbers)
         self._last_step, self._last_time = step, time.perf_counter()

@@ -40,11 +40,20 @@ class CudaRecorder:
         # Held until the end: torch gives up a pool that all its graphs have left, and refuses the next one that asks for it.
         sharer = next(iter(self._living), None)
         pool = None if sharer is None else sharer.pool()
-        stream, random_state = torch.cuda.current_stream(self._device), torch.cuda.get_rng_state(self._device)
+        stream, random_state = (
+            torch.cuda.current_stream(self._device),
+            torch.cuda.get_rng_state(self._device),
+        )
         try:
-            with torch.cuda.graph(graph, pool=pool), _MadeOnDevice(self._device), _waiting_is_an_error():
+            with (
+                torch.cuda.graph(graph, pool=pool),
+                _MadeOnDevice(self._device),
+                _waiting_is_an_error(),
+            ):
                 work()
-        except Exception as error:  # the same work has just run well: whatever fails here is the recording's fault
+        except (
+            Exception
+        ) as error:  # the same work has just run well: whatever fails here is the recording's fault
             _replace_random_state(self._device, random_state)
             if torch.cuda.current_stream(self._device) != stream:
                 # CUDA broke the recording off, so torch could not end it: it is still on the recording's stream, and
@@ -126,7 +135,9 @@ def _waiting_is_an_error() -> Iterator[None]:
 
 def _replace_random_state(device: torch.device, state: Tensor) -> None:
     """Give the device's generator a new state in place of the one that a broken recording does not hand back."""
-    generator = torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
+    generator = torch.cuda.default_generators[
+        torch.cuda.current_device() if device.index is None else device.index
+    ]
     generator.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
     generator.set_state(state)
 
@@ -137,5 +148,9 @@ def _reason(error: BaseException) -> str:
         error = error.__context__
     text = (str(error).splitlines() or [type(error).__name__])[0]
     inner = (str(Path(torch.__file__).parent), __file__)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(inner)]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(inner)
+    ]
     return f"{text}, at {frames[-1].filename}:{frames[-1].lineno}" if frames else text

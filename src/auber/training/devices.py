@@ -31,7 +31,11 @@ class Hardware:
     @property
     def name(self) -> str:
         """The device as a person knows it."""
-        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
+        return (
+            torch.cuda.get_device_name(self.device)
+            if self.device.type == "cuda"
+            else self.device.type
+        )
 
     def reset_peak(self) -> None:
         """Let `peak_bytes` count from now on."""
@@ -53,7 +57,9 @@ def resolve_hardware(config: Config) -> Hardware:
     device = _resolve_device(config.device)
     precision = config.precision
     if precision == "auto":
-        precision = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+        precision = (
+            "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+        )
     if config.threads:
         torch.set_num_threads(config.threads)
     return Hardware(device, precision, torch.get_num_threads())
@@ -72,4 +78,8 @@ def _resolve_device(name: str) -> torch.device:
         raise ConfigError(
             "device must be one that is here, found 'mps' but torch sees none; use device=auto or device=cpu"
         )
-    return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
+    return (
+        torch.device(name, int(os.environ.get("LOCAL_RANK", 0)))
+        if name == "cuda"
+        else torch.device(name)
+    )

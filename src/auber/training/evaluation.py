@@ -35,7 +35,9 @@ class Scores:
     score: float
     loss: float
     rows: int
-    one_class: bool  # all of several rows, or of several words, get the same class, or the same number
+    one_class: (
+        bool  # all of several rows, or of several words, get the same class, or the same number
+    )
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON object."""
@@ -43,7 +45,9 @@ class Scores:
 
 
 @torch.inference_mode()
-def predict(model: PreTrainedModel, rows: EncodedRows, tokens_per_batch: int = 8192) -> torch.Tensor:
+def predict(
+    model: PreTrainedModel, rows: EncodedRows, tokens_per_batch: int = 8192
+) -> torch.Tensor:
     """The logits of every row, in the order of the rows, in float32 on the model's device: (rows, labels).
 
     For tokens and spans those of every token, row after row: (tokens, labels). `ModelError` where not even one row fits into
@@ -120,7 +124,8 @@ def _smaller_batches(
         torch.cuda.empty_cache()
     left = [row for batch in waiting for row in batch]
     return [
-        [left[place] for place in places] for places in length_batches([lengths[row] for row in left], fewer * width)
+        [left[place] for place in places]
+        for places in length_batches([lengths[row] for row in left], fewer * width)
     ]
 
 
@@ -129,5 +134,9 @@ def evaluate_rows(model: PreTrainedModel, rows: EncodedRows, metric: str) -> Sco
     logits, truth = predict(model, rows), rows.truth(model.device)
     outputs, compared = OUTPUTS[rows.kind], get_metric(metric)
     score, loss = float(compared.compute(logits, truth)), float(outputs.mean_loss(logits, truth))
-    collapsed = predicts_one_number(logits) if compared.is_regression else outputs.is_one_answer(logits, truth)
+    collapsed = (
+        predicts_one_number(logits)
+        if compared.is_regression
+        else outputs.is_one_answer(logits, truth)
+    )
     return Scores(score, loss, len(rows), collapsed)

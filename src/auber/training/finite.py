@@ -74,7 +74,9 @@ class LossWatch:
         if not math.isfinite(loss):
             if self._unread:
                 self.read()  # where the steps' own losses tell of it, they name the first
-            raise self._diverged("the loss on the watched rows must be a finite number", f"{loss} after", step)
+            raise self._diverged(
+                "the loss on the watched rows must be a finite number", f"{loss} after", step
+            )
 
     def finish(self, step: int, model: PreTrainedModel, rows: EncodedRows) -> None:
         """Raise `DivergedError` unless all losses, and weights and outputs after the last step, are finite."""
@@ -82,7 +84,9 @@ class LossWatch:
             self.read()
         broken = find_broken_weight(model)
         if broken is not None:
-            raise self._diverged("the weights must be finite numbers", f"others in {broken} after", step)
+            raise self._diverged(
+                "the weights must be finite numbers", f"others in {broken} after", step
+            )
         # Weights may be finite and yet too large to compute with; that shows in any row.
         if not bool(predict(model, rows.select([0])).isfinite().all()):
             raise self._diverged("the model's outputs must be finite numbers", "others after", step)
@@ -116,5 +120,7 @@ def require_finite_weights(model: nn.Module, where: str) -> None:
 def find_broken_weight(model: nn.Module) -> str | None:
     """The first parameter that holds a number that is not finite, None where all are; waits for the device once."""
     names = [name for name, _ in model.named_parameters()]
-    finite: list[bool] = torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).tolist()
+    finite: list[bool] = torch.stack(
+        [parameter.isfinite().all() for parameter in model.parameters()]
+    ).tolist()
     return next((name for name, good in zip(names, finite, strict=True) if not good), None)

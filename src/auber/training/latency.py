@@ -57,7 +57,9 @@ class Saving:
             else "no time that can be measured, so none is paid for"
         )
         rows = f"{self.rows} row{'s' if self.rows > 1 else ''} of {self.length} tokens on {device}"
-        return f"a removed head saves {saved}; {rows}, {self.heads} heads less: {verdict(self.ratio)}"
+        return (
+            f"a removed head saves {saved}; {rows}, {self.heads} heads less: {verdict(self.ratio)}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """For a run's record."""
@@ -65,7 +67,11 @@ class Saving:
 
 
 def measure_saving(
-    model: PreTrainedModel, hardware: Hardware, rows: int, length: int, on_round: Callable[[int], None]
+    model: PreTrainedModel,
+    hardware: Hardware,
+    rows: int,
+    length: int,
+    on_round: Callable[[int], None],
 ) -> Saving | None:
     """What a head saves; None where every layer has a single one. The model is not changed."""
     encoder = encoder_of(model)
@@ -78,7 +84,9 @@ def measure_saving(
     remove_heads(half, halves)
     try:
         with open_torch((whole, half), hardware) as calls:
-            seconds = side_by_side(calls(rows, length), make_timer(hardware.device), LIMITS, on_round)
+            seconds = side_by_side(
+                calls(rows, length), make_timer(hardware.device), LIMITS, on_round
+            )
     except torch.OutOfMemoryError as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(
@@ -93,11 +101,14 @@ def open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
     """Calls of both models in plain torch."""
     on_cpu = hardware.device.type == "cpu"  # where the models are already, in float32
     placed = [
-        model if on_cpu else copy.deepcopy(model).to(device=hardware.device, dtype=hardware.dtype) for model in models
+        model if on_cpu else copy.deepcopy(model).to(device=hardware.device, dtype=hardware.dtype)
+        for model in models
     ]
 
     def calls(rows: int, length: int) -> list[Call]:
-        drawn = random_rows(encoder_of(models[0]), tokenizer_inputs(models[0]), rows=rows, length=length)
+        drawn = random_rows(
+            encoder_of(models[0]), tokenizer_inputs(models[0]), rows=rows, length=length
+        )
         batch = {name: tensor.to(hardware.device) for name, tensor in drawn.items()}
         return [_torch_call(model, batch) for model in placed]
 
@@ -114,5 +125,7 @@ def _torch_call(model: PreTrainedModel, batch: dict[str, Tensor]) -> Call:
 
 def tokenizer_inputs(model: PreTrainedModel) -> tuple[str, ...]:
     """What a tokenizer of the family gives."""
-    has_types = encoder_of(model).has_token_types and getattr(model.config, "type_vocab_size", 0) > 1
+    has_types = (
+        encoder_of(model).has_token_types and getattr(model.config, "type_vocab_size", 0) > 1
+    )
     return ("input_ids", "attention_mask", *(["token_type_ids"] if has_types else []))

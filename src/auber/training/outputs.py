@@ -94,14 +94,18 @@ class _Tokens:
         )  # a batch may have no word, where a tokenizer made nothing of them
 
     def mean_loss(self, logits: Tensor, truth: TagTruth) -> Tensor:
-        return F.cross_entropy(logits[truth.places].float(), truth.tags, reduction="sum") / max(len(truth.tags), 1)
+        return F.cross_entropy(logits[truth.places].float(), truth.tags, reduction="sum") / max(
+            len(truth.tags), 1
+        )
 
     def is_one_answer(self, logits: Tensor, truth: TagTruth) -> bool:
         return predicts_one_class(logits[truth.places])
 
     def _losses(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each token, 0 where it has no tag, and whether it has one: each (rows, length)."""
-        losses = F.cross_entropy(logits.float().transpose(1, 2), labels, ignore_index=NO_TAG, reduction="none")
+        losses = F.cross_entropy(
+            logits.float().transpose(1, 2), labels, ignore_index=NO_TAG, reduction="none"
+        )
         return losses, labels != NO_TAG
 
 
@@ -119,7 +123,9 @@ class _Spans:
 
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         scores = logits.float().masked_fill(mask[..., None] == 0, -torch.inf)  # (rows, length, 2)
-        sides = torch.stack((targets["start_positions"], targets["end_positions"]), dim=-1)  # (rows, 2)
+        sides = torch.stack(
+            (targets["start_positions"], targets["end_positions"]), dim=-1
+        )  # (rows, 2)
         return F.cross_entropy(scores, sides, ignore_index=IGNORED, reduction="none").mean(1)
 
     def batch_loss(self, model: Any, inputs: dict[str, Tensor], targets: Targets) -> Tensor:

@@ -17,7 +17,9 @@ from auber.data.encoding import part_batch
 from auber.metrics.tags import NO_TAG
 
 
-def cut_batch(batch: dict[str, Tensor], micro_batch: int) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+def cut_batch(
+    batch: dict[str, Tensor], micro_batch: int
+) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
     """Parts of at most so many rows, each with its share of the batch's loss, a scalar on the device."""
     counts = _count_items(part_batch(batch)[1])  # (rows,)
     total = counts.sum().clamp(min=1)  # a batch may teach nothing

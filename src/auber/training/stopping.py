@@ -22,7 +22,12 @@ class BestKeeper:
     """Follows a tuning of `steps_per_epoch` steps an epoch; the best weights stay on the model's device."""
 
     def __init__(
-        self, model: PreTrainedModel, rows: EncodedRows, metric: str, settings: LastTuning, steps_per_epoch: int
+        self,
+        model: PreTrainedModel,
+        rows: EncodedRows,
+        metric: str,
+        settings: LastTuning,
+        steps_per_epoch: int,
     ) -> None:
         self._model, self._rows, self._metric, self._settings = model, rows, metric, settings
         total = steps_per_epoch * settings.epochs
@@ -43,7 +48,9 @@ class BestKeeper:
         rank = self._rank(scores)
         if not self._best or rank > self._best_rank:
             self._best_rank, self.best_step, self._since_best = rank, step, 0
-            self._best = {name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()}
+            self._best = {
+                name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()
+            }
         else:
             self._since_best += 1
 
@@ -59,4 +66,8 @@ class BestKeeper:
         self._model.load_state_dict(self._best)
 
     def _rank(self, scores: Scores) -> tuple[float, float]:
-        return (scores.score, -scores.loss) if self._settings.watch == "metric" else (-scores.loss, scores.score)
+        return (
+            (scores.score, -scores.loss)
+            if self._settings.watch == "metric"
+            else (-scores.loss, scores.score)
+        )

@@ -82,16 +82,25 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._loss_of, self._sampler, self._recorder, self._kept = _loss_of(kind), sampler, recorder, kept
+        self._loss_of, self._sampler, self._recorder, self._kept = (
+            _loss_of(kind),
+            sampler,
+            recorder,
+            kept,
+        )
         self._stage, self._device_name = stage, device_name
         self.last_loss: Tensor | None = None  # of the last step, on the device
-        self.micro_batch: int | None = None  # rows that are run at a time, where a batch does not fit into memory
+        self.micro_batch: int | None = (
+            None  # rows that are run at a time, where a batch does not fit into memory
+        )
         self._steps: RecordedSteps | None = None
         # The loss is the mean over the batch. Told that the model takes the number of items, the Trainer would count
         # them each step, and in a process group multiply a mean that is already right by the number of processes.
         self.model_accepts_loss_kwargs = False
 
-    def training_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None) -> Tensor:
+    def training_step(
+        self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None
+    ) -> Tensor:
         """Loss and gradients of a batch; the loss stays on the device."""
         self.last_loss = self._take_step(model, inputs, num_items_in_batch)
         return self.last_loss
@@ -110,7 +119,9 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         if self._recorder is not None:
             if self._steps is None:
                 dtype = torch.bfloat16 if self.args.bf16 else None
-                self._steps = self._kept.steps(model, self._loss_of, self.args.max_grad_norm, self._recorder, dtype)
+                self._steps = self._kept.steps(
+                    model, self._loss_of, self.args.max_grad_norm, self._recorder, dtype
+                )
             if not model.training:  # setting it anew in every module takes half a millisecond
                 model.train()
             try:
@@ -119,7 +130,9 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                 logger.warning(
                     "The training steps of %s cannot be recorded as a CUDA graph and run several times slower: %s",
                     type(self.model).__name__,
-                    str(error),  # a handler that keeps the record must not keep the error, which holds the broken graph
+                    str(
+                        error
+                    ),  # a handler that keeps the record must not keep the error, which holds the broken graph
                 )
                 self._stop_recording()
                 model.zero_grad()
@@ -183,7 +196,11 @@ class StepTrainer(Trainer):  # type: ignore[misc]
             )
 
     def compute_loss(
-        self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
+        self,
+        model: Any,
+        inputs: dict[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
     ) -> Tensor:
         """The loss of a batch as its kind has it."""
         return self._loss_of(model, inputs)
@@ -245,7 +262,9 @@ def run_trainer(
             data_collator=RowCollator(rows, RECORDED_WIDTH if recorder else 1),
             # In a process group consecutive batches make up a step: they are grouped as one.
             kind=rows.kind,
-            sampler=LengthGroups(rows.lengths, arguments.train_batch_size * num_processes(), arguments.data_seed),
+            sampler=LengthGroups(
+                rows.lengths, arguments.train_batch_size * num_processes(), arguments.data_seed
+            ),
             recorder=recorder,
             kept=kept,
             stage=stage,
@@ -305,7 +324,9 @@ def _share_of_batch(batch_size: int) -> int:
     return batch_size // num_processes()
 
 
-def _training_arguments(settings: TuningSettings, seed: int, hardware: Hardware, scratch: str) -> TrainingArguments:
+def _training_arguments(
+    settings: TuningSettings, seed: int, hardware: Hardware, scratch: str
+) -> TrainingArguments:
     cuda = hardware.device.type == "cuda"
     arguments = TrainingArguments(
         output_dir=scratch,

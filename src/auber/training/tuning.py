@@ -35,7 +35,14 @@ if TYPE_CHECKING:
 
     from auber.training.trainer import Trained, TuningSettings
 
-__all__ = ["DivergedError", "KeptSteps", "TuningError", "TuningReport", "require_finite_weights", "tune"]
+__all__ = [
+    "DivergedError",
+    "KeptSteps",
+    "TuningError",
+    "TuningReport",
+    "require_finite_weights",
+    "tune",
+]
 
 _FROZEN_AT_IMPORT = gc.get_freeze_count()  # what the interpreter itself may have set aside
 
@@ -49,7 +56,9 @@ class TuningReport:
     stopped_early: bool = False
     best_step: int | None = None  # only where something was watched
     watched: tuple[tuple[int, float, float], ...] = ()  # (step, metric, loss)
-    micro_batch: int | None = None  # rows run at a time, only where the batches did not fit into memory
+    micro_batch: int | None = (
+        None  # rows run at a time, only where the batches did not fit into memory
+    )
 
     def to_json(self) -> dict[str, Any]:
         """A plain JSON object."""
@@ -109,11 +118,17 @@ def tune(
 
 
 def _keeper(
-    model: PreTrainedModel, rows: EncodedRows, settings: TuningSettings, watched: EncodedRows, metric: str
+    model: PreTrainedModel,
+    rows: EncodedRows,
+    settings: TuningSettings,
+    watched: EncodedRows,
+    metric: str,
 ) -> BestKeeper:
     """What looks at the watched rows during a tuning on `rows`."""
     if not isinstance(settings, LastTuning):
-        raise TypeError(f"watching needs LastTuning settings, actual type: {type(settings).__name__}")
+        raise TypeError(
+            f"watching needs LastTuning settings, actual type: {type(settings).__name__}"
+        )
     return BestKeeper(model, watched, metric, settings, math.ceil(len(rows) / settings.batch_size))
 
 
@@ -143,7 +158,9 @@ def _train(
                 on_begin=course.begin,
                 on_step=course.step,
             )
-        except torch.OutOfMemoryError as error:  # a step that runs out of it is taken in parts: this is all the rest
+        except (
+            torch.OutOfMemoryError
+        ) as error:  # a step that runs out of it is taken in parts: this is all the rest
             reason = str(error).partition("\n")[0]
             raise TuningError(
                 f"{stage}: the optimiser does not fit into the memory of {hardware.name} ({reason}); free some of it"

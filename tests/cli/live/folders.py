@@ -20,7 +20,14 @@ class RunFolder:
         self.path = path
         (path / "stages").mkdir(parents=True)
         self.write(
-            "run.json", {"kind": "prune", "model": "bert-tiny", "task": "rte", "method": method, "metric": "accuracy"}
+            "run.json",
+            {
+                "kind": "prune",
+                "model": "bert-tiny",
+                "task": "rte",
+                "method": method,
+                "metric": "accuracy",
+            },
         )
         (path / "config.toml").write_text('seed = 7\nprotocol = "heldout"\n')
 
@@ -31,7 +38,9 @@ class RunFolder:
         with (self.path / "events.jsonl").open("a") as file:
             file.write(json.dumps({"time": time, "event": kind, **numbers}) + "\n")
 
-    def start(self, stages: tuple[str, ...] = ("first", "layer-00", "layer-01", "layer-02", "last")) -> None:
+    def start(
+        self, stages: tuple[str, ...] = ("first", "layer-00", "layer-01", "layer-02", "last")
+    ) -> None:
         self.event("started", NOW - 100, process=os.getpid())
         self.event("planned", NOW - 100, stages=list(stages), layers=3, heads_per_layer=4)
 
@@ -40,7 +49,11 @@ class RunFolder:
         self.event("stage", NOW - 50, stage=stage, **info)
 
     def progress(self, stage: str | None, done: int = 0, total: int = 0, **process: Any) -> None:
-        here = {"id": os.getpid(), "started": psutil.Process().create_time(), "host": platform.node()}
+        here = {
+            "id": os.getpid(),
+            "started": psutil.Process().create_time(),
+            "host": platform.node(),
+        }
         here |= {"command": None, "folder": str(Path.cwd())}
         place = {"name": stage, "began": NOW - 20, "done": done, "total": total, "note": "best 0.9"}
         self.write(
@@ -55,7 +68,9 @@ class RunFolder:
 
     def score(self, layer: int, removed: list[int], score: float, key: str = "k") -> None:
         with (self.path / "scores.jsonl").open("a") as file:
-            file.write(json.dumps({"key": key, "layer": layer, "removed": removed, "score": score}) + "\n")
+            file.write(
+                json.dumps({"key": key, "layer": layer, "removed": removed, "score": score}) + "\n"
+            )
 
     def search_layer_1(self) -> None:
         """A search in the middle of its second layer."""
@@ -68,9 +83,16 @@ class RunFolder:
         for removed, score in (([], 0.75), ([0], 0.5), ([1], 0.875)):
             self.score(1, removed, score)
         for episode, value in enumerate((1.0, -2.0, 3.0), 1):
-            numbers = {"return": value, "rewards_asked": 4 * episode, "rewards_computed": episode + 1}
+            numbers = {
+                "return": value,
+                "rewards_asked": 4 * episode,
+                "rewards_computed": episode + 1,
+            }
             self.event(
-                "numbers", NOW - 10, step=episode, values={f"layer-01/search/{name}": n for name, n in numbers.items()}
+                "numbers",
+                NOW - 10,
+                step=episode,
+                values={f"layer-01/search/{name}": n for name, n in numbers.items()},
             )
         self.progress("layer 1: searching", 3, 12)
 

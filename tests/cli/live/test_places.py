@@ -43,11 +43,16 @@ def test_what_is_just_being_made_is_waited_for(tmp_path):
 @pytest.mark.parametrize("names", [("thesis/",), ("thesis.pdf",), ("stages/", "thesis/")])
 def test_something_else_is_refused(names, tmp_path):
     make(tmp_path, *names)
-    with pytest.raises(RunError, match="must be the folder of a run, of several, or of a study, found something else;"):
+    with pytest.raises(
+        RunError,
+        match="must be the folder of a run, of several, or of a study, found something else;",
+    ):
         find_place(tmp_path)
 
 
 def test_a_file_is_no_place(tmp_path):
     (tmp_path / "x").touch()
-    with pytest.raises(RunError, match="x: must be the folder of a run, of several, or of a study, found something"):
+    with pytest.raises(
+        RunError, match="x: must be the folder of a run, of several, or of a study, found something"
+    ):
         find_place(tmp_path / "x")

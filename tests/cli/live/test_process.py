@@ -20,7 +20,9 @@ def test_an_earlier_process_of_the_same_number_is_gone():
     assert look_at_process({"id": os.getpid(), "started": started - 3600}, None).alive is False
 
 
-@pytest.mark.parametrize(("started", "after_boot", "alive"), [(3600, 0, True), (0, 3600, True), (3600, 3600, False)])
+@pytest.mark.parametrize(
+    ("started", "after_boot", "alive"), [(3600, 0, True), (0, 3600, True), (3600, 3600, False)]
+)
 def test_a_process_outlives_a_step_of_the_clock(started, after_boot, alive):
     """One reading of its start moves with the clock, on some systems the one and on some the other."""
     now = start_of(psutil.Process())

@@ -56,7 +56,9 @@ def test_a_search_in_the_middle(folder):
         ("evaluation", "open"),
     ]
     assert (view.progress.done, view.progress.total, view.progress.note) == (3, 12, "best 0.9")
-    assert view.progress.seconds_left == pytest.approx(20 / 3 * 9 - 4), "three of twelve in 20 s, and 4 s ago"
+    assert view.progress.seconds_left == pytest.approx(20 / 3 * 9 - 4), (
+        "three of twelve in 20 s, and 4 s ago"
+    )
     assert view.progress.finished_share == 0.40625
     assert view.layers_left_seconds == 30
     assert (view.num_layers, view.num_heads) == (3, 4)
@@ -68,7 +70,12 @@ def test_a_search_in_the_middle(folder):
     assert view.layers[0].gain == 0.125, "of the heads that went, not of the roll-out"
     search = view.search
     assert (search.curve, search.curve_is) == ((1.0, -2.0, 3.0), "return")
-    assert (search.given, search.given_score, search.unpruned_score, search.best_score) == ((), 0.75, 0.75, 0.875)
+    assert (search.given, search.given_score, search.unpruned_score, search.best_score) == (
+        (),
+        0.75,
+        0.75,
+        0.875,
+    )
     assert (search.rewards_asked, search.rewards_computed) == (12, 4)
     assert search.rewards_per_second == pytest.approx(4 / 10)
     assert view.process.alive is True
@@ -100,7 +107,13 @@ def test_a_search_that_begins_from_a_plan_gains_over_that(folder):
     folder.start(("first", "prior", "layer-00", "layer-01", "layer-02", "last"))
     folder.finish("first", seconds=1.0)
     folder.finish("prior", plan={"0": [3], "1": [0, 2]}, seconds=1.0)
-    search = {"given": [3], "given_score": 0.5, "unpruned_score": 0.75, "best_score": 0.625, "best": [1, 3]}
+    search = {
+        "given": [3],
+        "given_score": 0.5,
+        "unpruned_score": 0.75,
+        "best_score": 0.625,
+        "best": [1, 3],
+    }
     folder.finish("layer-00", removed=[1, 3], search=search, seconds=1.0)
     folder.progress("layer 1: searching", 1, 3)
     folder.score(1, [0, 2], 0.5)
@@ -108,7 +121,11 @@ def test_a_search_that_begins_from_a_plan_gains_over_that(folder):
     watcher = watch(folder)
     view = watcher.look()
     assert view.layers[0].gain == 0.125, "not what is lost to the unpruned layer"
-    assert (view.search.given, view.search.given_score, view.search.unpruned_score) == ((0, 2), 0.5, None)
+    assert (view.search.given, view.search.given_score, view.search.unpruned_score) == (
+        (0, 2),
+        0.5,
+        None,
+    )
     folder.score(1, [], 0.75)
     assert watcher.look().search.unpruned_score == 0.75
 
@@ -126,7 +143,11 @@ def test_a_ranking_method_has_its_heads_before_its_tunings(tmp_path):
     folder.finish("first", seconds=1.0)
     folder.finish("plan", removed={"2": [0, 1]}, seconds=0.1)
     folder.write("plan.json", {"2": [0, 1]})
-    folder.event("numbers", step=8, values={"layer-02/tuning/loss": 0.25, "layer-02/tuning/steps_per_second": 4.0})
+    folder.event(
+        "numbers",
+        step=8,
+        values={"layer-02/tuning/loss": 0.25, "layer-02/tuning/steps_per_second": 4.0},
+    )
     folder.progress("layer 2: tuning", 8, 16)
     view = watch(folder).look()
     assert [(layer.state, layer.removed) for layer in view.layers] == [
@@ -138,7 +159,17 @@ def test_a_ranking_method_has_its_heads_before_its_tunings(tmp_path):
     assert (view.tuning.step, view.tuning.loss, view.tuning.steps_per_second) == (8, 0.25, 4.0)
 
 
-CROSSED = ("first", "scout-0", "layer-00", "layer-01", "layer-02", "budget", "rewind", "tuning-00", "last")
+CROSSED = (
+    "first",
+    "scout-0",
+    "layer-00",
+    "layer-01",
+    "layer-02",
+    "budget",
+    "rewind",
+    "tuning-00",
+    "last",
+)
 
 
 def cross(folder, present):
@@ -160,7 +191,9 @@ def cross(folder, present):
 )
 def test_every_tuning_of_scouts_and_after_them_shows_its_loss(folder, stage, series):
     cross(folder, stage)
-    folder.event("numbers", NOW - 30, step=9, values={"first/tuning/loss": 0.5, "layer-00/search/loss": 2.0})
+    folder.event(
+        "numbers", NOW - 30, step=9, values={"first/tuning/loss": 0.5, "layer-00/search/loss": 2.0}
+    )
     folder.progress("a tuning", 8, 16)
     watcher = watch(folder)
     assert watcher.look().tuning is None, "of the present one nothing was heard"
@@ -175,8 +208,17 @@ def test_every_tuning_of_scouts_and_after_them_shows_its_loss(folder, stage, ser
 
 def test_a_layer_of_a_given_number_of_heads_gains_what_its_share_scored(folder):
     cross(folder, "layer-01")
-    sizes = [{"removed": [], "score": 0.5, "gain": 0.0}, {"removed": [2], "score": 0.375, "gain": -12.5}]
-    search = {"unpruned_score": 0.5, "best_score": 0.625, "best": [1, 3], "rollout": [1, 3], "rollout_score": 0.625}
+    sizes = [
+        {"removed": [], "score": 0.5, "gain": 0.0},
+        {"removed": [2], "score": 0.375, "gain": -12.5},
+    ]
+    search = {
+        "unpruned_score": 0.5,
+        "best_score": 0.625,
+        "best": [1, 3],
+        "rollout": [1, 3],
+        "rollout_score": 0.625,
+    }
     folder.finish("layer-00", removed=[], search=search, sizes=sizes, seconds=1.0)
     folder.progress("layer 1: searching", 1, 12)
     watcher = watch(folder)
@@ -207,7 +249,9 @@ def test_a_layer_that_is_played_again_has_one_curve(folder):
 
 def test_a_process_that_is_gone_says_how_to_go_on(folder):
     folder.search_layer_1()
-    folder.progress("layer 1: searching", 3, 12, started=1.0, command="auber prune --model m --out run")
+    folder.progress(
+        "layer 1: searching", 3, 12, started=1.0, command="auber prune --model m --out run"
+    )
     view = watch(folder).look()
     assert (view.state, view.is_left) == (RunState.STOPPED, True)
     assert view.resume == "auber prune --model m --out run --resume"
@@ -217,7 +261,10 @@ def test_a_process_that_is_gone_says_how_to_go_on(folder):
     ("command", "words"),
     [
         ("auber prune --out run --resume", "auber prune --out run --resume"),
-        ("torchrun --nproc-per-node 2 -m auber study s.toml", "torchrun --nproc-per-node 2 -m auber study s.toml"),
+        (
+            "torchrun --nproc-per-node 2 -m auber study s.toml",
+            "torchrun --nproc-per-node 2 -m auber study s.toml",
+        ),
         ("auber study s.toml --out o", "auber study s.toml --out o"),
         (None, "the same call with out='{folder}', resume=True"),
     ],
@@ -228,11 +275,15 @@ def test_how_to_go_on_depends_on_who_began(folder, command, words):
     assert watch(folder).look().resume == words.format(folder=folder.path)
 
 
-@pytest.mark.parametrize("command", ["auber prune --out runs/mine", "auber prune --out runs/mine --resume"])
+@pytest.mark.parametrize(
+    "command", ["auber prune --out runs/mine", "auber prune --out runs/mine --resume"]
+)
 def test_a_command_goes_on_from_the_folder_it_was_typed_in(folder, tmp_path, command, monkeypatch):
     (tmp_path / "my work").mkdir()
     folder.search_layer_1()
-    folder.progress("layer 1: searching", 3, 12, started=1.0, command=command, folder=str(tmp_path / "my work"))
+    folder.progress(
+        "layer 1: searching", 3, 12, started=1.0, command=command, folder=str(tmp_path / "my work")
+    )
     words = "auber prune --out runs/mine --resume"
     assert watch(folder).look().resume == f"cd '{tmp_path}/my work' && {words}"
     monkeypatch.chdir(tmp_path / "my work")
@@ -256,7 +307,13 @@ def test_the_command_that_goes_on_is_the_one_that_was_typed(tmp_path):
     def prune(**changes):
         model, tokenizer = small_start()
         return auber.prune(
-            model, tokenizer, task=small_task(), config=small_config(), out=out, command=command, **changes
+            model,
+            tokenizer,
+            task=small_task(),
+            config=small_config(),
+            out=out,
+            command=command,
+            **changes,
         )
 
     with pytest.raises(KeyboardInterrupt):
@@ -280,7 +337,11 @@ def test_another_machine_cannot_be_asked(folder):
     folder.search_layer_1()
     folder.progress("layer 1: searching", 3, 12, host="elsewhere.example")
     view = watch(folder).look()
-    assert (view.state, view.is_left, view.process.host) == (RunState.ELSEWHERE, False, "elsewhere.example")
+    assert (view.state, view.is_left, view.process.host) == (
+        RunState.ELSEWHERE,
+        False,
+        "elsewhere.example",
+    )
 
 
 def test_after_the_run(folder):
@@ -290,7 +351,11 @@ def test_after_the_run(folder):
     view = watch(folder).look()
     assert (view.state, view.is_over) == (RunState.COMPLETE, True)
     assert {stage.state for stage in view.stages} == {"done"}
-    assert (view.result["dev"], view.result["heads_removed"], view.result["seconds"]) == (0.75, 2, 61.0)
+    assert (view.result["dev"], view.result["heads_removed"], view.result["seconds"]) == (
+        0.75,
+        2,
+        61.0,
+    )
     assert [layer.removed for layer in view.layers] == [(1, 3), (), ()]
 
 
@@ -318,11 +383,18 @@ def test_a_real_run_with_scouts_shows_all_its_tunings(tmp_path):
         def step(self, done, note=""):
             view = watcher.look()
             if view.tuning is not None:
-                seen.setdefault(next(stage.name for stage in view.stages if stage.state == "present"), view.tuning)
+                seen.setdefault(
+                    next(stage.name for stage in view.stages if stage.state == "present"),
+                    view.tuning,
+                )
 
     model, tokenizer = small_start()
-    config = small_config(first__when="always", protocol="crossfit", search__heads=5, last__epochs=3)
-    outcome = auber.prune(model, tokenizer, task=small_task(), config=config, out=tmp_path / "run", progress=Looker())
+    config = small_config(
+        first__when="always", protocol="crossfit", search__heads=5, last__epochs=3
+    )
+    outcome = auber.prune(
+        model, tokenizer, task=small_task(), config=config, out=tmp_path / "run", progress=Looker()
+    )
     tunings = [f"tuning-{layer:02}" for layer in outcome.plan]
     assert set(seen) <= {"first", "scout-0", "scout-1", "scout-2", "rewind", *tunings, "last"}
     assert {"first", "scout-0", "rewind", "last"} <= set(seen)
@@ -341,7 +413,9 @@ def test_a_real_run_at_every_step(tmp_path):
         def step(self, done, note=""):
             before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
             seen.append(watcher.look())
-            assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+            assert before == {
+                path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")
+            }
 
     model, tokenizer = small_start()
     config = small_config(first__when="always")
@@ -355,11 +429,17 @@ def test_a_real_run_at_every_step(tmp_path):
         command="auber prune",
     )
     assert {view.state for view in seen} == {RunState.RUNNING}
-    present = list(dict.fromkeys(stage.name for view in seen for stage in view.stages if stage.state == "present"))
+    present = list(
+        dict.fromkeys(
+            stage.name for view in seen for stage in view.stages if stage.state == "present"
+        )
+    )
     assert present == ["first", "layer-00", "layer-01", "layer-02", "last", "evaluation"]
     searched = {view.search.layer for view in seen if view.search is not None}
     assert searched == {0, 1, 2}
     end = watcher.look()
     assert end.state is RunState.COMPLETE
-    assert {layer.layer: layer.removed for layer in end.layers if layer.removed} == dict(outcome.plan)
+    assert {layer.layer: layer.removed for layer in end.layers if layer.removed} == dict(
+        outcome.plan
+    )
     assert end.result["dev"] == outcome.result["dev"]["score"]

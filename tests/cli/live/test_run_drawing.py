@@ -26,7 +26,9 @@ def drawn(view, sheet):
 
 def test_a_search_on_a_small_terminal(folder):
     lines = drawn(view_of(folder), Sheet(80, 24))
-    assert lines[0] == "auber prune  task rte  method auber  seed 7  protocol heldout  model bert-tiny"
+    assert (
+        lines[0] == "auber prune  task rte  method auber  seed 7  protocol heldout  model bert-tiny"
+    )
     assert lines[1].startswith("running for 2 min  process ")
     assert lines[2].rstrip() == "✓ first 12 s   · last   · evaluation"
     assert lines[3] == "layer 1: searching    ━━━━━───────────────  3/12  60 s left  best 0.9"
@@ -39,7 +41,9 @@ def test_a_search_on_a_small_terminal(folder):
 
 def test_a_search_that_begins_from_a_plan_says_so(folder):
     folder.finish("prior", plan={"1": [0]}, seconds=1.0)
-    assert drawn(view_of(folder), Sheet(80, 24))[5].endswith("  best 0.8750, begun at 0.5000 (+37.50)")
+    assert drawn(view_of(folder), Sheet(80, 24))[5].endswith(
+        "  best 0.8750, begun at 0.5000 (+37.50)"
+    )
 
 
 def test_every_mark_has_a_form_in_ascii(folder):
@@ -55,7 +59,9 @@ def test_every_mark_has_a_form_in_ascii(folder):
 def test_no_terminal_is_too_small(folder, width, height, num_layers):
     view = view_of(folder)
     layers = tuple(
-        LayerView(layer, "decided" if layer < 9 else "searching" if layer == 9 else "open", (0, 3), 0.01)
+        LayerView(
+            layer, "decided" if layer < 9 else "searching" if layer == 9 else "open", (0, 3), 0.01
+        )
         for layer in range(num_layers)
     )
     view = RunView(**{**vars(view), "layers": layers, "num_heads": 16, "num_layers": num_layers})
@@ -94,7 +100,10 @@ def test_a_complete_run(folder):
     folder.write("result.json", RESULT)
     lines = drawn(view_of(folder), Sheet(400, None))
     assert lines[1] == f"complete  in {folder.path}", "of a folder of several, which one it is"
-    assert lines[2] == "dev accuracy 75.00, train 87.50, gap +12.50 points; 2 of 12 heads removed; 61 s"
+    assert (
+        lines[2]
+        == "dev accuracy 75.00, train 87.50, gap +12.50 points; 2 of 12 heads removed; 61 s"
+    )
 
 
 def test_nothing_there_yet(tmp_path):
@@ -108,7 +117,11 @@ def test_a_layer_that_is_searched_and_not_decided_counts_no_heads(folder):
 
 
 def test_a_tuning_shows_its_loss(folder):
-    folder.event("numbers", step=8, values={"layer-01/tuning/loss": 0.25, "layer-01/tuning/steps_per_second": 4.0})
+    folder.event(
+        "numbers",
+        step=8,
+        values={"layer-01/tuning/loss": 0.25, "layer-01/tuning/steps_per_second": 4.0},
+    )
     folder.progress("layer 1: tuning", 8, 16)
     assert "loss 0.2500 at step 8, 4.0 steps a second" in drawn(view_of(folder), Sheet(80, 24))
 

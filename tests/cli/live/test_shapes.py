@@ -49,10 +49,22 @@ def test_checks(check, good, bad):
 
 @pytest.mark.parametrize(
     ("changes", "is_told"),
-    [({}, True), ({"layers": 10**9}, False), ({"heads_per_layer": 5_000}, False), ({"time": None}, False)],
+    [
+        ({}, True),
+        ({"layers": 10**9}, False),
+        ({"heads_per_layer": 5_000}, False),
+        ({"time": None}, False),
+    ],
 )
 def test_a_plan_of_more_than_can_be_drawn_is_no_event(changes, is_told):
-    event = {"time": NOW, "event": "planned", "stages": ["first"], "layers": 3, "heads_per_layer": 4, **changes}
+    event = {
+        "time": NOW,
+        "event": "planned",
+        "stages": ["first"],
+        "layers": 3,
+        "heads_per_layer": 4,
+        **changes,
+    }
     assert shapes.is_event(event) is is_told
 
 

@@ -24,7 +24,9 @@ def finished(tmp_path_factory):
     study = tiny_study(tiny_model_folder(place), methods=["original"], seeds=[0, 1])
     from auber.study import select_runs
 
-    run_study(study, StudyFolder(place / "study"), Notes(), selection=select_runs(study, ["seed=0"]))
+    run_study(
+        study, StudyFolder(place / "study"), Notes(), selection=select_runs(study, ["seed=0"])
+    )
     return place / "study"
 
 
@@ -57,7 +59,9 @@ def test_a_study_between_two_calls(folder):
     lines = drawn(view)
     assert "agreement seen seed 0  +      +" in lines
     assert "agreement seen seed 1  .      ." in lines
-    assert any(line.startswith("nobody is at work; the same 'auber study ... --out ") for line in lines)
+    assert any(
+        line.startswith("nobody is at work; the same 'auber study ... --out ") for line in lines
+    )
     json.dumps(asdict(view))
 
 
@@ -68,7 +72,10 @@ def test_a_run_at_work(folder):
     view = look(folder)
     assert states(view)[1] == ["running", "missing"]
     assert (view.someone_at_work, view.is_left) == (True, False)
-    assert any("> agreement/seen/seed-1/start  " in line and "first tuning 5/10" in line for line in drawn(view))
+    assert any(
+        "> agreement/seen/seed-1/start  " in line and "first tuning 5/10" in line
+        for line in drawn(view)
+    )
 
 
 def test_between_two_runs_the_claim_shows_who_is_at_work(folder):
@@ -101,9 +108,7 @@ def test_failures_are_told_and_a_study_of_settled_runs_is_over(folder):
     lines = drawn(view)
     assert "agreement seen seed 1 start: ValueError: no luck" in lines
     assert not view.is_complete
-    told = (
-        f"all runs are settled, 1 failed and 1 skipped; the same 'auber study ... --out {folder.path}' tries them again"
-    )
+    told = f"all runs are settled, 1 failed and 1 skipped; the same 'auber study ... --out {folder.path}' tries them again"
     assert told[:100] in lines
     assert lines[-1] == "+ 2 complete  x 1 failed  ~ 1 skipped"
 

@@ -24,7 +24,9 @@ def make_result(**changes: Any) -> dict[str, Any]:
     return {**result, **changes}
 
 
-def make_run(folder: Path, *, keep_weights: bool = True, kind: str = "sequence", **changes: Any) -> Path:
+def make_run(
+    folder: Path, *, keep_weights: bool = True, kind: str = "sequence", **changes: Any
+) -> Path:
     """A finished run's folder."""
     folder.mkdir(parents=True)
     (folder / "run.json").write_text("{}")

@@ -21,7 +21,9 @@ QUICK = ["--length", "12", "--repeats", "6", "--threads", "1", "--device", "cpu"
 def test_everything_at_once(run_auber, tmp_path):
     run = make_run(tmp_path / "mine")
     out_file = tmp_path / "new" / "speed.json"
-    code, out, err = run_auber("speed", run, "--batch", "3,1", *QUICK, "--onnx", "--json", "--out", out_file)
+    code, out, err = run_auber(
+        "speed", run, "--batch", "3,1", *QUICK, "--onnx", "--json", "--out", out_file
+    )
     assert code == 0
     data = json.loads(out)
     assert data == json.loads(out_file.read_text())
@@ -35,13 +37,22 @@ def test_everything_at_once(run_auber, tmp_path):
     assert found["plan"] == {"0": [0, 3], "1": [1], "2": [0, 1, 2]}
     for key in ("parameters", "multiply_adds"):
         assert 0 < found[key]["pruned"] < found[key]["unpruned"]
-    ways = [(pair["runtime"], pair["device"], pair["precision"], pair["batch"]) for pair in found["pairs"]]
-    assert ways == [(runtime, "cpu", "float32", batch) for runtime in ("torch", "onnxruntime") for batch in (1, 3)]
+    ways = [
+        (pair["runtime"], pair["device"], pair["precision"], pair["batch"])
+        for pair in found["pairs"]
+    ]
+    assert ways == [
+        (runtime, "cpu", "float32", batch)
+        for runtime in ("torch", "onnxruntime")
+        for batch in (1, 3)
+    ]
     for pair in found["pairs"]:
         assert (pair["rounds"], pair["length"]) == (6, 12)
         times = pair["pruned"]
         assert 0 < times["low_quartile"] <= times["milliseconds"] <= times["high_quartile"]
-        assert times["rows_per_second"] == pytest.approx(1000 * pair["batch"] / times["milliseconds"], rel=1e-4)
+        assert times["rows_per_second"] == pytest.approx(
+            1000 * pair["batch"] / times["milliseconds"], rel=1e-4
+        )
         assert pair["ratio"]["low"] <= pair["ratio"]["median"] <= pair["ratio"]["high"]
     assert "rte auber seed 3: onnxruntime, cpu, batch 3: " in err
 
@@ -51,7 +62,9 @@ def test_runs_of_every_kind_stand_side_by_side(run_auber, tmp_path):
         make_run(tmp_path / "tags", kind="tokens", task="tags", metric="entity_f1", labels=5),
         make_run(tmp_path / "answers", kind="spans", task="answers", metric="span_f1"),
     ]
-    code, out, _ = run_auber("speed", *runs, "--batch", "2", *QUICK, "--no-onnx", "--json", "--quiet")
+    code, out, _ = run_auber(
+        "speed", *runs, "--batch", "2", *QUICK, "--no-onnx", "--json", "--quiet"
+    )
     assert code == 0
     tags, answers = json.loads(out)["runs"]
     assert (tags["name"], answers["name"]) == ("tags auber seed 3", "answers auber seed 3")
@@ -91,7 +104,9 @@ def test_what_cannot_be_recorded_is_left_out_and_said(run_auber, tmp_path, monke
         MemoryError(),
     ],
 )
-def test_a_batch_that_does_not_fit_into_the_memory_is_left_out_and_said(run_auber, tmp_path, monkeypatch, error):
+def test_a_batch_that_does_not_fit_into_the_memory_is_left_out_and_said(
+    run_auber, tmp_path, monkeypatch, error
+):
     @contextmanager
     def open_small(models, hardware):
         def calls(rows, length):
@@ -115,7 +130,12 @@ def test_a_batch_that_does_not_fit_into_the_memory_is_left_out_and_said(run_aube
 
 
 def test_other_errors_are_not_taken_for_a_full_memory():
-    assert measure._why_not(RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")) is None
+    assert (
+        measure._why_not(
+            RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")
+        )
+        is None
+    )
 
 
 def test_several_runs_are_a_line_each(run_auber, tmp_path):
@@ -126,16 +146,29 @@ def test_several_runs_are_a_line_each(run_auber, tmp_path):
         make_run(tmp_path / "third", keep_weights=False, method="original", plan={}),
     ]
     code, out, err = run_auber(
-        "speed", *runs, "--model", tmp_path / "origin", "--batch", "1", *QUICK, "--no-onnx", "--quiet"
+        "speed",
+        *runs,
+        "--model",
+        tmp_path / "origin",
+        "--batch",
+        "1",
+        *QUICK,
+        "--no-onnx",
+        "--quiet",
     )
     assert (code, err) == (0, "")
-    assert out.startswith("rows of 12 tokens, 1 CPU thread; both models have random weights, which latency does not")
+    assert out.startswith(
+        "rows of 12 tokens, 1 CPU thread; both models have random weights, which latency does not"
+    )
     first, second = out.split("\n\n")[1:]
     assert "torch, cpu, float32, batch 1" in first
     for name, removed in (("auber", "6 of 12"), ("random", "6 of 12"), ("original", "0 of 12")):
         (line,) = [line for line in first.splitlines() if line.startswith(f"rte {name} seed 3")]
         assert removed in line
-        assert len([line for line in second.splitlines() if line.startswith(f"rte {name} seed 3")]) == 1
+        assert (
+            len([line for line in second.splitlines() if line.startswith(f"rte {name} seed 3")])
+            == 1
+        )
     assert "(+0.0 %)" in first  # nothing was removed, nothing is saved
 
 
@@ -146,7 +179,10 @@ def test_what_is_not_installed_is_said(run_auber, tmp_path, monkeypatch):
     assert code == 0
     assert "left out: onnxruntime: onnxscript not installed; pip install 'auber[onnx]'\n" in out
     code, _, err = run_auber("speed", run, "--batch", "1", *QUICK, "--onnx")
-    assert (code, err) == (2, "auber: --onnx needs onnxscript, not installed here; pip install 'auber[onnx]'\n")
+    assert (code, err) == (
+        2,
+        "auber: --onnx needs onnxscript, not installed here; pip install 'auber[onnx]'\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,13 +201,31 @@ def test_what_is_not_installed_is_said(run_auber, tmp_path, monkeypatch):
             "auber: --batch must be different numbers from 1 with commas between, such as 1,32, found",
         ),
         (["--length", "0"], "auber: --length must be at least 1, found 0"),
-        (["--threads", "-1"], "auber: --threads must be 0 (as many as torch finds) or more, found -1"),
-        (["--repeats", "5"], "auber: --repeats must be at least 6, the fewest an interval can be made of, found 5"),
+        (
+            ["--threads", "-1"],
+            "auber: --threads must be 0 (as many as torch finds) or more, found -1",
+        ),
+        (
+            ["--repeats", "5"],
+            "auber: --repeats must be at least 6, the fewest an interval can be made of, found 5",
+        ),
         (["--seconds", "0"], "auber: --seconds must be above 0, found 0"),
-        (["--device", "cdua"], "auber: Unknown device 'cdua'. Did you mean 'cuda'? Known: auto, cpu, cuda"),
-        (["--out", "."], "auber: .: must be a file in a folder that can be written to; choose another --out"),
-        (["--out", "/dev/null"], "auber: /dev/null: must be a file or a name for a new one, found a device or a pipe"),
-        (["--out", "/dev/null/x/y.json"], "auber: /dev/null/x/y.json: its folder cannot be made (Not a directory)"),
+        (
+            ["--device", "cdua"],
+            "auber: Unknown device 'cdua'. Did you mean 'cuda'? Known: auto, cpu, cuda",
+        ),
+        (
+            ["--out", "."],
+            "auber: .: must be a file in a folder that can be written to; choose another --out",
+        ),
+        (
+            ["--out", "/dev/null"],
+            "auber: /dev/null: must be a file or a name for a new one, found a device or a pipe",
+        ),
+        (
+            ["--out", "/dev/null/x/y.json"],
+            "auber: /dev/null/x/y.json: its folder cannot be made (Not a directory)",
+        ),
         (
             ["--device", "cpu", "--quiet"],
             "auber: none: a run's folder, its result.json, a results file or a model folder is needed",

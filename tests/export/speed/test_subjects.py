@@ -34,16 +34,25 @@ def test_a_run_with_its_model(tmp_path):
 
 def test_a_model_folder_is_called_after_its_run(tmp_path):
     start = make_run(tmp_path / "seed-0" / "start", method="original")
-    (start / "result.json").write_text(json.dumps({**make_result(method="original"), "kind": "finetune"}))
+    (start / "result.json").write_text(
+        json.dumps({**make_result(method="original"), "kind": "finetune"})
+    )
     copied = save_pruned(tmp_path / "copied" / "model") and tmp_path / "copied"
     save_pruned(tmp_path / "mine")
     names = [str(start), str(start / "model"), str(copied / "model"), str(tmp_path / "mine")]
     assert [subject.name for subject in read_subjects((names[0],), None)] == ["rte start seed 3"]
-    assert [subject.name for subject in read_subjects(tuple(names[1:]), None)] == ["rte start seed 3", "copied", "mine"]
+    assert [subject.name for subject in read_subjects(tuple(names[1:]), None)] == [
+        "rte start seed 3",
+        "copied",
+        "mine",
+    ]
 
 
 def test_names_differ_by_as_much_of_the_paths_as_it_takes(tmp_path):
-    runs = [make_run(tmp_path / name) for name in ("a/seed-0/random-0", "a/seed-0/random-1", "b/seed-0/random-1")]
+    runs = [
+        make_run(tmp_path / name)
+        for name in ("a/seed-0/random-0", "a/seed-0/random-1", "b/seed-0/random-1")
+    ]
     found = read_subjects((*map(str, runs), str(runs[0] / "model")), None)
     assert [subject.name for subject in found] == [
         "rte auber seed 3 (random-0)",
@@ -70,10 +79,16 @@ def test_runs_without_their_model_in_three_ways(tmp_path, origin):
         "rte auber seed 3 (folder)",
     ]
     assert all(subject.plan == PLAN for subject in subjects)
-    assert [subject.config.num_labels for subject in subjects] == [2, 2, 3]  # the task's, not the origin's
+    assert [subject.config.num_labels for subject in subjects] == [
+        2,
+        2,
+        3,
+    ]  # the task's, not the origin's
 
 
-@pytest.mark.parametrize(("kind", "metric", "labels"), [("tokens", "entity_f1", 5), ("spans", "span_exact", 2)])
+@pytest.mark.parametrize(
+    ("kind", "metric", "labels"), [("tokens", "entity_f1", 5), ("spans", "span_exact", 2)]
+)
 @pytest.mark.parametrize("model_type", ["bert", "modernbert"])
 def test_the_classifier_is_one_of_the_runs_kind(kind, metric, labels, model_type, tmp_path):
     make_run(tmp_path / "whole", keep_weights=False, metric=metric, labels=labels)
@@ -99,7 +114,10 @@ def test_both_models_have_the_same_weights(tmp_path, origin):
     unpruned, pruned = subject.build()
     torch.manual_seed(2)
     again, _ = subject.build()
-    assert all(torch.equal(one, other) for one, other in zip(unpruned.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(unpruned.parameters(), again.parameters(), strict=True)
+    )
     assert encoder_of(pruned).removed == PLAN
     assert not encoder_of(unpruned).removed
     assert not hasattr(subject.config, REMOVED_HEADS)
@@ -119,7 +137,10 @@ def test_a_row_longer_than_the_positions(tmp_path, origin):
     (subject,) = read_subjects((str(make_run(tmp_path / "mine")),), None)
     unpruned, _ = subject.build()
     assert [choose_length(unpruned, subject, asked) for asked in (28, None)] == [28, 28]
-    with pytest.raises(AuberError, match="^--length must be at most 28, the positions of rte auber seed 3, found 29$"):
+    with pytest.raises(
+        AuberError,
+        match="^--length must be at most 28, the positions of rte auber seed 3, found 29$",
+    ):
         choose_length(unpruned, subject, 29)
 
 
@@ -131,15 +152,31 @@ def test_a_row_longer_than_the_positions(tmp_path, origin):
             None,
             r"mine: its model is gone; name the architecture with --model FOLDER_OR_NAME \(it began with 'tiny-",
         ),
-        ({"metric": "luck"}, "origin", "mine: the result.json of a run is needed, found something else$"),
-        ({"plan": [1]}, "origin", "mine: the result.json of a run is needed, found something else$"),
-        ({"plan": {"0": [4]}}, "origin", "mine: layer 0: its heads are numbered 0 to 3, the plan removes head 4"),
+        (
+            {"metric": "luck"},
+            "origin",
+            "mine: the result.json of a run is needed, found something else$",
+        ),
+        (
+            {"plan": [1]},
+            "origin",
+            "mine: the result.json of a run is needed, found something else$",
+        ),
+        (
+            {"plan": {"0": [4]}},
+            "origin",
+            "mine: layer 0: its heads are numbered 0 to 3, the plan removes head 4",
+        ),
         (
             {"heads": {"layers": 12, "per_layer": 12}},
             "origin",
             "mine: its plan is for 12 layers of 12 heads, --model .*origin has 3 of 4; give the model it was pruned from$",
         ),
-        ({}, "pruned", "^--model must be an unpruned model, .*pruned lacks 6 heads; give its origin$"),
+        (
+            {},
+            "pruned",
+            "^--model must be an unpruned model, .*pruned lacks 6 heads; give its origin$",
+        ),
         (
             {},
             "nowhere",
@@ -173,12 +210,32 @@ def test_nothing_there(tmp_path):
 @pytest.fixture
 def kept(tmp_path):
     """A results file of three runs and a start, as `auber report --save` writes their plans."""
-    line = {**make_result(), "kind": "prune", "layers": 3, "heads": 4, "removed": 6, "protocol": "seen"}
+    line = {
+        **make_result(),
+        "kind": "prune",
+        "layers": 3,
+        "heads": 4,
+        "removed": 6,
+        "protocol": "seen",
+    }
     lines = [
-        {**line, "kind": "finetune", "method": "original", "removed": 0, "plan": {}, "folder": "rte/seen/seed-3/start"},
+        {
+            **line,
+            "kind": "finetune",
+            "method": "original",
+            "removed": 0,
+            "plan": {},
+            "folder": "rte/seen/seed-3/start",
+        },
         {**line, "folder": "rte/seen/seed-3/auber"},
         {**line, "task": "mrpc", "folder": "mrpc/seen/seed-3/auber"},
-        {**line, "method": "original", "removed": 0, "plan": {}, "folder": "rte/seen/seed-3/original"},
+        {
+            **line,
+            "method": "original",
+            "removed": 0,
+            "plan": {},
+            "folder": "rte/seen/seed-3/original",
+        },
     ]
     path = tmp_path / "study.json"
     path.write_text(json.dumps({"format": 1, "kind": "runs", "study": None, "runs": lines}))
@@ -213,17 +270,22 @@ def test_a_choice_that_fits_nothing(kept, origin, only, message):
 
 def test_a_results_file_without_removed_heads(tmp_path, origin):
     path = tmp_path / "study.json"
-    line = {**make_result(method="original", plan={}), "kind": "prune", "layers": 3, "heads": 4, "removed": 0}
+    line = {
+        **make_result(method="original", plan={}),
+        "kind": "prune",
+        "layers": 3,
+        "heads": 4,
+        "removed": 0,
+    }
     path.write_text(json.dumps({"format": 1, "kind": "runs", "study": None, "runs": [line]}))
-    message = (
-        "study.json: holds no run that removed heads; give one that does, or name its runs with --only method=...$"
-    )
+    message = "study.json: holds no run that removed heads; give one that does, or name its runs with --only method=...$"
     with pytest.raises(AuberError, match=message):
         read_subjects((str(path),), origin)
 
 
 def test_a_choice_without_a_results_file(tmp_path):
     with pytest.raises(
-        AuberError, match="^--only picks runs of a results file, and none of these is one; leave it out$"
+        AuberError,
+        match="^--only picks runs of a results file, and none of these is one; leave it out$",
     ):
         read_subjects((str(make_run(tmp_path / "mine")),), None, ("seed=3",))

@@ -26,7 +26,9 @@ def test_what_is_asked_for_is_chosen(monkeypatch):
     assert chosen() == ([TORCH, ONNX], ["torch on a GPU: there is none here"])
     assert chosen(device="cpu") == ([TORCH, ONNX], [])
     assert chosen(device="cpu", onnx=False) == ([TORCH], [])
-    with pytest.raises(ConfigError, match="^device must be one that is here, found 'cuda' but torch sees no GPU"):
+    with pytest.raises(
+        ConfigError, match="^device must be one that is here, found 'cuda' but torch sees no GPU"
+    ):
         chosen(device="cuda")
 
 
@@ -81,4 +83,6 @@ def test_a_gpu_computes_in_the_precision_of_a_run(tmp_path):
     for plain, recorded in zip(*computed, strict=True):
         assert (plain.dtype, plain.device.type) == (torch.bfloat16, "cuda")
         assert torch.equal(plain, recorded)
-    assert {model.device.type for model in models} == {"cpu"}  # those of the caller stay where they were
+    assert {model.device.type for model in models} == {
+        "cpu"
+    }  # those of the caller stay where they were

@@ -40,7 +40,8 @@ def test_config_that_is_no_configuration(folder):
 def test_foreign_model_types(folder, model_type):
     edit_config(folder, model_type=model_type)
     assert_refused(
-        folder, r"config.json: A model of type .* cannot be pruned.*; use one of: bert, camembert, .*distilbert"
+        folder,
+        r"config.json: A model of type .* cannot be pruned.*; use one of: bert, camembert, .*distilbert",
     )
 
 
@@ -48,7 +49,8 @@ def test_foreign_model_types(folder, model_type):
 def test_foreign_architectures(folder, architectures):
     edit_config(folder, architectures=architectures)
     known = " or ".join(
-        f"BertFor{ending}" for ending in ("SequenceClassification", "TokenClassification", "QuestionAnswering")
+        f"BertFor{ending}"
+        for ending in ("SequenceClassification", "TokenClassification", "QuestionAnswering")
     )
     message = rf"its architecture must be BertModel or {known}, found (BertForMaskedLM|None)$"
     assert_refused(folder, message)
@@ -59,7 +61,10 @@ def test_foreign_architectures(folder, architectures):
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ({"0": [9]}, r"layer 0: its heads are numbered 0 to 3, the plan removes head 9; correct the plan$"),
+        (
+            {"0": [9]},
+            r"layer 0: its heads are numbered 0 to 3, the plan removes head 9; correct the plan$",
+        ),
         ({"7": [0]}, r"layer 7: the model has layers 0 to 2; correct the plan$"),
         ({"0": "all"}, r"auber_removed_heads: layer 0: heads must be a list, found str$"),
         ([1], r"auber_removed_heads: a plan is an object of layer: \[heads\], found list$"),
@@ -113,19 +118,28 @@ def test_missing_and_foreign_tensors(folder, pruned):
     tensors = load_file(path)
     weight = tensors.pop("bert.encoder.layer.1.attention.self.key.weight")
     save_file(tensors, path, metadata={"format": "pt"})
-    assert_refused(folder, r"the weights lack bert.encoder.layer.1.attention.self.key.weight; save the model again$")
+    assert_refused(
+        folder,
+        r"the weights lack bert.encoder.layer.1.attention.self.key.weight; save the model again$",
+    )
     if pruned:
         tensors["bert.encoder.layer.1.attention.self.key.weight"] = weight
         tensors["extra"] = weight.clone()
         save_file(tensors, path, metadata={"format": "pt"})
-        assert_refused(folder, r"the weights hold extra, which a BertForSequenceClassification has not$")
+        assert_refused(
+            folder, r"the weights hold extra, which a BertForSequenceClassification has not$"
+        )
 
 
 def test_no_tokenizer(folder):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
-    with pytest.raises(CheckpointError, match=r": has no tokenizer files; save the tokenizer into the folder$"):
+    with pytest.raises(
+        CheckpointError, match=r": has no tokenizer files; save the tokenizer into the folder$"
+    ):
         checkpoint.load_tokenizer(folder)
     (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r": its tokenizer cannot be loaded \(.*\); save one into the folder$"):
+    with pytest.raises(
+        CheckpointError, match=r": its tokenizer cannot be loaded \(.*\); save one into the folder$"
+    ):
         checkpoint.load_tokenizer(folder)

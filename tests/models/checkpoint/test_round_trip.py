@@ -46,7 +46,9 @@ def test_a_loaded_model_computes_exactly_the_same(model_type, plan, bare, tmp_pa
     assert not loaded.training
     assert encoder_of(loaded).removed == PruningPlan(plan)
     assert torch.equal(output(loaded, batch), output(model.eval(), batch))
-    if "token_type_ids" in batch:  # the model then reads its own buffer of zeros, which is in no file
+    if (
+        "token_type_ids" in batch
+    ):  # the model then reads its own buffer of zeros, which is in no file
         del batch["token_type_ids"]
         assert torch.equal(output(loaded, batch), output(model, batch))
     buffers = dict(model.named_buffers())

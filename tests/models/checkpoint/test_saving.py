@@ -34,7 +34,9 @@ def test_a_save_that_fails_leaves_the_old_model(folder, monkeypatch, error):
 
     monkeypatch.setattr(tokenizer, "save_pretrained", fail)
     expected = CheckpointError if isinstance(error, OSError) else KeyboardInterrupt
-    with pytest.raises(expected, match="cannot be written .disk full.$" if expected is CheckpointError else None):
+    with pytest.raises(
+        expected, match="cannot be written .disk full.$" if expected is CheckpointError else None
+    ):
         checkpoint.save(tiny_model(seed=1), tokenizer, folder)
     assert checkpoint.weights_digest(checkpoint.load(folder)) == before
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
@@ -59,10 +61,13 @@ def test_a_folder_that_cannot_take_the_place_is_put_back(folder, monkeypatch):
 def test_a_folder_of_something_else_is_not_replaced(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(
-        CheckpointError, match=r"is there and holds something else than a model; choose another folder$"
+        CheckpointError,
+        match=r"is there and holds something else than a model; choose another folder$",
     ):
         checkpoint.save(tiny_model(), None, tmp_path)
-    with pytest.raises(CheckpointError, match=r"is there and is not a folder; choose another name$"):
+    with pytest.raises(
+        CheckpointError, match=r"is there and is not a folder; choose another name$"
+    ):
         checkpoint.save(tiny_model(), None, tmp_path / "thesis.tex")
     with pytest.raises(CheckpointError, match=r"cannot be written"):
         checkpoint.save(tiny_model(), None, tmp_path / "thesis.tex" / "model")
@@ -74,6 +79,7 @@ def test_a_model_with_another_head_is_not_saved(tmp_path):
     from tests.tiny_models import tiny_config
 
     with pytest.raises(
-        ModelError, match=r"^A bare encoder or one of \.\.\.ForSeq.*Answering can be saved, found BertForMask"
+        ModelError,
+        match=r"^A bare encoder or one of \.\.\.ForSeq.*Answering can be saved, found BertForMask",
     ):
         checkpoint.save(BertForMaskedLM(tiny_config("bert")), None, tmp_path)

@@ -37,7 +37,10 @@ def test_a_classifier_is_drawn_by_seed(pretrained, caplog, capfd):
     other = checkpoint.load_start(pretrained, num_labels=3, seed=2).model
     assert torch.equal(same.classifier.weight, start.model.classifier.weight)
     assert not torch.equal(other.classifier.weight, start.model.classifier.weight)
-    assert torch.equal(other.bert.embeddings.word_embeddings.weight, start.model.bert.embeddings.word_embeddings.weight)
+    assert torch.equal(
+        other.bert.embeddings.word_embeddings.weight,
+        start.model.bert.embeddings.word_embeddings.weight,
+    )
 
 
 def test_only_the_load_report_is_silenced(monkeypatch):
@@ -73,7 +76,9 @@ def test_a_start_of_tokens_has_a_new_classifier_or_its_own(kind, tmp_path):
     names = ["O", "B-A", "I-A"] if kind == "tokens" else None
     wanted = {"num_labels": 3 if names else 2, "label_names": names, "kind": kind}
     checkpoint.save(tiny_model(bare=True), tiny_tokenizer(), tmp_path / "bare")
-    first, again, other = (checkpoint.load_start(tmp_path / "bare", **wanted, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (
+        checkpoint.load_start(tmp_path / "bare", **wanted, seed=seed) for seed in (0, 0, 1)
+    )
     assert not first.has_trained_classifier
     assert type(first.model).__name__.endswith(KINDS[kind].ending)
     head = "classifier.weight" if names else "qa_outputs.weight"
@@ -102,7 +107,9 @@ def test_a_trained_classifier_is_kept(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("has", "wants"), [(has, wants) for has in KINDS for wants in KINDS if has != wants], ids=lambda kind: kind
+    ("has", "wants"),
+    [(has, wants) for has in KINDS for wants in KINDS if has != wants],
+    ids=lambda kind: kind,
 )
 def test_a_classifier_of_another_kind_is_not_taken_for_one_of_this(has, wants, tmp_path):
     checkpoint.save(tiny_model(kind=has), tiny_tokenizer(), tmp_path)
@@ -118,9 +125,7 @@ def test_labels_that_do_not_fit(folder, pretrained):
     message = r"its trained classifier has 2 labels, the task has 3; choose the task it was trained on, or, to train one, the enc"
     with pytest.raises(CheckpointError, match=message):
         checkpoint.load_start(folder, num_labels=3)
-    message = (
-        r"its classifier orders the labels no, yes, the task yes, no; give the task that order \(--labels no,yes\)$"
-    )
+    message = r"its classifier orders the labels no, yes, the task yes, no; give the task that order \(--labels no,yes\)$"
     with pytest.raises(CheckpointError, match=message):
         checkpoint.load_start(folder, num_labels=2, label_names=["yes", "no"])
     with pytest.raises(ModelError, match=r"^3 labels need as many names, found 1: yes$"):
@@ -130,9 +135,14 @@ def test_labels_that_do_not_fit(folder, pretrained):
 def test_a_start_without_its_encoder(pretrained):
     path = pretrained / "model.safetensors"
     tensors = load_file(path)
-    save_file({name: tensor for name, tensor in tensors.items() if ".2." not in name}, path, metadata={"format": "pt"})
+    save_file(
+        {name: tensor for name, tensor in tensors.items() if ".2." not in name},
+        path,
+        metadata={"format": "pt"},
+    )
     with pytest.raises(
-        CheckpointError, match=r"the weights lack bert.encoder.layer.2.* and 15 more; use a complete checkpoint$"
+        CheckpointError,
+        match=r"the weights lack bert.encoder.layer.2.* and 15 more; use a complete checkpoint$",
     ):
         checkpoint.load_start(pretrained, num_labels=2)
 
@@ -141,27 +151,30 @@ def test_a_pruned_start_without_classifier(tmp_path):
     model = tiny_model(bare=True)
     remove_heads(model, PLAN)
     checkpoint.save(model, tiny_tokenizer(), tmp_path)
-    with pytest.raises(CheckpointError, match=r": is a pruned encoder without a classifier; start from one with a"):
+    with pytest.raises(
+        CheckpointError, match=r": is a pruned encoder without a classifier; start from one with a"
+    ):
         checkpoint.load_start(tmp_path, num_labels=2)
 
 
 def test_a_tokenizer_of_another_model(tmp_path):
     checkpoint.save(tiny_model(vocab_size=50), tiny_tokenizer(), tmp_path)
     with pytest.raises(
-        CheckpointError, match=r": its tokenizer has 62 tokens, its model 50; use the tokenizer the model was"
+        CheckpointError,
+        match=r": its tokenizer has 62 tokens, its model 50; use the tokenizer the model was",
     ):
         checkpoint.load_start(tmp_path, num_labels=2)
 
 
 def test_an_unreachable_hub():
-    message = (
-        r"^'nobody/nothing' is no folder and cannot be read from the hub \(.*\); give a local folder or check the name$"
-    )
+    message = r"^'nobody/nothing' is no folder and cannot be read from the hub \(.*\); give a local folder or check the name$"
     with pytest.raises(CheckpointError, match=message):
         checkpoint.load_start("nobody/nothing", num_labels=2)
 
 
-@pytest.mark.parametrize("path", ["./nothing", "/nowhere/nothing", "runs/mine/model", "~/nothing", "nothing/"])
+@pytest.mark.parametrize(
+    "path", ["./nothing", "/nowhere/nothing", "runs/mine/model", "~/nothing", "nothing/"]
+)
 def test_a_folder_that_is_not_there(path):
     message = f"^{path}: there is no such folder; give the one a model was saved in, or a name on the hub \\(NAME or OWNER/NAME\\)$"
     with pytest.raises(CheckpointError, match=message):
@@ -176,4 +189,6 @@ def test_a_start_computes_with_masks_what_its_saved_pruned_form_computes(pretrai
     remove_heads(model, PLAN)
     checkpoint.save(model, None, tmp_path / "out")
     shutil.rmtree(pretrained)
-    torch.testing.assert_close(output(checkpoint.load(tmp_path / "out"), batch), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        output(checkpoint.load(tmp_path / "out"), batch), expected, atol=1e-5, rtol=0
+    )

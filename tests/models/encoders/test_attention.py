@@ -24,7 +24,9 @@ def rotation(longest):
 
 def test_rotated_scores_know_distances_and_nothing_else():
     attention = Attention(0.5, rotation=rotation(8))
-    query, key = (torch.ones(ROWS, HEADS, LENGTH, SIZE) * torch.randn(SIZE) for _ in range(2))  # every token alike
+    query, key = (
+        torch.ones(ROWS, HEADS, LENGTH, SIZE) * torch.randn(SIZE) for _ in range(2)
+    )  # every token alike
     scores = attention.scores(query, key)
     assert torch.allclose(scores[..., 1:, 1:], scores[..., :-1, :-1], atol=1e-6)
     assert not torch.allclose(scores[..., 0, 1], scores[..., 1, 0], atol=1e-3)
@@ -35,7 +37,11 @@ def test_rotated_scores_know_distances_and_nothing_else():
 def test_the_first_tokens_may_ask_alone():
     query, key = projected()
     bias = torch.arange(64.0).view(1, 8, 8)
-    for attention in (Attention(0.5, bias=bias), Attention(0.5, bias=bias, rotation=rotation(8)), disentangled(8)):
+    for attention in (
+        Attention(0.5, bias=bias),
+        Attention(0.5, bias=bias, rotation=rotation(8)),
+        disentangled(8),
+    ):
         whole = attention.scores(query, key)
         assert torch.allclose(attention.scores(query[:, :, :1], key), whole[:, :, :1], atol=1e-6)
 
@@ -46,7 +52,9 @@ def disentangled(longest, keys=True, queries=True):
     tables = [torch.randn(HEADS, 5, SIZE, generator=generator) for _ in range(2)]
     distances = torch.arange(longest)[:, None] - torch.arange(longest)
     places = distances.clamp(-2, 2) + 2
-    terms = Disentangled.of(tables[0] if keys else None, tables[1] if queries else None, places, 0.5)
+    terms = Disentangled.of(
+        tables[0] if keys else None, tables[1] if queries else None, places, 0.5
+    )
     return Attention(0.5, disentangled=terms)
 
 
@@ -56,7 +64,13 @@ def test_content_meets_positions_both_ways():
         attention = disentangled(8, keys, queries)
         terms = attention.disentangled
         found = attention.scores(query, key)
-        for row, head, asking, asked in [(0, 0, 0, 0), (1, 2, 0, 4), (0, 1, 4, 0), (1, 1, 2, 3), (0, 2, 3, 1)]:
+        for row, head, asking, asked in [
+            (0, 0, 0, 0),
+            (1, 2, 0, 4),
+            (0, 1, 4, 0),
+            (1, 1, 2, 3),
+            (0, 2, 3, 1),
+        ]:
             place = max(-2, min(2, asking - asked)) + 2
             score = query[row, head, asking] @ key[row, head, asked]
             if keys:

@@ -50,7 +50,9 @@ def test_masked_equals_removed_and_saved(changes, tmp_path):
 def test_the_scorer_predicts_what_the_pruned_model_predicts(changes, layer):
     model = tiny_model("deberta-v2", num_labels=3, **changes)
     remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
-    assert_predicts_like_the_pruned(model, layer, random_rows(token_types="type_vocab_size" in changes))
+    assert_predicts_like_the_pruned(
+        model, layer, random_rows(token_types="type_vocab_size" in changes)
+    )
 
 
 def test_the_scorer_of_a_layer_behind_which_a_convolution_ends_the_model():
@@ -68,7 +70,9 @@ def test_relative_positions_have_rows_for_each_head():
     remove_heads(model, {1: [0, 3]})
     assert torch.equal(attention.pos_key_proj.weight, before[8:24])
     assert attention.pos_query_proj.out_features == 16
-    assert torch.equal(model.deberta.encoder.rel_embeddings.weight, table)  # which other layers read as well
+    assert torch.equal(
+        model.deberta.encoder.rel_embeddings.weight, table
+    )  # which other layers read as well
 
 
 def test_a_wrapped_projection_of_positions_is_refused():
@@ -77,7 +81,9 @@ def test_a_wrapped_projection_of_positions_is_refused():
 
     model = tiny_model("deberta-v2", share_att_key=False)
     model.deberta.encoder.layer[2].attention.self.pos_query_proj = LowRank(HIDDEN, HIDDEN)
-    message = r"^layer 2: its position projection must be a plain Linear, found LowRank; merge adapters"
+    message = (
+        r"^layer 2: its position projection must be a plain Linear, found LowRank; merge adapters"
+    )
     with pytest.raises(ModelError, match=message):
         encoder_of(model)
 

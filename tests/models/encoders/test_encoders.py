@@ -13,7 +13,15 @@ from auber.errors import ModelError
 from auber.models.encoders import FAMILIES, encoder_of, family_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_heads
-from tests.tiny_models import HEADS, HIDDEN, LAYERS, MAX_LENGTH, MODEL_TYPES, tiny_config, tiny_model
+from tests.tiny_models import (
+    HEADS,
+    HIDDEN,
+    LAYERS,
+    MAX_LENGTH,
+    MODEL_TYPES,
+    tiny_config,
+    tiny_model,
+)
 
 
 @pytest.mark.parametrize("bare", [False, True], ids=["classifier", "bare"])
@@ -21,7 +29,12 @@ from tests.tiny_models import HEADS, HIDDEN, LAYERS, MAX_LENGTH, MODEL_TYPES, ti
 def test_sizes_are_read_from_the_model(model_type, bare):
     model = tiny_model(model_type, bare=bare)
     encoder = encoder_of(model)
-    assert (encoder.num_layers, encoder.num_heads, encoder.hidden_size, encoder.head_dim) == (LAYERS, HEADS, HIDDEN, 8)
+    assert (encoder.num_layers, encoder.num_heads, encoder.hidden_size, encoder.head_dim) == (
+        LAYERS,
+        HEADS,
+        HIDDEN,
+        8,
+    )
     assert encoder.removed == PruningPlan()
     assert encoder.present(0) == (0, 1, 2, 3)
     remove_heads(model, {1: [0, 2]})
@@ -33,7 +46,9 @@ def test_sizes_are_read_from_the_model(model_type, bare):
 def test_as_many_tokens_as_a_row_may_have(model_type):
     model = tiny_model(model_type)
     longest = encoder_of(model).num_positions
-    assert longest == MAX_LENGTH + (2 if model_type in ("camembert", "mpnet", "roberta", "xlm-roberta") else 4)
+    assert longest == MAX_LENGTH + (
+        2 if model_type in ("camembert", "mpnet", "roberta", "xlm-roberta") else 4
+    )
     assert model(torch.full((1, longest), 7)).logits.isfinite().all()
 
 
@@ -52,7 +67,8 @@ def test_every_parameter_of_the_layers_is_in_parts(model_type):
 def test_a_bare_encoder_cannot_classify():
     encoder = encoder_of(tiny_model(bare=True))
     with pytest.raises(
-        ModelError, match=r"^BertModel has no classifier; fine-tune it first, or load it as \.\.\.ForSeq"
+        ModelError,
+        match=r"^BertModel has no classifier; fine-tune it first, or load it as \.\.\.ForSeq",
     ):
         encoder.classify(torch.zeros(1, HIDDEN))
 
@@ -60,7 +76,9 @@ def test_a_bare_encoder_cannot_classify():
 def test_families_name_themselves():
     assert list(FAMILIES) == sorted(FAMILIES)
     assert all(adapter.family == name for name, adapter in FAMILIES.items())
-    assert sorted(kind for adapter in FAMILIES.values() for kind in adapter.model_types) == sorted(MODEL_TYPES)
+    assert sorted(kind for adapter in FAMILIES.values() for kind in adapter.model_types) == sorted(
+        MODEL_TYPES
+    )
 
 
 def test_the_table_of_families_needs_no_transformers():
@@ -69,17 +87,23 @@ def test_the_table_of_families_needs_no_transformers():
 
 
 def test_unsupported_architectures_are_named():
-    with pytest.raises(ModelError, match=r"^A model of type 'gpt2' cannot be pruned; use one of: bert, camembert, "):
+    with pytest.raises(
+        ModelError, match=r"^A model of type 'gpt2' cannot be pruned; use one of: bert, camembert, "
+    ):
         family_of("gpt2")
     reason = r"'albert' cannot be pruned \(it shares one layer's weights over all layers, so a head cannot be removed"
     with pytest.raises(ModelError, match=reason):
         family_of("albert")
-    with pytest.raises(ModelError, match=r"^A transformers model is needed, found Linear; unwrap it first$"):
+    with pytest.raises(
+        ModelError, match=r"^A transformers model is needed, found Linear; unwrap it first$"
+    ):
         encoder_of(nn.Linear(2, 2))
 
 
 def test_a_decoder_is_refused():
-    with pytest.raises(ModelError, match=r"^BertForSequenceClassification is configured as a decoder"):
+    with pytest.raises(
+        ModelError, match=r"^BertForSequenceClassification is configured as a decoder"
+    ):
         encoder_of(tiny_model("bert", is_decoder=True))
 
 
@@ -90,7 +114,8 @@ def test_a_config_object_shared_by_two_models_is_found_out():
     first, second = BertModel(config), BertModel(config)
     remove_heads(first, {2: [1]})
     with pytest.raises(
-        ModelError, match=r"^layer 2: with heads \[1\] removed, .* query must be 24 wide, found 32; load"
+        ModelError,
+        match=r"^layer 2: with heads \[1\] removed, .* query must be 24 wide, found 32; load",
     ):
         encoder_of(second)
 
@@ -101,5 +126,8 @@ def test_a_wrapped_projection_is_refused():
 
     model = tiny_model()
     model.bert.encoder.layer[1].attention.self.value = LowRank(HIDDEN, HIDDEN)
-    with pytest.raises(ModelError, match=r"^layer 1: its value must be a plain Linear, found LowRank; merge adapters"):
+    with pytest.raises(
+        ModelError,
+        match=r"^layer 1: its value must be a plain Linear, found LowRank; merge adapters",
+    ):
         encoder_of(model)

@@ -31,7 +31,9 @@ def test_a_mask_computes_what_the_slice_computes(model_type, kind):
         masked = logits_of(model, kind, batch)
     remove_heads(model, PLAN)
     tokens = batch["attention_mask"].bool()
-    torch.testing.assert_close(masked[tokens], logits_of(model, kind, batch)[tokens], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        masked[tokens], logits_of(model, kind, batch)[tokens], atol=1e-5, rtol=1e-5
+    )
     assert (masked - whole)[tokens].abs().max() > 1e-3
 
 
@@ -43,7 +45,9 @@ def test_the_classifier_reads_every_token(model_type, kind):
     assert encoder.reads == "all"
     assert encoder.kind.name == kind
     hidden = encoder.base(**batch)[0]  # (rows, length, hidden)
-    torch.testing.assert_close(encoder.classify(hidden.flatten(0, 1)), logits_of(model, kind, batch).flatten(0, 1))
+    torch.testing.assert_close(
+        encoder.classify(hidden.flatten(0, 1)), logits_of(model, kind, batch).flatten(0, 1)
+    )
 
 
 @pytest.mark.parametrize("kind", TOKEN_KINDS)

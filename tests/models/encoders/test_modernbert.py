@@ -43,7 +43,10 @@ def test_removing_takes_a_head_out_of_every_third(biased):
     remove_heads(model, {1: [0]})
     fused = model.model.layers[1].attn.Wqkv
     assert (fused.weight.shape, fused.out_features) == ((48, HIDDEN), 48)
-    assert all(torch.equal(mine, third[8:24]) for mine, third in zip(fused.weight.chunk(3), thirds, strict=True))
+    assert all(
+        torch.equal(mine, third[8:24])
+        for mine, third in zip(fused.weight.chunk(3), thirds, strict=True)
+    )
     with torch.no_grad():
         torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
 
@@ -54,24 +57,38 @@ def test_a_wrapped_fused_projection_is_refused():
 
     model = tiny_model("modernbert")
     model.model.layers[1].attn.Wqkv = LowRank(HIDDEN, 3 * HIDDEN)
-    with pytest.raises(ModelError, match=r"^layer 1: its query must be a plain Linear, found LowRank; merge adapters"):
+    with pytest.raises(
+        ModelError,
+        match=r"^layer 1: its query must be a plain Linear, found LowRank; merge adapters",
+    ):
         encoder_of(model)
 
 
 def test_windows_end_where_rows_are_longer():
-    encoder = encoder_of(tiny_model("modernbert"))  # layers: global, local, local; 3 tokens to each side
+    encoder = encoder_of(
+        tiny_model("modernbert")
+    )  # layers: global, local, local; 3 tokens to each side
     assert [attention.bias for attention in encoder.attentions(4)] == [None] * 3
     whole, local, _ = encoder.attentions(6)
     assert whole.bias is None
     reached = local.bias[0] == 0
-    assert reached.tolist() == [[abs(asking - asked) <= 3 for asked in range(6)] for asking in range(6)]
+    assert reached.tolist() == [
+        [abs(asking - asked) <= 3 for asked in range(6)] for asking in range(6)
+    ]
     assert local.bias[0][~reached].eq(OUT_OF_REACH).all()
-    assert not torch.equal(whole.rotation.sine, local.rotation.sine)  # each kind turns at its own pace
+    assert not torch.equal(
+        whole.rotation.sine, local.rotation.sine
+    )  # each kind turns at its own pace
 
 
 CHANGES = {
     "mean": {"classifier_pooling": "mean"},
-    "biases": {"attention_bias": True, "norm_bias": True, "mlp_bias": True, "classifier_bias": True},
+    "biases": {
+        "attention_bias": True,
+        "norm_bias": True,
+        "mlp_bias": True,
+        "classifier_bias": True,
+    },
     "all-global": {"layer_types": ["full_attention"] * 3},
     "last-global": {"layer_types": ["sliding_attention", "sliding_attention", "full_attention"]},
 }
@@ -90,7 +107,9 @@ def test_a_cast_copy_keeps_the_angles():
     exact = encoder_of(model).attentions(100)[0].rotation
     low = encoder_of(_cast(model, torch.device("cpu"), torch.bfloat16)).attentions(100)[0].rotation
     assert low.sine.dtype == torch.bfloat16
-    assert (low.sine - exact.sine).abs().max() < 2**-8  # their own rounding, and not that of the frequencies
+    assert (
+        low.sine - exact.sine
+    ).abs().max() < 2**-8  # their own rounding, and not that of the frequencies
     assert model.dtype == torch.float32
 
 

@@ -66,7 +66,9 @@ def test_one_bias_is_cut_for_all_rows():
     remove_heads(model, {0: [1]})
     encoder = model.mpnet.encoder
     given = []
-    encoder.layer[0].attention.attn.register_forward_pre_hook(lambda _, arguments: given.append(arguments[2]))
+    encoder.layer[0].attention.attn.register_forward_pre_hook(
+        lambda _, arguments: given.append(arguments[2])
+    )
     batch = random_batch(model)
     rows, length = batch["input_ids"].shape
     assert rows > 1

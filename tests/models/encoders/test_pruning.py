@@ -26,17 +26,38 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("model_type", "changes"), CHANGES.values(), ids=CHANGES)
-def test_a_pretrained_encoder_is_tuned_searched_pruned_and_loads_again(model_type, changes, run_auber, tmp_path):
-    model = tiny_model(model_type, bare=True, vocab_size=len(vocabulary()), pad_token_id=0, **changes)
+def test_a_pretrained_encoder_is_tuned_searched_pruned_and_loads_again(
+    model_type, changes, run_auber, tmp_path
+):
+    model = tiny_model(
+        model_type, bare=True, vocab_size=len(vocabulary()), pad_token_id=0, **changes
+    )
     auber.save(model, build_tokenizer(), tmp_path / "start")
     for name, times in (("train", 12), ("dev", 2)):
         (tmp_path / f"{name}.csv").write_text("sentence,good\n" + "\n".join(ROWS * times) + "\n")
     # an agent to whom nothing looks worse than stopping: heads go, whatever so small a model has learned
     settings = {**SETTINGS, "protocol": "seen", "agent.choose": "rollout", "agent.stop_value": -1e6}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    rows = ["--train", tmp_path / "train.csv", "--dev", tmp_path / "dev.csv", "--text", "sentence", "--label", "good"]
+    rows = [
+        "--train",
+        tmp_path / "train.csv",
+        "--dev",
+        tmp_path / "dev.csv",
+        "--text",
+        "sentence",
+        "--label",
+        "good",
+    ]
     code, out, err = run_auber(
-        "prune", "--model", tmp_path / "start", *rows, "--out", tmp_path / "run", *words, "--quiet", "--json"
+        "prune",
+        "--model",
+        tmp_path / "start",
+        *rows,
+        "--out",
+        tmp_path / "run",
+        *words,
+        "--quiet",
+        "--json",
     )
     assert code == 0, err
     result = json.loads(out)

@@ -22,7 +22,11 @@ TEXTS = ["the film is good", "bad"]
 def load(folder, auto=None):
     from transformers import AutoModelForSequenceClassification
 
-    return (auto or AutoModelForSequenceClassification).from_pretrained(folder, trust_remote_code=True).eval()
+    return (
+        (auto or AutoModelForSequenceClassification)
+        .from_pretrained(folder, trust_remote_code=True)
+        .eval()
+    )
 
 
 def batch_of(family):
@@ -48,7 +52,9 @@ def logits(families):
 def encoder(families):
     from transformers import AutoModel
 
-    return {family.name: numbers(load(family, AutoModel)(**batch_of(family))[0]) for family in families}
+    return {
+        family.name: numbers(load(family, AutoModel)(**batch_of(family))[0]) for family in families
+    }
 
 
 def resave(families):
@@ -65,7 +71,9 @@ def classify(families):
     from transformers import pipeline
 
     (bert,) = [family for family in families if family.name == "bert"]
-    answers = pipeline("text-classification", model=str(bert), trust_remote_code=True)(TEXTS, top_k=None)
+    answers = pipeline("text-classification", model=str(bert), trust_remote_code=True)(
+        TEXTS, top_k=None
+    )
     return {"answers": answers, "logits": numbers(load(bert)(**tokens(bert)).logits)}
 
 
@@ -78,11 +86,21 @@ def train(families):
     for family in families:
         if family.name not in ("bert", "mpnet"):
             continue
-        model, batch, place = load(family), batch_of(family), family.parent / "trained" / family.name
+        model, batch, place = (
+            load(family),
+            batch_of(family),
+            family.parent / "trained" / family.name,
+        )
         before = numbers(model(**batch).logits)
         rows = [{"input_ids": ids[:4], "label": ids[0] % 2} for ids in batch["input_ids"].tolist()]
         arguments = TrainingArguments(
-            place, max_steps=1, learning_rate=1e-3, report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True
+            place,
+            max_steps=1,
+            learning_rate=1e-3,
+            report_to=[],
+            use_cpu=True,
+            save_strategy="no",
+            disable_tqdm=True,
         )
         tokenizer = AutoTokenizer.from_pretrained(family)
         trainer = Trainer(model, arguments, train_dataset=rows, processing_class=tokenizer)
@@ -103,11 +121,22 @@ def quantise(families):
     found = {}
     for family in families:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.ao.quantization is deprecated", DeprecationWarning)
+            warnings.filterwarnings(
+                "ignore", "torch.ao.quantization is deprecated", DeprecationWarning
+            )
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor, ", UserWarning)
-            small = torch.ao.quantization.quantize_dynamic(load(family), {torch.nn.Linear}, dtype=torch.qint8)
-        linears = [type(module).__module__ for module in small.modules() if type(module).__name__ == "Linear"]
-        found[family.name] = {"logits": numbers(small(**batch_of(family)).logits), "linears": sorted(set(linears))}
+            small = torch.ao.quantization.quantize_dynamic(
+                load(family), {torch.nn.Linear}, dtype=torch.qint8
+            )
+        linears = [
+            type(module).__module__
+            for module in small.modules()
+            if type(module).__name__ == "Linear"
+        ]
+        found[family.name] = {
+            "logits": numbers(small(**batch_of(family)).logits),
+            "linears": sorted(set(linears)),
+        }
     return found
 
 
@@ -158,8 +187,12 @@ def main() -> None:
     for deed in DEEDS:
         if deed.__name__ not in asked:
             continue
-        warnings.simplefilter("ignore" if deed is compile else "error")  # torch's compiler warns about itself
-        warnings.filterwarnings("ignore", "`torch.jit.script`", DeprecationWarning)  # transformers' DeBERTa uses it
+        warnings.simplefilter(
+            "ignore" if deed is compile else "error"
+        )  # torch's compiler warns about itself
+        warnings.filterwarnings(
+            "ignore", "`torch.jit.script`", DeprecationWarning
+        )  # transformers' DeBERTa uses it
         try:
             with torch.no_grad() if deed is not train else torch.enable_grad():
                 answer = deed(families)

@@ -24,7 +24,9 @@ from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, random_batch, tiny_mod
 
 CLASSIFIER = "AutoModelForSequenceClassification"
 PLANS = st.dictionaries(
-    st.integers(0, LAYERS - 1), st.sets(st.integers(0, HEADS - 1), min_size=1).map(sorted), min_size=1
+    st.integers(0, LAYERS - 1),
+    st.sets(st.integers(0, HEADS - 1), min_size=1).map(sorted),
+    min_size=1,
 )
 
 
@@ -47,7 +49,9 @@ def _no_load_report(caplog):
 
 @torch.no_grad()
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(plan=PLANS)
 def test_it_computes_what_the_packages_own_surgery_computes(model_type, tmp_path, plan):
     model = tiny_model(model_type)
@@ -64,7 +68,10 @@ def test_it_computes_what_the_packages_own_surgery_computes(model_type, tmp_path
     linears = dict(model.named_modules())
     for name, module in loaded.named_modules():
         if isinstance(module, torch.nn.Linear):
-            assert (module.in_features, module.out_features) == (linears[name].in_features, linears[name].out_features)
+            assert (module.in_features, module.out_features) == (
+                linears[name].in_features,
+                linears[name].out_features,
+            )
 
 
 @torch.no_grad()
@@ -141,10 +148,13 @@ def test_every_family_has_its_line():
     assert sorted(modeling_auber._LAYOUTS) == supported
 
 
-@pytest.mark.parametrize("name", ["GPT2Model", "AutoModel", "BertConfig", "torch_dtype", "_Nothing"])
+@pytest.mark.parametrize(
+    "name", ["GPT2Model", "AutoModel", "BertConfig", "torch_dtype", "_Nothing"]
+)
 def test_it_has_no_other_names(name):
     with pytest.raises(
-        AttributeError, match=f"^module 'auber.models.remote_code.modeling_auber' has no attribute '{name}'$"
+        AttributeError,
+        match=f"^module 'auber.models.remote_code.modeling_auber' has no attribute '{name}'$",
     ):
         getattr(modeling_auber, name)
 
@@ -152,7 +162,13 @@ def test_it_has_no_other_names(name):
 def test_it_imports_torch_and_transformers_alone():
     from transformers.dynamic_module_utils import get_imports, get_relative_imports
 
-    assert get_imports(MODELING_FILE) == ["__future__", "dataclasses", "torch", "transformers", "typing"]
+    assert get_imports(MODELING_FILE) == [
+        "__future__",
+        "dataclasses",
+        "torch",
+        "transformers",
+        "typing",
+    ]
     assert get_relative_imports(MODELING_FILE) == []
 
 
@@ -168,7 +184,9 @@ def test_a_whole_model_carries_neither_the_file_nor_the_entries(tmp_path):
         "AutoModelForQuestionAnswering": "modeling_auber.BertForQuestionAnswering",
     }
     whole = tiny_model()
-    whole.config.auto_map = {"AutoModel": "elsewhere.Model"}  # code that will not be beside the new folder
+    whole.config.auto_map = {
+        "AutoModel": "elsewhere.Model"
+    }  # code that will not be beside the new folder
     checkpoint.save(whole, None, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
     assert "auto_map" not in json.loads((tmp_path / "config.json").read_text())

@@ -28,7 +28,9 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     (folder / "batches").mkdir()
     for model_type in MODEL_TYPES:
-        model = tiny_model(model_type, pad_token_id=1, id2label={0: "no", 1: "yes"}, label2id={"no": 0, "yes": 1})
+        model = tiny_model(
+            model_type, pad_token_id=1, id2label={0: "no", 1: "yes"}, label2id={"no": 0, "yes": 1}
+        )
         remove_heads(model, PLAN)
         checkpoint.save(model, tiny_tokenizer(), folder / model_type)
         save_file(random_batch(model), folder / "batches" / f"{model_type}.safetensors")
@@ -62,9 +64,13 @@ def stranger(python, folder):
 
     def run(*deeds):
         command = [python, "-I", Path(__file__).with_name("stranger.py"), folder, *deeds]
-        done = subprocess.run(command, env=variables, cwd=home, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=variables, cwd=home, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr[-2000:]
-        return {deed: json.loads((folder / "answers" / f"{deed}.json").read_text()) for deed in deeds}
+        return {
+            deed: json.loads((folder / "answers" / f"{deed}.json").read_text()) for deed in deeds
+        }
 
     return run
 
@@ -88,12 +94,16 @@ def ours(folder, model_type):
     """The model as this package loads it, and its batch."""
     from safetensors.torch import load_file
 
-    return checkpoint.load(folder / model_type), load_file(folder / "batches" / f"{model_type}.safetensors")
+    return checkpoint.load(folder / model_type), load_file(
+        folder / "batches" / f"{model_type}.safetensors"
+    )
 
 
 def assert_near(found, expected, tolerance=1e-6):
     found = torch.tensor(found, dtype=torch.float64)
-    torch.testing.assert_close(found, torch.as_tensor(expected, dtype=torch.float64), atol=tolerance, rtol=0)
+    torch.testing.assert_close(
+        found, torch.as_tensor(expected, dtype=torch.float64), atol=tolerance, rtol=0
+    )
 
 
 @torch.no_grad()
@@ -115,7 +125,9 @@ def test_the_plain_encoder_gives_the_same_hidden_states(model_type, folder, answ
 def test_a_copy_saved_by_transformers_loads_everywhere(model_type, folder, answer):
     model, batch = ours(folder, model_type)
     assert_near(answer("resave")[model_type], model(**batch).logits)
-    assert torch.equal(checkpoint.load(folder / "copies" / model_type)(**batch).logits, model(**batch).logits)
+    assert torch.equal(
+        checkpoint.load(folder / "copies" / model_type)(**batch).logits, model(**batch).logits
+    )
 
 
 def test_the_pipeline_answers_with_the_labels(answer):
@@ -134,7 +146,9 @@ def test_trainer_trains_saves_and_loads_it_again(model_type, folder, answer):
     assert change.abs().max() > 1e-4
     assert_near(found["loaded"], found["trained"])
     _, batch = ours(folder, model_type)
-    assert_near(checkpoint.load(folder / "trained" / model_type)(**batch).logits.tolist(), found["trained"])
+    assert_near(
+        checkpoint.load(folder / "trained" / model_type)(**batch).logits.tolist(), found["trained"]
+    )
 
 
 @pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning")
@@ -169,7 +183,9 @@ def test_torch_compiles_it(folder, stranger):
 
 def test_the_stranger_has_no_editable_install_of_this_package(python):
     if "site-packages" in checkpoint.__file__:
-        pytest.skip("auber is not installed editable here, so its files lie among the packages the stranger shares")
+        pytest.skip(
+            "auber is not installed editable here, so its files lie among the packages the stranger shares"
+        )
     look = "import importlib.util; print(importlib.util.find_spec('torch') and importlib.util.find_spec('auber'))"
     done = subprocess.run([python, "-I", "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "None"

@@ -29,7 +29,14 @@ def write_searched(root: Path, name: str = "auber", **changes: Any) -> Path:
         "heads": {"removed": 3, "total": LAYERS * HEADS, "layers": LAYERS, "per_layer": HEADS},
         "plan": {str(layer): heads for layer, heads in PLAN.items()},
         "tuned_layers": [0, 2],
-        "cost.seconds": {"first": 0.0, "rewards": 4.0, "agent": 2.0, "layer_tuning": 3.0, "last": 1.0, "total": 10.5},
+        "cost.seconds": {
+            "first": 0.0,
+            "rewards": 4.0,
+            "agent": 2.0,
+            "layer_tuning": 3.0,
+            "last": 1.0,
+            "total": 10.5,
+        },
     }
     folder = write_run(root, name, _result("auber", 0.6173, {**sizes, **changes}))
     stages = folder / "stages"
@@ -83,8 +90,13 @@ def write_ranked(root: Path, name: str = "michel", **changes: Any) -> Path:
     }
     folder = write_run(root, name, _result("michel", 0.6400, {**sizes, **changes}))
     (folder / "stages").mkdir()
-    scores = {str(layer): {str(head): 0.1 * (layer + head) for head in range(HEADS)} for layer in range(LAYERS)}
-    (folder / "stages" / "plan.json").write_text(json.dumps({"removed": {"1": [0, 1, 2]}, "importance": scores}))
+    scores = {
+        str(layer): {str(head): 0.1 * (layer + head) for head in range(HEADS)}
+        for layer in range(LAYERS)
+    }
+    (folder / "stages" / "plan.json").write_text(
+        json.dumps({"removed": {"1": [0, 1, 2]}, "importance": scores})
+    )
     (folder / "stages" / "layer-00.json").write_text(
         json.dumps({"tuning": {"steps": 9, "seconds": 1.0}, "seconds": 1.0})
     )

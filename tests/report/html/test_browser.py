@@ -14,7 +14,9 @@ from tests.report.results import write_study
 
 CHROMIUM = shutil.which("chromium")
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path (Debian: apt-get install chromium)")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on the path (Debian: apt-get install chromium)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,12 @@ def show(browser):
         page.set_default_timeout(10_000)
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: complaints.append(request.url) if request.url != path.as_uri() else None)
+        page.on(
+            "request",
+            lambda request: (
+                complaints.append(request.url) if request.url != path.as_uri() else None
+            ),
+        )
         page.goto(path.as_uri())
         return page
 
@@ -56,13 +63,18 @@ def run_page(tmp_path):
 
 @pytest.fixture
 def study_page(tmp_path):
-    write_study(tmp_path / "s", {"rte": {"auber": [66.0, 65.0, 67.0], "original+tuning": [64.0, 63.5, 64.2]}})
+    write_study(
+        tmp_path / "s",
+        {"rte": {"auber": [66.0, 65.0, 67.0], "original+tuning": [64.0, 63.5, 64.2]}},
+    )
     regret = ResultsFile("regret.json", "auber regret", make_regret())
     return write_page(make_page([tmp_path / "s"], [regret]), tmp_path / "out", pdf=False)[0]
 
 
 def colour(page, selector, name="background-color"):
-    return page.eval_on_selector(selector, f"element => getComputedStyle(element).getPropertyValue('{name}')")
+    return page.eval_on_selector(
+        selector, f"element => getComputedStyle(element).getPropertyValue('{name}')"
+    )
 
 
 def test_pages_render_without_a_complaint(show, run_page, study_page):
@@ -70,7 +82,9 @@ def test_pages_render_without_a_complaint(show, run_page, study_page):
         page = show(path)
         assert page.inner_text("h2#verdict-title") == "Verdict"
         assert page.locator("svg").count() == page.locator("figure").count() > 3
-        assert page.locator("svg").evaluate_all("all => all.every(svg => svg.getBoundingClientRect().width > 100)")
+        assert page.locator("svg").evaluate_all(
+            "all => all.every(svg => svg.getBoundingClientRect().width > 100)"
+        )
 
 
 def test_pointing_at_a_head_tells_about_it(show, run_page):
@@ -88,7 +102,9 @@ def test_pointing_at_a_head_tells_about_it(show, run_page):
 
 def test_the_keyboard_reaches_every_head(show, run_page):
     page = show(run_page)
-    assert page.locator("svg").first.locator("[tabindex='0']").count() == 1, "one stop for each figure"
+    assert page.locator("svg").first.locator("[tabindex='0']").count() == 1, (
+        "one stop for each figure"
+    )
     page.locator("svg").first.locator("[tabindex='0']").focus()
     said = []
     for key in (None, "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "ArrowUp"):

@@ -17,7 +17,9 @@ def test_one_run(run_auber, tmp_path):
     code, out, err = run_auber("report", run)
     assert (code, err) == (0, "")
     assert out.startswith("auber: Dev accuracy 61.73, 3 of 12 heads removed.\n  Train 95.00, ")
-    assert out.splitlines()[-1].startswith(f"page: {run / 'report' / 'index.html'}, figures beside it as SVG")
+    assert out.splitlines()[-1].startswith(
+        f"page: {run / 'report' / 'index.html'}, figures beside it as SVG"
+    )
     assert {path.name for path in (run / "report").iterdir()} == {"index.html", "figures"}
     before = (run / "report" / "index.html").read_bytes()
     run_auber("report", run)
@@ -29,7 +31,11 @@ def test_runs_side_by_side_as_json(run_auber, tmp_path):
     code, out, _ = run_auber("report", *places, "--out", tmp_path / "both", "--json")
     facts = json.loads(out)
     assert (code, facts["page"]) == (0, str(tmp_path / "both" / "index.html"))
-    assert [verdict["about"] for verdict in facts["verdicts"]] == ["Side by side", "auber", "michel"]
+    assert [verdict["about"] for verdict in facts["verdicts"]] == [
+        "Side by side",
+        "auber",
+        "michel",
+    ]
     assert str(tmp_path / "both" / "figures" / "scores.svg") in facts["figures"]
     _, out, _ = run_auber("report", *places)
     assert out.splitlines()[-1] == "page: not written; --out DIR says where to"
@@ -41,7 +47,10 @@ def test_a_folder_has_tables_and_a_page(run_auber, tmp_path):
     code, out, _ = run_auber("report", tmp_path, tmp_path / "regret.json")
     assert code == 0
     assert out.splitlines()[-2] == f"tables: {tmp_path / 'report'}"
-    assert "P: heads removed; gap: train minus dev; scores in points, 100 times the metric." in out.splitlines()
+    assert (
+        "P: heads removed; gap: train minus dev; scores in points, 100 times the metric."
+        in out.splitlines()
+    )
     overfitting = out[out.index("Overfitting, against original+tuning") :].splitlines()
     assert overfitting[1].split()[:3] == ["method", "pairs", "gap"], "against whom is in the title"
     assert any(line.startswith("  auber: no difference shown (") for line in overfitting)
@@ -74,7 +83,10 @@ def test_the_page_is_shown(run_auber, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["{}/cut"], "{}/cut: the run is not finished; continue it with --resume"),
-        (["{}/auber", "{}/michel", "--open"], "--open needs a page that is written, found no --out; add --out DIR"),
+        (
+            ["{}/auber", "{}/michel", "--open"],
+            "--open needs a page that is written, found no --out; add --out DIR",
+        ),
         (
             ["{}/regret.json"],
             "a report needs runs, found only results of other kinds; name the runs they belong to as well",
@@ -84,7 +96,10 @@ def test_the_page_is_shown(run_auber, tmp_path, monkeypatch):
             ["{}/rows.csv"],
             "{}/rows.csv: must be a folder or a results file (.json), found another file; name a run's --out",
         ),
-        (["{}/auber", "{}/other.json"], "other.json: must hold runs, found results of kind 'bench'; leave it out"),
+        (
+            ["{}/auber", "{}/other.json"],
+            "other.json: must hold runs, found results of kind 'bench'; leave it out",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(run_auber, tmp_path, arguments, message):
@@ -104,7 +119,14 @@ def test_a_start_may_have_lost_all_heads_of_a_layer(run_auber, tmp_path):
     model, tokenizer = small_start()
     remove_heads(model, {0: range(4), 1: [0, 1, 2]}, allow_empty_layers=True)
     run = tmp_path / "study" / "run"
-    auber.prune(model, tokenizer, task=small_task(), method="greedy", config=small_config(reward__head=1.0), out=run)
+    auber.prune(
+        model,
+        tokenizer,
+        task=small_task(),
+        method="greedy",
+        config=small_config(reward__head=1.0),
+        out=run,
+    )
     code, out, err = run_auber("report", run)
     assert (code, err) == (0, "")
     assert "of 12 heads removed" in out

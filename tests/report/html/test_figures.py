@@ -46,7 +46,9 @@ def test_a_plan_shows_what_went():
 
 def test_scores_are_shades_from_the_lowest_to_the_highest():
     scores = {0: {0: 1.0, 1: 3.0}, 1: {0: 2.0}}
-    found = squares(maps.draw_scores(scores, PruningPlan({0: [1]}), 2, 2, title=head_words, label="scores"))
+    found = squares(
+        maps.draw_scores(scores, PruningPlan({0: [1]}), 2, 2, title=head_words, label="scores")
+    )
     assert found["layer 0, head 0"]["fill-opacity"] == "0.08"
     assert found["layer 1, head 0"]["fill-opacity"] == "0.54"
     assert "fill-opacity" not in found["layer 0, head 1"]
@@ -54,14 +56,27 @@ def test_scores_are_shades_from_the_lowest_to_the_highest():
 
 
 def test_equal_scores_do_not_divide_by_nothing():
-    found = squares(maps.draw_scores({0: {0: 1.0, 1: 1.0}}, PruningPlan(), 1, 2, title=head_words, label="equal"))
+    found = squares(
+        maps.draw_scores(
+            {0: {0: 1.0, 1: 1.0}}, PruningPlan(), 1, 2, title=head_words, label="equal"
+        )
+    )
     assert {mark["fill"] for mark in found.values()} == {GAIN}
 
 
 def test_values_have_a_sign_and_a_column_for_stopping():
     values = {0: {0: 2.0, 1: -1.0}}
     found = squares(
-        maps.draw_values(values, {0: 0.0}, PruningPlan(), 1, 2, action="remove head", title=head_words, label="values")
+        maps.draw_values(
+            values,
+            {0: 0.0},
+            PruningPlan(),
+            1,
+            2,
+            action="remove head",
+            title=head_words,
+            label="values",
+        )
     )
     assert (found["layer 0, head 0"]["fill"], found["layer 0, head 1"]["fill"]) == (GAIN, LOSS)
     assert found["layer 0, head 1"]["fill-opacity"] == "0.54"
@@ -70,7 +85,14 @@ def test_values_have_a_sign_and_a_column_for_stopping():
 
 def test_the_scale_of_values_is_that_of_the_largest_gain_or_loss():
     svg = maps.draw_values(
-        {0: {0: 2.0, 1: -11.84}}, {}, PruningPlan(), 1, 2, action="change head", title=head_words, label="x"
+        {0: {0: 2.0, 1: -11.84}},
+        {},
+        PruningPlan(),
+        1,
+        2,
+        action="change head",
+        title=head_words,
+        label="x",
     )
     assert "loss, full colour at 11.84" in svg
     assert "change head, or stop" in svg
@@ -79,20 +101,29 @@ def test_the_scale_of_values_is_that_of_the_largest_gain_or_loss():
 @pytest.mark.parametrize("num_heads", [2, 8, 12, 16])
 @pytest.mark.parametrize("kind", ["plan", "scores", "values"])
 def test_a_legend_has_room_below_any_number_of_heads(kind, num_heads):
-    plan, numbers = PruningPlan({0: [1]}), {0: {head: 0.0125 + 0.1 * head for head in range(num_heads)}}
+    plan, numbers = (
+        PruningPlan({0: [1]}),
+        {0: {head: 0.0125 + 0.1 * head for head in range(num_heads)}},
+    )
     words = {"title": head_words, "label": "a map"}
     svg = {
         "plan": lambda: maps.draw_plan(plan, 1, num_heads, **words),
         "scores": lambda: maps.draw_scores(numbers, plan, 1, num_heads, **words),
-        "values": lambda: maps.draw_values(numbers, {0: 0.0}, plan, 1, num_heads, action="change head", **words),
+        "values": lambda: maps.draw_values(
+            numbers, {0: 0.0}, plan, 1, num_heads, action="change head", **words
+        ),
     }[kind]()
     root = ElementTree.fromstring(svg)
     texts = [text for text in root.iter(f"{SVG}text") if text.get("y") is not None]
     lowest = max(float(text.attrib["y"]) for text in texts)
-    legend = sorted((float(text.attrib["x"]), text.text) for text in texts if float(text.attrib["y"]) == lowest)
+    legend = sorted(
+        (float(text.attrib["x"]), text.text) for text in texts if float(text.attrib["y"]) == lowest
+    )
     ends = [x + 5.5 * len(said) for x, said in legend]  # a letter's mean width at this size
     assert len(legend) == 3
-    assert all(end <= x for end, (x, _) in zip(ends, legend[1:], strict=False)), "no word lies on the next"
+    assert all(end <= x for end, (x, _) in zip(ends, legend[1:], strict=False)), (
+        "no word lies on the next"
+    )
     assert ends[-1] <= float(root.attrib["viewBox"].split()[2])
 
 
@@ -115,7 +146,9 @@ def test_a_search_is_drawn_as_steps():
 
 
 def test_the_mean_of_searches_is_that_of_their_best_so_far():
-    svg = lines.draw_together([("a", [(1, 0.0), (5, 2.0)], 11), ("b", [(1, 0.0)], 11)], label="together")
+    svg = lines.draw_together(
+        [("a", [(1, 0.0), (5, 2.0)], 11), ("b", [(1, 0.0)], 11)], label="together"
+    )
     assert "<title>a: best +2.00 points after 11 masks</title>" in svg
     mean = re.findall(r'<polyline points="([^"]*)"', svg)[-1].split()
     ends = [float(point.split(",")[1]) for point in (mean[0], mean[-1])]
@@ -129,7 +162,9 @@ def test_an_interval_beyond_the_axis_ends_in_an_arrow():
         bars.ScoreRow("random", (("seed 0", 64.0), ("seed 1", 66.0)), 65.0, 63.0, 67.0),
     ]
     svg = bars.draw_scores(rows, x_title="dev", majority=62.0, label="scores")
-    assert svg.count('fill="none" stroke="#777777"') == 2, "one arrow at each end of the first interval"
+    assert svg.count('fill="none" stroke="#777777"') == 2, (
+        "one arrow at each end of the first interval"
+    )
     assert "<title>auber: 65.00, interval 1.50 to 128.50, 2 runs</title>" in svg
     assert "<title>random, seed 1: 66.00</title>" in svg
     assert "majority class, 62.00" in svg
@@ -138,14 +173,19 @@ def test_an_interval_beyond_the_axis_ends_in_an_arrow():
 
 def test_single_scores_are_not_called_means():
     svg = bars.draw_scores(
-        [bars.ScoreRow("a", (("dev", 50.0),), 50.0, None, None)], x_title="x", majority=None, label="l"
+        [bars.ScoreRow("a", (("dev", 50.0),), 50.0, None, None)],
+        x_title="x",
+        majority=None,
+        label="l",
     )
     assert ">mean<" not in svg
     assert ">score<" in svg
 
 
 def test_bars_add_up_to_the_time():
-    svg = bars.draw_times([("a", {"rewards": 3.0, "last": 1.0}), ("b", {"last": 2.0})], label="time")
+    svg = bars.draw_times(
+        [("a", {"rewards": 3.0, "last": 1.0}), ("b", {"last": 2.0})], label="time"
+    )
     found = squares(svg)
     widths = [float(mark["width"]) for mark in found.values()]
     assert widths[0] == pytest.approx(3 * widths[1], abs=0.2)
@@ -157,7 +197,10 @@ def test_bars_add_up_to_the_time():
 
 
 def test_stages_follow_on_each_other():
-    rows = [bars.TimelineRow(f"layer {layer}", 2.0, 1.0, 4.0, "-1", f"stage {layer}") for layer in range(2)]
+    rows = [
+        bars.TimelineRow(f"layer {layer}", 2.0, 1.0, 4.0, "-1", f"stage {layer}")
+        for layer in range(2)
+    ]
     found = squares(bars.draw_timeline(rows, label="when"))
     first, second = found["stage 0"], found["stage 1"]
     assert float(second["x"]) == pytest.approx(float(first["x"]) + float(first["width"]), abs=0.2)
@@ -196,7 +239,9 @@ def test_names_stay_text(name):
             "svg", "rect", "line", "text", "title", "polyline", "circle", "path",
         }  # fmt: skip
         assert root.attrib["aria-label"] == name
-        assert not any(attribute.startswith("on") for element in root.iter() for attribute in element.attrib)
+        assert not any(
+            attribute.startswith("on") for element in root.iter() for attribute in element.attrib
+        )
 
 
 def test_every_colour_has_its_dark_one():

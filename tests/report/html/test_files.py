@@ -9,7 +9,9 @@ from auber.report.html import can_make_pdf, files, make_page, write_page
 from auber.report.html.files import to_pdf
 from tests.report.html.made import HOSTILE, write_searched
 
-needs_pdf = pytest.mark.skipif(not can_make_pdf(), reason="the extra 'report' (svglib, reportlab) is not installed")
+needs_pdf = pytest.mark.skipif(
+    not can_make_pdf(), reason="the extra 'report' (svglib, reportlab) is not installed"
+)
 
 
 @pytest.fixture
@@ -48,11 +50,15 @@ def test_a_drawing_with_any_name_becomes_pdf(name):
 
 def test_without_the_packages_there_is_no_pdf(monkeypatch):
     find = importlib.util.find_spec
-    monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None if name == "svglib" else find(name))
+    monkeypatch.setattr(
+        files.importlib.util, "find_spec", lambda name: None if name == "svglib" else find(name)
+    )
     assert not can_make_pdf()
 
 
 def test_a_place_that_cannot_be_written(page, tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(RunError, match=r"file: cannot be written \(.*\); it must be a folder of its own"):
+    with pytest.raises(
+        RunError, match=r"file: cannot be written \(.*\); it must be a folder of its own"
+    ):
         write_page(page, tmp_path / "file", pdf=False)

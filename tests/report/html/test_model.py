@@ -13,7 +13,12 @@ from tests.report.results import make_result, write_run, write_study
 
 def test_a_searched_run(tmp_path):
     (run,) = read_runs([write_searched(tmp_path)])
-    assert (run.label, run.record.method, run.plan.num_removed, run.removed_before) == ("auber", "auber", 3, 0)
+    assert (run.label, run.record.method, run.plan.num_removed, run.removed_before) == (
+        "auber",
+        "auber",
+        3,
+        0,
+    )
     assert [stage.layer for stage in run.stages] == [0, 1, 2]
     layer, search = run.searched[0]
     expected = make_stage(0)["search"]
@@ -55,7 +60,9 @@ def test_a_ranked_run(tmp_path):
 def test_labels_tell_runs_apart(tmp_path):
     folders = [write_searched(tmp_path / place, "auber") for place in ("a", "b")]
     assert [run.label for run in read_runs(folders)] == ["a/auber", "b/auber"]
-    with pytest.raises(RunError, match="^the runs to compare must be different folders, found one of them twice"):
+    with pytest.raises(
+        RunError, match="^the runs to compare must be different folders, found one of them twice"
+    ):
         read_runs([folders[0], folders[0]])
 
 
@@ -103,11 +110,23 @@ def test_an_unfinished_run_says_what_to_do(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"state": [0.1]}, f"layer-00.json: must have a number for each of the layer's {HEADS} heads, found 1; "),
-        ({"state": [0.1, 0.2, "x", 0.3]}, "layer-00.json: 'search.state' must be a finite number, found 'x'"),
-        ({"rewards_asked": "many"}, "layer-00.json: 'search.rewards_asked' must be a whole number, found 'many'"),
+        (
+            {"state": [0.1]},
+            f"layer-00.json: must have a number for each of the layer's {HEADS} heads, found 1; ",
+        ),
+        (
+            {"state": [0.1, 0.2, "x", 0.3]},
+            "layer-00.json: 'search.state' must be a finite number, found 'x'",
+        ),
+        (
+            {"rewards_asked": "many"},
+            "layer-00.json: 'search.rewards_asked' must be a whole number, found 'many'",
+        ),
         ({"curve": [[1]]}, "layer-00.json: curve: 'count' must be a whole number, found None"),
-        ({"curve": [[1, float("nan")]]}, "layer-00.json: curve: 'score' must be a finite number, found nan"),
+        (
+            {"curve": [[1, float("nan")]]},
+            "layer-00.json: curve: 'score' must be a finite number, found nan",
+        ),
     ],
 )
 def test_a_damaged_stage_is_named(tmp_path, change, message):
@@ -123,22 +142,30 @@ def test_a_damaged_ranking_is_named(tmp_path):
     folder = write_ranked(tmp_path)
     plan = folder / "stages" / "plan.json"
     plan.write_text(json.dumps({"importance": {"0": [1, 2]}}))
-    with pytest.raises(RunError, match="plan.json: scores must be an object of head: number, found list"):
+    with pytest.raises(
+        RunError, match="plan.json: scores must be an object of head: number, found list"
+    ):
         read_runs([folder])
     plan.write_text(json.dumps({"importance": {"zero": {}}}))
-    with pytest.raises(RunError, match="plan.json: layers and heads must be whole numbers from 0, found 'zero'"):
+    with pytest.raises(
+        RunError, match="plan.json: layers and heads must be whole numbers from 0, found 'zero'"
+    ):
         read_runs([folder])
 
 
 def test_a_stage_of_no_layer_is_named(tmp_path):
     folder = write_searched(tmp_path)
     (folder / "stages" / "layer-07.json").write_text("{}")
-    with pytest.raises(RunError, match="layer-07.json: must be named layer-NN for a layer below 3; remove it"):
+    with pytest.raises(
+        RunError, match="layer-07.json: must be named layer-NN for a layer below 3; remove it"
+    ):
         read_runs([folder])
 
 
 def test_a_plan_must_fit_and_a_model_must_have_a_size(tmp_path):
     with pytest.raises(PlanError, match="the model has layers 0 to 2"):
         read_runs([write_searched(tmp_path, "a", plan={"9": [1]})])
-    with pytest.raises(RunError, match="b: a model must have from 1 to 10000 heads, found 1000000 layers of 4"):
+    with pytest.raises(
+        RunError, match="b: a model must have from 1 to 10000 heads, found 1000000 layers of 4"
+    ):
         read_runs([write_searched(tmp_path, "b", **{"heads.layers": 1_000_000})])

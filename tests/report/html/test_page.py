@@ -1,7 +1,18 @@
 from __future__ import annotations
 
 from auber.report.columns import Column, Detail, Table, TableSection
-from auber.report.html.page import Figure, Figures, Page, Section, distinct, figures, grids, joined, section, slug
+from auber.report.html.page import (
+    Figure,
+    Figures,
+    Page,
+    Section,
+    distinct,
+    figures,
+    grids,
+    joined,
+    section,
+    slug,
+)
 
 
 def test_names_of_files_are_letters_digits_and_dashes():
@@ -31,11 +42,20 @@ def test_what_is_empty_is_not_there():
 
 
 def test_a_table_has_the_columns_of_a_page():
-    columns = (Column("task"), Column("dev", "number", 1), Column("p", "number", 4, detail=Detail.DATA))
+    columns = (
+        Column("task"),
+        Column("dev", "number", 1),
+        Column("p", "number", 4, detail=Detail.DATA),
+    )
     part = TableSection("m", "seen", (("rte", 61.25, 0.5),), notes=("careful",))
-    (grid,) = grids(Table("t", "Title", columns, (part, TableSection("n", "seen", ())), notes=("read so",)))
+    (grid,) = grids(
+        Table("t", "Title", columns, (part, TableSection("n", "seen", ())), notes=("read so",))
+    )
     assert grid.caption == "Title; m, protocol seen"
-    assert [(column.title, column.is_text) for column in grid.columns] == [("task", True), ("dev", False)]
+    assert [(column.title, column.is_text) for column in grid.columns] == [
+        ("task", True),
+        ("dev", False),
+    ]
     assert (grid.rows, grid.notes) == ((("rte", "61.2"),), ("careful", "read so"))
 
 

@@ -45,9 +45,28 @@ def test_one_run(tmp_path):
     assert titles(page) == [
         "Scores", "Heads, and the agent's values", "Search, what was removed when, and time", "Configuration", "Provenance",
     ]  # fmt: skip
-    assert names(page) == ["heads-auber", "state-auber", "values-auber", "search-auber", "when-auber", "time"]
+    assert names(page) == [
+        "heads-auber",
+        "state-auber",
+        "values-auber",
+        "search-auber",
+        "when-auber",
+        "time",
+    ]
     (layers,) = [block for block in page.sections[2].blocks if isinstance(block, Grid)]
-    assert layers.rows[0] == ("0", "1, 3", "2", "70.00", "71.00", "72.00", "1.00", "60", "12", "9", "3.5")
+    assert layers.rows[0] == (
+        "0",
+        "1, 3",
+        "2",
+        "70.00",
+        "71.00",
+        "72.00",
+        "1.00",
+        "60",
+        "12",
+        "9",
+        "3.5",
+    )
     assert layers.rows[1][1:3] == ("none", "4")
 
 
@@ -56,7 +75,10 @@ def test_rows_of_ones_own_are_named_to_a_study(tmp_path):
     result = json.loads((folder / "result.json").read_text())
     (folder / "result.json").write_text(json.dumps({**result, "task": "films"}))
     (verdict,) = make_page([folder]).verdicts
-    assert "To know more: auber study with several seeds, the files of your rows and the control" in verdict.points[1]
+    assert (
+        "To know more: auber study with several seeds, the files of your rows and the control"
+        in verdict.points[1]
+    )
 
 
 def test_a_head_tells_all_that_is_known_of_it(tmp_path):
@@ -70,8 +92,14 @@ def test_a_head_tells_all_that_is_known_of_it(tmp_path):
     ("change", "words"),
     [
         ({"dev.one_class": True}, "Careful: the model gives everything in dev the same answer"),
-        ({"dev.score": 0.5271}, "Careful: the score is exactly that of always answering the most frequent class."),
-        ({"dev.score": 0.5}, "Careful: always answering the most frequent class would score 52.71."),
+        (
+            {"dev.score": 0.5271},
+            "Careful: the score is exactly that of always answering the most frequent class.",
+        ),
+        (
+            {"dev.score": 0.5},
+            "Careful: always answering the most frequent class would score 52.71.",
+        ),
     ],
 )
 def test_a_score_that_means_nothing_says_so(tmp_path, change, words):
@@ -86,7 +114,10 @@ def test_a_choice_below_the_unpruned_layer_is_told(tmp_path):
     stage["search"]["rollout_score"] = 0.69
     path.write_text(json.dumps(stage))
     (verdict,) = make_page([folder]).verdicts
-    assert "What was chosen scored below the unpruned layer on the reward set in layer 2." in verdict.points
+    assert (
+        "What was chosen scored below the unpruned layer on the reward set in layer 2."
+        in verdict.points
+    )
 
 
 @pytest.mark.parametrize("is_earlier", [False, True], ids=["now", "an earlier version"])
@@ -131,12 +162,17 @@ def test_what_a_search_began_from_and_had_to_gain_is_told(tmp_path, costs, given
         stage = json.loads(path.read_text())
         stage["search"] |= {"change_cost": float(cost), "given": given.get(layer, [])}
         path.write_text(json.dumps(stage))
-    (layers,) = [block for block in make_page([folder]).sections[2].blocks if isinstance(block, Grid)]
+    (layers,) = [
+        block for block in make_page([folder]).sections[2].blocks if isinstance(block, Grid)
+    ]
     assert layers.notes[1:] == words
     best = "worth most" if any(costs) else "best seen"
     assert [heading.title for heading in layers.columns][5] == best
     assert f"Missed: {best} minus chosen." in layers.notes[0]
-    assert ("the best reward need not be worth most" in make_page([folder]).sections[2].blocks[0].caption) == any(costs)
+    assert (
+        "the best reward need not be worth most"
+        in make_page([folder]).sections[2].blocks[0].caption
+    ) == any(costs)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +190,9 @@ def test_where_the_agent_learned_nothing_is_told(tmp_path, updates, words):
         stage = json.loads(path.read_text())
         stage["search"] |= {} if number is None else {"updates": number}
         path.write_text(json.dumps(stage))
-    (layers,) = [block for block in make_page([folder]).sections[2].blocks if isinstance(block, Grid)]
+    (layers,) = [
+        block for block in make_page([folder]).sections[2].blocks if isinstance(block, Grid)
+    ]
     assert layers.notes[1:] == words
 
 
@@ -164,7 +202,9 @@ def test_a_run_without_stages_still_has_a_page(tmp_path):
 
 
 def test_a_start_has_a_page_without_a_plan(tmp_path):
-    page = make_page([write_run(tmp_path, "start", make_result("rte", "original", 0, 0.6, kind="finetune"))])
+    page = make_page(
+        [write_run(tmp_path, "start", make_result("rte", "original", 0, 0.6, kind="finetune"))]
+    )
     assert page.title == "Fine-tuned start on rte"
     assert names(page) == ["time"]
 
@@ -175,7 +215,9 @@ def test_runs_side_by_side(tmp_path):
     first = page.verdicts[0]
     assert first.headline == "One run each shows no difference between methods or settings."
     assert first.points[0] == "michel +2.27 points on dev, +0 heads removed, against auber."
-    assert not any("One run proves nothing" in point for verdict in page.verdicts for point in verdict.points)
+    assert not any(
+        "One run proves nothing" in point for verdict in page.verdicts for point in verdict.points
+    )
     assert names(page)[:3] == ["scores", "heads-auber", "heads-michel"]
     assert "importance-michel" in names(page)
 
@@ -188,12 +230,19 @@ def test_runs_of_other_rows_are_not_compared(tmp_path):
 
 def test_other_starts_are_told(tmp_path):
     page = make_page([write_searched(tmp_path), write_ranked(tmp_path, start="other weights")])
-    assert page.verdicts[0].points[-1].endswith(" They did not begin with the same fine-tuned weights.")
+    assert (
+        page.verdicts[0]
+        .points[-1]
+        .endswith(" They did not begin with the same fine-tuned weights.")
+    )
 
 
 def test_differing_settings_come_first(tmp_path):
     runs = read_runs(
-        [write_searched(tmp_path), write_ranked(tmp_path, config={"seed": 0, "agent.episodes": 9, "own": "x"})]
+        [
+            write_searched(tmp_path),
+            write_ranked(tmp_path, config={"seed": 0, "agent.episodes": 9, "own": "x"}),
+        ]
     )
     differing, every = settings_grids({run.label: run.record for run in runs})
     assert [row[:3] for row in differing.rows] == [
@@ -206,11 +255,15 @@ def test_differing_settings_come_first(tmp_path):
 
 def test_every_part_of_the_time_has_a_name_and_a_colour(tmp_path):
     seconds = {name: 1.0 + place for place, name in enumerate(TIME_PARTS)}
-    (run,) = read_runs([write_searched(tmp_path, **{"cost.seconds": {**seconds, "total": sum(seconds.values())}})])
+    (run,) = read_runs(
+        [write_searched(tmp_path, **{"cost.seconds": {**seconds, "total": sum(seconds.values())}})]
+    )
     parts = time_parts(run.record)
     assert parts == {**seconds, "other": 0.0}
     drawn = bars.draw_times([("auber", parts)], label="times")
-    assert all(f"auber, {part.words}: {seconds[name]:.1f} s" in drawn for name, part in TIME_PARTS.items())
+    assert all(
+        f"auber, {part.words}: {seconds[name]:.1f} s" in drawn for name, part in TIME_PARTS.items()
+    )
     assert bars._PART_COLOURS.keys() == bars.PARTS.keys()
     assert len(set(bars._PART_COLOURS.values())) == len(bars.PARTS)
 
@@ -227,7 +280,11 @@ def test_only_an_accuracy_has_a_standard_error(tmp_path):
 
 
 SCORES = {
-    "rte": {"auber": [66.0, 65.0, 67.0], "random": [60.0, 61.0, 62.0], "original+tuning": [64.0, 63.5, 64.2]},
+    "rte": {
+        "auber": [66.0, 65.0, 67.0],
+        "random": [60.0, 61.0, 62.0],
+        "original+tuning": [64.0, 63.5, 64.2],
+    },
     "mrpc": {"auber": [86.0, 85.5], "original+tuning": [84.0, 83.9]},
 }
 
@@ -267,7 +324,10 @@ def test_models_and_protocols_stand_apart(tmp_path):
     write_study(tmp_path, {"rte": {"auber": [60.0]}})
     write_study(tmp_path, {"rte": {"auber": [61.0]}}, model="minilm")
     page = make_page([tmp_path])
-    assert [verdict.about for verdict in page.verdicts] == ["minilm, protocol seen", "mpnet-base, protocol seen"]
+    assert [verdict.about for verdict in page.verdicts] == [
+        "minilm, protocol seen",
+        "mpnet-base, protocol seen",
+    ]
     assert titles(page)[0] == "Dev scores: minilm, seen"
     assert "heads-rte-auber-minilm-seen" in names(page)
 
@@ -287,5 +347,7 @@ def test_results_of_other_commands_stand_beside(tmp_path):
     assert titles(page)[3:5] == ["Regret", "Speed"]
     assert "regret" in names(page)
     (tmp_path / "other.json").write_text(json.dumps({"kind": "bench"}))
-    with pytest.raises(RunError, match="^other.json: must be results of kind auber regret or speed, found 'bench'"):
+    with pytest.raises(
+        RunError, match="^other.json: must be results of kind auber regret or speed, found 'bench'"
+    ):
         make_page([run], [read_results_file(tmp_path / "other.json")])

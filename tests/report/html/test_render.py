@@ -52,13 +52,19 @@ def test_nothing_comes_from_elsewhere(page):
         assert not any(name.startswith("on") for name in attributes), tag
         if "href" in attributes:
             assert re.fullmatch(r"#[a-z0-9-]+|figures/[a-z0-9-]+\.svg", attributes["href"])
-    assert {"link", "img", "iframe", "object", "form", "base"}.isdisjoint(tag for tag, _ in html.found)
+    assert {"link", "img", "iframe", "object", "form", "base"}.isdisjoint(
+        tag for tag, _ in html.found
+    )
     assert "url(" not in html.texts["style"]
 
 
 def test_the_policy_names_style_and_script_by_their_hashes(page):
     html = Elements(render_html(page))
-    (policy,) = [meta["content"] for meta in html.of("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        meta["content"]
+        for meta in html.of("meta")
+        if meta.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert policy.startswith("default-src 'none'; ")
     for kind in ("style", "script"):
         digest = base64.b64encode(hashlib.sha256(html.texts[kind].encode()).digest()).decode()
@@ -98,12 +104,18 @@ def test_hostile_names_are_text(tmp_path, name):
             render_html(make_page([write_searched(tmp_path.with_name(f"{tmp_path.name}-plain"))]))
         ).found
     }
-    for places in ([run], [run, write_ranked(tmp_path, "other", task=name, metric=name, data=name)], [tmp_path]):
+    for places in (
+        [run],
+        [run, write_ranked(tmp_path, "other", task=name, metric=name, data=name)],
+        [tmp_path],
+    ):
         text = render_html(make_page(places))
         html = Elements(text)
         assert {tag for tag, _ in html.found} <= {*plain, "circle", "details", "summary"}
         assert len(html.of("script")) == len(html.of("style")) == 1
-        assert not any(attribute.startswith("on") for _, attributes in html.found for attribute in attributes)
+        assert not any(
+            attribute.startswith("on") for _, attributes in html.found for attribute in attributes
+        )
         assert "1337" not in text, "no template is made of what a name says"
 
 
@@ -120,6 +132,9 @@ def test_a_large_study_stays_small(tmp_path):
         "auber-l2",
         "auber-key",
     ]
-    scores = {task: {method: [60.0, 61.0] for method in methods} for task in ("mrpc", "rte", "wnli", "agreement")}
+    scores = {
+        task: {method: [60.0, 61.0] for method in methods}
+        for task in ("mrpc", "rte", "wnli", "agreement")
+    }
     write_study(tmp_path, scores)
     assert len(render_html(make_page([tmp_path])).encode()) < 1.5e6

@@ -12,7 +12,9 @@ GRID = Grid((1e-4, 1e-3), (0, 1))
 
 
 def scores_of(record):
-    return {trial.key: (trial.score, trial.loss, trial.majority, trial.steps) for trial in record.trials}
+    return {
+        trial.key: (trial.score, trial.loss, trial.majority, trial.steps) for trial in record.trials
+    }
 
 
 def task_of(labels, label_names=("no", "yes", "maybe"), metric="accuracy"):

@@ -23,7 +23,9 @@ def test_the_best_rate_has_the_highest_mean_over_tasks():
 
 def test_a_tie_goes_to_the_smaller_rate_whatever_the_order_of_the_seeds():
     # Added up from left to right the two differ in their last bit.
-    choice = choose_rate(record_of({"rte": {5e-5: [0.1, 0.2, 0.3], 2e-5: [0.3, 0.2, 0.1], 1e-5: [0.0, 0.0, 0.0]}}))
+    choice = choose_rate(
+        record_of({"rte": {5e-5: [0.1, 0.2, 0.3], 2e-5: [0.3, 0.2, 0.1], 1e-5: [0.0, 0.0, 0.0]}})
+    )
     assert 0.1 + 0.2 + 0.3 != 0.3 + 0.2 + 0.1
     assert choice.best == 2e-5
 
@@ -42,8 +44,14 @@ def test_a_rate_that_learned_nothing_is_named():
 @pytest.mark.parametrize(
     ("scores", "note"),
     [
-        ({1e-5: [0.9], 2e-5: [0.8]}, "the best rate is the smallest tried; add smaller ones than 1e-05"),
-        ({1e-5: [0.8], 2e-5: [0.9]}, "the best rate is the largest tried; add larger ones than 2e-05"),
+        (
+            {1e-5: [0.9], 2e-5: [0.8]},
+            "the best rate is the smallest tried; add smaller ones than 1e-05",
+        ),
+        (
+            {1e-5: [0.8], 2e-5: [0.9]},
+            "the best rate is the largest tried; add larger ones than 2e-05",
+        ),
         ({1e-5: [0.8]}, "1e-05 was the only rate tried; add smaller and larger ones"),
     ],
 )

@@ -20,15 +20,42 @@ def test_numbers_with_commas():
             lambda: parse_rates("1e-5;2"),
             "--rates must be numbers with commas between, such as 1e-5,2e-5, found '1e-5;2'",
         ),
-        (lambda: parse_seeds("0,-1"), "--seeds must be whole numbers with commas between, such as 0,1,2, found '0,-1'"),
-        (lambda: Grid((), (0,)), "--rates must be different numbers above 0, such as 1e-5,2e-5,5e-5, found none"),
-        (lambda: Grid((1e-5, 1e-5), (0,)), "--rates must be different numbers above 0, .*, found 1e-05,1e-05"),
-        (lambda: Grid((0.0, 1e-5), (0,)), "--rates must be different numbers above 0, .*, found 0,1e-05"),
-        (lambda: Grid((math.inf,), (0,)), "--rates must be different numbers above 0, .*, found inf"),
-        (lambda: Grid((1e-5,), ()), "--seeds must be different whole numbers from 0, such as 0,1,2, found none"),
-        (lambda: Grid((1e-5,), (1, 1)), "--seeds must be different whole numbers from 0, such as 0,1,2, found 1,1"),
-        (lambda: Grid((1e-5,), (-1,)), "--seeds must be different whole numbers from 0, such as 0,1,2, found -1"),
-        (lambda: Grid((1e-5,), (0,), 1.0), "--held-out must be a share above 0 and below 1, found 1"),
+        (
+            lambda: parse_seeds("0,-1"),
+            "--seeds must be whole numbers with commas between, such as 0,1,2, found '0,-1'",
+        ),
+        (
+            lambda: Grid((), (0,)),
+            "--rates must be different numbers above 0, such as 1e-5,2e-5,5e-5, found none",
+        ),
+        (
+            lambda: Grid((1e-5, 1e-5), (0,)),
+            "--rates must be different numbers above 0, .*, found 1e-05,1e-05",
+        ),
+        (
+            lambda: Grid((0.0, 1e-5), (0,)),
+            "--rates must be different numbers above 0, .*, found 0,1e-05",
+        ),
+        (
+            lambda: Grid((math.inf,), (0,)),
+            "--rates must be different numbers above 0, .*, found inf",
+        ),
+        (
+            lambda: Grid((1e-5,), ()),
+            "--seeds must be different whole numbers from 0, such as 0,1,2, found none",
+        ),
+        (
+            lambda: Grid((1e-5,), (1, 1)),
+            "--seeds must be different whole numbers from 0, such as 0,1,2, found 1,1",
+        ),
+        (
+            lambda: Grid((1e-5,), (-1,)),
+            "--seeds must be different whole numbers from 0, such as 0,1,2, found -1",
+        ),
+        (
+            lambda: Grid((1e-5,), (0,), 1.0),
+            "--held-out must be a share above 0 and below 1, found 1",
+        ),
     ],
 )
 def test_a_grid_that_cannot_be(make, message):

@@ -21,7 +21,9 @@ def test_held_out_rows_are_a_share_of_each_class():
 
 
 def test_held_out_rows_of_a_regression():
-    rest, held_out = hold_out(task_of([0.5 * row for row in range(10)], None, "pearson"), 0.3, seed=0)
+    rest, held_out = hold_out(
+        task_of([0.5 * row for row in range(10)], None, "pearson"), 0.3, seed=0
+    )
     assert (len(rest), len(held_out)) == (7, 3)
     assert sorted(rest + held_out) == list(range(10))
 
@@ -29,8 +31,16 @@ def test_held_out_rows_of_a_regression():
 @pytest.mark.parametrize(
     ("labels", "share", "message"),
     [
-        ([0, 1, 2] * 4, 0.1, "own: from 3 to 11 of its 12 rows of train can be held out, a share of 0.1 is 1; choose"),
-        ([0, 1, 2] * 4, 0.99, "own: from 3 to 11 of its 12 rows of train can be held out, a share of 0.99 is 12;"),
+        (
+            [0, 1, 2] * 4,
+            0.1,
+            "own: from 3 to 11 of its 12 rows of train can be held out, a share of 0.1 is 1; choose",
+        ),
+        (
+            [0, 1, 2] * 4,
+            0.99,
+            "own: from 3 to 11 of its 12 rows of train can be held out, a share of 0.99 is 12;",
+        ),
         (
             [0] * 20 + [1] * 20 + [2],
             0.2,

@@ -20,7 +20,9 @@ PAGE = (ROOT / "docs/rates.md").read_text(encoding="utf-8")
 def test_a_row_of_the_page_is_that_of_the_file(task):
     cells = []
     for rate in RECORD.asked_rates:
-        points = [100 * trial.score for trial in RECORD.trials if (trial.task, trial.rate) == (task, rate)]
+        points = [
+            100 * trial.score for trial in RECORD.trials if (trial.task, trial.rate) == (task, rate)
+        ]
         assert len(points) == 3
         cells.append(f"{mean(points):.2f} ± {stdev(points):.2f}")
     (line,) = [line for line in PAGE.splitlines() if line.lower().startswith(f"| {task}")]

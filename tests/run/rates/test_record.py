@@ -21,7 +21,9 @@ from tests.small import small_task
 def test_what_was_cut_goes_on_where_it_was(model, unbroken, tmp_path):
     out = tmp_path / "new" / "rates.json"
     with pytest.raises(KeyboardInterrupt):
-        try_rates(model, [small_task()], GRID, settings=QUICK, out=out, progress=Follower(stop_after=3))
+        try_rates(
+            model, [small_task()], GRID, settings=QUICK, out=out, progress=Follower(stop_after=3)
+        )
     kept = json.loads(out.read_text())
     assert (len(kept["trials"]), kept["choice"]) == (3, None)
     follower = Follower()
@@ -41,7 +43,9 @@ def test_a_grid_can_grow_and_shrink_in_one_file(model, unbroken, tmp_path):
     out.write_text(json.dumps(to_json(unbroken)))
     follower = Follower()
     second = dataclasses.replace(small_task(), name="second")
-    record = try_rates(model, [second], Grid((1e-3,), (0,)), settings=QUICK, out=out, progress=follower)
+    record = try_rates(
+        model, [second], Grid((1e-3,), (0,)), settings=QUICK, out=out, progress=follower
+    )
     assert follower.stages == ["second seed 0 rate 0.001"]
     assert len(record.trials) == 5
     assert choose_rate(record).rates == (1e-3,)
@@ -67,7 +71,9 @@ def test_a_file_is_added_to_by_one_call_at_a_time(model, tmp_path):
                 try_rates(model, [small_task()], Grid((1e-2,), (0,)), settings=QUICK, out=out)
             tried.append(stage)
 
-    try_rates(model, [small_task()], Grid((1e-3,), (0,)), settings=QUICK, out=out, progress=Second())
+    try_rates(
+        model, [small_task()], Grid((1e-3,), (0,)), settings=QUICK, out=out, progress=Second()
+    )
     assert tried == ["agreement seed 0 rate 0.001"]
     assert [path.name for path in tmp_path.iterdir()] == ["rates.json"], "the lock is given back"
     try_rates(model, [small_task()], Grid((1e-2,), (0,)), settings=QUICK, out=out)
@@ -92,7 +98,13 @@ def test_trials_of_another_kind_do_not_share_a_file(model, unbroken, tmp_path):
         "agreement: rows_held_out was 12 and is now 18, agreement: epochs was 1 and is now 2; use the same or another --out"
     )
     with pytest.raises(RunError, match=f"{message}$"):
-        try_rates(model, [small_task()], Grid((1e-3,), (0,), 0.3), settings={**QUICK, "first.epochs": 2}, out=out)
+        try_rates(
+            model,
+            [small_task()],
+            Grid((1e-3,), (0,), 0.3),
+            settings={**QUICK, "first.epochs": 2},
+            out=out,
+        )
     assert out.read_text() == before
 
 
@@ -113,9 +125,18 @@ def test_trials_of_other_versions_do_not_share_a_file(model, unbroken, tmp_path)
     ("text", "message"),
     [
         ("{", "rates.json: cannot be read as JSON \\(.*\\); choose another --out"),
-        ('{"kind": "bench"}', "rates.json: must be a result of 'auber rates', found something else; choose another"),
-        ('{"kind": "rates", "format": 2}', "rates.json: format 1 can be read, found 2; choose another --out"),
-        ('{"kind": "rates", "format": 1}', "rates.json: is damaged \\('command'\\); choose another --out"),
+        (
+            '{"kind": "bench"}',
+            "rates.json: must be a result of 'auber rates', found something else; choose another",
+        ),
+        (
+            '{"kind": "rates", "format": 2}',
+            "rates.json: format 1 can be read, found 2; choose another --out",
+        ),
+        (
+            '{"kind": "rates", "format": 1}',
+            "rates.json: is damaged \\('command'\\); choose another --out",
+        ),
     ],
 )
 def test_another_file_is_left_alone(model, tmp_path, text, message):
@@ -129,7 +150,9 @@ def test_another_file_is_left_alone(model, tmp_path, text, message):
 def test_a_trial_of_a_wrong_type_is_damage(unbroken):
     data = json.loads(json.dumps(to_json(unbroken)))
     data["trials"][0]["score"] = "high"
-    with pytest.raises(RunError, match="^here: is damaged \\(score 'high'\\); choose another --out$"):
+    with pytest.raises(
+        RunError, match="^here: is damaged \\(score 'high'\\); choose another --out$"
+    ):
         Record.from_json(data, "here")
 
 
@@ -137,5 +160,12 @@ def test_a_file_that_cannot_be_written_is_found_out_first(model, tmp_path):
     (tmp_path / "file").touch()
     follower = Follower()
     with pytest.raises(RunError, match="cannot be written \\(.*\\); choose another --out"):
-        try_rates(model, [small_task()], GRID, settings=QUICK, out=tmp_path / "file" / "x.json", progress=follower)
+        try_rates(
+            model,
+            [small_task()],
+            GRID,
+            settings=QUICK,
+            out=tmp_path / "file" / "x.json",
+            progress=follower,
+        )
     assert follower.stages == []

@@ -44,19 +44,33 @@ def test_the_folder_says_who_is_at_work_and_where(run):
         listener.weigh([30.0, 10.0])
         listener.begin("layer 0: searching", 40)
         listener.end()
-        assert read_json(run.folder / "progress.json")["share"] == 0.75, "by work where that is told"
+        assert read_json(run.folder / "progress.json")["share"] == 0.75, (
+            "by work where that is told"
+        )
     assert written["process"]["id"] == os.getpid()
-    assert (written["process"]["started"], written["process"]["after_boot"]) == start_of(psutil.Process())
+    assert (written["process"]["started"], written["process"]["after_boot"]) == start_of(
+        psutil.Process()
+    )
     assert written["process"]["command"] == "auber prune --out run"
     assert written["process"]["folder"] == str(Path.cwd())
     assert written["time"] == 1002
     assert written["share"] == 7 / 40 / 4
-    assert written["stage"] == {"name": "layer 0: searching", "began": 1000, "done": 7, "total": 40, "note": "best 0.5"}
+    assert written["stage"] == {
+        "name": "layer 0: searching",
+        "began": 1000,
+        "done": 7,
+        "total": 40,
+        "note": "best 0.5",
+    }
 
 
 def test_it_is_written_at_most_once_a_second_within_a_stage(run, monkeypatch):
     clock, writes = Clock(), []
-    monkeypatch.setattr(Run, "write", lambda self, name, data: writes.append(data["stage"] and data["stage"]["done"]))
+    monkeypatch.setattr(
+        Run,
+        "write",
+        lambda self, name, data: writes.append(data["stage"] and data["stage"]["done"]),
+    )
     with FolderListener(run, clock=clock, timer=clock) as listener:
         listener.begin("first tuning", 100)
         for done in range(1, 31):
@@ -83,7 +97,11 @@ def test_numbers_are_events(run):
     with FolderListener(run, clock=Clock()) as listener:
         listener.record(3, {"layer-00/search/return": 1.5})
     (event,) = events_of(run)
-    assert (event["event"], event["step"], event["values"]) == ("numbers", 3, {"layer-00/search/return": 1.5})
+    assert (event["event"], event["step"], event["values"]) == (
+        "numbers",
+        3,
+        {"layer-00/search/return": 1.5},
+    )
 
 
 def test_words_that_nobody_could_type_again_are_left_out(run, tmp_path, monkeypatch):

@@ -17,7 +17,12 @@ from tests.small import small_config, small_start, small_task
 def prune(out, **changes):
     model, tokenizer = small_start()
     return auber.prune(
-        model, tokenizer, task=small_task(), config=small_config(first__when="always"), out=out, **changes
+        model,
+        tokenizer,
+        task=small_task(),
+        config=small_config(first__when="always"),
+        out=out,
+        **changes,
     )
 
 
@@ -56,13 +61,24 @@ def test_a_run_tells_its_search_its_tunings_and_its_result(plain):
     folder, outcome = plain
     numbers = numbers_of(folder)
     names = {name for name, _ in numbers}
-    for quantity in ("best_score", "return", "epsilon", "rewards_asked", "rewards_computed", "loss"):
+    for quantity in (
+        "best_score",
+        "return",
+        "epsilon",
+        "rewards_asked",
+        "rewards_computed",
+        "loss",
+    ):
         assert f"layer-01/search/{quantity}" in names
-    assert {step for name, step in numbers if name == "layer-01/search/return"} == set(range(1, 7)), "every episode"
+    assert {step for name, step in numbers if name == "layer-01/search/return"} == set(
+        range(1, 7)
+    ), "every episode"
     assert {"first/tuning/loss", "last/tuning/loss", "last/tuning/watched_score"} <= names
     assert numbers["result/dev", 0] == outcome.result["dev"]["score"]
     assert numbers["result/heads_removed", 0] == outcome.plan.num_removed
-    assert [numbers["layers/removed", layer] for layer in range(3)] == [len(outcome.plan.removed(n)) for n in range(3)]
+    assert [numbers["layers/removed", layer] for layer in range(3)] == [
+        len(outcome.plan.removed(n)) for n in range(3)
+    ]
     computed = sum(numbers["layers/rewards_computed", layer] for layer in range(3))
     assert computed == outcome.result["cost"]["rewards_computed"]
 
@@ -71,16 +87,17 @@ def test_a_run_tells_its_search_its_tunings_and_its_result(plain):
 
 
 def test_an_unknown_tracker_is_an_error_before_any_work(tmp_path):
-    with pytest.raises(ConfigError, match=r"^Unknown tracker 'tensorbord'. Did you mean 'tensorboard'\? Known: aim, "):
+    with pytest.raises(
+        ConfigError,
+        match=r"^Unknown tracker 'tensorbord'. Did you mean 'tensorboard'\? Known: aim, ",
+    ):
         prune(tmp_path / "run", track=["tensorbord"])
     assert not (tmp_path / "run").exists()
 
 
 def test_a_tracker_that_is_not_installed_is_an_error_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setitem(TRACKERS, "mlflow", TrackerEntry("no_such_package", "'auber[track]'"))
-    message = (
-        r"^tracker mlflow: the package no_such_package must be installed, and is not; pip install 'auber\[track\]'$"
-    )
+    message = r"^tracker mlflow: the package no_such_package must be installed, and is not; pip install 'auber\[track\]'$"
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", track=["mlflow"])
     assert not (tmp_path / "run").exists()
@@ -88,12 +105,17 @@ def test_a_tracker_that_is_not_installed_is_an_error_before_any_work(tmp_path, m
 
 def test_trackers_are_a_list_each_once():
     assert check_trackers(["tensorboard", "tensorboard"]) == ("tensorboard",)
-    with pytest.raises(ConfigError, match=r"track must be a list of trackers, found 'mlflow'; write \['mlflow'\]"):
+    with pytest.raises(
+        ConfigError, match=r"track must be a list of trackers, found 'mlflow'; write \['mlflow'\]"
+    ):
         check_trackers("mlflow")
 
 
 def test_a_tracker_needs_the_runs_folder():
-    with pytest.raises(ConfigError, match="tracker tensorboard: its files go into the run's folder, found none; give"):
+    with pytest.raises(
+        ConfigError,
+        match="tracker tensorboard: its files go into the run's folder, found none; give",
+    ):
         prune(None, track=["tensorboard"])
 
 
@@ -273,7 +295,9 @@ def test_a_tracker_that_fails_does_not_take_the_run_with_it(other, plain, tmp_pa
         outcome = prune(tmp_path / "run", track=["other"])
     assert same(outcome, plain[1])
     assert len(other.last.logged) == 3
-    assert [record.getMessage() for record in caplog.records if "tracker other" in record.getMessage()] == [
+    assert [
+        record.getMessage() for record in caplog.records if "tracker other" in record.getMessage()
+    ] == [
         "tracker other: hears no more of this run (OSError: connection lost)",
         "tracker other: could not be closed (OSError: gone)",
     ]

@@ -18,10 +18,20 @@ def slow_confidence(model, rows):
     found = None
     with torch.inference_mode():
         for row in range(len(rows)):
-            inputs = {name: torch.tensor([values]) for name, values in rows[row].items() if name != "labels"}
-            attentions = eager(**inputs, output_attentions=True).attentions  # (1, heads, length, length) a layer
+            inputs = {
+                name: torch.tensor([values])
+                for name, values in rows[row].items()
+                if name != "labels"
+            }
+            attentions = eager(
+                **inputs, output_attentions=True
+            ).attentions  # (1, heads, length, length) a layer
             largest = [layer[0].max(-1).values.double() for layer in attentions]  # (heads, length)
-            found = largest if found is None else [torch.cat(pair, dim=1) for pair in zip(found, largest, strict=True)]
+            found = (
+                largest
+                if found is None
+                else [torch.cat(pair, dim=1) for pair in zip(found, largest, strict=True)]
+            )
     return [layer.mean(1).tolist() for layer in found]
 
 
@@ -48,7 +58,13 @@ def test_a_longer_row_beside_it_changes_nothing():
     tokens = sum(rows.lengths)
     for layer, heads in together.items():
         for head, value in heads.items():
-            mean = sum(one[layer][head] * length for one, length in zip(apart, rows.lengths, strict=True)) / tokens
+            mean = (
+                sum(
+                    one[layer][head] * length
+                    for one, length in zip(apart, rows.lengths, strict=True)
+                )
+                / tokens
+            )
             assert value == pytest.approx(mean, abs=1e-6)
 
 
@@ -56,7 +72,11 @@ def test_the_least_confident_go():
     work = ranking_work(tiny_model(), 2)
     choice = choose_plan(work)
     ranked = sorted(
-        (value, layer, head) for layer, heads in head_confidence(work).items() for head, value in heads.items()
+        (value, layer, head)
+        for layer, heads in head_confidence(work).items()
+        for head, value in heads.items()
     )
-    assert {(layer, head) for layer, heads in choice.plan.items() for head in heads} == {one[1:] for one in ranked[:2]}
+    assert {(layer, head) for layer, heads in choice.plan.items() for head in heads} == {
+        one[1:] for one in ranked[:2]
+    }
     assert choice.details["confidence"]["0"].keys() == {"0", "1", "2", "3"}

@@ -23,7 +23,13 @@ def test_the_optimum_is_found(seed, steps):
     assert choice.removed == best  # among equals: fewest heads, then the first
     assert choice.details["best_score"] == score
     assert choice.details["given_score"] == toy.score(())
-    assert choice.rewards_asked == choice.rewards_computed == 2**7 - 1 == len(set(toy.asked)) == len(toy.asked)
+    assert (
+        choice.rewards_asked
+        == choice.rewards_computed
+        == 2**7 - 1
+        == len(set(toy.asked))
+        == len(toy.asked)
+    )
 
 
 @pytest.mark.parametrize("pay", [0.0, 0.3, 2.0])
@@ -53,14 +59,19 @@ def test_the_states_are_those_an_agent_sees(matrix, norm):
     work = CountingToy(ToyLayer(4), (0, 1, 3, 4)).work(
         small_config(agent__episodes=0, search__matrix=matrix, search__norm=norm)
     )
-    assert choose_layer(work).details["states"][matrix][norm] == auber.choose_layer(work).details["state"]
+    assert (
+        choose_layer(work).details["states"][matrix][norm]
+        == auber.choose_layer(work).details["state"]
+    )
 
 
 def test_heads_keep_their_numbers():
     layer, numbers = ToyLayer(4, 3, bias=0.004), (0, 2, 3, 5)
     best = layer.optimum()[0]
     assert best
-    assert choose_layer(CountingToy(layer, numbers).work()).removed == tuple(numbers[head] for head in best)
+    assert choose_layer(CountingToy(layer, numbers).work()).removed == tuple(
+        numbers[head] for head in best
+    )
 
 
 def test_a_layer_of_one_head():
@@ -69,9 +80,7 @@ def test_a_layer_of_one_head():
 
 
 def test_too_many_heads():
-    message = (
-        r"^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
-    )
+    message = r"^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
     with pytest.raises(ConfigError, match=message):
         get_method("exhaustive").check(small_config(), {2: 16, 0: 17})
 

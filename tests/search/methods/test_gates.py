@@ -22,7 +22,9 @@ LOCATIONS = torch.tensor([-6.0, -3.0, -1.6, 0.0, 0.7, 3.0])
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_the_expected_open_gates_against_sampling(law):
     draws = 200_000
-    gates = law.draw(LOCATIONS, torch.rand(draws, len(LOCATIONS), generator=torch.Generator().manual_seed(0)))
+    gates = law.draw(
+        LOCATIONS, torch.rand(draws, len(LOCATIONS), generator=torch.Generator().manual_seed(0))
+    )
     assert (gates.min(), gates.max()) == (0, 1)
     open_share = (gates > 0).double().mean(0)
     expected = law.open_probability(LOCATIONS.double())
@@ -46,7 +48,9 @@ def test_the_gradient_of_the_penalty(law):
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_the_gradient_of_a_draw(law):
     uniform = torch.tensor([0.3, 0.5, 0.6, 0.4, 0.5, 0.2], dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda value: law.draw(value, uniform), LOCATIONS.double().requires_grad_())
+    assert torch.autograd.gradcheck(
+        lambda value: law.draw(value, uniform), LOCATIONS.double().requires_grad_()
+    )
 
 
 def test_extreme_draws_are_finite():
@@ -100,7 +104,9 @@ def some_work(model_type="bert", **changes):
 def test_the_loss_of_a_trial_is_the_mean_over_the_last_epoch(monkeypatch):
     losses = []
     kept = gates.row_losses
-    monkeypatch.setattr(gates, "row_losses", lambda *given: losses.append(kept(*given)) or losses[-1])
+    monkeypatch.setattr(
+        gates, "row_losses", lambda *given: losses.append(kept(*given)) or losses[-1]
+    )
     trial = GateTraining(some_work()).train(0.01, unheard)
     assert [len(batch) for batch in losses] == [8, 8, 8, 5] * 3
     assert trial.loss == pytest.approx(torch.cat(losses[-4:]).mean().item(), rel=1e-5)
@@ -123,7 +129,9 @@ def test_padding_to_recorded_widths_changes_nothing_but_rounding():
     recorder = Repeater()
     padded = GateTraining(some_work(), recorder).train(0.01, unheard)
     assert recorder.recorded == 2, "full batches and the last of an epoch"
-    assert padded.locations == pytest.approx(GateTraining(some_work()).train(0.01, unheard).locations, abs=1e-3)
+    assert padded.locations == pytest.approx(
+        GateTraining(some_work()).train(0.01, unheard).locations, abs=1e-3
+    )
 
 
 def test_what_cannot_be_recorded_is_said_and_trained_ordinarily(monkeypatch, caplog):
@@ -152,8 +160,12 @@ def test_closed_training_goes_on_without_its_recordings():
 @pytest.mark.gpu
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-3), ("bfloat16", 0.1)])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_replayed_gates_are_the_ordinary_ones_on_a_gpu(monkeypatch, caplog, model_type, precision, tolerance):
-    monkeypatch.setattr(gates, "RECORDED_WIDTH", 1)  # the same padding: in half precision another one rounds otherwise
+def test_replayed_gates_are_the_ordinary_ones_on_a_gpu(
+    monkeypatch, caplog, model_type, precision, tolerance
+):
+    monkeypatch.setattr(
+        gates, "RECORDED_WIDTH", 1
+    )  # the same padding: in half precision another one rounds otherwise
     device = torch.device("cuda")
     work = some_work(model_type, hardware=Hardware(device, precision, 1))
     recordings = []
@@ -170,7 +182,9 @@ def test_replayed_gates_are_the_ordinary_ones_on_a_gpu(monkeypatch, caplog, mode
         counts.append(len(recordings))
         assert mine.locations == pytest.approx(other.locations, abs=tolerance)
         assert mine.loss == pytest.approx(other.loss, rel=0.02, abs=0.02)
-    if model_type == "deberta-v2":  # transformers has parts of it in TorchScript, which copies from the host
+    if (
+        model_type == "deberta-v2"
+    ):  # transformers has parts of it in TorchScript, which copies from the host
         assert "cannot be recorded as a CUDA graph" in caplog.text
     else:
         assert counts[0] == counts[1] > 0, caplog.text

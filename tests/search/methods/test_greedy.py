@@ -15,7 +15,8 @@ def slow_climb(layer):
     removed, order = frozenset(), []
     while len(removed) < layer.num_heads - 1:
         neighbours = {
-            head: layer.score(tuple(sorted(removed | {head}))) for head in set(range(layer.num_heads)) - removed
+            head: layer.score(tuple(sorted(removed | {head})))
+            for head in set(range(layer.num_heads)) - removed
         }
         best = max(sorted(neighbours), key=neighbours.get)
         if neighbours[best] <= layer.score(tuple(sorted(removed))):
@@ -89,7 +90,9 @@ def test_heads_keep_their_numbers():
     removed = choose_layer(CountingToy(layer).work()).removed
     assert removed
     numbers = (0, 2, 3, 5)
-    assert choose_layer(CountingToy(layer, numbers).work()).removed == tuple(numbers[head] for head in removed)
+    assert choose_layer(CountingToy(layer, numbers).work()).removed == tuple(
+        numbers[head] for head in removed
+    )
 
 
 def test_a_given_plan_is_corrected_as_long_as_that_gains():
@@ -106,7 +109,9 @@ def test_what_is_paid_for_a_head_holds_for_those_given_too():
     toy = CountingToy(ToyLayer(6, 1, bias=-0.01, single=0.0, pair=0.0))
     assert choose_layer(toy.work(small_config(reward__head=0.99), given=(1, 4))).removed == ()
     assert choose_layer(toy.work(small_config(reward__head=1.01), given=(1, 4))).removed != (1, 4)
-    assert choose_layer(toy.work(small_config(reward__head=1.01), given=(1, 4), change_cost=0.1)).removed == (1, 4)
+    assert choose_layer(
+        toy.work(small_config(reward__head=1.01), given=(1, 4), change_cost=0.1)
+    ).removed == (1, 4)
 
 
 @pytest.mark.parametrize("given", [(), (3,), (1, 4), (0, 1, 2, 4, 5)])

@@ -36,7 +36,14 @@ def test_importance_is_the_mean_absolute_derivative_of_each_rows_own_loss(kind):
     sums = {layer: torch.zeros(4) for layer in range(3)}
     for row in range(len(rows)):
         features = {name: torch.tensor([value]) for name, value in rows[row].items()}
-        if max(int(features[name].max()) for name in features if name in ("labels", "start_positions")) < 0:
+        if (
+            max(
+                int(features[name].max())
+                for name in features
+                if name in ("labels", "start_positions")
+            )
+            < 0
+        ):
             continue  # nothing to answer, nothing to lose
         gates = {layer: torch.ones(4, requires_grad=True) for layer in sums}
         with gated_heads(model, gates):
@@ -45,4 +52,6 @@ def test_importance_is_the_mean_absolute_derivative_of_each_rows_own_loss(kind):
             sums[layer] += derivative.abs()
     found = head_importance(work)
     for layer, expected in sums.items():
-        assert list(found[layer].values()) == pytest.approx((expected / expected.norm()).tolist(), rel=1e-3, abs=1e-4)
+        assert list(found[layer].values()) == pytest.approx(
+            (expected / expected.norm()).tolist(), rel=1e-3, abs=1e-4
+        )

@@ -89,7 +89,9 @@ def test_the_model_and_the_global_generator_are_left_as_they_were(name, training
     assert all(torch.equal(tensor, before[key]) for key, tensor in model.state_dict().items())
     assert model.training is training
     assert model.config._attn_implementation == attention
-    assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
+    assert all(
+        parameter.requires_grad and parameter.grad is None for parameter in model.parameters()
+    )
     assert not any(module._forward_pre_hooks or module._forward_hooks for module in model.modules())
     assert torch.equal(torch.get_rng_state(), random_state)
 
@@ -111,10 +113,21 @@ def test_another_seed_is_another_draw(name):
 def test_a_whole_run(name, tmp_path):
     model, tokenizer = small_start()
     config = small_config(
-        first__when="never", layer__epochs=0, last__epochs=0, agent__episodes=2, voita__epochs=1, voita__trials=2
+        first__when="never",
+        layer__epochs=0,
+        last__epochs=0,
+        agent__episodes=2,
+        voita__epochs=1,
+        voita__trials=2,
     )
     heads = None if get_method(name).decides_number else 4
-    arguments = {"task": small_task(), "method": name, "heads": heads, "config": config, "out": tmp_path / "run"}
+    arguments = {
+        "task": small_task(),
+        "method": name,
+        "heads": heads,
+        "config": config,
+        "out": tmp_path / "run",
+    }
     outcome = auber.prune(model, tokenizer, **arguments)
     result = outcome.result
     assert result["method"] == name
@@ -124,8 +137,12 @@ def test_a_whole_run(name, tmp_path):
         assert result["cost"]["rewards_asked"] == 0
     if name == "exhaustive":
         assert result["cost"]["rewards_computed"] == LAYERS * (2**HEADS - 1)
-        assert len((tmp_path / "run" / "scores.jsonl").read_text().splitlines()) == LAYERS * (2**HEADS - 1)
+        assert len((tmp_path / "run" / "scores.jsonl").read_text().splitlines()) == LAYERS * (
+            2**HEADS - 1
+        )
     if name == "greedy":
         assert (
-            0 < result["cost"]["rewards_computed"] == len((tmp_path / "run" / "scores.jsonl").read_text().splitlines())
+            0
+            < result["cost"]["rewards_computed"]
+            == len((tmp_path / "run" / "scores.jsonl").read_text().splitlines())
         )

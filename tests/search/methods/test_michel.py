@@ -27,7 +27,11 @@ def slow_importance(model, rows):
         heads = len(encoder.present(layer))
         sums = torch.zeros(heads, dtype=torch.float64)
         for row in range(len(rows)):
-            inputs = {name: torch.tensor([values]) for name, values in rows[row].items() if name != "labels"}
+            inputs = {
+                name: torch.tensor([values])
+                for name, values in rows[row].items()
+                if name != "labels"
+            }
             label = rows.labels[row : row + 1]
             label = label.double() if label.is_floating_point() else label
             for head in range(heads):
@@ -44,7 +48,8 @@ def slow_importance(model, rows):
 
 
 @pytest.mark.parametrize(
-    ("model_type", "labels"), [("bert", 2), ("bert", 1), ("mpnet", 3), ("distilbert", 2), ("electra", 2)]
+    ("model_type", "labels"),
+    [("bert", 2), ("bert", 1), ("mpnet", 3), ("distilbert", 2), ("electra", 2)],
 )
 def test_against_finite_differences_row_by_row(model_type, labels, monkeypatch):
     monkeypatch.setattr(michel, "_TOKENS_PER_BATCH", 24)  # several batches, some rows padded

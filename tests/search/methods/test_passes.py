@@ -26,7 +26,12 @@ def test_a_rows_loss_does_not_depend_on_its_batch(kind):
     """transformers' own loss of spans does: there padding competes with the tokens."""
     model, rows = tiny_model(kind=kind, num_labels=num_labels(kind)), random_kind_rows(kind)
     alone, together = (
-        torch.cat([row_losses(model, kind, *batch) for batch in padded_batches(rows, tokens, torch.device("cpu"))])
+        torch.cat(
+            [
+                row_losses(model, kind, *batch)
+                for batch in padded_batches(rows, tokens, torch.device("cpu"))
+            ]
+        )
         for tokens in (1, 10_000)
     )
     assert len(alone) == len(rows)
@@ -56,7 +61,8 @@ def test_every_row_comes_once():
     for inputs, targets in padded_batches(rows, 30, torch.device("cpu")):
         assert len(targets["labels"]) == len(inputs["input_ids"])
         seen += [
-            ids[mask.bool()].tolist() for ids, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
+            ids[mask.bool()].tolist()
+            for ids, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
         ]
     assert sorted(seen) == sorted(rows.input_ids)
 

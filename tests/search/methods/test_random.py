@@ -9,7 +9,9 @@ from tests.tiny_models import HEADS, LAYERS, tiny_model
 
 
 def draw(model, draw=0, seed=0, num_removed=5):
-    return choose_plan(ranking_work(model, num_removed, config=small_config(random__draw=draw, seed=seed))).plan
+    return choose_plan(
+        ranking_work(model, num_removed, config=small_config(random__draw=draw, seed=seed))
+    ).plan
 
 
 def test_draws_and_seeds_differ_and_repeat():
@@ -17,13 +19,18 @@ def test_draws_and_seeds_differ_and_repeat():
     plans = [draw(model, number, seed) for number in range(4) for seed in range(4)]
     assert len(set(plans)) > 12
     assert plans[0] == draw(model)
-    assert choose_plan(ranking_work(model, 1, config=small_config(random__draw=3))).details == {"draw": 3}
+    assert choose_plan(ranking_work(model, 1, config=small_config(random__draw=3))).details == {
+        "draw": 3
+    }
 
 
 def test_every_head_is_drawn_about_as_often():
     model = tiny_model()
     counts = Counter(
-        (layer, head) for number in range(300) for layer, heads in draw(model, number).items() for head in heads
+        (layer, head)
+        for number in range(300)
+        for layer, heads in draw(model, number).items()
+        for head in heads
     )
     expected = 300 * 5 / (LAYERS * HEADS)
     assert len(counts) == LAYERS * HEADS

@@ -29,7 +29,11 @@ def test_the_lowest_go_and_one_stays(scores, data):
         assert all(one < other for one in gone for other in kept)
         for other, others in scores.items():
             left = len(others) - len(plan.removed(other))
-            spared = [(score, other, head) for head, score in others.items() if head not in plan.removed(other)]
+            spared = [
+                (score, other, head)
+                for head, score in others.items()
+                if head not in plan.removed(other)
+            ]
             if left > 1:  # between layers, unless the layer could not spare one
                 assert all((score, layer, head) < one for score, head in gone for one in spared)
 
@@ -48,11 +52,16 @@ def test_no_other_plan_of_that_size_has_a_lower_sum():
         allowed = [
             some
             for some in combinations(pairs, count)
-            if all(sum(layer == place for place, _ in some) < len(heads) for layer, heads in scores.items())
+            if all(
+                sum(layer == place for place, _ in some) < len(heads)
+                for layer, heads in scores.items()
+            )
         ]
         lowest = min(sum(scores[layer][head] for layer, head in some) for some in allowed)
         plan = remove_lowest(scores, count)
-        assert sum(scores[layer][head] for layer in plan for head in plan[layer]) == pytest.approx(lowest)
+        assert sum(scores[layer][head] for layer in plan for head in plan[layer]) == pytest.approx(
+            lowest
+        )
 
 
 def test_among_equals_the_first_goes():
@@ -67,7 +76,10 @@ def test_too_many():
 
 @pytest.mark.parametrize("score", [math.nan, math.inf])
 def test_a_score_that_is_no_number(score):
-    with pytest.raises(ModelError, match=rf"^layer 1, head 2: its score must be a finite number, found {score}; check"):
+    with pytest.raises(
+        ModelError,
+        match=rf"^layer 1, head 2: its score must be a finite number, found {score}; check",
+    ):
         remove_lowest({0: {0: 1.0}, 1: {2: score, 3: 0.0}}, 0)
 
 

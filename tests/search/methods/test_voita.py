@@ -54,7 +54,9 @@ def test_heads_that_nothing_reads_close(model_type):
     model = tiny_model(model_type, num_labels=1)
     dead = {0: (1, 2), 2: (3,)}
     kill(model, dead)
-    config = small_config(voita__epochs=6, voita__batch_size=4, voita__learning_rate=0.2, voita__trials=3)
+    config = small_config(
+        voita__epochs=6, voita__batch_size=4, voita__learning_rate=0.2, voita__trials=3
+    )
     choice = choose_plan(ranking_work(model, 3, self_labelled(model), config))
     assert choice.plan == dead
     json.dumps(choice.details)

@@ -36,7 +36,9 @@ def random_rows(model: Any, count: int = 12, *, seed: int = 0) -> EncodedRows:
 def self_labelled(model: Any, count: int = 24) -> EncodedRows:
     """Rows whose targets are what a one-output model gives: any working head that closes costs loss."""
     rows = random_rows(model, count)
-    return EncodedRows(rows.input_ids, rows.token_types, predict(model, rows).squeeze(-1), rows.pad_token_id)
+    return EncodedRows(
+        rows.input_ids, rows.token_types, predict(model, rows).squeeze(-1), rows.pad_token_id
+    )
 
 
 def ranking_work(
@@ -72,10 +74,18 @@ class CountingToy:
     def work(self, config: Config | None = None, progress: Any = None, **given: Any) -> LayerWork:
         """A layer-wise method's work on this layer; what it sees of weights is a tiny model's with as many heads."""
         num_heads = max(self.heads) + 1
-        model = tiny_model("bert", num_attention_heads=num_heads, hidden_size=4 * num_heads, num_hidden_layers=1)
+        model = tiny_model(
+            "bert", num_attention_heads=num_heads, hidden_size=4 * num_heads, num_hidden_layers=1
+        )
         encoder = encoder_of(model)
         if gone := [head for head in range(num_heads) if head not in self.heads]:
             remove_heads(model, {0: gone})
         return LayerWork(
-            0, encoder, self.heads, self.score_many, config or small_config(), progress or Silent(), **given
+            0,
+            encoder,
+            self.heads,
+            self.score_many,
+            config or small_config(),
+            progress or Silent(),
+            **given,
         )

@@ -35,7 +35,10 @@ class Tail:
         try:
             with self._path.open("rb") as file:
                 status = self._path.stat()
-                if self._file not in (None, (status.st_dev, status.st_ino)) or status.st_size < self._offset:
+                if (
+                    self._file not in (None, (status.st_dev, status.st_ino))
+                    or status.st_size < self._offset
+                ):
                     self._offset, self.restarted = 0, True
                 self._file = (status.st_dev, status.st_ino)
                 file.seek(self._offset)

@@ -26,11 +26,22 @@ from auber.config import load_toml
 from auber.errors import printable
 from auber.run.fields import Fields
 from auber.run.search_scores import SearchScores, read_scores
-from auber.search.stages import BUDGET, PLAN, PRIOR, is_layer_stage, is_tuning_series, layer_of, layer_stage
+from auber.search.stages import (
+    BUDGET,
+    PLAN,
+    PRIOR,
+    is_layer_stage,
+    is_tuning_series,
+    layer_of,
+    layer_stage,
+)
 
 _EVENTS_KEPT = 20
 _STUDY = re.compile(r"(torchrun [-a-z]+ [0-9]+ -m )?auber study\b")
-_RETURN, _LOSS = "/search/return", "/loss"  # what numbers are called after their stage, or their tuning
+_RETURN, _LOSS = (
+    "/search/return",
+    "/loss",
+)  # what numbers are called after their stage, or their tuning
 
 
 class RunWatcher:
@@ -38,7 +49,10 @@ class RunWatcher:
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self.folder, self._clock = folder, clock
-        self._event_lines, self._score_lines = Tail(folder / "events.jsonl"), Tail(folder / "scores.jsonl")
+        self._event_lines, self._score_lines = (
+            Tail(folder / "events.jsonl"),
+            Tail(folder / "scores.jsonl"),
+        )
         self._forget_events()
         self._scores: dict[int, _LayerScores] = {}
         self._facts: dict[str, Any] = {}
@@ -75,9 +89,13 @@ class RunWatcher:
             num_heads=self._num_heads,
             layers=layers,
             search=None if searching is None else self._search(searching, written, stage),
-            tuning=None if stage is None or searching is not None else self._tuning(present, stage["began"]),
+            tuning=None
+            if stage is None or searching is not None
+            else self._tuning(present, stage["began"]),
             process=process,
-            running_seconds=None if self._began is None or result else max(0.0, self._now(state) - self._began),
+            running_seconds=None
+            if self._began is None or result
+            else max(0.0, self._now(state) - self._began),
             error=self._error if state is RunState.STOPPED else None,
             resume=self._how_to_resume(written) if state is RunState.STOPPED else None,
             result=None if result is None else _summary(result),
@@ -99,7 +117,10 @@ class RunWatcher:
             shapes.require_shape(self.folder / "config.toml", config, shapes.CONFIG)
             facts = {name: identity.get(name) for name in shapes.IDENTITY}
             facts |= {name: config.get(name) for name in shapes.CONFIG}
-            self._facts = {name: printable(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+            self._facts = {
+                name: printable(fact) if isinstance(fact, str) else fact
+                for name, fact in facts.items()
+            }
         return self._facts
 
     def _read_progress(self) -> dict[str, Any] | None:
@@ -111,7 +132,10 @@ class RunWatcher:
 
     def _read_stages(self) -> None:
         for path in (self.folder / "stages").glob("*.json"):
-            if path.stem in self._stages or (info := shapes.read_shaped(path, shapes.FINISHED_STAGE)) is None:
+            if (
+                path.stem in self._stages
+                or (info := shapes.read_shaped(path, shapes.FINISHED_STAGE)) is None
+            ):
                 continue
             if info.get("search"):
                 shapes.require_shape(path, info["search"], shapes.SEARCH, "search.")
@@ -160,7 +184,9 @@ class RunWatcher:
             layer = layer_of(name.removesuffix(_RETURN)) if name.endswith(_RETURN) else None
             if layer is not None:
                 returns = self._returns.setdefault(layer, [])
-                del returns[max(0, step - 1) :]  # a layer whose search was cut is played from its first episode again
+                del returns[
+                    max(0, step - 1) :
+                ]  # a layer whose search was cut is played from its first episode again
                 returns.append(value)
 
     def _read_scores(self) -> None:
@@ -170,7 +196,9 @@ class RunWatcher:
         for entry in filter(shapes.is_score, entries):
             layer, key, score = entry["layer"], entry["key"], float(entry["score"])
             scores = self._scores.get(layer)
-            if scores is None or scores.key != key:  # other weights: what was scored before is no part of this search
+            if (
+                scores is None or scores.key != key
+            ):  # other weights: what was scored before is no part of this search
                 scores = self._scores[layer] = _LayerScores(key)
             scores.all.append(score)
             if shapes.is_heads(entry.get("removed")):
@@ -203,7 +231,9 @@ class RunWatcher:
                 views.append(StageView(name, "present" if is_first_open else "open"))
         return tuple(views)
 
-    def _progress(self, written: dict[str, Any], stage: dict[str, Any], state: RunState) -> ProgressView:
+    def _progress(
+        self, written: dict[str, Any], stage: dict[str, Any], state: RunState
+    ) -> ProgressView:
         done, total = int(stage["done"]), int(stage["total"])
         left = None
         if done and total and state is not RunState.STOPPED:
@@ -224,7 +254,9 @@ class RunWatcher:
             return None
         return layer_of(present)
 
-    def _layer_views(self, result: dict[str, Any] | None, present: str | None) -> tuple[LayerView, ...]:
+    def _layer_views(
+        self, result: dict[str, Any] | None, present: str | None
+    ) -> tuple[LayerView, ...]:
         if self._num_layers is None:
             return ()
         plan = (result or {}).get("plan") or read_object(self.folder / "plan.json") or {}
@@ -233,14 +265,18 @@ class RunWatcher:
         views = []
         for layer in range(self._num_layers):
             name = layer_stage(layer)
-            is_decided = result is not None or PLAN in self._stages or self._chosen(layer) is not None
+            is_decided = (
+                result is not None or PLAN in self._stages or self._chosen(layer) is not None
+            )
             if is_decided:
                 state = "decided"
             elif name in self._stages:
                 state = "searched"
             else:
                 state = "searching" if name == present else "open"
-            views.append(LayerView(layer, state, tuple(plan.get(str(layer), ())), self._gain(layer)))
+            views.append(
+                LayerView(layer, state, tuple(plan.get(str(layer), ())), self._gain(layer))
+            )
         return tuple(views)
 
     def _chosen(self, layer: int) -> list[int] | None:
@@ -258,7 +294,9 @@ class RunWatcher:
         scores, chosen = self._searches.get(layer_stage(layer)), self._chosen(layer)
         return None if scores is None or chosen is None else scores.gain(chosen)
 
-    def _search(self, layer: int, written: dict[str, Any] | None, stage: dict[str, Any] | None) -> SearchView:
+    def _search(
+        self, layer: int, written: dict[str, Any] | None, stage: dict[str, Any] | None
+    ) -> SearchView:
         scores = self._scores.get(layer) or _LayerScores("")
         returns = self._returns.get(layer)
         given = tuple(sorted((self._stages.get(PRIOR, {}).get("plan") or {}).get(str(layer), ())))
@@ -287,7 +325,12 @@ class RunWatcher:
         """What was heard last since the present tuning began, of which a stage may have several."""
         for name, (moment, step, loss) in reversed(self._numbers.items()):
             series = name.removesuffix(_LOSS)
-            if present is None or moment < began or series == name or not is_tuning_series(series, present):
+            if (
+                present is None
+                or moment < began
+                or series == name
+                or not is_tuning_series(series, present)
+            ):
                 continue
             pace = self._numbers.get(f"{series}/steps_per_second")
             return TuningView(step, loss, None if pace is None or pace[0] < began else pace[2])
@@ -298,11 +341,15 @@ class RunWatcher:
         command, folder = process.get("command"), process.get("folder")
         if command is None:
             return f"the same call with out={str(self.folder)!r}, resume=True"
-        if _STUDY.match(command):  # who computes its runs may be in another folder than who asked for them
+        if _STUDY.match(
+            command
+        ):  # who computes its runs may be in another folder than who asked for them
             return str(command)
         words = command if "--resume" in command.split() else f"{command} --resume"
         # Relative paths mean the same only where they were typed.
-        return words if folder is None or _is_here(folder) else f"cd {shlex.quote(folder)} && {words}"
+        return (
+            words if folder is None or _is_here(folder) else f"cd {shlex.quote(folder)} && {words}"
+        )
 
 
 class _LayerScores:
@@ -314,7 +361,9 @@ class _LayerScores:
         self.by_mask: dict[tuple[int, ...], float] = {}
 
 
-def _state(result: dict[str, Any] | None, process: ProcessView | None, error: str | None) -> RunState:
+def _state(
+    result: dict[str, Any] | None, process: ProcessView | None, error: str | None
+) -> RunState:
     if result is not None:
         return RunState.COMPLETE
     if error is not None:  # the process may be a session that lives on

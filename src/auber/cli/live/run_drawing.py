@@ -46,7 +46,11 @@ def _standing(view: RunView) -> Text:
     text = Text()
     text.append(view.state, STATE_STYLES[view.state])
     if view.running_seconds is not None:
-        text.append(f" for {describe_seconds(view.running_seconds)}" if view.state is not RunState.STOPPED else "")
+        text.append(
+            f" for {describe_seconds(view.running_seconds)}"
+            if view.state is not RunState.STOPPED
+            else ""
+        )
     process = view.process
     if process is not None and view.state is not RunState.COMPLETE:
         text.append(f"  process {process.number}" + (f" on {process.host}" if process.host else ""))
@@ -79,11 +83,23 @@ def _present(view: RunView, sheet: Sheet) -> list[Text]:
     progress = view.progress
     if progress is not None:
         share = progress.done / progress.total if progress.total else 0.0
-        words = [f"{progress.stage:<20}", bar(share, 20, marks), f"{progress.done}/{progress.total or '?'}"]
-        words += [f"{describe_seconds(progress.seconds_left)} left"] if progress.seconds_left is not None else []
+        words = [
+            f"{progress.stage:<20}",
+            bar(share, 20, marks),
+            f"{progress.done}/{progress.total or '?'}",
+        ]
+        words += (
+            [f"{describe_seconds(progress.seconds_left)} left"]
+            if progress.seconds_left is not None
+            else []
+        )
         lines.append(Text("  ".join([*words, progress.note]).rstrip()))
         if progress.finished_share is not None:
-            words = [f"{'whole run':<20}", bar(progress.finished_share, 20, marks), f"{progress.finished_share:.0%}"]
+            words = [
+                f"{'whole run':<20}",
+                bar(progress.finished_share, 20, marks),
+                f"{progress.finished_share:.0%}",
+            ]
             if view.layers_left_seconds is not None:
                 words.append(f"layers to come about {describe_seconds(view.layers_left_seconds)}")
             lines.append(Text("  ".join(words)))
@@ -101,7 +117,11 @@ def _present(view: RunView, sheet: Sheet) -> list[Text]:
 
 
 def _search(search: SearchView, sheet: Sheet) -> list[Text]:
-    words = f"rewards {search.rewards_asked} asked, " if search.rewards_asked is not None else "rewards "
+    words = (
+        f"rewards {search.rewards_asked} asked, "
+        if search.rewards_asked is not None
+        else "rewards "
+    )
     words += f"{search.rewards_computed} computed"
     if search.rewards_per_second is not None:
         words += f", {search.rewards_per_second:.1f}/s"
@@ -112,8 +132,17 @@ def _search(search: SearchView, sheet: Sheet) -> list[Text]:
             words += f", {'begun at' if search.given else 'unpruned'} {search.given_score:.4f} ({gain:+.2f})"
     lines = [Text(words)]
     if search.curve:
-        label = f"{search.curve_is} {search.curve[-1]:+.3g} " if search.curve_is == "return" else "score "
-        lines.append(Text(label + sparkline(search.curve, max(1, sheet.width - len(label)), sheet.marks.heights)))
+        label = (
+            f"{search.curve_is} {search.curve[-1]:+.3g} "
+            if search.curve_is == "return"
+            else "score "
+        )
+        lines.append(
+            Text(
+                label
+                + sparkline(search.curve, max(1, sheet.width - len(label)), sheet.marks.heights)
+            )
+        )
     return lines
 
 
@@ -123,7 +152,9 @@ def _layers(view: RunView, sheet: Sheet, room: int | None) -> list[Text]:
         return []
     cells = [_layer(layer, view.num_heads, sheet.marks) for layer in view.layers]
     cell_width = max(len(cell) for cell in cells) + 3
-    columns = 1 if room is None else min(math.ceil(len(cells) / room), max(1, sheet.width // cell_width))
+    columns = (
+        1 if room is None else min(math.ceil(len(cells) / room), max(1, sheet.width // cell_width))
+    )
     rows = math.ceil(len(cells) / columns)
     lines = []
     for row in range(rows):
@@ -136,15 +167,24 @@ def _layers(view: RunView, sheet: Sheet, room: int | None) -> list[Text]:
     if room is None or rows <= room:
         return lines
     # Too many for the terminal: those around the present one.
-    at_work = next((view.layers.index(layer) for layer in view.layers if layer.state == "searching"), None)
+    at_work = next(
+        (view.layers.index(layer) for layer in view.layers if layer.state == "searching"), None
+    )
     if at_work is None:
-        at_work = next((index for index, layer in enumerate(view.layers) if layer.state == "open"), rows - 1)
+        at_work = next(
+            (index for index, layer in enumerate(view.layers) if layer.state == "open"), rows - 1
+        )
     first = min(max(0, at_work % rows - room // 2), rows - room)
     return lines[first : first + room]
 
 
 def _layer(layer: LayerView, num_heads: int, marks: Marks) -> Text:
-    mark = {"decided": marks.done, "searched": marks.done, "searching": marks.present, "open": marks.open}[layer.state]
+    mark = {
+        "decided": marks.done,
+        "searched": marks.done,
+        "searching": marks.present,
+        "open": marks.open,
+    }[layer.state]
     text = Text(f"{mark} {layer.layer:>2} ", "dim" if layer.state == "open" else "")
     stays, style = {
         "decided": (marks.kept, "green"),
@@ -166,7 +206,10 @@ def _events(view: RunView, most: int) -> list[Text]:
     if view.error is not None and events and events[-1].text.startswith("stopped: "):
         events = events[:-1]  # the line in red says so too
     chosen = events[-most:] if most > 0 else ()
-    return [Text(f"{time.strftime('%H:%M:%S', time.localtime(event.time))} {event.text}", "dim") for event in chosen]
+    return [
+        Text(f"{time.strftime('%H:%M:%S', time.localtime(event.time))} {event.text}", "dim")
+        for event in chosen
+    ]
 
 
 def _ending(view: RunView, sheet: Sheet) -> list[Text]:
@@ -176,5 +219,8 @@ def _ending(view: RunView, sheet: Sheet) -> list[Text]:
         lines.append(Text(_STOPS.get(view.error.partition(":")[0], view.error), "red"))
     if view.resume is not None:
         words = f"nobody is at work; go on with: {view.resume}"
-        lines += [Text(line, "yellow") for line in textwrap.wrap(words, sheet.width, break_on_hyphens=False)]
+        lines += [
+            Text(line, "yellow")
+            for line in textwrap.wrap(words, sheet.width, break_on_hyphens=False)
+        ]
     return lines

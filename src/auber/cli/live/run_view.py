@@ -14,7 +14,9 @@ class RunState(StrEnum):
 
     WAITING = "waiting"  # nothing of it is there yet
     RUNNING = "running"
-    ELSEWHERE = "elsewhere"  # at work on another machine, or lost there: that cannot be told from here
+    ELSEWHERE = (
+        "elsewhere"  # at work on another machine, or lost there: that cannot be told from here
+    )
     STOPPED = "stopped"
     COMPLETE = "complete"
 
@@ -47,7 +49,9 @@ class LayerView:
     layer: int
     state: str  # decided, searched (what goes is known when all layers are), searching or open
     removed: tuple[int, ...]
-    gain: float | None  # what the choice gained on the reward set over what the search began from, where there was one
+    gain: (
+        float | None
+    )  # what the choice gained on the reward set over what the search began from, where there was one
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,9 @@ class SearchView:
     curve: tuple[float, ...]
     curve_is: str  # "return" of each episode, or "score" of each mask
     given: tuple[int, ...]  # the heads that the plan it began from removes
-    given_score: float | None  # of what it began from; without such a plan that is the unpruned layer
+    given_score: (
+        float | None
+    )  # of what it began from; without such a plan that is the unpruned layer
     unpruned_score: float | None  # of the layer with all its heads, where that was asked for
     best_score: float | None
     rewards_asked: int | None
@@ -92,7 +98,9 @@ class RunView:
     facts: dict[str, Any]  # kind, model, task, method, metric, seed, protocol
     stages: tuple[StageView, ...] = ()
     progress: ProgressView | None = None
-    layers_left_seconds: float | None = None  # as long as the searched ones took; the last tuning is not in it
+    layers_left_seconds: float | None = (
+        None  # as long as the searched ones took; the last tuning is not in it
+    )
     num_layers: int | None = None
     num_heads: int | None = None
     layers: tuple[LayerView, ...] = ()

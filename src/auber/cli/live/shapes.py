@@ -61,7 +61,8 @@ def is_plan(found: Any) -> bool:
 def is_sizes(found: Any) -> bool:
     """The best mask of every size, and its score."""
     return isinstance(found, list) and all(
-        isinstance(each, dict) and is_heads(each.get("removed")) and is_number(each.get("score")) for each in found
+        isinstance(each, dict) and is_heads(each.get("removed")) and is_number(each.get("score"))
+        for each in found
     )
 
 
@@ -98,7 +99,13 @@ PROGRESS: Shape = {
     "share": optional(is_share),
     "stage": optional(is_object),
 }
-PRESENT_STAGE: Shape = {"name": is_text, "began": is_moment, "done": is_count, "total": is_count, "note": is_text}
+PRESENT_STAGE: Shape = {
+    "name": is_text,
+    "began": is_moment,
+    "done": is_count,
+    "total": is_count,
+    "note": is_text,
+}
 FINISHED_STAGE: Shape = {
     "seconds": optional(is_number),
     "removed": optional(either(is_heads, is_plan)),
@@ -132,7 +139,11 @@ _EVENTS: Mapping[str, Shape] = {
     "started": {"process": optional(is_count)},
     "resumed": {"process": optional(is_count)},
     "planned": {"stages": is_names, "layers": is_count, "heads_per_layer": is_count},
-    "stage": {"stage": is_text, "seconds": optional(is_number), "removed": optional(either(is_heads, is_plan))},
+    "stage": {
+        "stage": is_text,
+        "seconds": optional(is_number),
+        "removed": optional(either(is_heads, is_plan)),
+    },
     "dev_evaluation": {"score": is_number, "rows": is_count},
     "stopped": {"error": is_words},
     "said": {"text": is_words},
@@ -180,4 +191,8 @@ def is_event(entry: Mapping[str, Any]) -> bool:
 
 def is_score(entry: Mapping[str, Any]) -> bool:
     """Whether a line of the ledger can be told."""
-    return is_count(entry.get("layer")) and is_words(entry.get("key")) and is_number(entry.get("score"))
+    return (
+        is_count(entry.get("layer"))
+        and is_words(entry.get("key"))
+        and is_number(entry.get("score"))
+    )

@@ -139,4 +139,6 @@ class StudyWatcher:
         holders = [read_holder(self._folder.block_path(block), CLAIM) for block in open_blocks]
         if any(holder.is_running for holder in holders if holder is not None):
             return True
-        return None if any(not holder.is_here for holder in holders if holder is not None) else False
+        return (
+            None if any(not holder.is_here for holder in holders if holder is not None) else False
+        )

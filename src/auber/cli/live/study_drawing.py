@@ -71,7 +71,10 @@ def _cell_mark(state: str, marks: Marks) -> str:
 def _legend(view: StudyView, sheet: Sheet) -> Text:
     states = [cell.state for block in view.blocks for cell in block.cells]
     counted = {state: states.count(state) for state in STATE_STYLES if state in states}
-    return Text("  ".join(f"{_cell_mark(s, sheet.marks)} {count} {s}" for s, count in counted.items()), "dim")
+    return Text(
+        "  ".join(f"{_cell_mark(s, sheet.marks)} {count} {s}" for s, count in counted.items()),
+        "dim",
+    )
 
 
 def _run_line(view: RunView, sheet: Sheet) -> Text:
@@ -82,7 +85,9 @@ def _run_line(view: RunView, sheet: Sheet) -> Text:
     if progress is not None:
         share = progress.finished_share
         whole = "" if share is None else f"{bar(share, 10, sheet.marks)} {share:.0%}  "
-        text.append(f"{whole}{progress.stage} {progress.done}/{progress.total or '?'} {progress.note}".rstrip())
+        text.append(
+            f"{whole}{progress.stage} {progress.done}/{progress.total or '?'} {progress.note}".rstrip()
+        )
     return text
 
 
@@ -95,7 +100,9 @@ def _study_ending(view: StudyView) -> list[Text]:
     ][-3:]
     if view.is_over and not view.is_complete:
         states = [cell.state for block in view.blocks for cell in block.cells]
-        counts = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
+        counts = " and ".join(
+            f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states
+        )
         lines.append(
             Text(
                 f"all runs are settled, {counts}; the same 'auber study ... --out {view.folder}' tries them again",
@@ -106,6 +113,9 @@ def _study_ending(view: StudyView) -> list[Text]:
         lines.append(Text(f"all runs are settled; next: auber report {view.folder}", "green"))
     elif view.is_left:
         lines.append(
-            Text(f"nobody is at work; the same 'auber study ... --out {view.folder}' goes on from here", "yellow")
+            Text(
+                f"nobody is at work; the same 'auber study ... --out {view.folder}' goes on from here",
+                "yellow",
+            )
         )
     return lines

@@ -40,7 +40,12 @@ def count_multiply_adds(model: PreTrainedModel, length: int) -> int:
     widths = sum(encoder.parts(layer).output.in_features for layer in range(encoder.num_layers))
     positions = sum(_position_features(attention) for attention in encoder.attentions(length))
     # Positions are projected once, from the hidden size, then met by every token. Attention is scores and mixing.
-    return a_row + length * a_token + (encoder.hidden_size + length) * positions + 2 * widths * length**2
+    return (
+        a_row
+        + length * a_token
+        + (encoder.hidden_size + length) * positions
+        + 2 * widths * length**2
+    )
 
 
 def _position_features(attention: Attention) -> int:

@@ -26,7 +26,9 @@ from auber.training.ratio import Limits
 def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> Pair:
     """The latency of one row of the usual length, or of as many tokens as the model has positions for."""
     if exported.graph is None:
-        raise ConfigError(f"{exported.place}: only an ONNX graph can be timed, found an export to {exported.to}")
+        raise ConfigError(
+            f"{exported.place}: only an ONNX graph can be timed, found an export to {exported.to}"
+        )
     source, threads = exported.source, torch.get_num_threads()
     length = min(USUAL_LENGTH, source.encoder.num_positions)
     batch = random_rows(source.encoder, source.inputs, rows=1, length=length)
@@ -36,7 +38,9 @@ def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> 
         write_graph(put_back(source.model, source.encoder.removed), unpruned, source.inputs)
         progress.end()
         progress.begin("latency", limits.repeats)
-        calls = [graph_call(open_graph(path, threads), batch) for path in (unpruned, exported.graph)]
+        calls = [
+            graph_call(open_graph(path, threads), batch) for path in (unpruned, exported.graph)
+        ]
         seconds = side_by_side(calls, make_timer(torch.device("cpu")), limits, progress.step)
         progress.end()
     return Pair.of(("onnxruntime", "cpu", "float32"), 1, length, *seconds)

@@ -20,7 +20,9 @@ from auber.training.clock import make_timer, side_by_side
 from auber.training.cuda_graphs import RecordingError
 
 
-def measure_speed(request: Request, *, command: str = "", progress: Progress | None = None) -> Speed:
+def measure_speed(
+    request: Request, *, command: str = "", progress: Progress | None = None
+) -> Speed:
     """Measure every run of a request in every way it asks for, one after the other."""
     progress, started = progress or Silent(), time.perf_counter()
     ways, left_out = choose_ways(request)
@@ -42,10 +44,13 @@ def _measure_run(
         with way.open(models, way.hardware) as calls:
             for batch in request.batches:
                 progress.begin(
-                    f"{subject.name}: {way.runtime}, {way.hardware.name}, batch {batch}", request.limits.repeats
+                    f"{subject.name}: {way.runtime}, {way.hardware.name}, batch {batch}",
+                    request.limits.repeats,
                 )
                 try:
-                    seconds = side_by_side(calls(batch, length), timer, request.limits, progress.step)
+                    seconds = side_by_side(
+                        calls(batch, length), timer, request.limits, progress.step
+                    )
                 except (MemoryError, RuntimeError) as error:
                     reason = _why_not(error)
                     if reason is None:
@@ -63,7 +68,9 @@ def _measure_run(
         heads=encoder.num_layers * encoder.num_heads,
         plan=subject.plan.to_json(),
         parameters=Amount(count_parameters(unpruned), count_parameters(pruned)),
-        multiply_adds=Amount(count_multiply_adds(unpruned, length), count_multiply_adds(pruned, length)),
+        multiply_adds=Amount(
+            count_multiply_adds(unpruned, length), count_multiply_adds(pruned, length)
+        ),
         pairs=tuple(pairs),
     )
 

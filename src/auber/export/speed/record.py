@@ -44,7 +44,12 @@ class Pair:
 
     @classmethod
     def of(
-        cls, way: tuple[str, str, str], batch: int, length: int, unpruned: Sequence[float], pruned: Sequence[float]
+        cls,
+        way: tuple[str, str, str],
+        batch: int,
+        length: int,
+        unpruned: Sequence[float],
+        pruned: Sequence[float],
     ) -> Pair:
         """What a row of rounds shows; `way` is runtime, device and precision."""
         ratio = ratio_of(unpruned, pruned)

@@ -31,7 +31,9 @@ class Request:
         if self.length is not None and self.length < 1:
             raise ConfigError(f"--length must be at least 1, found {self.length}")
         if self.threads < 0:
-            raise ConfigError(f"--threads must be 0 (as many as torch finds) or more, found {self.threads}")
+            raise ConfigError(
+                f"--threads must be 0 (as many as torch finds) or more, found {self.threads}"
+            )
 
 
 def parse_batches(text: str) -> tuple[int, ...]:
@@ -39,5 +41,7 @@ def parse_batches(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
     numbers = sorted(int(word) for word in words if word.isascii() and word.isdigit())
     if len(numbers) < len(words) or len(set(numbers)) < len(words) or numbers[0] < 1:
-        raise ConfigError(f"--batch must be different numbers from 1 with commas between, such as 1,32, found '{text}'")
+        raise ConfigError(
+            f"--batch must be different numbers from 1 with commas between, such as 1,32, found '{text}'"
+        )
     return tuple(numbers)

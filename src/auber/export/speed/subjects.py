@@ -49,13 +49,17 @@ class Subject:
         auto_class = getattr(transformers, self.kind.auto_class)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seeds.derive(0, "speed model"))
-            unpruned = auto_class.from_config(copy.deepcopy(self.config), dtype=torch.float32, trust_remote_code=False)
+            unpruned = auto_class.from_config(
+                copy.deepcopy(self.config), dtype=torch.float32, trust_remote_code=False
+            )
         pruned = copy.deepcopy(unpruned)
         remove_heads(pruned, self.plan, allow_empty_layers=True)
         return unpruned.eval(), pruned.eval()
 
 
-def read_subjects(names: tuple[str, ...], model: str | None, only: tuple[str, ...] = ()) -> list[Subject]:
+def read_subjects(
+    names: tuple[str, ...], model: str | None, only: tuple[str, ...] = ()
+) -> list[Subject]:
     """The subjects of runs, model folders, result files and results files of which `only` picks runs.
 
     `model` is the architecture of those that have none.
@@ -63,11 +67,17 @@ def read_subjects(names: tuple[str, ...], model: str | None, only: tuple[str, ..
     wanted = parse_only(only, KEYS)
     sources = [source for name in names for source in _sources(Path(name), wanted)]
     if only and not any(source.is_kept for source in sources):
-        raise ConfigError("--only picks runs of a results file, and none of these is one; leave it out")
+        raise ConfigError(
+            "--only picks runs of a results file, and none of these is one; leave it out"
+        )
     found = [_subject(source, model) for source in sources]
     if model is not None and not any(used for _, used in found):
-        raise ConfigError("--model is for runs whose model is gone, all of these have theirs; leave it out")
-    return _told_apart([subject for subject, _ in found], [source.place.resolve() for source in sources])
+        raise ConfigError(
+            "--model is for runs whose model is gone, all of these have theirs; leave it out"
+        )
+    return _told_apart(
+        [subject for subject, _ in found], [source.place.resolve() for source in sources]
+    )
 
 
 def choose_length(unpruned: PreTrainedModel, subject: Subject, asked: int | None) -> int:
@@ -76,7 +86,9 @@ def choose_length(unpruned: PreTrainedModel, subject: Subject, asked: int | None
     if asked is None:
         return min(USUAL_LENGTH, longest)
     if asked > longest:
-        raise ConfigError(f"--length must be at most {longest}, the positions of {subject.name}, found {asked}")
+        raise ConfigError(
+            f"--length must be at most {longest}, the positions of {subject.name}, found {asked}"
+        )
     return asked
 
 
@@ -101,7 +113,9 @@ def _sources(path: Path, wanted: Mapping[str, set[str]]) -> list[_Source]:
         if is_results_file(content):
             results = [_checked(result, path) for result in kept_results(path, content, wanted)]
             return [
-                _Source(path, path / str(result.get("folder")), result, path / "model", is_kept=True)
+                _Source(
+                    path, path / str(result.get("folder")), result, path / "model", is_kept=True
+                )
                 for result in results
             ]
         return [_Source(path, path, _checked(content, file), file.parent / "model")]
@@ -137,7 +151,9 @@ def _subject(source: _Source, model: str | None) -> tuple[Subject, bool]:
             f"{shape['layers']} of {shape['per_layer']}; give the model it was pruned from"
         )
     kind = KINDS[METRICS[result["metric"]].kind]
-    return _fitted(name, kind, config, PruningPlan.from_json(result["plan"], f"{path}: plan"), path), True
+    return _fitted(
+        name, kind, config, PruningPlan.from_json(result["plan"], f"{path}: plan"), path
+    ), True
 
 
 def _run_name(result: dict[str, Any]) -> str:
@@ -188,14 +204,18 @@ def _checked(result: Any, path: Path) -> dict[str, Any]:
         "heads": dict,
         "plan": dict,
     }
-    fits = isinstance(result, dict) and all(isinstance(result.get(key), wanted) for key, wanted in needed.items())
+    fits = isinstance(result, dict) and all(
+        isinstance(result.get(key), wanted) for key, wanted in needed.items()
+    )
     if not fits or result["metric"] not in METRICS:
         raise RunError(f"{path}: the result.json of a run is needed, found something else")
     found: dict[str, Any] = result
     return found
 
 
-def _fitted(name: str, kind: Kind, config: PreTrainedConfig, plan: PruningPlan, path: Path) -> Subject:
+def _fitted(
+    name: str, kind: Kind, config: PreTrainedConfig, plan: PruningPlan, path: Path
+) -> Subject:
     try:
         plan.check(config.num_hidden_layers, config.num_attention_heads, allow_empty_layers=True)
     except PlanError as error:

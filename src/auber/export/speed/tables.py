@@ -48,7 +48,9 @@ def _devices(speed: Speed) -> str:
 def _summary(speed: Speed) -> Table:
     ways = list(dict.fromkeys(way_of(pair) for run in speed.runs for pair in run.pairs))
     columns = ["run", "heads removed", "parameters", "multiply-adds a row", *ways]
-    title = f"What pruning buys on {_devices(speed)}: sizes, and how many times as fast (95 % interval)"
+    title = (
+        f"What pruning buys on {_devices(speed)}: sizes, and how many times as fast (95 % interval)"
+    )
     return Table(title, columns, [_summary_row(run, ways) for run in speed.runs])
 
 
@@ -64,7 +66,15 @@ def _summary_row(run: RunSpeed, ways: list[str]) -> list[str]:
 
 
 def _details(speed: Speed) -> Table:
-    columns = ["run", "runtime", "unpruned ms", "pruned ms", "unpruned rows/s", "pruned rows/s", "rounds"]
+    columns = [
+        "run",
+        "runtime",
+        "unpruned ms",
+        "pruned ms",
+        "unpruned rows/s",
+        "pruned rows/s",
+        "rounds",
+    ]
     rows = [
         [
             run.name,

@@ -16,7 +16,13 @@ from pathlib import Path
 import torch
 
 from auber.config import make_config
-from auber.export.graph import graph_call, missing_packages, open_graph, require_packages, write_graph
+from auber.export.graph import (
+    graph_call,
+    missing_packages,
+    open_graph,
+    require_packages,
+    write_graph,
+)
 from auber.export.speed.request import Request
 from auber.models.encoders import encoder_of
 from auber.models.random_rows import random_rows
@@ -55,7 +61,9 @@ def choose_ways(request: Request) -> tuple[list[Way], list[str]]:
         require_packages("--onnx")
     if request.onnx or (request.onnx is None and request.device != "cuda"):
         if missing := missing_packages():
-            left_out.append(f"onnxruntime: {', '.join(missing)} not installed; pip install 'auber[onnx]'")
+            left_out.append(
+                f"onnxruntime: {', '.join(missing)} not installed; pip install 'auber[onnx]'"
+            )
         else:
             ways.append(Way("onnxruntime", cpu, _open_onnx))
     return ways, left_out

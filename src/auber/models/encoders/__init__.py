@@ -47,12 +47,16 @@ def family_of(model_type: object) -> type[Encoder]:
             return adapter
     reason = f" ({why})" if (why := _CANNOT_BE_PRUNED.get(str(model_type))) else ""
     supported = sorted(name for adapter in FAMILIES.values() for name in adapter.model_types)
-    raise ModelError(f"A model of type '{model_type}' cannot be pruned{reason}; use one of: {', '.join(supported)}")
+    raise ModelError(
+        f"A model of type '{model_type}' cannot be pruned{reason}; use one of: {', '.join(supported)}"
+    )
 
 
 def encoder_of(model: PreTrainedModel) -> Encoder:
     """The adapter around a live model; `ModelError` where its architecture is not supported."""
     model_type = getattr(getattr(model, "config", None), "model_type", None)
     if model_type is None or not hasattr(model, "base_model"):
-        raise ModelError(f"A transformers model is needed, found {type(model).__name__}; unwrap it first")
+        raise ModelError(
+            f"A transformers model is needed, found {type(model).__name__}; unwrap it first"
+        )
     return family_of(model_type)(model)

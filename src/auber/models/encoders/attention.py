@@ -36,16 +36,20 @@ class Disentangled:
 
     position_keys: Tensor | None  # (heads, places, head_dim), position_queries alike
     position_queries: Tensor | None
-    places: (
-        Tensor  # (longest, longest): the place of each distance, by asking and asked token; grows with their distance
-    )
+    places: Tensor  # (longest, longest): the place of each distance, by asking and asked token; grows with their distance
     scale: float
-    lowest: tuple[int, ...]  # the place of the farthest token behind the first one, by length; known without the device
+    lowest: tuple[
+        int, ...
+    ]  # the place of the farthest token behind the first one, by length; known without the device
     highest: tuple[int, ...]  # the place of the first token for the last one, by length
 
     @classmethod
     def of(
-        cls, position_keys: Tensor | None, position_queries: Tensor | None, places: Tensor, scale: float
+        cls,
+        position_keys: Tensor | None,
+        position_queries: Tensor | None,
+        places: Tensor,
+        scale: float,
     ) -> Disentangled:
         """From the places of all distances."""
         lowest, highest = tuple(places[0].tolist()), tuple(places[:, 0].tolist())
@@ -60,10 +64,14 @@ class Disentangled:
         index = (self.places[:asking, :asked] - low).expand(rows, heads, asking, asked)
         added = query.new_zeros(rows, heads, asking, asked)
         if self.position_keys is not None:
-            met = query @ self.position_keys[:, low:high].transpose(-1, -2)  # (rows, heads, asking, places)
+            met = query @ self.position_keys[:, low:high].transpose(
+                -1, -2
+            )  # (rows, heads, asking, places)
             added += met.gather(-1, index)
         if self.position_queries is not None:
-            met = key @ self.position_queries[:, low:high].transpose(-1, -2)  # (rows, heads, asked, places)
+            met = key @ self.position_queries[:, low:high].transpose(
+                -1, -2
+            )  # (rows, heads, asked, places)
             added += met.gather(-1, index.transpose(-1, -2)).transpose(-1, -2)
         return added * self.scale
 
@@ -73,7 +81,9 @@ class Attention:
     """How one layer attends: softmax of `scores`, times the values."""
 
     scale: float
-    bias: Tensor | None = None  # (present_heads or 1, longest, longest), a function of key minus query position
+    bias: Tensor | None = (
+        None  # (present_heads or 1, longest, longest), a function of key minus query position
+    )
     rotation: Rotation | None = None
     disentangled: Disentangled | None = None
 
@@ -87,7 +97,10 @@ class Attention:
         """The scores before softmax (rows, heads, asking, asked) of queries and keys as they were projected."""
         if self.rotation is not None:
             positions = torch.arange(key.shape[-2], device=key.device)
-            query, key = self.rotation(query, positions[: query.shape[-2]]), self.rotation(key, positions)
+            query, key = (
+                self.rotation(query, positions[: query.shape[-2]]),
+                self.rotation(key, positions),
+            )
         scores = query @ key.transpose(-1, -2) * self.scale
         added = self.added(query, key)
         return scores if added is None else scores + added

@@ -79,8 +79,12 @@ class LayerParts:
     activation: Callable[[Tensor], Tensor]
     contract: nn.Linear  # intermediate -> hidden
     output_norm: nn.Module
-    positional: tuple[nn.Linear, ...] = ()  # further projections with rows for each head, of relative positions
-    normalises_first: bool = False  # the norms stand before attention and feed-forward, not behind the residual sums
+    positional: tuple[
+        nn.Linear, ...
+    ] = ()  # further projections with rows for each head, of relative positions
+    normalises_first: bool = (
+        False  # the norms stand before attention and feed-forward, not behind the residual sums
+    )
     is_gated: bool = False  # the feed-forward is activation(first half of expand) * second half
 
     @property
@@ -123,7 +127,9 @@ class Encoder(ABC):
     @property
     def removed(self) -> PruningPlan:
         """The heads that are gone."""
-        return PruningPlan.from_json(getattr(self.model.config, REMOVED_HEADS, None) or {}, f"config.{REMOVED_HEADS}")
+        return PruningPlan.from_json(
+            getattr(self.model.config, REMOVED_HEADS, None) or {}, f"config.{REMOVED_HEADS}"
+        )
 
     @removed.setter
     def removed(self, plan: PruningPlan) -> None:
@@ -149,14 +155,19 @@ class Encoder(ABC):
     def keep(self, layer: int, positions: Sequence[int]) -> None:
         """Slice a layer down to the heads at these positions. `surgery.remove_heads` validates and records."""
         parts = self.parts(layer)
-        starts = torch.tensor(positions, dtype=torch.long, device=parts.output.weight.device) * self.head_dim
+        starts = (
+            torch.tensor(positions, dtype=torch.long, device=parts.output.weight.device)
+            * self.head_dim
+        )
         features = (starts[:, None] + torch.arange(self.head_dim, device=starts.device)).flatten()
         for linear, rows in _rows_to_keep(parts, features):
             linear.weight = _select(linear.weight, 0, rows)  # (kept_heads * head_dim, hidden)
             if linear.bias is not None:
                 linear.bias = _select(linear.bias, 0, rows)  # (kept_heads * head_dim,)
             linear.out_features = len(rows)
-        parts.output.weight = _select(parts.output.weight, 1, features)  # (hidden, kept_heads * head_dim)
+        parts.output.weight = _select(
+            parts.output.weight, 1, features
+        )  # (hidden, kept_heads * head_dim)
         parts.output.in_features = len(features)
 
     # The forward pass in pieces; the model must be in eval mode.
@@ -204,7 +215,9 @@ class Encoder(ABC):
         return self._classify_tokens(read) if self.reads == "all" else self._classify(read)
 
     def _classify(self, first: Tensor) -> Tensor:
-        logits: Tensor = self.model.classifier(first[:, None])  # most classifiers pick the first token themselves
+        logits: Tensor = self.model.classifier(
+            first[:, None]
+        )  # most classifiers pick the first token themselves
         return logits
 
     def _classify_tokens(self, hidden: Tensor) -> Tensor:
@@ -218,7 +231,10 @@ class Encoder(ABC):
         named: list[tuple[str, Projection]] = [
             (name, getattr(parts, name)) for name in ("query", "key", "value", "output")
         ]
-        for name, projection in (*named, *(("position projection", linear) for linear in parts.positional)):
+        for name, projection in (
+            *named,
+            *(("position projection", linear) for linear in parts.positional),
+        ):
             linear = projection.fused if isinstance(projection, FusedProjection) else projection
             if type(linear) is not nn.Linear:
                 raise ModelError(
@@ -244,4 +260,6 @@ def _rows_to_keep(parts: LayerParts, features: Tensor) -> Iterator[tuple[nn.Line
 
 
 def _select(parameter: Tensor, dim: int, features: Tensor) -> nn.Parameter:
-    return nn.Parameter(parameter.detach().index_select(dim, features), requires_grad=parameter.requires_grad)
+    return nn.Parameter(
+        parameter.detach().index_select(dim, features), requires_grad=parameter.requires_grad
+    )

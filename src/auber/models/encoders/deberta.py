@@ -35,7 +35,9 @@ class DebertaV2(Encoder):
         """The modules of a layer."""
         block = self.base.encoder.layer[layer]
         attention = block.attention
-        positional = (getattr(attention.self, name, None) for name in ("pos_key_proj", "pos_query_proj"))
+        positional = (
+            getattr(attention.self, name, None) for name in ("pos_key_proj", "pos_query_proj")
+        )
         return LayerParts(
             query=attention.self.query_proj,
             key=attention.self.key_proj,
@@ -77,7 +79,9 @@ class DebertaV2(Encoder):
             return [Attention(scale)] * self.num_layers
         table = encoder.get_rel_embedding()  # (2 * span, hidden)
         span = len(table) // 2
-        distances = encoder.get_rel_pos(torch.empty(1, longest, 1, device=table.device))[0]  # (longest, longest)
+        distances = encoder.get_rel_pos(torch.empty(1, longest, 1, device=table.device))[
+            0
+        ]  # (longest, longest)
         places = (distances + span).clamp(0, 2 * span - 1)
         attentions = []
         for layer in range(self.num_layers):
@@ -85,10 +89,16 @@ class DebertaV2(Encoder):
             shared = attention.share_att_key
             keys = queries = None
             if "c2p" in kinds:
-                keys = self._by_head(attention.key_proj if shared else attention.pos_key_proj, table)
+                keys = self._by_head(
+                    attention.key_proj if shared else attention.pos_key_proj, table
+                )
             if "p2c" in kinds:
-                queries = self._by_head(attention.query_proj if shared else attention.pos_query_proj, table)
-            attentions.append(Attention(scale, disentangled=Disentangled.of(keys, queries, places, scale)))
+                queries = self._by_head(
+                    attention.query_proj if shared else attention.pos_query_proj, table
+                )
+            attentions.append(
+                Attention(scale, disentangled=Disentangled.of(keys, queries, places, scale))
+            )
         return attentions
 
     def between(self, layer: int) -> Callable[[Tensor, Tensor], Tensor] | None:
@@ -98,7 +108,9 @@ class DebertaV2(Encoder):
             return None
 
         def convolve(inputs: Tensor, outputs: Tensor) -> Tensor:
-            mixed: Tensor = convolution(inputs, outputs, torch.ones(inputs.shape[:2], device=inputs.device))
+            mixed: Tensor = convolution(
+                inputs, outputs, torch.ones(inputs.shape[:2], device=inputs.device)
+            )
             return mixed
 
         return convolve
@@ -106,7 +118,9 @@ class DebertaV2(Encoder):
     def _by_head(self, linear: nn.Linear, table: Tensor) -> Tensor:
         """The table of relative positions, projected: (present_heads, 2 * span, head_dim)."""
         projected: Tensor = linear(table)
-        return projected.view(len(table), linear.out_features // self.head_dim, self.head_dim).transpose(0, 1)
+        return projected.view(
+            len(table), linear.out_features // self.head_dim, self.head_dim
+        ).transpose(0, 1)
 
     def _classify(self, read: Tensor) -> Tensor:
         logits: Tensor = self.model.classifier(self.model.pooler(read[:, None]))
@@ -114,7 +128,10 @@ class DebertaV2(Encoder):
 
 
 def _attend_without_heads(
-    hidden_states: Tensor, attention_mask: Tensor, output_attentions: bool = False, **_positions: Any
+    hidden_states: Tensor,
+    attention_mask: Tensor,
+    output_attentions: bool = False,
+    **_positions: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """What the self-attention of a layer without heads gives: contexts (rows, length, 0) and weights of no head."""
     rows, length, _ = hidden_states.shape

@@ -55,10 +55,13 @@ class MPNet(Encoder):
     def attentions(self, longest: int) -> list[Attention]:
         """Each layer adds its heads' columns of the table, by relative position."""
         table = self.base.encoder.relative_attention_bias.weight
-        bias: Tensor = self.base.encoder.compute_position_bias(torch.empty(1, longest, device=table.device))
+        bias: Tensor = self.base.encoder.compute_position_bias(
+            torch.empty(1, longest, device=table.device)
+        )
         (shared,) = bias  # (num_heads, longest, longest)
         return [
-            Attention(self.head_dim**-0.5, bias=shared[list(self.present(layer))]) for layer in range(self.num_layers)
+            Attention(self.head_dim**-0.5, bias=shared[list(self.present(layer))])
+            for layer in range(self.num_layers)
         ]
 
 
@@ -72,6 +75,9 @@ def _take_present_columns(
     """
     heads = attention.present_heads
     if "position_bias" in named:
-        return arguments, {**named, "position_bias": named["position_bias"][:1].index_select(1, heads)}
+        return arguments, {
+            **named,
+            "position_bias": named["position_bias"][:1].index_select(1, heads),
+        }
     hidden, mask, bias, *rest = arguments
     return (hidden, mask, bias[:1].index_select(1, heads), *rest), named

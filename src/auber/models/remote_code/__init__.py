@@ -38,5 +38,9 @@ def adopt(model: PreTrainedModel) -> None:
     name = type(model).__name__
     model.__class__ = getattr(modeling_auber, name)
     model.config.auto_map = auto_map(model.config)
-    (entry,) = (entry for entry, place in model.config.auto_map.items() if place == f"{MODELING_FILE.stem}.{name}")
+    (entry,) = (
+        entry
+        for entry, place in model.config.auto_map.items()
+        if place == f"{MODELING_FILE.stem}.{name}"
+    )
     type(model).register_for_auto_class(entry)

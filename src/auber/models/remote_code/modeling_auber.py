@@ -15,7 +15,9 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-if int(transformers.__version__.split(".")[0]) < 5:  # its attention is written otherwise, and would fail obscurely
+if (
+    int(transformers.__version__.split(".")[0]) < 5
+):  # its attention is written otherwise, and would fail obscurely
     raise ImportError(
         f"modeling_auber.py needs transformers 5, found {transformers.__version__}; pip install --upgrade transformers"
     )
@@ -76,7 +78,11 @@ def __getattr__(name: str) -> Any:
     config_class = getattr(plain, "config_class", None)
     if getattr(config_class, "model_type", None) not in _LAYOUTS:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    made = type(name, (_Narrowed, plain), {"__module__": __name__, "__doc__": f"{name} without some of its heads."})
+    made = type(
+        name,
+        (_Narrowed, plain),
+        {"__module__": __name__, "__doc__": f"{name} without some of its heads."},
+    )
     globals()[name] = made
     return made
 
@@ -96,7 +102,9 @@ def _kept_heads(config: Any) -> dict[int, list[int]]:
     """The heads that are left in each layer that lost some, numbered as in the unpruned model."""
     removed = getattr(config, _REMOVED_HEADS, None) or {}
     heads = range(config.num_attention_heads)
-    return {int(layer): [head for head in heads if head not in gone] for layer, gone in removed.items()}
+    return {
+        int(layer): [head for head in heads if head not in gone] for layer, gone in removed.items()
+    }
 
 
 def _narrow(attention: nn.Module, output: nn.Linear, heads: list[int], num_heads: int) -> None:
@@ -118,7 +126,9 @@ def _narrow(attention: nn.Module, output: nn.Linear, heads: list[int], num_heads
 
 def _share_bias(attention: nn.Module, heads: list[int]) -> None:
     """Let a layer read its own heads' columns of the bias that all layers share."""
-    attention.register_buffer("present_heads", torch.tensor(heads, dtype=torch.long), persistent=False)
+    attention.register_buffer(
+        "present_heads", torch.tensor(heads, dtype=torch.long), persistent=False
+    )
     attention.register_forward_pre_hook(_take_present_columns, with_kwargs=True)
 
 
@@ -128,7 +138,10 @@ def _take_present_columns(
     """Cut `position_bias`, the third argument, to the heads that are present: (1, present_heads, length, length), for all rows."""
     heads: Any = attention.present_heads
     if "position_bias" in named:
-        return arguments, {**named, "position_bias": named["position_bias"][:1].index_select(1, heads)}
+        return arguments, {
+            **named,
+            "position_bias": named["position_bias"][:1].index_select(1, heads),
+        }
     hidden, mask, bias, *rest = arguments
     return (hidden, mask, bias[:1].index_select(1, heads), *rest), named
 

@@ -46,13 +46,20 @@ class ScoreRow:
 
 
 def draw_scores(
-    rows: Sequence[ScoreRow], *, x_title: str, majority: float | None, label: str, interval: str = "95 % interval"
+    rows: Sequence[ScoreRow],
+    *,
+    x_title: str,
+    majority: float | None,
+    label: str,
+    interval: str = "95 % interval",
 ) -> str:
     """A row for each: open dots are single runs, the filled one their mean, the bar its interval, which is called so.
 
     The axis is made for the scores and for intervals that are not wide; one that reaches beyond it ends in an arrow.
     """
-    scores = [score for row in rows for _, score in row.singles] + ([] if majority is None else [majority])
+    scores = [score for row in rows for _, score in row.singles] + (
+        [] if majority is None else [majority]
+    )
     scores += [end for row in rows for end in _narrow_interval(row)]
     low, high = min(scores), max(scores)
     room = max(0.08 * (high - low), 0.5)
@@ -60,11 +67,23 @@ def draw_scores(
     bottom = _TOP + _ROW * len(rows)
     ticks = _ticks(axis.low, axis.high)
     parts = [charts.line(axis(tick), _TOP, axis(tick), bottom, charts.FAINT, 1) for tick in ticks]
-    parts += [charts.text(axis(tick), bottom + 14, f"{tick:g}", charts.GREY, "middle") for tick in ticks]
-    parts.append(charts.text((axis.start + axis.end) / 2, bottom + 29, x_title, charts.INK, "middle"))
+    parts += [
+        charts.text(axis(tick), bottom + 14, f"{tick:g}", charts.GREY, "middle") for tick in ticks
+    ]
+    parts.append(
+        charts.text((axis.start + axis.end) / 2, bottom + 29, x_title, charts.INK, "middle")
+    )
     if majority is not None:
         parts.append(
-            charts.line(axis(majority), _TOP - 4, axis(majority), bottom, charts.GREY, 1, dashes=charts.DASHES)
+            charts.line(
+                axis(majority),
+                _TOP - 4,
+                axis(majority),
+                bottom,
+                charts.GREY,
+                1,
+                dashes=charts.DASHES,
+            )
         )
     for index, row in enumerate(rows):
         parts += _score_row(axis, _TOP + _ROW * (index + 0.5), row)
@@ -72,7 +91,12 @@ def draw_scores(
     parts += _score_legend(legend, rows, interval)
     if majority is not None:
         parts += charts.legend(
-            _LABEL_WIDTH, legend + 16, f"majority class, {majority:.2f}", charts.GREY, 1, dashes=charts.DASHES
+            _LABEL_WIDTH,
+            legend + 16,
+            f"majority class, {majority:.2f}",
+            charts.GREY,
+            1,
+            dashes=charts.DASHES,
         )
         legend += 16
     return charts.document(_LABEL_WIDTH + _PLOT_WIDTH + 14, legend + 12, label, parts)
@@ -87,7 +111,12 @@ def _narrow_interval(row: ScoreRow) -> tuple[float, ...]:
 
 def _score_row(axis: charts.Scale, y: float, row: ScoreRow) -> Iterator[str]:
     yield charts.text(
-        _LABEL_WIDTH - 10, y + 4, shortened(row.name, _LABEL_WIDTH - 10), charts.INK, "end", bold=row.strong
+        _LABEL_WIDTH - 10,
+        y + 4,
+        shortened(row.name, _LABEL_WIDTH - 10),
+        charts.INK,
+        "end",
+        bold=row.strong,
     )
     words = f"{row.name}: {row.mean:.2f}"
     if row.low is not None and row.high is not None:
@@ -109,12 +138,20 @@ def _interval(axis: charts.Scale, y: float, low: float, high: float) -> Iterator
             yield charts.line(place, y - 4, place, y + 4, charts.GREY, 2)
         else:
             yield charts.strokes(
-                f"M{place + 5 * direction:.1f} {y - 4:.1f}l{-5 * direction} 4l{5 * direction} 4", charts.GREY, 1.5
+                f"M{place + 5 * direction:.1f} {y - 4:.1f}l{-5 * direction} 4l{5 * direction} 4",
+                charts.GREY,
+                1.5,
             )
 
 
-def _dot(x: float, y: float, radius: float, colour: str, title: str, *, hollow: bool = False) -> str:
-    fill = f'fill="{charts.GROUND}" stroke="{colour}" stroke-width="1.2"' if hollow else f'fill="{colour}"'
+def _dot(
+    x: float, y: float, radius: float, colour: str, title: str, *, hollow: bool = False
+) -> str:
+    fill = (
+        f'fill="{charts.GROUND}" stroke="{colour}" stroke-width="1.2"'
+        if hollow
+        else f'fill="{colour}"'
+    )
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" {fill}><title>{escape(title)}</title></circle>'
 
 
@@ -140,12 +177,20 @@ def draw_times(rows: Sequence[tuple[str, Mapping[str, float]]], *, label: str) -
     drawn: list[str] = list(_seconds_axis(axis, bottom))
     for index, (name, seconds) in enumerate(rows):
         y, spent = _TOP + _ROW * index + 3, 0.0
-        drawn.append(charts.text(_LABEL_WIDTH - 10, y + 12, shortened(name, _LABEL_WIDTH - 10), charts.INK, "end"))
+        drawn.append(
+            charts.text(
+                _LABEL_WIDTH - 10, y + 12, shortened(name, _LABEL_WIDTH - 10), charts.INK, "end"
+            )
+        )
         for part, words in PARTS.items():
             if seconds.get(part, 0.0) > 0:
                 title = f"{name}, {words}: {seconds[part]:.1f} s of {sum(seconds.values()):.1f} s"
                 start, end = axis(spent), axis(spent + seconds[part])
-                drawn.append(charts.rectangle(start, y, end - start, _ROW - 6, _PART_COLOURS[part], title=title))
+                drawn.append(
+                    charts.rectangle(
+                        start, y, end - start, _ROW - 6, _PART_COLOURS[part], title=title
+                    )
+                )
                 spent += seconds[part]
         drawn.append(charts.text(axis(spent) + 5, y + 12, f"{spent:.0f} s", charts.GREY))
     used = [part for part in PARTS if any(seconds.get(part, 0.0) > 0 for _, seconds in rows)]
@@ -184,16 +229,29 @@ def draw_timeline(rows: Sequence[TimelineRow], *, label: str) -> str:
         y = _TOP + height * index
         parts.append(charts.text(left - 8, y + 12, row.name, charts.INK, "end"))
         start, middle = axis(spent), axis(spent + row.search_seconds)
-        end, whole = axis(spent + row.search_seconds + row.tuning_seconds), axis(spent + row.seconds)
-        parts.append(charts.rectangle(start, y + 2, max(whole - start, 1.5), height - 5, charts.FAINT, title=row.title))
+        end, whole = (
+            axis(spent + row.search_seconds + row.tuning_seconds),
+            axis(spent + row.seconds),
+        )
+        parts.append(
+            charts.rectangle(
+                start, y + 2, max(whole - start, 1.5), height - 5, charts.FAINT, title=row.title
+            )
+        )
         if middle > start:
-            parts.append(charts.rectangle(start, y + 2, middle - start, height - 5, charts.COLOURS[0]))
+            parts.append(
+                charts.rectangle(start, y + 2, middle - start, height - 5, charts.COLOURS[0])
+            )
         if end > middle:
-            parts.append(charts.rectangle(middle, y + 2, end - middle, height - 5, charts.COLOURS[2]))
+            parts.append(
+                charts.rectangle(middle, y + 2, end - middle, height - 5, charts.COLOURS[2])
+            )
         parts.append(charts.text(left + 218, y + 12, row.note, charts.GREY))
         spent += row.seconds
     legend = bottom + 48
-    for index, (words, colour) in enumerate((("search", charts.COLOURS[0]), ("tuning", charts.COLOURS[2]))):
+    for index, (words, colour) in enumerate(
+        (("search", charts.COLOURS[0]), ("tuning", charts.COLOURS[2]))
+    ):
         parts.append(charts.rectangle(left + 80 * index, legend - 8, 11, 10, colour))
         parts.append(charts.text(left + 16 + 80 * index, legend + 1, words, charts.INK))
     return charts.document(left + 210 + 84, legend + 10, label, parts)
@@ -210,7 +268,10 @@ def _ticks(low: float, high: float) -> list[float]:
     """Round numbers in a range that need not begin at 0."""
     steps = charts.linear_ticks(high - low, 5)
     step = steps[1] if len(steps) > 1 else high - low
-    return [float(f"{index * step:.12g}") for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    return [
+        float(f"{index * step:.12g}")
+        for index in range(math.ceil(low / step), math.floor(high / step) + 1)
+    ]
 
 
 def shortened(name: str, width: float) -> str:

@@ -26,8 +26,14 @@ def extra_sections(files: Sequence[ResultsFile]) -> list[Section]:
     for file in files:
         if file.kind == REGRET:
             figure = Figure("regret", "Regret against the number of rewards", regret_figure(file))
-            caption = f"Searches replayed on the scores of every mask of some layers, from {file.name}."
-            found.append(section("regret", "Regret", [Figures(caption, (figure,)), *grids(regret_table(file))]))
+            caption = (
+                f"Searches replayed on the scores of every mask of some layers, from {file.name}."
+            )
+            found.append(
+                section(
+                    "regret", "Regret", [Figures(caption, (figure,)), *grids(regret_table(file))]
+                )
+            )
         elif file.kind == SPEED:
             tables = [grid for table in speed_tables(file) for grid in grids(table)]
             found.append(section("speed", "Speed", tables))
@@ -41,13 +47,20 @@ def extra_sections(files: Sequence[ResultsFile]) -> list[Section]:
 def settings_grids(runs: Mapping[str, RunRecord]) -> list[Grid]:
     """What the runs differ in, and all settings; a run is told by its name."""
     meaning = {info.key: info.doc for info in settings()}
-    keys = list(dict.fromkeys((*(key for key in meaning), *(key for run in runs.values() for key in run.config))))
+    keys = list(
+        dict.fromkeys(
+            (*(key for key in meaning), *(key for run in runs.values() for key in run.config))
+        )
+    )
     keys = [key for key in keys if any(key in run.config for run in runs.values())]
     differing = [key for key in keys if len({_value(run.config, key) for run in runs.values()}) > 1]
     columns = (Heading("setting"), *(Heading(name) for name in runs), Heading("meaning"))
 
     def rows(chosen: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        return tuple((key, *(_value(run.config, key) for run in runs.values()), meaning.get(key, "")) for key in chosen)
+        return tuple(
+            (key, *(_value(run.config, key) for run in runs.values()), meaning.get(key, ""))
+            for key in chosen
+        )
 
     found = []
     if differing:
@@ -62,11 +75,15 @@ def values_of(records: Sequence[RunRecord]) -> Grid:
     keys = list(dict.fromkeys((*meaning, *(key for record in records for key in record.config))))
     rows = []
     for key in keys:
-        found = list(dict.fromkeys(_value(record.config, key) for record in records if key in record.config))
+        found = list(
+            dict.fromkeys(_value(record.config, key) for record in records if key in record.config)
+        )
         if found:
             rows.append((key, ", ".join(found), meaning.get(key, "")))
     columns = (Heading("setting"), Heading("value"), Heading("meaning"))
-    return Grid("All settings, with every value they have in these runs", columns, tuple(rows), folded=True)
+    return Grid(
+        "All settings, with every value they have in these runs", columns, tuple(rows), folded=True
+    )
 
 
 def origins_grid(runs: Mapping[str, RunRecord]) -> Grid:
@@ -82,7 +99,11 @@ def origins_grid(runs: Mapping[str, RunRecord]) -> Grid:
         "peak GPU memory": [_memory(run) for run in runs.values()],
     }
     columns = (Heading(""), *(Heading(name) for name in runs))
-    return Grid("Where the numbers come from", columns, tuple((name, *cells) for name, cells in rows.items()))
+    return Grid(
+        "Where the numbers come from",
+        columns,
+        tuple((name, *cells) for name, cells in rows.items()),
+    )
 
 
 def versions_words(run: RunRecord) -> str:

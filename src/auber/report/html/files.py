@@ -23,7 +23,9 @@ def can_make_pdf() -> bool:
 
 def write_page(page: Page, out: Path, *, pdf: bool) -> tuple[Path, ...]:
     """Write the page and its figures into a folder; the page is the first of the paths."""
-    texts = {PAGE: render_html(page)} | {f"{FOLDER}/{figure.name}.svg": figure.svg for figure in page.figures}
+    texts = {PAGE: render_html(page)} | {
+        f"{FOLDER}/{figure.name}.svg": figure.svg for figure in page.figures
+    }
     try:
         (out / FOLDER).mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -35,7 +37,9 @@ def write_page(page: Page, out: Path, *, pdf: bool) -> tuple[Path, ...]:
                 path.write_bytes(to_pdf(figure.svg))
                 written.append(path)
     except OSError as error:
-        raise RunError(f"{out}: cannot be written ({error}); it must be a folder of its own") from error
+        raise RunError(
+            f"{out}: cannot be written ({error}); it must be a folder of its own"
+        ) from error
     return tuple(written)
 
 

@@ -43,14 +43,19 @@ def draw_layers(layers: Sequence[LayerCurve], *, label: str) -> str:
         row, column = divmod(index, columns)
         left, top = _LEFT + column * (_PANEL_WIDTH + _GAP_X), _TOP + row * (_PANEL_HEIGHT + _GAP_Y)
         panel = charts.Panel(
-            charts.Scale(1, last, left, left + _PANEL_WIDTH), charts.Scale(low, high, top + _PANEL_HEIGHT, top)
+            charts.Scale(1, last, left, left + _PANEL_WIDTH),
+            charts.Scale(low, high, top + _PANEL_HEIGHT, top),
         )
         ends = index + columns >= len(layers)  # nothing below it
         parts += _layer_panel(panel, each, last, high, show_x=ends, show_y=column == 0)
     rows = math.ceil(len(layers) / columns)
     bottom = _TOP + rows * (_PANEL_HEIGHT + _GAP_Y) - _GAP_Y
     width = _LEFT + columns * (_PANEL_WIDTH + _GAP_X) - _GAP_X + 12
-    parts.append(charts.text((_LEFT + width) / 2, bottom + 30, "different masks scored", charts.INK, "middle"))
+    parts.append(
+        charts.text(
+            (_LEFT + width) / 2, bottom + 30, "different masks scored", charts.INK, "middle"
+        )
+    )
     parts += charts.legend(_LEFT, bottom + 46, "best so far", GAIN, 1.8)
     parts.append(f'<circle cx="{_LEFT + 120:.1f}" cy="{bottom + 46:.1f}" r="3" fill="{LOSS}"/>')
     parts.append(charts.text(_LEFT + 128, bottom + 50, "chosen", charts.INK))
@@ -63,7 +68,9 @@ def _layer_panel(
     left, right, bottom, top = panel.x.start, panel.x.end, panel.y.start, panel.y.end
     best = each.curve[-1][1] if each.curve else 0.0
     chosen = "not recorded" if each.chosen is None else f"{each.chosen:+.2f} points"
-    words = f"layer {each.layer}: best {best:+.2f} points after {each.scored} masks, chosen {chosen}"
+    words = (
+        f"layer {each.layer}: best {best:+.2f} points after {each.scored} masks, chosen {chosen}"
+    )
     yield charts.rectangle(left, top, right - left, bottom - top, charts.GROUND, title=words)
     for tick in charts.linear_ticks(high, 3):
         yield charts.line(left, panel.y(tick), right, panel.y(tick), charts.FAINT, 1)
@@ -86,7 +93,9 @@ def draw_together(curves: Sequence[tuple[str, Curve, int]], *, label: str) -> st
     """Many searches in one panel: each (name, curve in points, masks scored) faint, their mean strong."""
     last = max(max(scored for _, _, scored in curves), 2)
     high = max(max((gain for _, curve, _ in curves for _, gain in curve), default=0.0), 1e-9) * 1.05
-    panel = charts.Panel(charts.Scale(1, last, 44, 44 + _WIDE), charts.Scale(0, high, 10 + _HIGH, 10))
+    panel = charts.Panel(
+        charts.Scale(1, last, 44, 44 + _WIDE), charts.Scale(0, high, 10 + _HIGH, 10)
+    )
     ticks = [tick for tick in charts.linear_ticks(last, 5) if tick >= 1]
     parts = list(
         panel.axes(

@@ -67,18 +67,28 @@ class Grid:
                 pieces.append(f"M{far[0]:.1f} {near[1]:.1f}L{near[0]:.1f} {far[1]:.1f}")
         return charts.strokes("".join(pieces), colour, max(1.0, self.cell / 14)) if pieces else ""
 
-    def axes(self, columns: Mapping[int, str], *, counts: Mapping[int, str], x_title: str = "head") -> Iterator[str]:
+    def axes(
+        self, columns: Mapping[int, str], *, counts: Mapping[int, str], x_title: str = "head"
+    ) -> Iterator[str]:
         """The numbers of layers and columns, and at the end of each layer a count."""
         middle = self.cell * 0.45
         for layer in charts.spaced(range(self.num_layers), lambda value: value * self.cell, 11):
             y = _TOP + layer * self.cell + middle + 4
             yield charts.text(_LEFT - 6, y, str(layer), charts.GREY, "end")
             if counts.get(layer):
-                yield charts.text(_LEFT + self.num_columns * self.cell + 4, y, counts[layer], charts.GREY)
+                yield charts.text(
+                    _LEFT + self.num_columns * self.cell + 4, y, counts[layer], charts.GREY
+                )
         for column in charts.spaced(sorted(columns), lambda value: value * self.cell, 16):
             x = _LEFT + column * self.cell + middle
             yield charts.text(x, self.bottom + 12, columns[column], charts.GREY, "middle")
-        yield charts.text(_LEFT + self.num_columns * self.cell / 2, self.bottom + 27, x_title, charts.INK, "middle")
+        yield charts.text(
+            _LEFT + self.num_columns * self.cell / 2,
+            self.bottom + 27,
+            x_title,
+            charts.INK,
+            "middle",
+        )
         yield (
             f'<text transform="translate(11 {(_TOP + self.bottom) / 2:.1f}) rotate(-90)" fill="{charts.INK}" '
             'text-anchor="middle">layer</text>'
@@ -86,12 +96,19 @@ class Grid:
 
 
 def draw_plan(
-    plan: PruningPlan, num_layers: int, num_heads: int, *, title: Callable[[int, int], str], label: str
+    plan: PruningPlan,
+    num_layers: int,
+    num_heads: int,
+    *,
+    title: Callable[[int, int], str],
+    label: str,
 ) -> str:
     """Which heads were removed and which stay; at the end of each layer how many went. `title` tells all of one head."""
     grid = Grid.of(num_layers, num_heads)
     parts = [
-        grid.square(layer, head, LOSS if head in plan.removed(layer) else KEPT, 1, title(layer, head))
+        grid.square(
+            layer, head, LOSS if head in plan.removed(layer) else KEPT, 1, title(layer, head)
+        )
         for layer in range(num_layers)
         for head in range(num_heads)
     ]
@@ -103,7 +120,9 @@ def draw_plan(
     parts += _sample(_LEFT + 84, legend, KEPT, "kept")
     words = "right: how many went"
     parts.append(charts.text(_LEFT + 140, legend + 9, words, charts.GREY))
-    width = max(grid.width, _LEFT + 140 + _LETTER * len(words))  # few heads are narrower than their legend
+    width = max(
+        grid.width, _LEFT + 140 + _LETTER * len(words)
+    )  # few heads are narrower than their legend
     return charts.document(width, legend + _LEGEND, label, filter(None, parts), columns=num_heads)
 
 
@@ -126,7 +145,9 @@ def draw_scores(
             value = scores.get(layer, {}).get(head)
             shade = 0.0 if value is None else _FAINTEST + (1 - _FAINTEST) * _share(value, low, high)
             colour = charts.FAINT if value is None else GAIN
-            parts.append(grid.square(layer, head, colour, 1 if value is None else shade, title(layer, head)))
+            parts.append(
+                grid.square(layer, head, colour, 1 if value is None else shade, title(layer, head))
+            )
     parts.append(grid.crosses(plan, charts.INK))
     parts += grid.axes({head: str(head) for head in range(num_heads)}, counts={})
     legend = grid.bottom + _AXIS + 8
@@ -134,7 +155,9 @@ def draw_scores(
     parts += _ramp(_LEFT, legend, *ends)
     crossed = max(grid.width - _CROSSED, _LEFT + 90 + _LETTER * sum(map(len, ends)))
     parts += _crossed(crossed, legend)
-    return charts.document(crossed + _CROSSED, legend + _LEGEND, label, filter(None, parts), columns=num_heads)
+    return charts.document(
+        crossed + _CROSSED, legend + _LEGEND, label, filter(None, parts), columns=num_heads
+    )
 
 
 def draw_values(
@@ -170,10 +193,14 @@ def draw_values(
     parts += _sample(_LEFT + 56, legend, LOSS, f"loss, full colour at {largest:.2f}")
     crossed = max(grid.width - _CROSSED, _LEFT + 56 + 160)
     parts += _crossed(crossed, legend)
-    return charts.document(crossed + _CROSSED, legend + _LEGEND, label, filter(None, parts), columns=num_heads + 1)
+    return charts.document(
+        crossed + _CROSSED, legend + _LEGEND, label, filter(None, parts), columns=num_heads + 1
+    )
 
 
-def draw_shares(counts: Scores, num_runs: int, num_layers: int, num_heads: int, *, label: str) -> str:
+def draw_shares(
+    counts: Scores, num_runs: int, num_layers: int, num_heads: int, *, label: str
+) -> str:
     """In how many of some runs each head was removed, as a shade."""
     grid = Grid.of(num_layers, num_heads, largest=13.0)
     parts = []
@@ -192,7 +219,9 @@ def _share(value: float, low: float, high: float) -> float:
 
 
 def _stop_words(layer: int, value: float | None) -> str:
-    return f"layer {layer}, stopping at once: " + ("not recorded" if value is None else f"value {value:+.3f} points")
+    return f"layer {layer}, stopping at once: " + (
+        "not recorded" if value is None else f"value {value:+.3f} points"
+    )
 
 
 def _sample(x: float, y: float, colour: str, words: str, *, crossed: bool = False) -> Iterator[str]:

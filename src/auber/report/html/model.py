@@ -38,13 +38,17 @@ class Search:
     chosen: float | None  # of the heads that were removed; None where the record does not say
     best: float | None  # of the mask seen that is worth most, the cost of its changes taken off
     best_mask: tuple[int, ...]
-    curve: tuple[tuple[int, float], ...]  # (different masks scored, best score so far) at each improvement
+    curve: tuple[
+        tuple[int, float], ...
+    ]  # (different masks scored, best score so far) at each improvement
     state: Mapping[int, float]  # by head; empty where the method has none
     values: Mapping[int, float]  # of removing a head first, by head, in points; likewise
     stop_value: float | None
     given: tuple[int, ...]  # the heads that the plan it began from removes
     change_cost: float  # points that a head had to gain by which it departs from that plan
-    updates: int | None  # that the agent made; None where there is no agent, and where an earlier version did not count
+    updates: (
+        int | None
+    )  # that the agent made; None where there is no agent, and where an earlier version did not count
 
     @property
     def missed(self) -> float | None:
@@ -86,7 +90,9 @@ class RunView:
     @property
     def searched(self) -> tuple[tuple[int, Search], ...]:
         """The layers that a method searched, in order."""
-        return tuple((stage.layer, stage.search) for stage in self.stages if stage.search is not None)
+        return tuple(
+            (stage.layer, stage.search) for stage in self.stages if stage.search is not None
+        )
 
     @property
     def has_prior(self) -> bool:
@@ -96,7 +102,11 @@ class RunView:
     @property
     def removed_before(self) -> int:
         """Heads that the start had lost already."""
-        return self.record.removed - sum(len(stage.removed) for stage in self.stages) if self.searched else 0
+        return (
+            self.record.removed - sum(len(stage.removed) for stage in self.stages)
+            if self.searched
+            else 0
+        )
 
 
 @dataclass(frozen=True)
@@ -140,13 +150,19 @@ def read_run(folder: Path | None, label: str, record: RunRecord) -> RunView:
             "it is damaged, make the run again"
         )
     plan = PruningPlan.from_json(dict(record.plan), where=f"{label}: plan")
-    plan.check(record.layers, record.heads, allow_empty_layers=True)  # a start may have lost all heads of a layer
+    plan.check(
+        record.layers, record.heads, allow_empty_layers=True
+    )  # a start may have lost all heads of a layer
     if folder is None:
         return RunView(label, record, plan)
     stages = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}
     budget = _budget(stages[BUDGET]) if BUDGET in stages else None
-    found = [_stage(path, plan, record, budget) for name, path in stages.items() if is_layer_stage(name)]
-    found.sort(key=lambda stage: stage.layer, reverse=record.config.get("search.order") == "reverse")
+    found = [
+        _stage(path, plan, record, budget) for name, path in stages.items() if is_layer_stage(name)
+    ]
+    found.sort(
+        key=lambda stage: stage.layer, reverse=record.config.get("search.order") == "reverse"
+    )
     ranking = _ranking(stages[PLAN]) if PLAN in stages else None
     return RunView(label, record, plan, tuple(found), ranking, budget is not None)
 
@@ -158,18 +174,24 @@ def _labels(folders: Sequence[Path]) -> list[str]:
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
             return names
-    raise RunError("the runs to compare must be different folders, found one of them twice; name each once")
+    raise RunError(
+        "the runs to compare must be different folders, found one of them twice; name each once"
+    )
 
 
 def _budget(path: Path) -> PruningPlan:
     """What goes of each layer, where that was decided when all had been searched."""
-    return PruningPlan.from_json(Fields(str(path), read_json(path)).get("plan", dict), where=f"{path}: plan")
+    return PruningPlan.from_json(
+        Fields(str(path), read_json(path)).get("plan", dict), where=f"{path}: plan"
+    )
 
 
 def _stage(path: Path, plan: PruningPlan, record: RunRecord, budget: PruningPlan | None) -> Stage:
     layer = layer_of(path.stem)
     if layer is None or layer >= record.layers:
-        raise RunError(f"{path}: must be named layer-NN for a layer below {record.layers}; remove it")
+        raise RunError(
+            f"{path}: must be named layer-NN for a layer below {record.layers}; remove it"
+        )
     read = Fields(str(path), read_json(path))
     removed = read.items("removed", int) if budget is None else budget.removed(layer)
     # Where all layers are decided before any is tuned after, that is a stage of its own, at another time.
@@ -185,7 +207,9 @@ def _stage(path: Path, plan: PruningPlan, record: RunRecord, budget: PruningPlan
     )
 
 
-def _search(read: Fields, layer: int, removed: tuple[int, ...], plan: PruningPlan, record: RunRecord) -> Search:
+def _search(
+    read: Fields, layer: int, removed: tuple[int, ...], plan: PruningPlan, record: RunRecord
+) -> Search:
     # Where a stage does not say it: what the plan has of this layer beyond the stage's own heads was gone before the search began.
     present = list(read.items("search.present", int)) or [
         head for head in range(record.heads) if head in removed or head not in plan.removed(layer)
@@ -230,7 +254,9 @@ def _ranking(path: Path) -> Ranking | None:
     for name in _RANKINGS:
         layers = read.find(name, dict)
         if layers is not None:
-            return Ranking(name, {_index(path, layer): _scores(path, heads) for layer, heads in layers.items()})
+            return Ranking(
+                name, {_index(path, layer): _scores(path, heads) for layer, heads in layers.items()}
+            )
     return None
 
 
@@ -240,11 +266,14 @@ def _scores(path: Path, heads: Any) -> dict[int, float]:
             f"{path}: scores must be an object of head: number, found {type(heads).__name__}; make the run again"
         )
     return {
-        _index(path, head): Fields(str(path), {"score": score}).get("score", float) for head, score in heads.items()
+        _index(path, head): Fields(str(path), {"score": score}).get("score", float)
+        for head, score in heads.items()
     }
 
 
 def _index(path: Path, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST_HEADS))):
-        raise RunError(f"{path}: layers and heads must be whole numbers from 0, found {text!r:.40}; make the run again")
+        raise RunError(
+            f"{path}: layers and heads must be whole numbers from 0, found {text!r:.40}; make the run again"
+        )
     return int(text)

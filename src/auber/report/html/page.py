@@ -115,7 +115,10 @@ def figures(caption: str, items: Iterable[Figure | None]) -> Figures | None:
 def joined(blocks: Iterable[Figures | None]) -> Figures | None:
     """The drawings of several blocks in one row, with all that is said of them."""
     found = [block for block in blocks if block is not None]
-    return figures(" ".join(block.caption for block in found), (item for block in found for item in block.items))
+    return figures(
+        " ".join(block.caption for block in found),
+        (item for block in found for item in block.items),
+    )
 
 
 def grids(table: Table) -> Iterator[Grid]:
@@ -123,7 +126,9 @@ def grids(table: Table) -> Iterator[Grid]:
     places = [place for place, column in enumerate(table.columns) if column.detail <= Detail.PAGE]
     columns = tuple(_heading(table.columns[place]) for place in places)
     for part in table.sections:
-        rows = tuple(tuple(plain(table.columns[place], row[place]) for place in places) for row in part.rows)
+        rows = tuple(
+            tuple(plain(table.columns[place], row[place]) for place in places) for row in part.rows
+        )
         caption = table.title if part.title is None else f"{table.title}; {part.title}"
         if rows:
             yield _without_empty(Grid(caption, columns, rows, (*part.notes, *table.notes)))
@@ -131,9 +136,15 @@ def grids(table: Table) -> Iterator[Grid]:
 
 def _without_empty(grid: Grid) -> Grid:
     """Without the columns that say nothing of any row, such as published numbers of tasks the paper does not have."""
-    kept = [place for place in range(len(grid.columns)) if place == 0 or any(row[place] for row in grid.rows)]
+    kept = [
+        place
+        for place in range(len(grid.columns))
+        if place == 0 or any(row[place] for row in grid.rows)
+    ]
     columns = tuple(grid.columns[place] for place in kept)
-    return replace(grid, columns=columns, rows=tuple(tuple(row[place] for place in kept) for row in grid.rows))
+    return replace(
+        grid, columns=columns, rows=tuple(tuple(row[place] for place in kept) for row in grid.rows)
+    )
 
 
 def _heading(column: Column) -> Heading:
@@ -152,7 +163,12 @@ def distinct(page: Page) -> Page:
     sections = []
     for part in page.sections:
         blocks = [
-            replace(block, items=tuple(replace(item, name=_numbered(item.name, names)) for item in block.items))
+            replace(
+                block,
+                items=tuple(
+                    replace(item, name=_numbered(item.name, names)) for item in block.items
+                ),
+            )
             if isinstance(block, Figures)
             else block
             for block in part.blocks

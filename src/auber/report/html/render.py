@@ -44,7 +44,9 @@ def _digest(text: str) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.DictLoader({name: _text(name) for name in ("page.html", "parts.html", "style.css")}),
+        loader=jinja2.DictLoader(
+            {name: _text(name) for name in ("page.html", "parts.html", "style.css")}
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

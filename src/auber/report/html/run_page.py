@@ -44,12 +44,16 @@ def make_run_page(runs: Sequence[RunView], extras: Sequence[ResultsFile] = ()) -
         subtitle = "; ".join(f"{run.label}: {run.record.words}" for run in runs)
     heads = [_plan_figures(runs), _score_figures(runs), _value_figures(runs)]
     course = [_search_figures(runs), _timelines(runs), _times_figure(runs)]
-    if len(runs) == 1:  # all of one run fits beside each other; of several, what is alike stands in a row
+    if (
+        len(runs) == 1
+    ):  # all of one run fits beside each other; of several, what is alike stands in a row
         heads, course = [joined(heads)], [joined(course)]
     sections: list[Section | None] = [
         section("scores", "Scores", [_scores_figure(runs), _scores_grid(runs)]),
         section("heads", "Heads, and the agent's values" if _has_values(runs) else "Heads", heads),
-        section("course", "Search, what was removed when, and time", [*course, *map(_stages_grid, runs)]),
+        section(
+            "course", "Search, what was removed when, and time", [*course, *map(_stages_grid, runs)]
+        ),
         *extra_sections(extras),
         section("settings", "Configuration", settings_grids(records)),
         section("origins", "Provenance", [origins_grid(records)]),
@@ -82,13 +86,17 @@ def _verdict(run: RunView, *, alone: bool) -> Verdict:
 def _points(run: RunView, *, alone: bool) -> Iterable[str]:
     record = run.record
     gap = 100 * (record.train - record.dev)
-    side = "above dev; overfitting less would make this distance smaller" if gap > 0 else "below dev"
+    side = (
+        "above dev; overfitting less would make this distance smaller" if gap > 0 else "below dev"
+    )
     yield f"Train {100 * record.train:.2f}, {abs(gap):.2f} points {side}."
     if record.one_class:
         yield "Careful: the model gives everything in dev the same answer, so its score says nothing of the rows."
     elif record.equals_majority:
         yield "Careful: the score is exactly that of always answering the most frequent class."
-    elif record.metric == "accuracy" and record.majority is not None and record.dev < record.majority:
+    elif (
+        record.metric == "accuracy" and record.majority is not None and record.dev < record.majority
+    ):
         yield f"Careful: always answering the most frequent class would score {100 * record.majority:.2f}."
     if alone:
         yield f"One run proves nothing.{_doubt(record)} To know more: {_more_runs(record)}."
@@ -129,7 +137,9 @@ def _comparison(runs: Sequence[RunView]) -> Iterable[Verdict]:
         for run in runs[1:]
     ]
     starts = (
-        "" if len({run.record.start for run in runs}) == 1 else " They did not begin with the same fine-tuned weights."
+        ""
+        if len({run.record.start for run in runs}) == 1
+        else " They did not begin with the same fine-tuned weights."
     )
     yield Verdict(
         "Side by side",
@@ -167,7 +177,11 @@ def standard_error(record: RunRecord) -> float | None:
 
 
 def _is_below(search: Search) -> bool:
-    return search.chosen is not None and search.begun is not None and search.chosen < search.begun - 1e-12
+    return (
+        search.chosen is not None
+        and search.begun is not None
+        and search.chosen < search.begun - 1e-12
+    )
 
 
 def _scores_figure(runs: Sequence[RunView]) -> Figures | None:
@@ -180,13 +194,19 @@ def _scores_figure(runs: Sequence[RunView]) -> Figures | None:
         rows.append(bars.ScoreRow(run.label, (("dev", score),), score, *ends))
     record = runs[0].record
     label = "Dev scores: " + "; ".join(f"{row.name} {row.mean:.2f}" for row in rows)
-    majority = 100 * record.majority if record.metric == "accuracy" and record.majority is not None else None
+    majority = (
+        100 * record.majority
+        if record.metric == "accuracy" and record.majority is not None
+        else None
+    )
     svg = bars.draw_scores(
-        rows, x_title=f"dev {record.metric}, points", majority=majority, label=label, interval="standard error"
+        rows,
+        x_title=f"dev {record.metric}, points",
+        majority=majority,
+        label=label,
+        interval="standard error",
     )
-    caption = (
-        "Dev scores. A bar is one standard error of a score on so many rows to either side, no interval over seeds."
-    )
+    caption = "Dev scores. A bar is one standard error of a score on so many rows to either side, no interval over seeds."
     return Figures(caption, (Figure("scores", f"{record.task}: dev {record.metric}", svg),))
 
 
@@ -232,9 +252,15 @@ def _plan_figures(runs: Sequence[RunView]) -> Figures | None:
 
 def _plan_figure(run: RunView, runs: Sequence[RunView]) -> Figure:
     record = run.record
-    went = "; ".join(f"layer {layer}: {', '.join(map(str, heads))}" for layer, heads in run.plan.items())
+    went = "; ".join(
+        f"layer {layer}: {', '.join(map(str, heads))}" for layer, heads in run.plan.items()
+    )
     svg = maps.draw_plan(
-        run.plan, record.layers, record.heads, title=_head_words(run), label=f"Heads removed. {went or 'None'}."
+        run.plan,
+        record.layers,
+        record.heads,
+        title=_head_words(run),
+        label=f"Heads removed. {went or 'None'}.",
     )
     words = f"{record.removed} of {record.layers * record.heads} heads removed"
     return Figure(slug("heads", run.label), _titled(run, words, runs), svg)
@@ -251,17 +277,19 @@ def _score_figures(runs: Sequence[RunView]) -> Figures | None:
             found.append(_score_figure(run, runs, states, "state", "State before any removal"))
     caption = "What the method went by in each head: the stronger the colour, the higher."
     if any(search.state for run in runs for _, search in run.searched):
-        caption += (
-            " State: the norms of a layer's heads, standardised and through a softmax, as the agent sees them at first."
-        )
+        caption += " State: the norms of a layer's heads, standardised and through a softmax, as the agent sees them at first."
     return figures(caption, found)
 
 
-def _score_figure(run: RunView, runs: Sequence[RunView], scores: maps.Scores, name: str, words: str) -> Figure | None:
+def _score_figure(
+    run: RunView, runs: Sequence[RunView], scores: maps.Scores, name: str, words: str
+) -> Figure | None:
     if not any(scores.values()):
         return None
     label = f"{run.label}: {words} of every head; removed heads are crossed"
-    svg = maps.draw_scores(scores, run.plan, run.record.layers, run.record.heads, title=_head_words(run), label=label)
+    svg = maps.draw_scores(
+        scores, run.plan, run.record.layers, run.record.heads, title=_head_words(run), label=label
+    )
     return Figure(slug(name, run.label), _titled(run, words, runs), svg)
 
 
@@ -269,7 +297,9 @@ def _head_words(run: RunView) -> Callable[[int, int], str]:
     searches = dict(run.searched)
 
     def words(layer: int, head: int) -> str:
-        parts = [f"layer {layer}, head {head}: {'removed' if head in run.plan.removed(layer) else 'kept'}"]
+        parts = [
+            f"layer {layer}, head {head}: {'removed' if head in run.plan.removed(layer) else 'kept'}"
+        ]
         search = searches.get(layer)
         if search is not None and head in search.state:
             parts.append(f"state {search.state[head]:.4f}")
@@ -288,7 +318,9 @@ def _head_words(run: RunView) -> Callable[[int, int], str]:
 
 def begun_from(runs: Iterable[RunView]) -> str:
     """What the searches of some runs count their gains from, in words."""
-    return "what the search began from" if any(run.has_prior for run in runs) else "the unpruned layer"
+    return (
+        "what the search began from" if any(run.has_prior for run in runs) else "the unpruned layer"
+    )
 
 
 def layer_curves(run: RunView) -> list[lines.LayerCurve]:
@@ -320,14 +352,20 @@ def _search_figure(run: RunView, runs: Sequence[RunView]) -> Figure | None:
     ends = "; ".join(f"layer {each.layer} {each.curve[-1][1]:+.2f}" for each in curves)
     label = f"Best gain of each layer's search in points: {ends}"
     asked = f"{run.record.rewards_asked} rewards asked, {run.record.rewards_computed} computed"
-    return Figure(slug("search", run.label), _titled(run, asked, runs), lines.draw_layers(curves, label=label))
+    return Figure(
+        slug("search", run.label), _titled(run, asked, runs), lines.draw_layers(curves, label=label)
+    )
 
 
 def _value_figures(runs: Sequence[RunView]) -> Figures | None:
     found = []
     for run in runs:
         values = {layer: search.values for layer, search in run.searched if search.values}
-        stops = {layer: search.stop_value for layer, search in run.searched if search.stop_value is not None}
+        stops = {
+            layer: search.stop_value
+            for layer, search in run.searched
+            if search.stop_value is not None
+        }
         if values:
             record, label = run.record, f"{run.label}: the agent's values of each first action"
             svg = maps.draw_values(
@@ -341,7 +379,11 @@ def _value_figures(runs: Sequence[RunView]) -> Figures | None:
                 label=label,
             )
             found.append(
-                Figure(slug("values", run.label), _titled(run, "The agent's values, points of reward", runs), svg)
+                Figure(
+                    slug("values", run.label),
+                    _titled(run, "The agent's values, points of reward", runs),
+                    svg,
+                )
             )
     first = "removing each head first, and of stopping at once, with all heads still there"
     if any(run.has_prior for run in runs):
@@ -367,7 +409,11 @@ def _timeline(run: RunView, runs: Sequence[RunView]) -> Figure | None:
     rows = []
     for stage in run.stages:
         left = run.record.heads - len(run.plan.removed(stage.layer))
-        went = f"heads {', '.join(map(str, stage.removed))} removed" if stage.removed else "nothing removed"
+        went = (
+            f"heads {', '.join(map(str, stage.removed))} removed"
+            if stage.removed
+            else "nothing removed"
+        )
         rows.append(
             bars.TimelineRow(
                 f"layer {stage.layer}",
@@ -380,7 +426,9 @@ def _timeline(run: RunView, runs: Sequence[RunView]) -> Figure | None:
         )
     label = "Stages of the run in time: " + "; ".join(row.title for row in rows)
     return Figure(
-        slug("when", run.label), _titled(run, "What was removed when", runs), bars.draw_timeline(rows, label=label)
+        slug("when", run.label),
+        _titled(run, "What was removed when", runs),
+        bars.draw_timeline(rows, label=label),
     )
 
 
@@ -420,7 +468,10 @@ def _stages_grid(run: RunView) -> Grid | None:
                 f"{stage.seconds:.1f}",
             )
         )
-    columns = (Heading("layer", is_text=False), *(Heading(title, title == "removed") for title in titles))
+    columns = (
+        Heading("layer", is_text=False),
+        *(Heading(title, title == "removed") for title in titles),
+    )
     smooth = run.record.config.get("reward.measure") == "smooth"
     what = "what smooth rewards measure" if smooth else "the metric"
     notes = (
@@ -434,7 +485,9 @@ def _search_notes(run: RunView) -> Iterator[str]:
     """What the searches began from, what their departures had to gain, and where the agent learned nothing."""
     given = sum(len(search.given) for _, search in run.searched)
     if given:
-        changed = sum(len({*stage.search.given} ^ {*stage.removed}) for stage in run.stages if stage.search)
+        changed = sum(
+            len({*stage.search.given} ^ {*stage.removed}) for stage in run.stages if stage.search
+        )
         yield f"The searches began without {given} of the heads and changed {changed or 'none'}."
     costs = [search.change_cost for _, search in run.searched if search.change_cost]
     if costs:
@@ -460,4 +513,7 @@ def _times_figure(runs: Sequence[RunView]) -> Figures:
     rows = [(run.label, time_parts(run.record)) for run in runs]
     label = "Seconds: " + "; ".join(f"{name} {sum(parts.values()):.0f}" for name, parts in rows)
     svg = bars.draw_times(rows, label=label)
-    return Figures("Where the seconds of the run's own work went.", (Figure("time", "Where the time went", svg),))
+    return Figures(
+        "Where the seconds of the run's own work went.",
+        (Figure("time", "Where the time went", svg),),
+    )

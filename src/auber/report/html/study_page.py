@@ -60,7 +60,12 @@ def make_study_page(study: StudyView, extras: Sequence[ResultsFile] = ()) -> Pag
     tasks = sorted({row.task for row in report.tasks})
     subtitle = f"{', '.join(models)}; {', '.join(tasks)}; {count(report.runs, 'finished run')}"
     verdicts = tuple(
-        Verdict(f"{answer.model}, protocol {answer.protocol}", answer.headline, answer.points, answer.label)
+        Verdict(
+            f"{answer.model}, protocol {answer.protocol}",
+            answer.headline,
+            answer.points,
+            answer.label,
+        )
         for answer in answers(report)
     )
     title = "Should heads be pruned here, and what does it give?"
@@ -90,11 +95,20 @@ def _evidence_sections(
     yield section(
         anchor("scores"),
         f"Dev scores{behind}",
-        [_scores(evidence, by_task, place), *own["table2"], *own["table3"], _careful(tables, evidence)],
+        [
+            _scores(evidence, by_task, place),
+            *own["table2"],
+            *own["table3"],
+            _careful(tables, evidence),
+        ],
     )
-    yield section(anchor("comparisons"), f"Comparisons{behind}", [*own["comparisons"], *own["overfitting"]])
     yield section(
-        anchor("heads"), f"Heads{behind}", [_heads(task, of_task, place) for task, of_task in by_task.items()]
+        anchor("comparisons"), f"Comparisons{behind}", [*own["comparisons"], *own["overfitting"]]
+    )
+    yield section(
+        anchor("heads"),
+        f"Heads{behind}",
+        [_heads(task, of_task, place) for task, of_task in by_task.items()],
     )
     yield section(anchor("search"), f"Search{behind}", [_searches(by_task, place)])
     yield section(anchor("time"), f"Time{behind}", [_times(by_task, place), *own["costs"]])
@@ -103,7 +117,9 @@ def _evidence_sections(
 def _careful(tables: Sequence[Table], evidence: Evidence) -> Words | None:
     """What several tables of one model and protocol must say, each once."""
     parts = [part for table in tables for part in table.sections]
-    own = [part for part in parts if (part.model, part.protocol) == (evidence.model, evidence.protocol)]
+    own = [
+        part for part in parts if (part.model, part.protocol) == (evidence.model, evidence.protocol)
+    ]
     notes = tuple(dict.fromkeys(note for part in own for note in part.notes))
     return Words(notes) if notes else None
 
@@ -119,25 +135,39 @@ def _legend(tables: Sequence[Table]) -> Words:
     return Words(tuple(sentences))
 
 
-def _scores(evidence: Evidence, by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures | None:
+def _scores(
+    evidence: Evidence, by_task: Mapping[str, Sequence[RunView]], place: str
+) -> Figures | None:
     rows = group(evidence.rows, lambda row: row.task)
     caption = (
         "Dev scores of every method: single runs, their mean over the seeds, and its 95 % t interval; an arrow says that the interval "
         "goes on. With two seeds an interval is of little use, with one there is none."
     )
     return figures(
-        caption, [_task_scores(task, rows[task], runs, place) for task, runs in by_task.items() if task in rows]
+        caption,
+        [
+            _task_scores(task, rows[task], runs, place)
+            for task, runs in by_task.items()
+            if task in rows
+        ],
     )
 
 
-def _task_scores(task: str, rows: Sequence[MethodRow], runs: Sequence[RunView], place: str) -> Figure:
+def _task_scores(
+    task: str, rows: Sequence[MethodRow], runs: Sequence[RunView], place: str
+) -> Figure:
     singles: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for run in runs:
         draw = f", draw {run.record.draw}" if run.record.draw else ""
         singles[run.record.method].append((f"seed {run.record.seed}{draw}", 100 * run.record.dev))
     drawn = [
         bars.ScoreRow(
-            row.method, tuple(singles[row.method]), row.dev.mean, row.dev.low, row.dev.high, row.method == SUBJECT
+            row.method,
+            tuple(singles[row.method]),
+            row.dev.mean,
+            row.dev.low,
+            row.dev.high,
+            row.method == SUBJECT,
         )
         for row in rows
     ]
@@ -148,20 +178,29 @@ def _task_scores(task: str, rows: Sequence[MethodRow], runs: Sequence[RunView], 
         drawn,
         x_title=f"dev {record.metric}, points",
         majority=None if share is None else 100 * share,
-        label=f"Dev {record.metric} on {task}: " + "; ".join(f"{row.name} {row.mean:.2f}" for row in drawn),
+        label=f"Dev {record.metric} on {task}: "
+        + "; ".join(f"{row.name} {row.mean:.2f}" for row in drawn),
     )
     return Figure(slug("scores", task, place), task, svg)
 
 
 def _heads(task: str, runs: Sequence[RunView], place: str) -> Figures | None:
-    by_method = group((run for run in runs if run.record.method not in CONTROLS), lambda run: run.record.method)
-    caption = f"{task}: in how many runs each head was removed; the stronger the colour, the more often."
-    return figures(caption, [_shares(task, method, by_method[method], place) for method in _ordered(by_method)])
+    by_method = group(
+        (run for run in runs if run.record.method not in CONTROLS), lambda run: run.record.method
+    )
+    caption = (
+        f"{task}: in how many runs each head was removed; the stronger the colour, the more often."
+    )
+    return figures(
+        caption, [_shares(task, method, by_method[method], place) for method in _ordered(by_method)]
+    )
 
 
 def _ordered(methods: Iterable[str]) -> list[str]:
     """In the order of the tables, those they do not name behind."""
-    return sorted(methods, key=lambda name: (METHODS.index(name) if name in METHODS else len(METHODS), name))
+    return sorted(
+        methods, key=lambda name: (METHODS.index(name) if name in METHODS else len(METHODS), name)
+    )
 
 
 def _shares(task: str, method: str, runs: Sequence[RunView], place: str) -> Figure | None:
@@ -175,7 +214,11 @@ def _shares(task: str, method: str, runs: Sequence[RunView], place: str) -> Figu
     ((num_layers, num_heads),) = sizes
     words = f"{method}, {count(len(runs), 'run')}"
     svg = maps.draw_shares(
-        counts, len(runs), num_layers, num_heads, label=f"{task}, {words}: how often heads were removed"
+        counts,
+        len(runs),
+        num_layers,
+        num_heads,
+        label=f"{task}, {words}: how often heads were removed",
     )
     return Figure(slug("heads", task, method, place), words, svg)
 
@@ -192,7 +235,9 @@ def _searches(by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures |
             if curves:
                 label = f"{task}, {method}: best gain in reward against the masks scored, {len(curves)} searches"
                 name = slug("search", task, method, place)
-                found.append(Figure(name, f"{task}, {method}", lines.draw_together(curves, label=label)))
+                found.append(
+                    Figure(name, f"{task}, {method}", lines.draw_together(curves, label=label))
+                )
     begun = begun_from(run for runs in by_task.values() for run in runs)
     caption = (
         f"The best reward found against the different masks scored, in points over {begun} on the reward set. The reward is not "
@@ -208,8 +253,12 @@ def _times(by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures | No
         rows = []
         for method in _ordered(by_method):
             split = [time_parts(run.record) for run in by_method[method]]
-            rows.append((method, {part: fmean(each[part] for each in split) for part in bars.PARTS}))
-        label = f"{task}, mean seconds: " + "; ".join(f"{name} {sum(parts.values()):.0f}" for name, parts in rows)
+            rows.append(
+                (method, {part: fmean(each[part] for each in split) for part in bars.PARTS})
+            )
+        label = f"{task}, mean seconds: " + "; ".join(
+            f"{name} {sum(parts.values()):.0f}" for name, parts in rows
+        )
         found.append(Figure(slug("time", task, place), task, bars.draw_times(rows, label=label)))
     return figures("Where the seconds of a run went, mean over the runs of each method.", found)
 
@@ -245,7 +294,9 @@ def _left_out(report: Report) -> Grid | None:
 
 def _origins(study: StudyView) -> list[Grid | Words]:
     found: list[Grid | Words] = []
-    notes = tuple(dict.fromkeys(f"Note: {note}" for source in study.sources for note in source.notes))
+    notes = tuple(
+        dict.fromkeys(f"Note: {note}" for source in study.sources for note in source.notes)
+    )
     if notes:
         found.append(Words(notes))
     records = [record for source in study.sources for record in source.records]

@@ -46,10 +46,14 @@ def choose_rate(record: Record) -> Choice:
     found = {trial.key: trial for trial in record.trials}
     tasks = {task.name: task for task in record.tasks}
     scores = tuple(
-        _summarise(tasks[name], rates, [[found[name, seed, rate] for seed in seeds] for rate in rates])
+        _summarise(
+            tasks[name], rates, [[found[name, seed, rate] for seed in seeds] for rate in rates]
+        )
         for name in record.asked_tasks
     )
-    means = tuple(statistics.fmean(column) for column in zip(*(task.means for task in scores), strict=True))
+    means = tuple(
+        statistics.fmean(column) for column in zip(*(task.means for task in scores), strict=True)
+    )
     best = _best(rates, means)
     notes = (*_weaknesses(rates, scores, len(seeds)), *_at_an_end(best, rates))
     return Choice(best, RULE, rates, means, scores, notes)
@@ -60,7 +64,9 @@ def to_json(record: Record) -> dict[str, Any]:
     return {**record.to_json(), "choice": None if record.missing else asdict(choose_rate(record))}
 
 
-def _summarise(task: TaskRecord, rates: tuple[float, ...], columns: list[list[Trial]]) -> TaskScores:
+def _summarise(
+    task: TaskRecord, rates: tuple[float, ...], columns: list[list[Trial]]
+) -> TaskScores:
     """The scores of one task; `columns` holds the trials of each rate."""
     by_rate = [[trial.score for trial in column] for column in columns]
     means = tuple(statistics.fmean(scores) for scores in by_rate)
@@ -81,7 +87,9 @@ def _best(rates: Sequence[float], means: Sequence[float]) -> float:
     return max(zip(means, rates, strict=True), key=lambda pair: (pair[0], -pair[1]))[1]
 
 
-def _weaknesses(rates: tuple[float, ...], scores: tuple[TaskScores, ...], num_seeds: int) -> list[str]:
+def _weaknesses(
+    rates: tuple[float, ...], scores: tuple[TaskScores, ...], num_seeds: int
+) -> list[str]:
     """The rates that have not learned a task."""
     notes = []
     for task in scores:

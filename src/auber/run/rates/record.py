@@ -87,7 +87,10 @@ class Record:
         """The keys of what was asked and not tried yet: seed after seed, so that a call that was cut has whole grids."""
         tried = {trial.key for trial in self.trials}
         asked = [
-            (task, seed, rate) for seed in self.asked_seeds for task in self.asked_tasks for rate in self.asked_rates
+            (task, seed, rate)
+            for seed in self.asked_seeds
+            for task in self.asked_tasks
+            for rate in self.asked_rates
         ]
         return [key for key in asked if key not in tried]
 
@@ -103,9 +106,13 @@ class Record:
     def from_json(cls, data: Any, where: str) -> Record:
         """The record of `to_json`, whatever was added to it; anything else raises `RunError` naming `where`."""
         if not isinstance(data, dict) or data.get("kind") != KIND:
-            raise RunError(f"{where}: must be a result of 'auber rates', found something else; choose another --out")
+            raise RunError(
+                f"{where}: must be a result of 'auber rates', found something else; choose another --out"
+            )
         if data.get("format") != FORMAT:
-            raise RunError(f"{where}: format {FORMAT} can be read, found {data.get('format')!r}; choose another --out")
+            raise RunError(
+                f"{where}: format {FORMAT} can be read, found {data.get('format')!r}; choose another --out"
+            )
         try:
             return cls(
                 command=_checked("command", data["command"], str | None),
@@ -138,11 +145,15 @@ def go_on(earlier: Record, asked: Record, where: str) -> Record:
         if task.name in old:
             changed += [f"{task.name}: {change}" for change in _changes(old[task.name], task)]
     if changed:
-        raise RunError(f"{where}: holds trials of another kind: {', '.join(changed)}; use the same or another --out")
+        raise RunError(
+            f"{where}: holds trials of another kind: {', '.join(changed)}; use the same or another --out"
+        )
     tasks = {**old, **{task.name: task for task in asked.tasks}}
     record = dataclasses.replace(asked, tasks=tuple(tasks.values()), trials=earlier.trials)
     if not record.missing:
-        return dataclasses.replace(record, provenance=earlier.provenance)  # nothing comes from this call
+        return dataclasses.replace(
+            record, provenance=earlier.provenance
+        )  # nothing comes from this call
     _require_same_versions(earlier.provenance, asked.provenance, where)
     return record
 
@@ -162,7 +173,11 @@ def _changes(was: Any, now: Any) -> list[str]:
     """The fields in which two records of a type differ, in words."""
     names = [item.name for item in dataclasses.fields(was)]
     pairs = [(name, getattr(was, name), getattr(now, name)) for name in names]
-    return [f"{name} was {before!r} and is now {after!r}" for name, before, after in pairs if before != after]
+    return [
+        f"{name} was {before!r} and is now {after!r}"
+        for name, before, after in pairs
+        if before != after
+    ]
 
 
 def _build(kind: type[_Item], data: Any) -> _Item:

@@ -76,12 +76,16 @@ def try_rates(
     hardware = resolve_hardware(configs[0])
     tokenizer, name, weights = _read_model(model, tasks, configs)
     subjects = {
-        task.name: _Subject(task, config, encode_rows(tokenizer, task.train, config.max_length, task.is_regression))
+        task.name: _Subject(
+            task, config, encode_rows(tokenizer, task.train, config.max_length, task.is_regression)
+        )
         for task, config in zip(tasks, configs, strict=True)
     }
     record = Record(
         command=command,
-        conditions=Conditions(name, weights, grid.held_out, hardware.device.type, hardware.precision, hardware.threads),
+        conditions=Conditions(
+            name, weights, grid.held_out, hardware.device.type, hardware.precision, hardware.threads
+        ),
         asked_tasks=tuple(subjects),
         asked_rates=grid.rates,
         asked_seeds=grid.seeds,
@@ -92,7 +96,9 @@ def try_rates(
     with _alone(out):
         if out is not None and out.exists():
             record = go_on(read_record(out), record, str(out))
-        _keep(record, out)  # before anything is computed: a file that cannot be written is found out now
+        _keep(
+            record, out
+        )  # before anything is computed: a file that cannot be written is found out now
         missing, asked = record.missing, len(subjects) * len(grid.rates) * len(grid.seeds)
         if len(missing) < asked:
             progress.say(f"{out}: {asked - len(missing)} of {asked} tunings are there already")
@@ -116,8 +122,17 @@ def hold_out(task: TaskData, share: float, seed: int) -> tuple[Indices, Indices]
         )
     # A reward set that is bounded is drawn by class; here nothing but the bound makes it smaller than train, and what
     # else is drawn, the rows to watch, is left aside.
-    rule = {"seed": seed, "reward.fraction": 1.0, "reward.max_rows": count, "last.watch_fraction": 0.5}
-    held_out = make_splits(labels, make_config("paper", settings=rule), 1, task.is_regression).layers[0].reward
+    rule = {
+        "seed": seed,
+        "reward.fraction": 1.0,
+        "reward.max_rows": count,
+        "last.watch_fraction": 0.5,
+    }
+    held_out = (
+        make_splits(labels, make_config("paper", settings=rule), 1, task.is_regression)
+        .layers[0]
+        .reward
+    )
     rest = tuple(sorted(set(range(total)) - set(held_out)))
     lost = set() if task.is_regression else set(labels) - {labels[row] for row in rest}
     if lost:
@@ -140,7 +155,9 @@ def majority_score(tuned: Tensor, held_out: Tensor, task: TaskData) -> float:
     return float(get_metric(task.metric).compute(logits, held_out))
 
 
-def _check(model: str | Path, tasks: Sequence[TaskData], preset: str, settings: Mapping[str, Any]) -> list[Config]:
+def _check(
+    model: str | Path, tasks: Sequence[TaskData], preset: str, settings: Mapping[str, Any]
+) -> list[Config]:
     """The settings of each task, or an error about what cannot be tried."""
     if num_processes() > 1:
         raise ConfigError(
@@ -148,18 +165,31 @@ def _check(model: str | Path, tasks: Sequence[TaskData], preset: str, settings: 
         )
     names = [task.name for task in tasks]
     if not names or len(set(names)) < len(names):
-        raise ConfigError(f"rates are tried on different tasks, at least one, found {', '.join(names) or 'none'}")
+        raise ConfigError(
+            f"rates are tried on different tasks, at least one, found {', '.join(names) or 'none'}"
+        )
     configs = [make_config(preset, task=name, settings=settings) for name in names]
-    require_read(settings, SETTINGS, "trying rates", {"seed": "give --seeds", "first.learning_rate": "give --rates"})
+    require_read(
+        settings,
+        SETTINGS,
+        "trying rates",
+        {"seed": "give --seeds", "first.learning_rate": "give --rates"},
+    )
     for name, config in zip(names, configs, strict=True):
         if config.first.epochs == 0:
-            raise ConfigError(f"settings: first.epochs must be at least 1 to try rates on {name}, found 0")
+            raise ConfigError(
+                f"settings: first.epochs must be at least 1 to try rates on {name}, found 0"
+            )
     if run_files.is_run(model):
-        raise ModelError(f"{model}: is a run, whose model has seen the rows to hold out; give the pretrained encoder")
+        raise ModelError(
+            f"{model}: is a run, whose model has seen the rows to hold out; give the pretrained encoder"
+        )
     return configs
 
 
-def _read_model(model: str | Path, tasks: Sequence[TaskData], configs: Sequence[Config]) -> tuple[Any, str, str]:
+def _read_model(
+    model: str | Path, tasks: Sequence[TaskData], configs: Sequence[Config]
+) -> tuple[Any, str, str]:
     """The tokenizer, the name and the digest of an encoder that has no trained classifier and a position for every token."""
     start = load_encoder(model, tasks[0], seed=0)
     if start.has_trained_classifier:
@@ -172,7 +202,9 @@ def _read_model(model: str | Path, tasks: Sequence[TaskData], configs: Sequence[
     return start.tokenizer, name, checkpoint.weights_digest(start.model.base_model)
 
 
-def load_encoder(model: str | Path, task: TaskData, seed: int, device: torch.device | None = None) -> checkpoint.Start:
+def load_encoder(
+    model: str | Path, task: TaskData, seed: int, device: torch.device | None = None
+) -> checkpoint.Start:
     """A model loaded afresh, with a classifier for the task drawn from the seed where it has none."""
     return checkpoint.load_start(
         model,
@@ -223,7 +255,9 @@ def _try(
             stage=f"{task.name} seed {seed} rate {rate:g}",
             progress=stage,
         ).steps
-    except DivergedError as error:  # a rate that is too high is an answer here: what it left is scored like any other
+    except (
+        DivergedError
+    ) as error:  # a rate that is too high is an answer here: what it left is scored like any other
         steps = error.step
     seconds = time.perf_counter() - started
     scores = evaluate_rows(loaded, held_out, task.metric)
@@ -232,7 +266,9 @@ def _try(
         task=task.name,
         seed=seed,
         rate=rate,
-        score=scores.score if math.isfinite(scores.score) else 0.0,  # a correlation with outputs that are no numbers
+        score=scores.score
+        if math.isfinite(scores.score)
+        else 0.0,  # a correlation with outputs that are no numbers
         loss=scores.loss if math.isfinite(scores.loss) else None,
         one_class=scores.one_class,
         majority=majority_score(rest.labels, held_out.labels, task),
@@ -271,7 +307,9 @@ def _telling(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(f"{out}: cannot be written ({error.strerror}); choose another --out") from error
+        raise RunError(
+            f"{out}: cannot be written ({error.strerror}); choose another --out"
+        ) from error
 
 
 class _OpenStage(Silent):

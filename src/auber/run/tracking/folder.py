@@ -63,7 +63,10 @@ class FolderListener:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         if error is not None:
             self._run.log("stopped", error=f"{type(error).__name__}: {error}".splitlines()[0])
@@ -84,7 +87,13 @@ class FolderListener:
 
     def begin(self, stage: str, total: int) -> None:
         """Show a stage."""
-        self._stage = {"name": stage, "began": round(self._clock(), 3), "done": 0, "total": total, "note": ""}
+        self._stage = {
+            "name": stage,
+            "began": round(self._clock(), 3),
+            "done": 0,
+            "total": total,
+            "note": "",
+        }
         self._write()
 
     def step(self, done: int, note: str = "") -> None:
@@ -115,14 +124,20 @@ class FolderListener:
         shown = {
             "time": round(self._clock(), 3),
             "process": self._process,
-            "share": self._way.share(stage["done"] / stage["total"] if stage and stage["total"] else 0.0),
+            "share": self._way.share(
+                stage["done"] / stage["total"] if stage and stage["total"] else 0.0
+            ),
             "stage": stage,
         }
         try:
             self._run.write(PROGRESS, shown)
         except OSError as error:  # nobody's result depends on it
             if not self._has_warned:
-                logger.warning("%s: cannot be written (%s); 'auber watch' will not see where it is", PROGRESS, error)
+                logger.warning(
+                    "%s: cannot be written (%s); 'auber watch' will not see where it is",
+                    PROGRESS,
+                    error,
+                )
             self._has_warned = True
 
 

@@ -72,7 +72,9 @@ def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def open_tracker(name: str, folder: Path, run_name: str, settings: Mapping[str, Value]) -> Iterator[Progress]:
+def open_tracker(
+    name: str, folder: Path, run_name: str, settings: Mapping[str, Value]
+) -> Iterator[Progress]:
     """A listener that hands numbers to a tracker, open inside the context; files go into `folder`.
 
     The tracker gets the settings once a run. That it has them is marked in the folder: a run may go on after a stop, with a
@@ -126,7 +128,12 @@ class TrackerListener(Silent):
             _make_accelerate_ready()
             self._log(values, step)
         except Exception as error:  # the search is worth more than its curves
-            logger.warning("tracker %s: hears no more of this run (%s: %s)", self._name, type(error).__name__, error)
+            logger.warning(
+                "tracker %s: hears no more of this run (%s: %s)",
+                self._name,
+                type(error).__name__,
+                error,
+            )
             self._log = None
 
 
@@ -162,7 +169,10 @@ def _open_mlflow(name: str, folder: Path, run_name: str) -> Iterator[_Opened]:
     import mlflow
     from accelerate.tracking import MLflowTracker
 
-    for source in ("mlflow", "alembic"):  # how it makes its tables is of no interest to who prunes heads
+    for source in (
+        "mlflow",
+        "alembic",
+    ):  # how it makes its tables is of no interest to who prunes heads
         logging.getLogger(source).setLevel(logging.WARNING)
     own_store = not mlflow.is_tracking_uri_set()
     if own_store:
@@ -179,7 +189,9 @@ def _open_mlflow(name: str, folder: Path, run_name: str) -> Iterator[_Opened]:
     try:
         tracker.start()
         record.write_text(f"{tracker.tracker.info.run_id}\n", encoding="utf-8")
-        yield _Opened(tracker, lambda values, step: tracker.log(values, step=step, synchronous=False))
+        yield _Opened(
+            tracker, lambda values, step: tracker.log(values, step=step, synchronous=False)
+        )
         status = "FINISHED"
     finally:
         with _only_warned(name):
@@ -220,7 +232,9 @@ def _only_warned(name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        logger.warning("tracker %s: could not be closed (%s: %s)", name, type(error).__name__, error)
+        logger.warning(
+            "tracker %s: could not be closed (%s: %s)", name, type(error).__name__, error
+        )
 
 
 _OPENERS = {"tensorboard": _open_tensorboard, "mlflow": _open_mlflow, "wandb": _open_wandb}

@@ -42,7 +42,9 @@ def choose_layer(work: LayerWork) -> LayerChoice:
         if info.loss is not None:
             numbers["loss"] = info.loss
         name = f"{layer_stage(work.layer)}/search"
-        work.progress.record(info.episode, {f"{name}/{key}": value for key, value in numbers.items()})
+        work.progress.record(
+            info.episode, {f"{name}/{key}": value for key, value in numbers.items()}
+        )
 
     game = PruningGame(
         state.numpy(),
@@ -55,7 +57,9 @@ def choose_layer(work: LayerWork) -> LayerChoice:
     work.progress.begin(f"layer {work.layer}: searching", config.agent.episodes)
     # On a GPU the agent's updates take a tenth of the time; elsewhere it computes on the CPU whatever the rewards use.
     device = weight.device if weight.device.type == "cuda" else "cpu"
-    outcome = play_layer(game, config.agent, seed=config.seed, layer=work.layer, on_episode=on_episode, device=device)
+    outcome = play_layer(
+        game, config.agent, seed=config.seed, layer=work.layer, on_episode=on_episode, device=device
+    )
     work.progress.end()
     return LayerChoice(
         removed=tuple(work.heads[position] for position in outcome.removed),
@@ -81,7 +85,9 @@ def _check(config: Config, heads: Mapping[int, int]) -> None:
 
     check_memory(config.agent)
     for layer, number in heads.items():
-        if number > 1 and not config.search.heads:  # else there is nothing to learn, or the roll-out does not decide
+        if (
+            number > 1 and not config.search.heads
+        ):  # else there is nothing to learn, or the roll-out does not decide
             check_games(config.agent, number, layer, has_given=config.search.prior != "none")
 
 
@@ -89,8 +95,16 @@ _as_auber = partial(Method, choose_layer=choose_layer, check=_check)
 
 METHODS = (
     _as_auber("auber", "a deep Q-network learns which heads to remove, layer by layer"),
-    _as_auber("auber-query", "auber whose state is the query matrix", settings={"search.matrix": "query"}),
-    _as_auber("auber-key", "auber whose state is the key matrix", settings={"search.matrix": "key"}),
+    _as_auber(
+        "auber-query", "auber whose state is the query matrix", settings={"search.matrix": "query"}
+    ),
+    _as_auber(
+        "auber-key", "auber whose state is the key matrix", settings={"search.matrix": "key"}
+    ),
     _as_auber("auber-l2", "auber whose state is an L2 norm", settings={"search.norm": "l2"}),
-    _as_auber("auber-reverse", "auber from the last layer to the first", settings={"search.order": "reverse"}),
+    _as_auber(
+        "auber-reverse",
+        "auber from the last layer to the first",
+        settings={"search.order": "reverse"},
+    ),
 )

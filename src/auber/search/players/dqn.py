@@ -57,7 +57,9 @@ class LayerOutcome:
     rewards_asked: int  # requests for a metric, known ones included
     rewards_computed: int  # different masks scored, the one it began with included
     q_values: tuple[float, ...]  # of the initial state at the end: one per head, then stopping
-    curve: tuple[tuple[int, float], ...]  # (rewards computed, best score so far) at each improvement
+    curve: tuple[
+        tuple[int, float], ...
+    ]  # (rewards computed, best score so far) at each improvement
 
 
 def epsilon(config: Agent, actions_taken: int) -> float:
@@ -93,13 +95,21 @@ class DQNAgent:
     """Networks, replay memory and exploration of one layer's player."""
 
     def __init__(
-        self, num_heads: int, config: Agent, *, seed: int, layer: int, device: torch.device | str = "cpu"
+        self,
+        num_heads: int,
+        config: Agent,
+        *,
+        seed: int,
+        layer: int,
+        device: torch.device | str = "cpu",
     ) -> None:
         check_memory(config)
         device = torch.device(device)
         self.config = config
         with _one_thread():
-            self.learner = Learner(num_heads, config, seeds.derive(seed, "agent", layer), device, recorder_for(device))
+            self.learner = Learner(
+                num_heads, config, seeds.derive(seed, "agent", layer), device, recorder_for(device)
+            )
         self.memory = ReplayMemory(config.replay_size, num_heads)
         self.actions_taken = 0
         self.episodes_played = 0
@@ -128,7 +138,9 @@ class DQNAgent:
     def q_values(self, state: FloatArray) -> NDArray[np.float32]:
         """The value of each action, legal or not, in points: (num_heads + 1,)."""
         with _one_thread():
-            values: NDArray[np.float32] = self.learner.values(torch.tensor(state)[None])[0].cpu().numpy()
+            values: NDArray[np.float32] = (
+                self.learner.values(torch.tensor(state)[None])[0].cpu().numpy()
+            )
         return values
 
     def remember(self, step: Step) -> None:

@@ -45,7 +45,8 @@ def choose_layer(work: LayerWork) -> LayerChoice:
     work.progress.end()
     # Of equals the one that departs least from what is given, then the first: they come by size, then by number.
     worth = [
-        (work.worth(mask, score), -len({*work.given} ^ {*mask})) for mask, score in zip(masks, scores, strict=True)
+        (work.worth(mask, score), -len({*work.given} ^ {*mask}))
+        for mask, score in zip(masks, scores, strict=True)
     ]
     best = max(range(len(masks)), key=worth.__getitem__)
     return LayerChoice(
@@ -65,14 +66,25 @@ def choose_layer(work: LayerWork) -> LayerChoice:
 
 def _states(work: LayerWork) -> dict[str, dict[str, list[float]]]:
     """The layer's initial state by `search.matrix` and `search.norm`: six short lists save scoring all masks six times."""
-    from auber.search.state import projection_state  # torch: the table of methods is read without it
+    from auber.search.state import (
+        projection_state,
+    )  # torch: the table of methods is read without it
 
     parts = work.encoder.parts(work.layer)
     states: dict[str, dict[str, list[float]]] = {}
     for matrix in ("value", "query", "key"):
         weight = getattr(parts, matrix).weight
-        states[matrix] = {norm: projection_state(weight, len(work.heads), norm).tolist() for norm in ("l1", "l2")}
+        states[matrix] = {
+            norm: projection_state(weight, len(work.heads), norm).tolist() for norm in ("l1", "l2")
+        }
     return states
 
 
-METHODS = (Method("exhaustive", "every mask of a layer is scored and the best taken", choose_layer, check=_check),)
+METHODS = (
+    Method(
+        "exhaustive",
+        "every mask of a layer is scored and the best taken",
+        choose_layer,
+        check=_check,
+    ),
+)

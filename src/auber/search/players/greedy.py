@@ -77,7 +77,9 @@ def _look_at_every_size(work: LayerWork, scores: _Scores, removed: Mask) -> None
     for end, returns in ((len(work.heads) - 1, False), (0, True)):
         mask = removed
         while all(len(known) != end for known in scores.known):
-            further = [tuple(sorted({*mask} ^ {head})) for head in work.heads if (head in mask) == returns]
+            further = [
+                tuple(sorted({*mask} ^ {head})) for head in work.heads if (head in mask) == returns
+            ]
             scores.look_at(further)
             mask = max(further, key=scores.worth)
 
@@ -88,4 +90,8 @@ def _steps(work: LayerWork, removed: Mask, path: Sequence[int]) -> dict[int, Mas
     return {head: mask for head, mask in masks.items() if len(mask) < len(work.heads)}
 
 
-METHODS = (Method("greedy", "the head that gains most goes, layer by layer, until none gains", choose_layer),)
+METHODS = (
+    Method(
+        "greedy", "the head that gains most goes, layer by layer, until none gains", choose_layer
+    ),
+)

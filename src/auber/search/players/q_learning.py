@@ -30,7 +30,9 @@ class QNetwork(nn.Module):
         sizes = [num_heads, *[config.hidden_size] * config.hidden_layers, num_heads + 1]
         self.input_scale = float(num_heads) if config.scale_state else 1.0
         generator = torch.Generator().manual_seed(seed)
-        self.layers = nn.ModuleList(_make_linear(size, next_size, generator) for size, next_size in pairwise(sizes))
+        self.layers = nn.ModuleList(
+            _make_linear(size, next_size, generator) for size, next_size in pairwise(sizes)
+        )
 
     def forward(self, states: Tensor) -> Tensor:
         """(batch, num_heads) -> (batch, num_heads + 1)."""
@@ -45,7 +47,12 @@ class Learner:
     """Policy and target network of one layer's agent on one device; `recorder` is given where that is a GPU."""
 
     def __init__(
-        self, num_heads: int, config: Agent, seed: int, device: torch.device, recorder: Recorder | None
+        self,
+        num_heads: int,
+        config: Agent,
+        seed: int,
+        device: torch.device,
+        recorder: Recorder | None,
     ) -> None:
         self._config = config
         self._stop = num_heads
@@ -73,8 +80,12 @@ class Learner:
         config = self._config
         with torch.no_grad():
             next_values = self._values(self.target, batch.next_states)  # (batch, num_heads + 1)
-            ranking = self._values(self.policy, batch.next_states) if config.double_q else next_values
-            best = ranking.masked_fill(~batch.next_legal, -math.inf).argmax(dim=1, keepdim=True)  # (batch, 1)
+            ranking = (
+                self._values(self.policy, batch.next_states) if config.double_q else next_values
+            )
+            best = ranking.masked_fill(~batch.next_legal, -math.inf).argmax(
+                dim=1, keepdim=True
+            )  # (batch, 1)
             future = next_values.gather(1, best).squeeze(1).masked_fill(batch.done, 0.0)
             targets = batch.rewards + config.gamma * future
             if config.stop_value is not None:
@@ -88,10 +99,14 @@ class Learner:
 
     def _update(self, rows: Tensor) -> Tensor:
         batch = unpack(rows)
-        taken = self._values(self.policy, batch.states).gather(1, batch.actions[:, None]).squeeze(1)  # (batch,)
+        taken = (
+            self._values(self.policy, batch.states).gather(1, batch.actions[:, None]).squeeze(1)
+        )  # (batch,)
         loss = F.huber_loss(taken, self.targets(batch))
         most = self._config.gradient_clamp
-        for parameter, gradient in zip(self._parameters, torch.autograd.grad(loss, self._parameters), strict=True):
+        for parameter, gradient in zip(
+            self._parameters, torch.autograd.grad(loss, self._parameters), strict=True
+        ):
             parameter.grad = gradient.clamp_(-most, most)
         self._optimizer.step()
         return loss.detach()
@@ -102,7 +117,11 @@ class Learner:
         if self._config.stop_value is None:
             return values
         return torch.cat(
-            [values[:, : self._stop], torch.full_like(values[:, self._stop :], self._config.stop_value)], dim=1
+            [
+                values[:, : self._stop],
+                torch.full_like(values[:, self._stop :], self._config.stop_value),
+            ],
+            dim=1,
         )
 
 
@@ -112,7 +131,9 @@ class _Replayed:
     The first call of a shape runs as it is: libraries set themselves up, and optimisers make their state, on first use.
     """
 
-    def __init__(self, function: Callable[[Tensor], Tensor], device: torch.device, recorder: Recorder | None) -> None:
+    def __init__(
+        self, function: Callable[[Tensor], Tensor], device: torch.device, recorder: Recorder | None
+    ) -> None:
         self._function, self._device, self._recorder = function, device, recorder
         self._seen: set[torch.Size] = set()
         self._recordings: dict[torch.Size, tuple[Tensor, list[Tensor], Work]] = {}
@@ -144,9 +165,15 @@ def _make_linear(size: int, next_size: int, generator: torch.Generator) -> nn.Li
     return linear
 
 
-def _make_optimizer(parameters: list[nn.Parameter], config: Agent, device: torch.device) -> torch.optim.Optimizer:
+def _make_optimizer(
+    parameters: list[nn.Parameter], config: Agent, device: torch.device
+) -> torch.optim.Optimizer:
     # fused: one kernel over all parameters, a third of the time of the loop over them on a CPU
     if config.optimizer == "adam":
-        on_gpu = device.type == "cuda"  # where the count of steps must be on the device to be recorded
+        on_gpu = (
+            device.type == "cuda"
+        )  # where the count of steps must be on the device to be recorded
         return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True, capturable=on_gpu)
-    return torch.optim.SGD(parameters, lr=config.learning_rate, momentum=config.momentum, fused=True)
+    return torch.optim.SGD(
+        parameters, lr=config.learning_rate, momentum=config.momentum, fused=True
+    )

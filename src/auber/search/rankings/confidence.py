@@ -27,7 +27,9 @@ _TOKENS_PER_BATCH = 8192
 def choose_plan(work: RankingWork) -> RankingChoice:
     """Remove the heads that are least sure where to look."""
     scores = head_confidence(work)
-    return RankingChoice(remove_lowest(scores, work.num_removed), {"confidence": scores_to_json(scores)})
+    return RankingChoice(
+        remove_lowest(scores, work.num_removed), {"confidence": scores_to_json(scores)}
+    )
 
 
 def head_confidence(work: RankingWork) -> dict[int, dict[int, float]]:
@@ -39,7 +41,9 @@ def head_confidence(work: RankingWork) -> dict[int, dict[int, float]]:
 
     encoder = encoder_of(frozen_copy(work))
     heads = present_heads(encoder)
-    sums = {layer: torch.zeros(len(present), dtype=torch.float64) for layer, present in heads.items()}
+    sums = {
+        layer: torch.zeros(len(present), dtype=torch.float64) for layer, present in heads.items()
+    }
     work.progress.begin("confidence of the heads", len(work.rows))
     done = 0
     with torch.inference_mode():
@@ -50,27 +54,43 @@ def head_confidence(work: RankingWork) -> dict[int, dict[int, float]]:
                 **inputs, output_hidden_states=True
             ).hidden_states  # each layer's input, and the output
             for layer in heads:
-                largest = attention_weights(encoder, layer, states[layer], tokens, attentions[layer]).amax(-1)
-                largest = largest.masked_fill(~tokens[:, None], 0.0)  # (rows, present_heads, length)
+                largest = attention_weights(
+                    encoder, layer, states[layer], tokens, attentions[layer]
+                ).amax(-1)
+                largest = largest.masked_fill(
+                    ~tokens[:, None], 0.0
+                )  # (rows, present_heads, length)
                 sums[layer] += largest.sum((0, 2)).cpu()
             done += len(tokens)
             work.progress.step(done)
     work.progress.end()
     num_tokens = sum(work.rows.lengths)
     return {
-        layer: dict(zip(present, (sums[layer] / num_tokens).tolist(), strict=True)) for layer, present in heads.items()
+        layer: dict(zip(present, (sums[layer] / num_tokens).tolist(), strict=True))
+        for layer, present in heads.items()
     }
 
 
-def attention_weights(encoder: Encoder, layer: int, hidden: Tensor, tokens: Tensor, attention: Attention) -> Tensor:
+def attention_weights(
+    encoder: Encoder, layer: int, hidden: Tensor, tokens: Tensor, attention: Attention
+) -> Tensor:
     """What each head of a layer gives to every token: (rows, present_heads, asking, asked).
 
     `hidden` (rows, length, hidden) is the layer's input, `tokens` (rows, length) is false at padding.
     """
     parts, shape = encoder.parts(layer), (len(encoder.present(layer)), encoder.head_dim)
     states = parts.attention_input(hidden)
-    query, key = (projection(states).unflatten(-1, shape).transpose(1, 2) for projection in (parts.query, parts.key))
+    query, key = (
+        projection(states).unflatten(-1, shape).transpose(1, 2)
+        for projection in (parts.query, parts.key)
+    )
     return attention.scores(query, key).masked_fill(~tokens[:, None, None], -math.inf).softmax(-1)
 
 
-METHODS = (Method("confidence", "the heads of the lowest mean largest attention weight go", choose_plan=choose_plan),)
+METHODS = (
+    Method(
+        "confidence",
+        "the heads of the lowest mean largest attention weight go",
+        choose_plan=choose_plan,
+    ),
+)

@@ -84,13 +84,20 @@ class GateTraining:
 
     def __init__(self, work: RankingWork, recorder: Recorder | None = None) -> None:
         settings, device = work.config.voita, work.hardware.device
-        self._rows, self._settings, self._seed, self._device = work.rows, settings, work.config.seed, device
+        self._rows, self._settings, self._seed, self._device = (
+            work.rows,
+            settings,
+            work.config.seed,
+            device,
+        )
         self._hardware = work.hardware
         self._model = frozen_copy(work)
         self.heads = present_heads(encoder_of(self._model))
         self._law = HardConcrete(settings.temperature, settings.stretch)
         self._collate = RowCollator(work.rows, RECORDED_WIDTH if recorder else 1)
-        self._location = torch.zeros(sum(map(len, self.heads.values())), device=device, requires_grad=True)  # (gates,)
+        self._location = torch.zeros(
+            sum(map(len, self.heads.values())), device=device, requires_grad=True
+        )  # (gates,)
         # Where a step finds its penalty and leaves what it computes: a recording knows no other places.
         self._penalty = torch.zeros((), device=device)
         self._gradient = torch.zeros_like(self._location)
@@ -125,7 +132,9 @@ class GateTraining:
             self._loss_sum.zero_()
             for start in range(0, len(numbers), size):
                 batch = self._collate(numbers[start : start + size])
-                batch[_UNIFORM] = torch.rand(len(batch["input_ids"]), self.num_gates, generator=generator)
+                batch[_UNIFORM] = torch.rand(
+                    len(batch["input_ids"]), self.num_gates, generator=generator
+                )
                 self._take_step(self._to_device(batch))
                 optimizer.step()
                 step += 1
@@ -148,7 +157,10 @@ class GateTraining:
         if self._device.type != "cuda":
             return {name: tensor.to(self._device) for name, tensor in batch.items()}
         # Out of pinned memory, so that the host goes on to the next batch and the GPU does not run dry.
-        return {name: tensor.pin_memory().to(self._device, non_blocking=True) for name, tensor in batch.items()}
+        return {
+            name: tensor.pin_memory().to(self._device, non_blocking=True)
+            for name, tensor in batch.items()
+        }
 
     def _take_step(self, batch: Batch) -> None:
         if self._recorded is not None:
@@ -158,7 +170,9 @@ class GateTraining:
                 logger.warning(
                     "The training of gates on %s cannot be recorded as a CUDA graph and runs several times slower: %s",
                     type(self._model).__name__,
-                    str(error),  # a handler that keeps the record must not keep the error, which holds the broken graph
+                    str(
+                        error
+                    ),  # a handler that keeps the record must not keep the error, which holds the broken graph
                 )
                 self._recorded = None
             else:
@@ -168,7 +182,9 @@ class GateTraining:
 
     def _step(self, batch: Batch) -> None:
         """Leave the gradient of a batch and add its rows' losses to the sum."""
-        inputs, targets = part_batch({name: tensor for name, tensor in batch.items() if name != _UNIFORM})
+        inputs, targets = part_batch(
+            {name: tensor for name, tensor in batch.items() if name != _UNIFORM}
+        )
         drawn = self._law.draw(self._location, batch[_UNIFORM])
         sizes = list(map(len, self.heads.values()))
         gates = torch.split_with_sizes(drawn, sizes, dim=1)  # (rows, present_heads) a layer

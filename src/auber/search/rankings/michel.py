@@ -19,7 +19,9 @@ _TOKENS_PER_BATCH = 2048
 def choose_plan(work: RankingWork) -> RankingChoice:
     """Remove the heads of least importance."""
     scores = head_importance(work)
-    return RankingChoice(remove_lowest(scores, work.num_removed), {"importance": scores_to_json(scores)})
+    return RankingChoice(
+        remove_lowest(scores, work.num_removed), {"importance": scores_to_json(scores)}
+    )
 
 
 def head_importance(work: RankingWork) -> dict[int, dict[int, float]]:
@@ -32,26 +34,39 @@ def head_importance(work: RankingWork) -> dict[int, dict[int, float]]:
 
     model = frozen_copy(work)
     heads = present_heads(encoder_of(model))
-    sums = {layer: torch.zeros(len(present), dtype=torch.float64) for layer, present in heads.items()}
+    sums = {
+        layer: torch.zeros(len(present), dtype=torch.float64) for layer, present in heads.items()
+    }
     work.progress.begin("importance of the heads", len(work.rows))
     done = 0
     for inputs, targets in padded_batches(work.rows, _TOKENS_PER_BATCH, work.hardware.device):
         num_rows = len(inputs["input_ids"])
         gates = {
-            layer: torch.ones(num_rows, len(present), device=work.hardware.device, requires_grad=True)
+            layer: torch.ones(
+                num_rows, len(present), device=work.hardware.device, requires_grad=True
+            )
             for layer, present in heads.items()
         }
         with gated_heads(model, gates):
             loss = row_losses(model, work.rows.kind, inputs, targets).sum()
-            derivatives = torch.autograd.grad(loss, list(gates.values()))  # each (rows, present_heads)
+            derivatives = torch.autograd.grad(
+                loss, list(gates.values())
+            )  # each (rows, present_heads)
         for layer, derivative in zip(gates, derivatives, strict=True):
             sums[layer] += derivative.abs().sum(0).cpu()
         done += num_rows
         work.progress.step(done)
     work.progress.end()
     # The number of rows cancels out of an importance divided by its layer's norm.
-    normalised = {layer: importance / (importance.norm() or 1.0) for layer, importance in sums.items()}
-    return {layer: dict(zip(present, normalised[layer].tolist(), strict=True)) for layer, present in heads.items()}
+    normalised = {
+        layer: importance / (importance.norm() or 1.0) for layer, importance in sums.items()
+    }
+    return {
+        layer: dict(zip(present, normalised[layer].tolist(), strict=True))
+        for layer, present in heads.items()
+    }
 
 
-METHODS = (Method("michel", "the heads that the loss depends on least go", choose_plan=choose_plan),)
+METHODS = (
+    Method("michel", "the heads that the loss depends on least go", choose_plan=choose_plan),
+)

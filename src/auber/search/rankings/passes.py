@@ -32,10 +32,14 @@ def frozen_copy(work: RankingWork) -> PreTrainedModel:
 
 def present_heads(encoder: Encoder) -> dict[int, tuple[int, ...]]:
     """The heads that are there, by layer; layers that have none are left out."""
-    return {layer: heads for layer in range(encoder.num_layers) if (heads := encoder.present(layer))}
+    return {
+        layer: heads for layer in range(encoder.num_layers) if (heads := encoder.present(layer))
+    }
 
 
-def padded_batches(rows: EncodedRows, tokens_per_batch: int, device: torch.device) -> Iterator[tuple[Inputs, Targets]]:
+def padded_batches(
+    rows: EncodedRows, tokens_per_batch: int, device: torch.device
+) -> Iterator[tuple[Inputs, Targets]]:
     """The rows once, longest first: what the model takes, each (rows, longest), and what its loss takes."""
     for batch in length_batches(rows.lengths, tokens_per_batch):
         padded = pad_batch([rows[row] for row in batch], rows.pad_token_id)

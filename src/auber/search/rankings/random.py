@@ -24,4 +24,6 @@ def choose_plan(work: RankingWork) -> RankingChoice:
     return RankingChoice(remove_lowest(scores, work.num_removed), {"draw": work.config.random.draw})
 
 
-METHODS = (Method("random", "heads drawn at random, as many as asked for", choose_plan=choose_plan),)
+METHODS = (
+    Method("random", "heads drawn at random, as many as asked for", choose_plan=choose_plan),
+)

@@ -16,7 +16,9 @@ def remove_lowest(scores: HeadScores, num_removed: int) -> PruningPlan:
 
     Among equals the lower layer goes first, then the lower head.
     """
-    ranked = sorted((score, layer, head) for layer, heads in scores.items() for head, score in heads.items())
+    ranked = sorted(
+        (score, layer, head) for layer, heads in scores.items() for head, score in heads.items()
+    )
     for score, layer, head in ranked:
         if not math.isfinite(score):
             raise ModelError(
@@ -40,4 +42,7 @@ def remove_lowest(scores: HeadScores, num_removed: int) -> PruningPlan:
 
 def scores_to_json(scores: HeadScores) -> dict[str, dict[str, float]]:
     """The scores as a plain JSON object, layer and head numbers as strings."""
-    return {str(layer): {str(head): score for head, score in heads.items()} for layer, heads in scores.items()}
+    return {
+        str(layer): {str(head): score for head, score in heads.items()}
+        for layer, heads in scores.items()
+    }

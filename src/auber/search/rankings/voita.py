@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 _START_PENALTY = 0.01
 _PENALTY_FACTOR = 10.0  # between two penalties until the number wanted lies between theirs
-_CLOSE_ENOUGH = 0.02  # of all heads: the search ends when closed gates and heads to remove differ by no more
+_CLOSE_ENOUGH = (
+    0.02  # of all heads: the search ends when closed gates and heads to remove differ by no more
+)
 
 
 def choose_plan(work: RankingWork) -> RankingChoice:
@@ -37,16 +39,27 @@ def choose_plan(work: RankingWork) -> RankingChoice:
 
         def train(penalty: float) -> Trial:
             begun = len(trials) * training.steps
-            trials.append(training.train(penalty, lambda step: work.progress.step(begun + step, _note(trials))))
+            trials.append(
+                training.train(
+                    penalty, lambda step: work.progress.step(begun + step, _note(trials))
+                )
+            )
             return trials[-1]
 
-        chosen = search_penalty(train, work.num_removed, training.num_gates, work.config.voita.trials)
+        chosen = search_penalty(
+            train, work.num_removed, training.num_gates, work.config.voita.trials
+        )
         # Whatever the penalty closes, the number that was asked for goes: a last note that says so.
-        ending = f"penalty {chosen.penalty:.2g} closed {chosen.closed}; the {work.num_removed} lowest go"
+        ending = (
+            f"penalty {chosen.penalty:.2g} closed {chosen.closed}; the {work.num_removed} lowest go"
+        )
         work.progress.step(len(trials) * training.steps, ending)
         work.progress.end()
     locations = iter(chosen.locations)
-    scores = {layer: {head: next(locations) for head in present} for layer, present in training.heads.items()}
+    scores = {
+        layer: {head: next(locations) for head in present}
+        for layer, present in training.heads.items()
+    }
     details = {
         "gates": scores_to_json(scores),
         "penalty": chosen.penalty,
@@ -61,7 +74,9 @@ def _note(trials: list[Trial]) -> str:
     return f"penalty {trials[-1].penalty:.2g} closed {trials[-1].closed}" if trials else ""
 
 
-def search_penalty(train: Callable[[float], Trial], num_closed: int, num_gates: int, most_trials: int) -> Trial:
+def search_penalty(
+    train: Callable[[float], Trial], num_closed: int, num_gates: int, most_trials: int
+) -> Trial:
     """The trial that closes most nearly `num_closed` gates: steps by a factor at first, then bisection of logarithms."""
     penalty, too_low, too_high = _START_PENALTY, 0.0, math.inf
     best: Trial | None = None
@@ -86,5 +101,9 @@ def search_penalty(train: Callable[[float], Trial], num_closed: int, num_gates: 
 
 
 METHODS = (
-    Method("voita", "gates trained with a penalty on open ones; the heads of the lowest go", choose_plan=choose_plan),
+    Method(
+        "voita",
+        "gates trained with a penalty on open ones; the heads of the lowest go",
+        choose_plan=choose_plan,
+    ),
 )
