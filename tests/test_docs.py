@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -49,33 +48,3 @@ def test_the_code_of_the_game_page_runs():
         names: dict[str, object] = {}
         exec(compile(block, "docs/game.md", "exec"), names)
         assert names["state"].shape == names["env"].observation_space.shape
-
-
-def test_what_the_readme_quotes_of_the_results_is_there():
-    readme, results = (
-        " ".join((ROOT / name).read_text().split()) for name in ("README.md", "docs/results.md")
-    )
-    (quoted,) = re.findall(r'the runs so far say: "([^"]+)"', readme)
-    assert quoted in results
-
-
-def test_the_differences_from_the_paper_are_numbered_in_order():
-    section = (ROOT / "docs" / "method.md").read_text().split("## Differences from the paper")[1]
-    numbers = [int(number) for number in re.findall(r"^(\d+)\. \*\*", section, flags=re.MULTILINE)]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert len(numbers) >= 18  # those that were numbered when others began to refer to them
-
-
-def test_what_the_page_on_reliability_says_of_a_gpu_is_what_was_seen():
-    seen = json.loads((ROOT / "results/gpu-repeats.json").read_text())["runs"]
-    assert [run["same_weights"] for run in seen].count(True) == 3
-    assert len(seen) == 6
-    apart = sorted(
-        round(100 * abs(run["dev"][0] - run["dev"][1]), 2)
-        for run in seen
-        if not run["same_weights"]
-    )
-    assert apart == [0, 0, 0.25]
-    page = " ".join((ROOT / "docs/reliability.md").read_text().split())
-    assert "of six fine-tuned starts three had the same weights to the bit" in page
-    assert "the others' dev scores were 0, 0 and 0.25 points apart" in page

@@ -70,9 +70,12 @@ def test_a_class_that_is_no_auto_class_ignores_the_flag(folder, report):
 def test_a_model_that_auber_loaded_is_not_saved_by_its_own_method(folder, tmp_path, report):
     checkpoint.load(folder).save_pretrained(tmp_path / "own")
     assert not (tmp_path / "own" / MODELING_FILE.name).exists()
-    load = lambda: AutoModelForSequenceClassification.from_pretrained(
-        tmp_path / "own", trust_remote_code=True
-    )  # noqa: E731
+
+    def load():
+        return AutoModelForSequenceClassification.from_pretrained(
+            tmp_path / "own", trust_remote_code=True
+        )
+
     assert_refused(load, report)
     auber.save(auber.load(tmp_path / "own"), auber.load_tokenizer(folder), tmp_path / "new")
     assert (tmp_path / "new" / MODELING_FILE.name).is_file()
