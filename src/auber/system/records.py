@@ -47,6 +47,7 @@ class Record(BaseModel):
         allow_inf_nan=False,
         populate_by_name=True,
         protected_namespaces=(),
+        defer_build=True,  # until first use: importing a module with records stays quick
     )
 
     def to_json(self, *, drop_none: bool = False) -> dict[str, Any]:
