@@ -1,7 +1,7 @@
-"""The exceptions a user of the library may meet.
+"""The exceptions a user of the library may see, and helpers for their messages.
 
-Every message says where, what must hold, what was found and what to do, in one line.
-The command line prints an `AuberError` as that one line and exits with 2; any other exception is a bug.
+Every message is one line: where, what must hold, what was found and what to do.
+The command line prints an `AuberError` as that line and exits with 2; any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterable
 
 
 def printable(text: str) -> str:
-    """Text that cannot steer a terminal."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+    """Escape the characters of a text that could control a terminal."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 class AuberError(Exception):
-    """Something the caller can put right; the base of every error raised on purpose."""
+    """Base of all errors that the caller can correct."""
 
     def __str__(self) -> str:
-        """The message on one line: words out of a file can neither break it nor steer the terminal it is printed on."""
+        """Return the message on one line, with control characters escaped."""
         return printable(super().__str__())
 
 
@@ -28,29 +28,48 @@ class ConfigError(AuberError, ValueError):
 
 
 class PlanError(AuberError, ValueError):
-    """A pruning plan does not fit the model it is meant for."""
+    """A pruning plan does not fit its model."""
 
 
 class TaskError(AuberError, ValueError):
-    """Task rows are missing, unreadable or cannot be used."""
+    """The rows of a task are missing, unreadable or unusable."""
 
 
 class ModelError(AuberError, ValueError):
-    """A model is of an architecture, or in a condition, that cannot be pruned."""
+    """A model's architecture or state does not allow pruning."""
 
 
 class CheckpointError(AuberError, ValueError):
-    """A model folder is incomplete, foreign or damaged."""
+    """A model folder is incomplete, damaged or not one of ours."""
 
 
 class RunError(AuberError, RuntimeError):
-    """A run's folder cannot be created, continued or read."""
+    """A run folder cannot be created, continued or read."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return " Did you mean '...'?" with the most similar known name, or nothing."""
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f" Did you mean '{near[0]}'?" if near else ""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], most: int | None = None) -> str:
-    """The message for a name that is not in a table, with the nearest one that is and all, or so many, of the others."""
+    """Return the message for an unknown name: a suggestion and at most `most` known names."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    suggestion = f" Did you mean '{near[0]}'?" if near else ""
     more = ", ..." if len(names[:most]) < len(names) else ""
-    return f"Unknown {kind} '{name}'.{suggestion} Known: {', '.join(names[:most])}{more}"
+    known_names = f"{', '.join(names[:most])}{more}"
+    return f"Unknown {kind} '{name}'.{suggest(name, names)} Known: {known_names}"
+
+
+def show_value(value: object) -> str:
+    """Return a value as text for a message: on one line and at most 80 characters long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print integers of many thousand digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def show_name(name: str) -> str:
+    """Return a name for a message: unchanged if it is printable and short."""
+    return name if name.isprintable() and len(name) <= 80 else show_value(name)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 
@@ -23,10 +22,15 @@ from auber.search.players.q_learning import QNetwork
 from auber.search.players.replay import Batch, unpack
 from auber.search.toy import ToyLayer
 
+
+def replace(config: Agent, **changes: object) -> Agent:
+    return config.model_copy(update=changes)
+
+
 DEFAULT = make_config(
     "default", settings={"protocol": "seen"}
 ).agent  # of games that begin with all heads
-SMALL = dataclasses.replace(
+SMALL = replace(
     DEFAULT,
     episodes=12,
     hidden_size=16,
@@ -83,8 +87,8 @@ def test_network_starts_from_its_seed_and_leaves_the_global_generator_alone() ->
 
 
 def test_scaled_state_averages_one_at_the_input() -> None:
-    plain = QNetwork(4, dataclasses.replace(SMALL, scale_state=False), seed=0)
-    scaled = QNetwork(4, dataclasses.replace(SMALL, scale_state=True), seed=0)
+    plain = QNetwork(4, replace(SMALL, scale_state=False), seed=0)
+    scaled = QNetwork(4, replace(SMALL, scale_state=True), seed=0)
     state = torch.tensor([[0.1, 0.2, 0.3, 0.4]])
     torch.testing.assert_close(scaled(state), plain(state * 4))
 
@@ -105,7 +109,7 @@ def test_only_chosen_actions_count_for_epsilon() -> None:
 
 
 def test_no_update_before_learning_starts() -> None:
-    config = dataclasses.replace(Agent(), hidden_size=8, hidden_layers=1)
+    config = replace(Agent(), hidden_size=8, hidden_layers=1)
     agent = make_agent(config=config)
     game = PruningGame(np.full(4, 0.25, dtype=np.float32), lambda removed: 0.1 * len(removed))
     step = game.step(0)
@@ -117,7 +121,7 @@ def test_no_update_before_learning_starts() -> None:
 
 
 def test_target_is_copied_at_exactly_the_35th_and_70th_episode() -> None:
-    agent = make_agent(config=dataclasses.replace(SMALL, target_every=35))
+    agent = make_agent(config=replace(SMALL, target_every=35))
     copied_at = []
     for episode in range(1, 101):
         with torch.no_grad():
@@ -133,9 +137,7 @@ def test_target_is_copied_at_exactly_the_35th_and_70th_episode() -> None:
 @pytest.mark.parametrize("share_of_random", [0.0, 0.5, 1.0])
 def test_removed_heads_are_never_chosen_again(share_of_random: float) -> None:
     agent = make_agent(
-        config=dataclasses.replace(
-            SMALL, epsilon_start=share_of_random, epsilon_end=share_of_random
-        )
+        config=replace(SMALL, epsilon_start=share_of_random, epsilon_end=share_of_random)
     )
     values_are(
         agent.learner.policy, [9.0, 1.0, 8.0, 0.5, 0.0]
@@ -149,7 +151,7 @@ def test_removed_heads_are_never_chosen_again(share_of_random: float) -> None:
 
 @pytest.mark.parametrize(("double_q", "expected"), [(False, 3.0), (True, 2.0)])
 def test_target_maximum_counts_legal_actions_only(double_q: bool, expected: float) -> None:
-    agent = make_agent(num_heads=2, config=dataclasses.replace(SMALL, double_q=double_q, gamma=0.5))
+    agent = make_agent(num_heads=2, config=replace(SMALL, double_q=double_q, gamma=0.5))
     values_are(
         agent.learner.policy, [9.0, 4.0, 5.0]
     )  # double Q takes action 2, the best of the legal ones here
@@ -187,7 +189,7 @@ def one_transition(*, action: int, reward: float, next_legal: list[bool] | None)
 def test_fixed_stop_value_rules_acting_and_targets_and_is_not_learned() -> None:
     agent = make_agent(
         num_heads=2,
-        config=dataclasses.replace(SMALL, stop_value=0.2, epsilon_start=0.0, epsilon_end=0.0),
+        config=replace(SMALL, stop_value=0.2, epsilon_start=0.0, epsilon_end=0.0),
     )
     state, legal = np.full(2, 0.5, dtype=np.float32), np.ones(3, dtype=np.bool_)
     values_are(agent.learner.policy, [0.1, 0.0, -50.0])
@@ -212,7 +214,7 @@ def test_fixed_stop_value_rules_acting_and_targets_and_is_not_learned() -> None:
 
 
 def test_gradients_are_clamped_entrywise() -> None:
-    config = dataclasses.replace(
+    config = replace(
         SMALL,
         optimizer="sgd",
         momentum=0.0,
@@ -236,9 +238,7 @@ def test_gradients_are_clamped_entrywise() -> None:
 
 
 def test_forced_stop_is_stored_like_any_other() -> None:
-    agent = make_agent(
-        num_heads=3, config=dataclasses.replace(SMALL, epsilon_start=0.0, epsilon_end=0.0)
-    )
+    agent = make_agent(num_heads=3, config=replace(SMALL, epsilon_start=0.0, epsilon_end=0.0))
     values_are(agent.learner.policy, [3.0, 2.0, 1.0, 0.0])  # removes until it may not
     play_episode(
         PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, stop_reward=4.0),
@@ -255,7 +255,7 @@ def test_forced_stop_is_stored_like_any_other() -> None:
 def test_replay_must_hold_what_learning_waits_for() -> None:
     message = r"^agent\.replay_size must be at least agent\.learning_starts \(128\), found 64: no update would ever be made$"
     with pytest.raises(ConfigError, match=message):
-        make_agent(config=dataclasses.replace(Agent(), replay_size=64))
+        make_agent(config=replace(Agent(), replay_size=64))
 
 
 @pytest.mark.parametrize(("has_given", "most"), [(False, 36), (True, 48)])
@@ -263,16 +263,16 @@ def test_games_must_be_enough_for_an_update_where_the_policy_decides(
     has_given: bool, most: int
 ) -> None:
     """Of three heads two go and the game stops; one that is given comes back besides."""
-    config = dataclasses.replace(SMALL, choose="rollout", learning_starts=most)
+    config = replace(SMALL, choose="rollout", learning_starts=most)
     check_games(config, 3, 5, has_given=has_given)
-    config = dataclasses.replace(config, learning_starts=most + 1)
+    config = replace(config, learning_starts=most + 1)
     message = (
         rf"^layer 5: agent\.episodes must be so many that the agent learns, found 12: its games on 3 heads make {most} moves at most, and "
         rf"the first update waits for {most + 1}; raise it, lower agent\.learning_starts, or let agent\.choose=best decide$"
     )
     with pytest.raises(ConfigError, match=message):
         check_games(config, 3, 5, has_given=has_given)
-    check_games(dataclasses.replace(config, choose="best"), 3, 5, has_given=has_given)
+    check_games(replace(config, choose="best"), 3, 5, has_given=has_given)
 
 
 @pytest.mark.parametrize("given", [(), (1,)])
@@ -288,12 +288,12 @@ def test_no_game_is_longer_than_that(given: tuple[int, ...]) -> None:
 
 
 def test_updates_are_counted() -> None:
-    config = dataclasses.replace(SMALL, episodes=9)
+    config = replace(SMALL, episodes=9)
     toy = ToyLayer(4, seed=0)
     losses: list[float | None] = []
     for starts, is_taught in ((8, True), (64, False)):
         game = PruningGame(toy.state, toy.score)
-        asked = dataclasses.replace(config, learning_starts=starts)
+        asked = replace(config, learning_starts=starts)
         outcome = play_layer(
             game, asked, seed=0, layer=0, on_episode=lambda info: losses.append(info.loss)
         )
@@ -315,7 +315,7 @@ def test_same_seed_same_play_to_the_last_bit() -> None:
 
 def play_recorded(layer: ToyLayer, seed: int) -> tuple[LayerOutcome, list[EpisodeInfo]]:
     infos: list[EpisodeInfo] = []
-    config = dataclasses.replace(SMALL, episodes=25)
+    config = replace(SMALL, episodes=25)
     outcome = play_layer(
         PruningGame(layer.state, layer.score), config, seed=seed, layer=5, on_episode=infos.append
     )
@@ -368,7 +368,7 @@ def test_outcome_adds_up() -> None:
 
 @pytest.mark.parametrize("choose", ["rollout", "best"])
 def test_plan_is_what_choose_says(choose: str) -> None:
-    outcome = play_toy(ToyLayer(6, seed=0), dataclasses.replace(SMALL, choose=choose))
+    outcome = play_toy(ToyLayer(6, seed=0), replace(SMALL, choose=choose))
     assert outcome.removed == getattr(outcome, choose)
 
 
@@ -455,7 +455,7 @@ def test_default_roll_out_learns_too(learned: list[tuple[ToyLayer, LayerOutcome]
 
 def test_the_plan_is_what_is_worth_most_and_its_score_is_the_metric() -> None:
     layer = ToyLayer(6, 1, bias=-0.002)
-    config = dataclasses.replace(make_config("default").agent, episodes=60)
+    config = replace(make_config("default").agent, episodes=60)
     games = [PruningGame(layer.state, layer.score, head_reward=pay) for pay in (0.0, 0.5, 100.0)]
     free, paid, eager = (play_layer(game, config, seed=0, layer=0) for game in games)
     assert len(free.removed) <= len(paid.removed) <= len(eager.removed) == 5

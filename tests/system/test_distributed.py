@@ -1,52 +1,36 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
 
-from auber.cli.screen import LineProgress, listening
-from auber.system.distributed import is_main_process, num_processes
-from auber.system.progress import Silent
+from auber.system.distributed import is_main_process, launch_words, num_processes
 
 
-def test_only_the_first_process_of_a_group_writes(monkeypatch):
+def test_only_the_first_process_is_the_main_process(monkeypatch):
     assert is_main_process()
     assert num_processes() == 1
+    assert launch_words() == []
     monkeypatch.setenv("RANK", "1")
-    assert is_main_process(), "without a group there is no other"
+    assert is_main_process(), "a rank without a group means nothing"
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert not is_main_process()
     assert num_processes() == 2
+    assert launch_words() == ["torchrun", "--nproc-per-node", "2", "-m"]
 
 
-@pytest.mark.parametrize(("rank", "speaks"), [("0", True), ("1", False)])
-def test_only_the_first_process_of_a_group_speaks(monkeypatch, rank, speaks):
-    monkeypatch.setenv("RANK", rank)
+def auber(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "auber", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_only_the_main_process_prints_but_every_process_reports_its_error(monkeypatch, rank):
+    monkeypatch.setenv("RANK", str(rank))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with listening(quiet=False) as progress:
-        assert type(progress) is (LineProgress if speaks else Silent)
-    done = subprocess.run(
-        [sys.executable, "-m", "auber", "tasks"],
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ("mrpc" in done.stdout) == speaks
-    assert (done.stdout == "") != speaks
-
-
-def test_every_process_of_a_group_says_what_ended_it(monkeypatch):
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    done = subprocess.run(
-        [sys.executable, "-m", "auber", "report", "nowhere"],
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("auber: nowhere")
+    done = auber("--version")
+    assert (done.returncode, bool(done.stdout)) == (0, rank == 0)
+    failed = auber("report", "nowhere")
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("auber: nowhere")

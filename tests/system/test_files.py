@@ -1,21 +1,30 @@
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 
 import pytest
 
-from auber.system.files import cut_torn_line, digest_file, write_json, write_text
+from auber.system.files import (
+    cut_torn_line,
+    digest_file,
+    is_refusal,
+    sync_folder,
+    write_json,
+    write_text,
+)
 
 
-def test_a_file_takes_the_place_of_the_one_before(tmp_path):
+def test_a_file_replaces_the_previous_one(tmp_path):
     path = tmp_path / "a.json"
-    path.write_text("longer than what comes")
+    path.write_text("longer than the new content")
     write_json(path, {"é": [1]})
     assert path.read_text(encoding="utf-8") == '{\n  "é": [\n    1\n  ]\n}\n'
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_is_followed_where_a_person_named_it_and_replaced_elsewhere(tmp_path):
+def test_a_link_is_replaced_unless_told_to_follow(tmp_path):
     kept, link = tmp_path / "kept" / "a.json", tmp_path / "link.json"
     kept.parent.mkdir()
     kept.write_text("before")
@@ -26,7 +35,7 @@ def test_a_link_is_followed_where_a_person_named_it_and_replaced_elsewhere(tmp_p
     assert (link.is_symlink(), link.read_text(), kept.read_text()) == (False, "2\n", "1\n")
 
 
-def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_no_file(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
@@ -39,18 +48,41 @@ def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("before", "after"), [("a\nb\n", "a\nb\n"), ("a\nb", "a\n"), ("a", ""), ("", "")]
 )
-def test_a_line_without_its_end_is_cut_off(before, after, tmp_path):
+def test_an_incomplete_last_line_is_removed(before, after, tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_text(before)
     cut_torn_line(path)
     assert path.read_text() == after
 
 
-def test_where_there_is_no_file_nothing_is_torn(tmp_path):
+def test_removing_a_line_of_a_missing_file_does_nothing(tmp_path):
     cut_torn_line(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_digest_is_of_the_bytes(tmp_path):
+def test_digest_file(tmp_path):
     (tmp_path / "file").write_bytes(b"weights")
     assert digest_file(tmp_path / "file") == hashlib.sha256(b"weights").hexdigest()
+
+
+def test_sync_folder(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    sync_folder(tmp_path)
+    assert synced == [tmp_path.stat().st_ino]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (errno.ENOSPC, True),
+        (errno.EROFS, True),
+        (errno.EDQUOT, True),
+        (errno.EFBIG, True),
+        (errno.ENAMETOOLONG, True),
+        (errno.ENOENT, False),
+        (None, False),
+    ],
+)
+def test_a_full_or_closed_disk_is_a_refusal(code, expected):
+    assert is_refusal(OSError(code, "message")) == expected

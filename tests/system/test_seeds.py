@@ -3,7 +3,7 @@ from __future__ import annotations
 from auber.system.seeds import derive, generator
 
 
-def test_a_seed_depends_on_all_three():
+def test_a_seed_depends_on_all_arguments():
     seeds = {
         derive(0, "agent", 0),
         derive(1, "agent", 0),
@@ -16,7 +16,7 @@ def test_a_seed_depends_on_all_three():
 
 
 def test_the_derivation_is_fixed():
-    """Another one would give other results for every seed that was ever reported."""
+    """A change would change the results of every reported seed."""
     assert derive(0, "agent", 0) == 330816607163945591
     assert derive(7, "split") == 2301575527068925106
     assert generator(3, "split").integers(0, 1000, 4).tolist() == [61, 957, 722, 943]

@@ -31,8 +31,8 @@ from auber.cli import (
     watch,
 )
 from auber.errors import AuberError
-from auber.system.disk import is_refusal
 from auber.system.distributed import is_main_process
+from auber.system.files import is_refusal
 
 app = typer.Typer(
     cls=stops.Commands,

@@ -1,297 +1,340 @@
-"""Every setting, declared once: type, default, range and meaning, by what it is about.
+"""Every setting, declared once: type, default, range and meaning.
 
-The defaults are the `paper` preset.
+The defaults are those of the preset `paper`.
 """
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from auber.config.declarations import build, declared, flatten, setting
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
 from auber.config.toml import format_toml
-from auber.config.values import Form, SettingInfo, Value
+from auber.config.values import Int, SettingInfo, Value, build, declared, flatten
 from auber.errors import ConfigError
 
-PROTOCOLS = ("seen", "heldout", "crossfit")  # who has seen the rows that reward
-ALL_LAYERS = "all"
+# Which models have seen the rows that give the reward.
+Protocol = Literal["seen", "heldout", "crossfit"]
+PROTOCOLS: tuple[str, ...] = typing.get_args(Protocol)
+
+_ALL_LAYERS = "all"
+_LAYERS_FORM = "all, or different layers such as 2,6,10"
+_DECAYED_RATE = "peak learning rate, decayed linearly to 0"
 
 
-def _read_layers(text: str) -> str | None:
-    """`2,6,10` in ascending order, or `all`; no layer twice."""
-    if text.strip() in ("", ALL_LAYERS):
-        return ALL_LAYERS
+def _normalize_layers(text: str) -> str:
+    """Return `2,6,10` in ascending order, or `all`."""
+    if text.strip() in ("", _ALL_LAYERS):
+        return _ALL_LAYERS
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
-        return None
-    layers = sorted(int(word) for word in words)
-    return ",".join(map(str, layers)) if len(set(layers)) == len(layers) else None
+    if all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
+        layers = sorted(map(int, words))
+        if len(set(layers)) == len(layers):
+            return ",".join(map(str, layers))
+    raise ValueError(f"must be {_LAYERS_FORM}")
 
 
-@dataclass(frozen=True)
-class FirstTuning:
-    """The fine-tuning that makes the start of the search out of a pretrained encoder."""
+class Section(BaseModel):
+    """Base class of the groups of settings."""
 
-    when: str = setting(
-        "auto",
-        "auto: only if the model has no trained classifier yet",
-        choices=("auto", "always", "never"),
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        defer_build=True,  # until first use: importing this module stays quick
     )
-    epochs: int = setting(3, "passes over its rows", low=0)
-    learning_rate: float = setting(2e-5, "peak rate, decayed linearly to 0", low=0)
-    batch_size: int = setting(32, "rows a step", low=1)
 
 
-@dataclass(frozen=True)
-class LayerTuning:
-    """The fine-tuning on mini-train after a layer has lost heads."""
+class FirstTuning(Section):
+    """The fine-tuning of a pretrained encoder before the search."""
 
-    epochs: int = setting(3, "passes over mini-train; 0: none", low=0)
-    learning_rate: float = setting(2e-6, "peak rate, decayed linearly to 0", low=0)
-    batch_size: int = setting(32, "rows a step", low=1)
+    when: Literal["auto", "always", "never"] = Field(
+        default="auto", description="auto: only if the model has no trained classifier yet"
+    )
+    epochs: Int = Field(default=3, ge=0, description="passes over the rows")
+    learning_rate: float = Field(default=2e-5, ge=0, description=_DECAYED_RATE)
+    batch_size: Int = Field(default=32, ge=1, description="rows per step")
 
 
-@dataclass(frozen=True)
-class LastTuning:
+class LayerTuning(Section):
+    """The fine-tuning on mini-train after heads of a layer were removed."""
+
+    epochs: Int = Field(default=3, ge=0, description="passes over mini-train; 0: none")
+    learning_rate: float = Field(default=2e-6, ge=0, description=_DECAYED_RATE)
+    batch_size: Int = Field(default=32, ge=1, description="rows per step")
+
+
+class LastTuning(Section):
     """The fine-tuning with early stopping after the last layer."""
 
-    epochs: int = setting(6, "at most this many passes; 0: none", low=0)
-    learning_rate: float = setting(2e-6, "peak rate, decayed linearly to 0", low=0)
-    batch_size: int = setting(32, "rows a step", low=1)
-    watch_fraction: float = setting(
-        0.1,
-        "share of train set apart for early stopping (protocols seen and crossfit)",
-        low=0.01,
-        high=0.5,
+    epochs: Int = Field(default=6, ge=0, description="largest number of passes; 0: none")
+    learning_rate: float = Field(default=2e-6, ge=0, description=_DECAYED_RATE)
+    batch_size: Int = Field(default=32, ge=1, description="rows per step")
+    watch_fraction: float = Field(
+        default=0.1,
+        ge=0.01,
+        le=0.5,
+        description="share of train held out for early stopping (protocols seen and crossfit)",
     )
-    evaluations_per_epoch: int = setting(8, "looks at the watched rows in an epoch", low=1)
-    patience: int = setting(20, "evaluations without a better one before it stops", low=1)
-    watch: str = setting(
-        "metric",
-        "what early stopping compares; ties go to the lower loss",
-        choices=("metric", "loss"),
+    evaluations_per_epoch: Int = Field(
+        default=8, ge=1, description="evaluations on the held-out rows per epoch"
     )
-
-
-@dataclass(frozen=True)
-class Reward:
-    """What the game pays, and on which rows."""
-
-    fraction: float = setting(
-        2 / 3,
-        "share of train that is the reward set, the rest is mini-train; 1: both are all of train (under heldout only what mini-train is not)",
-        low=0.01,
-        high=1,
+    patience: Int = Field(
+        default=20, ge=1, description="evaluations without improvement before stopping"
     )
-    max_rows: int = setting(
-        0, "bound on the rows of the reward set, drawn by class; 0: no bound", low=0
-    )
-    scale: float = setting(100.0, "factor from the metric to the reward (100: points)", low=1e-6)
-    stop: float = setting(0.0, "reward of stopping")
-    measure: str = setting(
-        "metric",
-        "what rewards are changes of: the task's metric, or (smooth) the share of the labels' entropy that the outputs explain, whatever "
-        "their scale and bias; for numbers that of their variance, for spans their F1",
-        choices=("metric", "smooth"),
-    )
-    caution: float = setting(
-        0.0,
-        "standard errors that a removed head has to gain (of the mean change of a row's score when one head goes), so that gains stand "
-        "out of their noise; with a search.prior, that each change of it has to gain (measure smooth)",
-        low=0,
-        high=10,
-    )
-    folds: int = setting(
-        3,
-        "scouts, and parts of train that each of them has not seen and scores (protocol crossfit)",
-        low=2,
-        high=100,
-    )
-    head: float = setting(
-        0.0,
-        "reward of each removed head beside the metric's change: points you would give for a smaller model",
-        low=0,
-    )
-    latency: float = setting(
-        0.0,
-        "points you would give for one percent of the model's time: each removed head pays for what it saves, measured on this machine "
-        "before the search; 0: nothing is measured",
-        low=0,
-    )
-    latency_rows: int = setting(
-        1, "rows of a call, of max_length tokens each, when that time is measured", low=1
-    )
-    shards: int = setting(
-        1,
-        "parts the reward set is dealt into, to be scored side by side (protocols seen and heldout)",
-        low=1,
-    )
-    spread: str = setting(
-        "devices",
-        "where the parts are scored: a GPU (on a CPU a thread) of this process each, or a Ray worker each",
-        choices=("devices", "ray"),
+    watch: Literal["metric", "loss"] = Field(
+        default="metric",
+        description="quantity that early stopping compares; the lower loss breaks ties",
     )
 
 
-@dataclass(frozen=True)
-class Search:
-    """Which layers are searched, in which order, and what the agent sees of one."""
+class Reward(Section):
+    """The reward of the game, and the rows that it is computed on."""
 
-    order: str = setting(
-        "forward", "first layer to last, or last to first", choices=("forward", "reverse")
+    fraction: float = Field(
+        default=2 / 3,
+        ge=0.01,
+        le=1,
+        description="share of train in the reward set, the rest is mini-train; 1: both are all of "
+        "train (under heldout the reward set still excludes mini-train)",
     )
-    layers: str = setting(
-        ALL_LAYERS,
-        "the layers a layer-wise method searches, the others are left alone; original+tuning, if no run prescribes its tunings, "
-        "gets those of these layers; ranking methods choose among all layers",
-        form=Form("all, or different layers such as 2,6,10", _read_layers),
+    max_rows: Int = Field(
+        default=0,
+        ge=0,
+        description="largest number of rows in the reward set, sampled by class; 0: no limit",
     )
-    prior: str = setting(
-        "none",
-        "the plan that a search begins from and corrects: none removed, or what the gates of method voita close (protocol crossfit)",
-        choices=("none", "voita"),
+    scale: float = Field(
+        default=100.0, ge=1e-6, description="factor from the metric to the reward (100: points)"
     )
-    prior_share: float = setting(
-        1 / 3,
-        "share of all heads that the prior removes, where search.heads does not say how many; what it names outside of search.layers stays",
-        low=0.01,
-        high=0.9,
+    stop: float = Field(default=0.0, description="reward of stopping")
+    measure: Literal["metric", "smooth"] = Field(
+        default="metric",
+        description="quantity whose change is the reward: the task's metric, or (smooth) the share "
+        "of the labels' entropy that the outputs explain, independent of their scale and bias; the "
+        "share of variance for regression, F1 for spans",
     )
-    heads: int = setting(
-        0,
-        "how many heads go in all, by the best masks of each layer beside the prior for the others; 0: as many as the rewards say "
-        "(protocol crossfit)",
-        low=0,
+    caution: float = Field(
+        default=0.0,
+        ge=0,
+        le=10,
+        description="gain required to remove a head, in standard errors of the mean change of a "
+        "row's score when one head is removed; with a search.prior, the gain required for each "
+        "change of it (measure smooth)",
     )
-    rewind: bool = setting(
-        True,
-        "carry the plan out on the model before any tuning, which is then tuned as the start was; false: on the fine-tuned start "
-        "(protocol crossfit)",
+    folds: Int = Field(
+        default=3,
+        ge=2,
+        le=100,
+        description="folds of train; each row is scored by the fold model that was trained without "
+        "it (protocol crossfit)",
     )
-    matrix: str = setting(
-        "value", "projection whose norm per head is the state", choices=("value", "query", "key")
+    head: float = Field(
+        default=0.0,
+        ge=0,
+        description="reward for each removed head in addition to the change of the metric: the "
+        "points you would give for a smaller model",
     )
-    norm: str = setting("l1", "entrywise norm of that projection", choices=("l1", "l2"))
+    latency: float = Field(
+        default=0.0,
+        ge=0,
+        description="points you would give for one percent of the model's latency: each removed "
+        "head is rewarded for its share, measured on this machine before the search; 0: off",
+    )
+    latency_rows: Int = Field(
+        default=1,
+        ge=1,
+        description="batch size of that measurement, with max_length tokens per row",
+    )
+    shards: Int = Field(
+        default=1,
+        ge=1,
+        description="parts of the reward set that are scored in parallel (protocols seen and "
+        "heldout)",
+    )
+    spread: Literal["devices", "ray"] = Field(
+        default="devices",
+        description="where the parts are scored: on the GPUs (or CPU threads) of this process, or "
+        "on Ray workers",
+    )
+
+
+class Search(Section):
+    """The layers to search, their order, and the state that the agent sees."""
+
+    order: Literal["forward", "reverse"] = Field(
+        default="forward", description="first layer to last, or last to first"
+    )
+    layers: Annotated[str, AfterValidator(_normalize_layers)] = Field(
+        default=_ALL_LAYERS,
+        json_schema_extra={"form": _LAYERS_FORM},
+        description="layers that a layer-wise method searches; the others stay unchanged. "
+        "original+tuning is tuned once for each of these layers unless a run prescribes its "
+        "tunings. Ranking methods choose among all layers",
+    )
+    prior: Literal["none", "voita"] = Field(
+        default="none",
+        description="plan that the search starts from and corrects: no head removed, or the heads "
+        "whose gates method voita closes (protocol crossfit)",
+    )
+    prior_share: float = Field(
+        default=1 / 3,
+        ge=0.01,
+        le=0.9,
+        description="share of all heads that the prior removes unless search.heads gives a number; "
+        "heads outside search.layers stay",
+    )
+    heads: Int = Field(
+        default=0,
+        ge=0,
+        description="number of heads to remove in total, chosen from the best masks of each layer "
+        "with the prior for the others; 0: decided by the rewards (protocol crossfit)",
+    )
+    rewind: bool = Field(
+        default=True,
+        description="apply the plan to the model before any tuning and repeat the first tuning; "
+        "false: apply it to the fine-tuned model (protocol crossfit)",
+    )
+    matrix: Literal["value", "query", "key"] = Field(
+        default="value", description="projection whose norm per head is the state"
+    )
+    norm: Literal["l1", "l2"] = Field(default="l1", description="entrywise norm of that projection")
 
     def layers_of(self, num_layers: int) -> list[int]:
-        """The layers to search of a model with so many, ascending."""
-        chosen = (
-            list(range(num_layers))
-            if self.layers == ALL_LAYERS
-            else [int(word) for word in self.layers.split(",")]
-        )
-        missing = [str(layer) for layer in chosen if layer >= num_layers]
+        """Return the layers to search in a model with `num_layers` layers, ascending."""
+        if self.layers == _ALL_LAYERS:
+            return list(range(num_layers))
+        chosen = [int(word) for word in self.layers.split(",")]
+        missing = ", ".join(str(layer) for layer in chosen if layer >= num_layers)
         if missing:
             raise ConfigError(
-                f"search.layers must name layers of the model, which has {num_layers} (0 to {num_layers - 1}), "
-                f"found {', '.join(missing)}; leave out what it does not have"
+                f"search.layers must name layers of the model, which has {num_layers} "
+                f"(0 to {num_layers - 1}), found {missing}; remove these"
             )
         return chosen
 
 
-@dataclass(frozen=True)
-class Agent:
+class Agent(Section):
     """The deep Q-network that plays a layer."""
 
-    episodes: int = setting(150, "games a layer", low=0)
-    hidden_size: int = setting(512, "width of a hidden layer", low=1)
-    hidden_layers: int = setting(3, "hidden layers, LeakyReLU between", low=0)
-    scale_state: bool = setting(
-        False, "the network's input is the state times the number of heads, 1 on average"
+    episodes: Int = Field(default=150, ge=0, description="games per layer")
+    hidden_size: Int = Field(default=512, ge=1, description="width of a hidden layer")
+    hidden_layers: Int = Field(
+        default=3, ge=0, description="hidden layers, with LeakyReLU between them"
     )
-    optimizer: str = setting("sgd", "sgd uses agent.momentum", choices=("sgd", "adam"))
-    learning_rate: float = setting(0.03, "rate of the optimiser", low=0)
-    momentum: float = setting(0.9, "momentum of sgd", low=0, high=0.9999)
-    gradient_clamp: float = setting(
-        1.0, "each gradient entry is clamped to plus or minus this", low=1e-9
+    scale_state: bool = Field(
+        default=False,
+        description="multiply the state by the number of heads, so that its mean is 1",
     )
-    batch_size: int = setting(128, "transitions an update", low=1)
-    learning_starts: int = setting(128, "transitions stored before the first update", low=1)
-    updates_per_episode: int = setting(1, "updates after an episode", low=0)
-    replay_size: int = setting(5000, "transitions kept, the oldest go first", low=1)
-    target_every: int = setting(35, "episodes between copies to the target network", low=1)
-    gamma: float = setting(1.0, "discount", low=0, high=1)
-    epsilon_start: float = setting(1.0, "share of random actions at first", low=0, high=1)
-    epsilon_end: float = setting(0.05, "share of random actions in the long run", low=0, high=1)
-    epsilon_decay: float = setting(256.0, "actions in which the difference falls to 1/e", low=1e-9)
-    double_q: bool = setting(
-        False, "the policy network chooses the action the target network values"
+    optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="sgd uses agent.momentum")
+    learning_rate: float = Field(default=0.03, ge=0, description="learning rate of the optimizer")
+    momentum: float = Field(default=0.9, ge=0, le=0.9999, description="momentum of sgd")
+    gradient_clamp: float = Field(
+        default=1.0, ge=1e-9, description="clamp each gradient entry to plus or minus this value"
     )
-    stop_value: float | None = setting(
-        None, "fix the value of stopping at this; none: it is learned"
+    batch_size: Int = Field(default=128, ge=1, description="transitions per update")
+    learning_starts: Int = Field(
+        default=128, ge=1, description="transitions stored before the first update"
     )
-    choose: str = setting(
-        "rollout",
-        "the layer's plan: the greedy roll-out, or the best mask seen",
-        choices=("rollout", "best"),
+    updates_per_episode: Int = Field(default=1, ge=0, description="updates after each episode")
+    replay_size: Int = Field(
+        default=5000, ge=1, description="transitions stored; the oldest are replaced"
+    )
+    target_every: Int = Field(
+        default=35, ge=1, description="episodes between updates of the target network"
+    )
+    gamma: float = Field(default=1.0, ge=0, le=1, description="discount")
+    epsilon_start: float = Field(
+        default=1.0, ge=0, le=1, description="share of random actions at the start"
+    )
+    epsilon_end: float = Field(
+        default=0.05, ge=0, le=1, description="share of random actions at the end"
+    )
+    epsilon_decay: float = Field(
+        default=256.0, ge=1e-9, description="actions until the difference falls to 1/e"
+    )
+    double_q: bool = Field(
+        default=False,
+        description="double DQN: the policy network selects, the target network evaluates",
+    )
+    stop_value: float | None = Field(
+        default=None, description="fixed Q-value of stopping; none: it is learned"
+    )
+    choose: Literal["rollout", "best"] = Field(
+        default="rollout",
+        description="plan of the layer: the greedy roll-out, or the best mask seen",
     )
 
 
-@dataclass(frozen=True)
-class RandomPruning:
+class RandomPruning(Section):
     """The method `random`."""
 
-    draw: int = setting(0, "which of several independent draws of heads", low=0)
+    draw: Int = Field(default=0, ge=0, description="index of an independent random draw of heads")
 
 
-@dataclass(frozen=True)
-class Voita:
+class Voita(Section):
     """The gates of the method `voita`."""
 
-    epochs: int = setting(3, "passes over the rows for each penalty tried", low=1)
-    learning_rate: float = setting(0.1, "rate of Adam on the gates' logarithms", low=1e-9)
-    batch_size: int = setting(32, "rows a step", low=1)
-    temperature: float = setting(
-        2 / 3, "of the hard-concrete distribution; lower: nearer to 0 and 1", low=0.01
+    epochs: Int = Field(default=3, ge=1, description="passes over the rows for each penalty tried")
+    learning_rate: float = Field(
+        default=0.1, ge=1e-9, description="learning rate of Adam for the gates' logarithms"
     )
-    stretch: float = setting(
-        0.1, "the distribution is stretched by this beyond 0 and 1, then cut there", low=1e-6
+    batch_size: Int = Field(default=32, ge=1, description="rows per step")
+    temperature: float = Field(
+        default=2 / 3,
+        ge=0.01,
+        description="temperature of the hard-concrete distribution; lower: closer to 0 and 1",
     )
-    trials: int = setting(8, "penalties tried at most", low=1)
+    stretch: float = Field(
+        default=0.1,
+        ge=1e-6,
+        description="stretch of the distribution beyond 0 and 1 before it is clipped",
+    )
+    trials: Int = Field(default=8, ge=1, description="largest number of penalties tried")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(Section):
     """All settings of a run. Build one with `make_config`."""
 
-    seed: int = setting(0, "decides every random draw", low=0)
-    protocol: str = setting(
-        "seen",
-        "who has seen the rows that reward: the model itself (seen), nobody, as they are held out of train (heldout), or others than "
-        "those that score them (crossfit)",
-        choices=PROTOCOLS,
+    seed: Int = Field(default=0, ge=0, description="seed of all random numbers")
+    protocol: Protocol = Field(
+        default="seen",
+        description="which models have seen the rows that give the reward: the scored model itself "
+        "(seen), none, because they are held out of train (heldout), or only other models than the "
+        "one that scores them (crossfit)",
     )
-    max_length: int = setting(128, "tokens a row is cut to", low=4)
-    device: str = setting(
-        "auto", "auto: a GPU if there is one", choices=("auto", "cpu", "cuda", "mps")
+    max_length: Int = Field(default=128, ge=4, description="tokens to which a row is truncated")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        default="auto", description="auto: a GPU if there is one"
     )
-    precision: str = setting(
-        "auto", "auto: bfloat16 on a GPU, else float32", choices=("auto", "float32", "bfloat16")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="auto: bfloat16 on a GPU, else float32"
     )
-    threads: int = setting(0, "CPU threads of torch; 0: as many as torch finds", low=0)
-    first: FirstTuning = field(default_factory=FirstTuning)
-    reward: Reward = field(default_factory=Reward)
-    search: Search = field(default_factory=Search)
-    agent: Agent = field(default_factory=Agent)
-    layer: LayerTuning = field(default_factory=LayerTuning)
-    last: LastTuning = field(default_factory=LastTuning)
-    random: RandomPruning = field(default_factory=RandomPruning)
-    voita: Voita = field(default_factory=Voita)
+    threads: Int = Field(default=0, ge=0, description="CPU threads of torch; 0: torch decides")
+    first: FirstTuning = Field(default_factory=FirstTuning)
+    reward: Reward = Field(default_factory=Reward)
+    search: Search = Field(default_factory=Search)
+    agent: Agent = Field(default_factory=Agent)
+    layer: LayerTuning = Field(default_factory=LayerTuning)
+    last: LastTuning = Field(default_factory=LastTuning)
+    random: RandomPruning = Field(default_factory=RandomPruning)
+    voita: Voita = Field(default_factory=Voita)
 
     def replace(self, settings: Mapping[str, Any]) -> Config:
-        """A copy with some settings changed, given by dotted key."""
+        """Return a copy with some settings changed, given by dotted key."""
         return build(Config, {**self.flat(), **settings}, where="settings")
 
     def flat(self) -> dict[str, Value]:
-        """Every setting by dotted key."""
+        """Return the value of every setting by dotted key."""
         return flatten(self)
 
     def to_toml(self) -> str:
-        """The settings as TOML that `read_toml` takes back."""
+        """Return the settings as TOML that `read_toml` reads back."""
         return format_toml(self.flat())
 
 
 def settings() -> tuple[SettingInfo, ...]:
-    """All settings in the order of their declaration."""
+    """Return all settings in the order of their declaration."""
     return declared(Config)

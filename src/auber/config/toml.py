@@ -1,21 +1,24 @@
-"""Settings in TOML: read with care, whatever the file holds, and written so that they are read back."""
+"""Read and write settings as TOML.
+
+tomli-w is not used: a search writes this file, and the core has no dependency on it.
+"""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from auber.config.values import Value
 from auber.errors import ConfigError
 
-_DEEPEST_TABLE = 32  # far more than any setting has dots
+_DEEPEST_TABLE = 32  # far more than the dots of any key
 _LONGEST_KEY = 1000
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """The settings of a TOML file by dotted key, not yet checked."""
+    """Return the settings of a TOML file by dotted key, not yet checked."""
     try:
         return flatten_tables(load_toml(path))
     except FileNotFoundError as error:
@@ -27,22 +30,21 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def load_toml(path: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file; `OSError`, `ValueError` or `RecursionError` where it is none."""
-    text = Path(path).read_text(
-        encoding="utf-8-sig"
-    )  # some editors put a mark before the first letter
-    # The time that the parser takes grows with the square of a dotted key's length: some hundred kilobytes would be an hour.
-    if any(
-        len(line.partition("=")[0]) > _LONGEST_KEY
-        for line in text.split("\n")
-        if "=" in line or "[" in line[:9]
-    ):
-        raise ValueError(f"a key is longer than {_LONGEST_KEY} characters")
+    """Return the tables of a TOML file.
+
+    Raise `OSError`, `ValueError` or `RecursionError` if it cannot be read.
+    """
+    text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
+    # The parser takes quadratic time in the length of a dotted key: an hour for 300 kB.
+    for line in text.split("\n"):
+        is_key = "=" in line or "[" in line[:9]
+        if is_key and len(line.partition("=")[0]) > _LONGEST_KEY:
+            raise ValueError(f"a key is longer than {_LONGEST_KEY} characters")
     return tomllib.loads(text)
 
 
 def flatten_tables(tables: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
-    """The values of nested tables by dotted key; `ValueError` where they are nested without reason."""
+    """Return the values of nested tables by dotted key."""
     if depth > _DEEPEST_TABLE:
         raise ValueError(f"tables are nested more than {_DEEPEST_TABLE} deep")
     flat: dict[str, Any] = {}
@@ -54,22 +56,15 @@ def flatten_tables(tables: Mapping[str, Any], prefix: str = "", depth: int = 0) 
     return flat
 
 
-def format_toml(flat: Mapping[str, Value]) -> str:
-    """Settings by dotted key as TOML that `read_toml` takes back."""
+def format_toml(flat: Mapping[str, str | int | float | bool | None]) -> str:
+    """Return settings by dotted key as TOML; the settings of a section must be consecutive."""
     lines: list[str] = []
-    table = ""
+    section = ""
     for key, value in flat.items():
         head, _, name = key.rpartition(".")
-        if head != table:
-            table = head
-            lines += ["", f"[{table}]"]
-        lines.append(f"{name} = {_toml_value(value)}")
+        if head != section:
+            section = head
+            lines += ["", f"[{section}]"]
+        # TOML writes numbers, booleans and short texts as JSON does, but has no null.
+        lines.append(f"{name} = {json.dumps('none' if value is None else value)}")
     return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def _toml_value(value: Value) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if value is None:
-        return '"none"'
-    return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -48,9 +48,8 @@ from auber.run.files import (
     read_result,
 )
 from auber.run.ledger import Ledger
-from auber.system.disk import is_refusal
 from auber.system.distributed import is_main_process, wait_for_all
-from auber.system.files import cut_torn_line, digest_file, write_json, write_text
+from auber.system.files import cut_torn_line, digest_file, is_refusal, write_json, write_text
 from auber.system.locks import LOCK, FolderLock
 
 if TYPE_CHECKING:

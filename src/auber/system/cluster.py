@@ -1,7 +1,8 @@
-"""Ray: imported with the settings it must find, started on this machine or joined by address.
+"""Import Ray, and start a local cluster or connect to one.
 
-A cluster of our own listens on 127.0.0.1 alone, asks for a token that nobody else has, and reports to nobody. Ray reads most of
-this from the environment when it is imported, so a program that imports Ray first decides it itself.
+A local cluster listens on 127.0.0.1 only, requires a random token and sends no usage statistics.
+Ray reads most of these options from the environment on import. If the program has imported Ray
+before, its own options apply.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from auber.errors import ConfigError
 
 
 def import_ray(wanted_by: str) -> Any:
-    """The package, set up; `wanted_by` names the option that needs it."""
+    """Return the module `ray`; `wanted_by` is the option that needs it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if "ray" not in sys.modules and "RAY_ADDRESS" not in os.environ:
-        # The name is Ray's: without clusters it listens on the loopback address; an address given to `init` is not heeded.
+        # Despite its name, this makes Ray listen on the loopback address on every system.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         if "RAY_AUTH_MODE" not in os.environ:
-            # Left to itself Ray would write a token into the home folder, for every later cluster to find.
+            # Otherwise Ray stores a token in the home folder and reuses it for later clusters.
             os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     try:
         import ray
@@ -34,24 +35,25 @@ def import_ray(wanted_by: str) -> Any:
 
 
 def start_ray(ray: Any, num_cpus: int) -> None:
-    """A cluster on this machine, for as long as this process is connected to it."""
+    """Start a cluster on this machine that ends with this process."""
     ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, log_to_driver=False)
 
 
 def join_ray(ray: Any, address: str, wanted_by: str) -> None:
-    """Connect to a cluster that is there."""
+    """Connect to a running cluster."""
     try:
-        _knock(address)
+        _check_port(address)
         ray.init(address=address, log_to_driver=False)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ConfigError(
-            f"{wanted_by}: RAY_ADDRESS must be a cluster that takes us, found '{address}' ({str(error).splitlines()[0]}); "
-            "check the address and, if it asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN"
+            f"{wanted_by}: RAY_ADDRESS must be a cluster that accepts the connection, found "
+            f"'{address}' ({str(error).splitlines()[0]}); check the address and, if it requires a "
+            "token, RAY_AUTH_MODE and RAY_AUTH_TOKEN"
         ) from error
 
 
-def _knock(address: str) -> None:
-    """Raise `OSError` where nobody answers at host:port: Ray itself would try for minutes and then end the process."""
+def _check_port(address: str) -> None:
+    """Raise `OSError` if host:port does not answer; Ray would retry for minutes, then exit."""
     host, colon, port = address.rpartition(":")
     if colon and host and port.isdecimal() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=10).close()

@@ -1,4 +1,4 @@
-"""The group of processes that share a run's tuning; `torchrun` and `accelerate launch` tell each its place in the environment."""
+"""The processes of a distributed run, as `torchrun` and `accelerate launch` describe them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import os
 
 
 def num_processes() -> int:
-    """How many there are; 1 without a group."""
+    """Return the number of processes; 1 if the run is not distributed."""
     return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one that writes and speaks."""
+    """Return whether this process writes files and prints."""
     return num_processes() == 1 or int(os.environ.get("RANK", 0)) == 0
 
 
 def launch_words() -> list[str]:
-    """The words before `auber` that start such a group again; none without a group."""
-    return (
-        ["torchrun", "--nproc-per-node", str(num_processes()), "-m"] if num_processes() > 1 else []
-    )
+    """Return the words before `auber` that start the same number of processes again."""
+    number = num_processes()
+    return ["torchrun", "--nproc-per-node", str(number), "-m"] if number > 1 else []
 
 
 def wait_for_all() -> None:
-    """Return when every process of the group has come here."""
+    """Wait until every process has reached this call."""
     if num_processes() > 1:
         from accelerate import PartialState
 

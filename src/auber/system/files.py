@@ -1,21 +1,34 @@
-"""Files that a kill cannot leave in halves: written beside their place and renamed into it, or cut where they are torn."""
+"""Write files atomically and durably, and classify disk errors."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-from auber.system.disk import sync_folder
+_REFUSALS = {
+    getattr(errno, name)
+    for name in ("EACCES", "EDQUOT", "EFBIG", "EIO", "ENAMETOOLONG", "ENOSPC", "EPERM", "EROFS")
+    if hasattr(errno, name)  # not every system has quotas
+}
+
+
+def is_refusal(error: OSError) -> bool:
+    """Return whether the disk refused to write: full, over quota, read-only or not permitted.
+
+    The user can correct this, so it is reported in one line and not as a bug.
+    """
+    return error.errno in _REFUSALS
 
 
 def write_text(path: Path, text: str, *, durable: bool = False, follow: bool = False) -> None:
-    """Write a file whole or not at all; `durable`: it is on the disk, and not only on its way there, when this returns.
+    """Write a file atomically; `durable` waits until it is on the disk.
 
-    A link in its place is replaced, for in a folder that came from elsewhere it may lead anywhere. `follow` is for a file that
-    a person has named: what the link leads to is written, and the link stays.
+    A symbolic link at `path` is replaced, because in a folder from elsewhere it may point anywhere.
+    Pass `follow` for a path that the user gave: the target of the link is written instead.
     """
     if follow:
         path = Path(os.path.realpath(path))
@@ -35,14 +48,24 @@ def write_text(path: Path, text: str, *, durable: bool = False, follow: bool = F
 
 
 def write_json(path: Path, data: Any, *, durable: bool = False, follow: bool = False) -> None:
-    """Write JSON whole or not at all; as `write_text`."""
-    write_text(
-        path, json.dumps(data, indent=2, ensure_ascii=False) + "\n", durable=durable, follow=follow
-    )
+    """Write JSON atomically; see `write_text`."""
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    write_text(path, text, durable=durable, follow=follow)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the entries of a folder to the disk, so that a rename survives a power failure."""
+    if os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def cut_torn_line(path: Path) -> None:
-    """Cut a last line whose end never reached the file, so that the next one starts on its own."""
+    """Remove an incomplete last line, so that the next line can be appended."""
     if path.is_file():
         data = path.read_bytes()
         whole = data.rfind(b"\n") + 1
@@ -51,6 +74,6 @@ def cut_torn_line(path: Path) -> None:
 
 
 def digest_file(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

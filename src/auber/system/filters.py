@@ -1,4 +1,4 @@
-"""What `--only` says: a part of many runs by keys and values, such as `task=rte,seed=1`."""
+"""Filters for many runs: `--only task=rte,seed=1`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from auber.errors import ConfigError, unknown_name
 
 
 def parse_only(texts: Sequence[str], keys: Collection[str]) -> dict[str, set[str]]:
-    """The values of each key; one given twice means either."""
+    """Return the accepted values of each key; a key given twice accepts both values."""
     wanted: dict[str, set[str]] = {}
     for part in (part for text in texts for part in text.split(",")):
         key, equals, value = (word.strip() for word in part.partition("="))

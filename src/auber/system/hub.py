@@ -1,7 +1,7 @@
-"""The hub's names, and the hub where it cannot be reached: what its cache holds is read, and what it does not is said at once.
+"""Use the cache of the Hugging Face Hub at once when the Hub cannot be reached.
 
-Its client asks five times with longer and longer waits between, for every file, before it looks into the cache: half a minute for
-a mistyped folder, on a machine without a network.
+Its client retries five times per file, with growing delays, before it looks into the cache. Without
+a network, that is half a minute for a mistyped folder.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-_PATIENCE = 5.0  # seconds to connect in
-_REMEMBERED = 60.0  # seconds for which an answer holds: a network may come back
-_answers: dict[str, tuple[float, bool]] = {}
+_CONNECT_SECONDS = 5.0
+_CACHE_SECONDS = 60.0  # how long the answer is cached: the network may come back
+_reachable: dict[str, tuple[float, bool]] = {}  # by endpoint: time of the check, answer
 
 
 def why_no_name(name: str) -> str | None:
-    """Why the hub would not take this for a model's name; None where it would."""
+    """Return why a text cannot be the name of a model on the Hub; None if it can."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
@@ -34,10 +34,10 @@ def why_no_name(name: str) -> str | None:
 
 @contextmanager
 def reading_hub(name: str) -> Iterator[None]:
-    """Within the context the hub's client does not wait for a hub that is out of reach; a folder needs no hub."""
+    """Put the client of the Hub into offline mode if `name` is no folder and the Hub is down."""
     from huggingface_hub import constants
 
-    if Path(name).is_dir() or constants.HF_HUB_OFFLINE or not _is_out_of_reach(constants.ENDPOINT):
+    if Path(name).is_dir() or constants.HF_HUB_OFFLINE or _is_reachable(constants.ENDPOINT):
         yield
         return
     constants.HF_HUB_OFFLINE = True
@@ -47,23 +47,23 @@ def reading_hub(name: str) -> Iterator[None]:
         constants.HF_HUB_OFFLINE = False
 
 
-def _is_out_of_reach(endpoint: str) -> bool:
-    asked, found = _answers.get(endpoint, (-math.inf, False))
-    if time.monotonic() - asked > _REMEMBERED:
-        found = not _answers_at(endpoint)
-        _answers[endpoint] = time.monotonic(), found
-    return found
+def _is_reachable(endpoint: str) -> bool:
+    checked, answer = _reachable.get(endpoint, (-math.inf, False))
+    if time.monotonic() - checked > _CACHE_SECONDS:
+        answer = _can_connect(endpoint)
+        _reachable[endpoint] = time.monotonic(), answer
+    return answer
 
 
-def _answers_at(endpoint: str) -> bool:
-    """Whether anybody can be connected to; behind a proxy, which may reach what this machine cannot, it is taken to be so."""
+def _can_connect(endpoint: str) -> bool:
+    """Return whether the endpoint accepts connections; assume so behind a proxy."""
     address = urlsplit(endpoint)
     proxies = urllib.request.getproxies()
     if address.hostname is None or address.scheme in proxies or "all" in proxies:
         return True
     try:
         port = address.port or (443 if address.scheme == "https" else 80)
-        socket.create_connection((address.hostname, port), timeout=_PATIENCE).close()
+        socket.create_connection((address.hostname, port), timeout=_CONNECT_SECONDS).close()
     except (OSError, ValueError):
         return False
     return True

@@ -1,30 +1,33 @@
-"""One process at a time in a folder: a lock that names who holds it.
+"""One process at a time in a folder: a lock file that names its owner.
 
-The lock is a file, `.lock` in a run's folder and `.claim` in that of a study's block. It is held with the file system's own
-lock where there is one, and says which process holds it, on which machine and since when. Who ends well takes the file away. A
-killed process leaves it: on the same machine it is seen to be gone, and its lock is taken over. Whether a process on another
-machine is gone cannot be seen, so its lock is respected until somebody who knows deletes the file. A file that names nobody, cut
-or damaged, is nobody's.
+The file (`.lock` in a run folder, `.claim` in the folder of a study's block) is locked with `flock`
+where the file system supports it. It records process, host and time. Its owner deletes it at the
+end. If the owner was killed, the next process on the same host takes the lock over. A process on
+another host cannot be checked, so its lock is respected until the user deletes the file. A file
+that is cut or damaged names no owner.
+
+filelock is not used: it does not delete the file, keeps no readable owner beside `flock`, and does
+not distinguish owners on other hosts.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import platform
 import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 import psutil
+from pydantic import ConfigDict, Field, ValidationError
 
 from auber.errors import RunError
+from auber.system.records import Name, Record
 
 try:
     import fcntl
@@ -33,43 +36,43 @@ except ImportError:  # pragma: no cover - Windows
 
 LOCK = ".lock"
 
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # what a file system without locks answers
-_SAME_START = 2.0  # seconds two readings of when a process began may differ by
-_NAMES_ITSELF = 1.0  # seconds a process that has just taken a lock may need to write its name
-_LONGEST = 4096  # bytes of a lock; ours have some hundred
-_LONGEST_HOST = 255  # characters; no system takes longer names
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # the file system has no locks
+_SAME_START = 2.0  # seconds by which two readings of a process's start may differ
+_NAME_SECONDS = 1.0  # seconds a new owner may need to write its name
+_LONGEST = 4096  # bytes of a lock file; ours have a few hundred
 _LARGEST_PROCESS = 2**31 - 1
-_LATEST = 1e11  # seconds since 1970; later than any lock, and earlier than what calendars end at
+_LATEST = 1e11  # seconds since 1970; within the range of calendars
+
+Moment = Annotated[float, Field(ge=0, lt=_LATEST)]
 
 
 class HeldError(RunError):
-    """Another process is at work in a folder, or may be; `reason` says so without naming the folder."""
+    """Another process uses a folder, or may use it; `reason` does not name the folder."""
 
     def __init__(self, folder: Path, reason: str, remedy: str = "") -> None:
         super().__init__(f"{folder}: {reason}{remedy}")
         self.reason = reason
 
 
-@dataclass(frozen=True)
-class Holder:
-    """Who holds a lock."""
+class Holder(Record):
+    """The owner of a lock. Old versions wrote neither `since` nor `after_boot`."""
 
-    process: int
-    started: float  # seconds since 1970: tells it from a later process of the same number
-    host: str
-    since: float | None = (
-        None  # when it took the lock; None where an earlier version of this package wrote it
-    )
-    after_boot: float | None = None  # seconds from the machine's start to its own; None likewise
+    model_config = ConfigDict(extra="ignore")  # later versions may write more
+
+    process: int = Field(gt=0, le=_LARGEST_PROCESS)
+    started: Moment  # distinguishes it from a later process with the same number
+    host: Annotated[Name, Field(max_length=255)]
+    since: Moment | None = None  # when it took the lock
+    after_boot: Moment | None = None  # seconds from the start of the machine to its own
 
     @property
     def is_here(self) -> bool:
-        """Whether it is a process of this machine."""
+        """Return whether it is a process of this machine."""
         return self.host == platform.node()
 
     @property
     def is_running(self) -> bool:
-        """Whether it still runs; of a process of another machine nothing is known."""
+        """Return whether it is known to run; never true for another machine."""
         return self.is_here and is_alive(self.process, self.started, self.after_boot)
 
     def __str__(self) -> str:
@@ -80,58 +83,51 @@ class Holder:
 
 
 class FolderLock:
-    """Holds the lock `name` of a folder from its making to `release`; `left_by` is the killed process it was taken over from.
+    """Hold the lock `name` of a folder until `release`; raise `HeldError` if it is taken.
 
-    `HeldError` where another process has it.
+    `left_by` is the killed process that the lock was taken over from.
     """
 
     def __init__(self, folder: Path, name: str = LOCK) -> None:
         self._folder, self._path = folder, folder / name
         self.left_by: Holder | None = None
         try:
-            descriptor, is_guarded = self._open()
-            self._close = weakref.finalize(
-                self, os.close, descriptor
-            )  # whoever forgets the lock has let it go
-            self._claim(descriptor, is_guarded)
+            descriptor, is_locked = self._open()
+            # A lock that is garbage-collected is released.
+            self._close = weakref.finalize(self, os.close, descriptor)
+            self._claim(descriptor, is_locked)
         except OSError as error:
             raise RunError(
-                f"{self._path}: cannot be written ({error.strerror}), so the run cannot go on here; nothing was changed: "
-                "make room there or make the folder writable"
+                f"{self._path}: cannot be written ({error.strerror}), so the run cannot go on "
+                "here; nothing was changed: make room there or make the folder writable"
             ) from error
 
     def release(self) -> None:
-        """Let others in."""
+        """Delete the lock file and unlock it."""
         if self._close.alive:
             self._path.unlink(missing_ok=True)
             self._close()
 
     def _open(self) -> tuple[int, bool]:
-        """The file, locked, and whether the file system keeps it so.
-
-        That it still stands under its name is looked at again, for its last holder may just have taken it away.
-        """
-        # A link in its place is not followed: what it leads to would be overwritten.
+        """Return the open file, and whether the file system has locked it."""
+        # Do not follow a symbolic link: its target would be overwritten.
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         while True:
             descriptor = os.open(self._path, flags, 0o666)
             try:
-                is_guarded = self._lock(descriptor)
-                if self._stands_under_its_name(descriptor):
-                    return descriptor, is_guarded
+                is_locked = self._lock(descriptor)
+                # The previous owner may have deleted the file before we locked it.
+                if os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                    return descriptor, is_locked
+            except FileNotFoundError:
+                pass
             except BaseException:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
 
-    def _stands_under_its_name(self, descriptor: int) -> bool:
-        try:
-            return os.path.samestat(os.fstat(descriptor), self._path.stat())
-        except FileNotFoundError:
-            return False
-
     def _lock(self, descriptor: int) -> bool:
-        """Lock the file; False where the file system cannot. Raise `HeldError` where another process has it."""
+        """Lock the file; return False if the file system has no locks."""
         if fcntl is None:
             return False
         try:
@@ -144,36 +140,38 @@ class FolderLock:
             return False
         return True
 
-    def _claim(self, descriptor: int, is_guarded: bool) -> None:
-        """Write our name, unless that of somebody who may still be at work stands there."""
+    def _claim(self, descriptor: int, is_locked: bool) -> None:
+        """Write our name unless the file names an owner that may still run."""
         holder = _parse(_content(descriptor))
         if holder is not None and not holder.is_here:
             raise HeldError(
                 self._folder,
-                f"{holder} was at work in it and did not sign off; whether it has ended cannot be seen from here: make sure that "
-                f"it has, delete {self._path}, and start again",
+                f"{holder} was at work in it and did not sign off; whether it has ended cannot be "
+                f"seen from here: make sure that it has, delete {self._path}, and start again",
             )
-        if holder is not None and not is_guarded and holder.is_running:
+        if holder is not None and not is_locked and holder.is_running:
             raise self._held(holder)
         self.left_by = holder
         started, after_boot = start_of(psutil.Process())
-        own = Holder(os.getpid(), started, platform.node(), round(time.time(), 3), after_boot)
+        own = Holder(
+            process=os.getpid(),
+            started=started,
+            host=platform.node(),
+            since=round(time.time(), 3),
+            after_boot=after_boot,
+        )
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, json.dumps(asdict(own)).encode())
+        os.write(descriptor, own.model_dump_json().encode())
 
     def _held(self, holder: Holder | None) -> HeldError:
-        who = holder or "another process"
-        return HeldError(
-            self._folder,
-            f"{who} is at work in it",
-            "; wait for it or stop it, or choose another --out",
-        )
+        reason = f"{holder or 'another process'} is at work in it"
+        return HeldError(self._folder, reason, "; wait for it or stop it, or choose another --out")
 
 
 @contextmanager
 def held(folder: Path, name: str = LOCK) -> Iterator[None]:
-    """Hold the lock of a folder inside the context; `HeldError` where another process has it."""
+    """Hold the lock of a folder inside the context; raise `HeldError` if it is taken."""
     lock = FolderLock(folder, name)
     try:
         yield
@@ -182,19 +180,19 @@ def held(folder: Path, name: str = LOCK) -> Iterator[None]:
 
 
 def start_of(process: psutil.Process) -> tuple[float, float]:
-    """When a process began: in seconds since 1970, and since the machine's start.
+    """Return the start of a process in seconds since 1970 and since the start of the machine.
 
-    Which of them moves when somebody sets the clock depends on the system; one stays.
+    Setting the clock changes one of them; which one depends on the system.
     """
     started = float(process.create_time())
     return started, max(0.0, round(started - psutil.boot_time(), 3))
 
 
 def is_alive(number: int, started: float | None = None, after_boot: float | None = None) -> bool:
-    """Whether a process of this number is here and, where its start is known, no later one of the same number.
+    """Return whether a process runs, and is not a later one with the same number.
 
-    It is the same one if either reading of its start (`start_of`) is as it was, for the clock may have been set since. One that
-    has ended and whose parent has not asked after it yet, a zombie, is gone.
+    It is the same process if either reading of its start (`start_of`) is unchanged: the clock may
+    have been set in between. A zombie counts as ended.
     """
     if not 0 < number <= _LARGEST_PROCESS:
         return False
@@ -202,27 +200,24 @@ def is_alive(number: int, started: float | None = None, after_boot: float | None
         process = psutil.Process(number)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        recorded = [
-            (now, then)
-            for now, then in zip(start_of(process), (started, after_boot), strict=True)
-            if then is not None
-        ]
-        return not recorded or any(abs(now - then) < _SAME_START for now, then in recorded)
+        readings = zip(start_of(process), (started, after_boot), strict=True)
+        gaps = [abs(now - then) for now, then in readings if then is not None]
+        return not gaps or min(gaps) < _SAME_START
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:
-        return True  # it is somebody else's, and it is there
+        return True  # it runs, but belongs to another user
 
 
 def drop_foreign_lock(folder: Path) -> None:
-    """Delete the lock that a process of another machine left: for who has made sure that it is gone."""
+    """Delete a lock of another machine; the caller has made sure that its owner has ended."""
     holder = read_holder(folder)
     if holder is not None and not holder.is_here:
         (folder / LOCK).unlink(missing_ok=True)
 
 
 def read_holder(folder: Path, name: str = LOCK) -> Holder | None:
-    """Who the lock of a folder names, running or not; None where there is none, or it names nobody."""
+    """Return the owner that a lock names, running or not; None if there is none."""
     try:
         with (folder / name).open("rb") as file:
             return _parse(file.read(_LONGEST))
@@ -231,11 +226,11 @@ def read_holder(folder: Path, name: str = LOCK) -> Holder | None:
 
 
 def _wait_for_name(descriptor: int) -> Holder | None:
-    """Who holds a lock that is taken; None if that does not show for a while.
+    """Return the owner of a taken lock; None if it does not write its name for a while.
 
-    Between taking a lock and writing its name into it a process needs a moment, in which an older name may stand there.
+    Before the owner has written its name, the file may hold the name of an earlier owner.
     """
-    ends = time.monotonic() + _NAMES_ITSELF
+    ends = time.monotonic() + _NAME_SECONDS
     while True:
         holder = _parse(_content(descriptor))
         if holder is not None and (holder.is_running or not holder.is_here):
@@ -251,23 +246,13 @@ def _content(descriptor: int) -> bytes:
 
 
 def _parse(content: bytes) -> Holder | None:
-    """The holder that is written there; None where its writing was cut, or what stands there is no holder."""
+    """Return the owner in the content of a lock file; None if it is cut or damaged."""
     try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
+        return Holder.model_validate_json(content)
+    except ValidationError:
         return None
-    if not isinstance(data, dict):
-        return None
-    process, started, host, since, after_boot = (data.get(field.name) for field in fields(Holder))
-    if type(process) is not int or not 0 < process <= _LARGEST_PROCESS or not is_moment(started):
-        return None
-    if not isinstance(host, str) or len(host) > _LONGEST_HOST or not host.isprintable():
-        return None
-    if any(found is not None and not is_moment(found) for found in (since, after_boot)):
-        return None
-    return Holder(process, started, host, since, after_boot)
 
 
 def is_moment(found: Any) -> TypeGuard[float]:
-    """Whether what a file holds are seconds since 1970."""
+    """Return whether a value is a time in seconds since 1970."""
     return type(found) in (int, float) and 0 <= found < _LATEST
