@@ -11,7 +11,7 @@ from auber.data.encoding import encode_rows
 from auber.errors import CheckpointError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from auber.training.evaluation import predict
 from tests.small import small_config, small_start, small_task
 from tests.tiny_models import tiny_model
@@ -129,7 +129,7 @@ def test_the_controls_remove_nothing(pruned, start, tmp_path):
     assert control.result["tuned_layers"] == outcome.result["tuned_layers"]
 
 
-class Counter(Silent):
+class Counter(Progress):
     """Counts the stages that were planned, fell away and ended."""
 
     planned = ended = weighed = 0
@@ -367,7 +367,7 @@ def test_a_group_of_processes_needs_a_folder_it_can_share(monkeypatch):
         auber.prune(*small_start(), task=small_task(), config=small_config())
 
 
-class Stop(Silent):
+class Stop(Progress):
     """Stops a run at its first stage."""
 
     def begin(self, stage, total):
@@ -537,7 +537,7 @@ def test_relative_positions_do_not_run_out(model_type):
 def test_rows_that_are_cut_are_counted(tmp_path):
     said = []
 
-    class Listener(Silent):
+    class Listener(Progress):
         def say(self, text):
             said.append(text)
 

@@ -41,7 +41,7 @@ from auber.run.tracking import check_trackers
 from auber.run.tracking.listening import listening
 from auber.search.registry import get_method
 from auber.system.distributed import is_main_process, num_processes
-from auber.system.progress import Logged, Progress, Silent
+from auber.system.progress import LogProgress, Progress
 from auber.training.devices import resolve_hardware
 from auber.training.evaluation import Scores, evaluate_rows
 
@@ -235,7 +235,7 @@ def _require_folder(out: str | Path | None, *, resume: bool) -> None:
 
 def _listener(progress: Progress | None) -> Progress:
     """Who listens; the log where a caller names nobody, and of a group of processes that of the first."""
-    return progress or (Logged() if is_main_process() else Silent())
+    return progress or (LogProgress() if is_main_process() else Progress())
 
 
 def _trackers(track: Sequence[str], out: str | Path | None) -> tuple[str, ...]:

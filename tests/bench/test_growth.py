@@ -4,14 +4,14 @@ import pytest
 
 from auber.bench.catalogue import ROWS, SIZES, Limits
 from auber.bench.growth import fitted_exponent, measure_growth
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.small import cpu, small_config
 
 
 def test_each_series_changes_one_size():
     config = small_config(max_length=128)
     growth = measure_growth(
-        SIZES["tiny"], ROWS["cola"], 32, config, cpu(), 1e10, Limits(2, 10), Silent()
+        SIZES["tiny"], ROWS["cola"], 32, config, cpu(), 1e10, Limits(2, 10), Progress()
     )
     sizes = {series.axis: [point.size for point in series.points] for series in growth}
     assert sizes == {"rows": [8, 16, 32, 64], "layers": [2, 3, 4], "heads": [2, 4, 8, 16]}

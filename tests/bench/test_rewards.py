@@ -7,14 +7,14 @@ from auber.bench.arithmetic import Work
 from auber.bench.catalogue import Limits
 from auber.bench.rewards import compare_rewards, random_masks
 from auber.scoring import LayerScorer
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 
 RATE = 1e10
 
 
 @pytest.fixture(scope="module")
 def record(subject):
-    return compare_rewards(subject, (0, 1), RATE, Limits(repeats=4, seconds=30), Silent())
+    return compare_rewards(subject, (0, 1), RATE, Limits(repeats=4, seconds=30), Progress())
 
 
 def test_the_ways_agree(record):
@@ -50,7 +50,7 @@ def test_ratios_and_shares_follow_from_the_times(subject, record):
 
 
 def test_time_runs_out_after_one_pass(subject):
-    record = compare_rewards(subject, (1,), RATE, Limits(repeats=3, seconds=1e-6), Silent())
+    record = compare_rewards(subject, (1,), RATE, Limits(repeats=3, seconds=1e-6), Progress())
     assert (record.plain.passes, record.low_precision.passes) == (1, 1)
     assert record.scorer_agreement.masks == 1
     assert record.layers[0].many == 1
@@ -65,7 +65,7 @@ def test_a_scorer_that_errs_is_found_out(subject, monkeypatch):
             return -super().logits(removed)
 
     monkeypatch.setattr(rewards, "LayerScorer", Upside)
-    agreement = compare_rewards(subject, (0,), RATE, Limits(2, 30), Silent()).scorer_agreement
+    agreement = compare_rewards(subject, (0,), RATE, Limits(2, 30), Progress()).scorer_agreement
     assert agreement.disagreements == 80
     assert agreement.largest_logit_difference > 0.1
 

@@ -7,13 +7,13 @@ import torch
 
 from auber.bench.tunings import _bounded, compare_tunings, train_plainly
 from auber.config import LayerTuning
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.small import cpu
 
 
 def test_both_ways_make_the_same_steps_and_leave_the_model_alone(subject, capsys):
     before = copy.deepcopy(subject.model.state_dict())
-    record = compare_tunings(subject, 3, Silent())
+    record = compare_tunings(subject, 3, Progress())
     assert (record.plain.steps, record.tune.steps) == (4, 4)  # 2 passes of 2 steps come nearest
     assert record.ratio == pytest.approx(
         record.tune.steps_per_second / record.plain.steps_per_second

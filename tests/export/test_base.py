@@ -7,7 +7,7 @@ import pytest
 from auber.errors import CheckpointError
 from auber.export.base import write_checked
 from auber.export.source import Source
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 
@@ -26,7 +26,7 @@ def export(source, place, shift=0.0):
         assert (folder / "weights").read_text() == "1234"
         return lambda batch: SimpleNamespace(logits=source.model(**batch).logits + shift)
 
-    return write_checked("nothing", source, place, write, compute, Silent())
+    return write_checked("nothing", source, place, write, compute, Progress())
 
 
 def test_what_is_right_is_put_in_its_place(source, tmp_path):

@@ -13,7 +13,7 @@ from auber.regret.figure import draw_regret
 from auber.regret.replay import BUDGETS
 from auber.regret.result import measure_regret
 from auber.regret.tables import read_tables
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.regret.made import make_run
 from tests.regret.test_result import QUICK
 
@@ -28,7 +28,7 @@ def result():
         for model in ("one <model>", "two")
         for task in ("a", "b")
     ]
-    return measure_regret(runs, ["paper", "default"], 2, Silent(), QUICK)
+    return measure_regret(runs, ["paper", "default"], 2, Progress(), QUICK)
 
 
 def test_everything_is_drawn_inside_the_picture(result):
@@ -72,7 +72,7 @@ def test_nothing_missed_is_drawn_all_the_same():
     run = make_run(layers=(0,), num_heads=3)
     (table,) = run.layers
     flat = replace(run, layers=(replace(table, scores=(0.5,) * len(table.scores)),))
-    root = ET.fromstring(draw_regret(measure_regret([flat], ["paper"], 1, Silent(), QUICK)))
+    root = ET.fromstring(draw_regret(measure_regret([flat], ["paper"], 1, Progress(), QUICK)))
     assert "1 layer" in " ".join(item.text for item in root.iter(f"{SVG}text"))
 
 
@@ -89,7 +89,7 @@ def test_the_kept_result_agrees_with_the_kept_tables():
         pytest.skip("no tables are kept in results/regret")
     kept = json.loads((KEPT / "regret.json").read_text(encoding="utf-8"))
     anew = measure_regret(
-        read_tables([KEPT / "tables.json"]), ["paper"], 1, Silent(), {"agent.episodes": 0}
+        read_tables([KEPT / "tables.json"]), ["paper"], 1, Progress(), {"agent.episodes": 0}
     )
     assert len(kept["panels"]) == len(anew["panels"])
     for panel, again in zip(kept["panels"], anew["panels"], strict=True):

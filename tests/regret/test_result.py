@@ -11,7 +11,7 @@ from auber.errors import ConfigError
 from auber.metrics.statistics import summary
 from auber.regret.replay import REWARDS, replay_layer
 from auber.regret.result import measure_regret
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.regret.made import make_run
 
 QUICK = {
@@ -25,7 +25,7 @@ QUICK = {
 @pytest.fixture(scope="module")
 def measured():
     runs = [make_run("b", (3, 1, 2), num_heads=8), make_run("a", (0,))]
-    return runs, measure_regret(runs, ["paper", "default"], 3, Silent(), QUICK, "auber regret x")
+    return runs, measure_regret(runs, ["paper", "default"], 3, Progress(), QUICK, "auber regret x")
 
 
 def test_a_panel_for_each_task_in_order(measured):
@@ -105,7 +105,7 @@ def test_the_optimum_is_told(measured):
 
 
 def test_one_layer_and_one_seed_have_no_interval():
-    (panel,) = measure_regret([make_run(layers=(1,))], ["paper"], 1, Silent(), QUICK)["panels"]
+    (panel,) = measure_regret([make_run(layers=(1,))], ["paper"], 1, Progress(), QUICK)["panels"]
     found = panel["mean"]["paper"]["50"]
     assert found["over_layers"] == found["over_seeds"] == {"n": 1, "interval": None}
 
@@ -117,7 +117,7 @@ def test_protocols_and_models_are_not_mixed():
         make_run(layers=(1,), seed=1),
     ]
     panels = measure_regret(
-        [*runs, replace(runs[0], model="other")], ["paper"], 1, Silent(), QUICK
+        [*runs, replace(runs[0], model="other")], ["paper"], 1, Progress(), QUICK
     )["panels"]
     names = [
         (panel["model"], panel["protocol"], [layer["seed"] for layer in panel["layers"]])
@@ -131,7 +131,7 @@ def test_protocols_and_models_are_not_mixed():
 
 
 def test_progress_hears_of_every_play():
-    class Listener(Silent):
+    class Listener(Progress):
         heard = ()
 
         def plan(self, stages):
@@ -179,4 +179,4 @@ def test_progress_hears_of_every_play():
 )
 def test_what_cannot_be_played(presets, seeds, message):
     with pytest.raises(ConfigError, match=message):
-        measure_regret([make_run()], presets, seeds, Silent())
+        measure_regret([make_run()], presets, seeds, Progress())

@@ -16,7 +16,7 @@ from auber.report.html.model import read_runs
 from auber.report.html.render import render_html
 from auber.run import notices
 from auber.run.budget import best_by_size, best_plan
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.run.test_crossfit import SETTINGS, TASK, cut_and_resumed, prune, same_weights
 from tests.small import small_config, small_start, small_task
 
@@ -191,7 +191,7 @@ def test_the_number_may_be_given_beside_the_settings(run, tmp_path):
 
 
 def test_that_another_number_goes_is_said(tmp_path):
-    class Notes(Silent):
+    class Notes(Progress):
         said: ClassVar[list[str]] = []
 
         def say(self, text):

@@ -18,7 +18,7 @@ from auber.run import fold_models as scouts
 from auber.run import pipeline, tunings
 from auber.run.fold_models import Scouts
 from auber.run.folder import Run
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from auber.system.seeds import derive
 from auber.training.tuning import tune
 from tests.small import cpu, small_config, small_start, small_task
@@ -380,7 +380,7 @@ def test_damaged_weights_of_a_scout(monkeypatch, tmp_path):
 
 
 def test_that_nothing_was_learned_is_said_once(monkeypatch, tmp_path):
-    class Notes(Silent):
+    class Notes(Progress):
         said: ClassVar[list[str]] = []
 
         def say(self, text):

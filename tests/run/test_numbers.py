@@ -21,7 +21,7 @@ from auber.models import checkpoint
 from auber.scoring import LayerScorer
 from auber.search.registry import METHODS
 from auber.search.state import head_norms, head_state
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from auber.training.evaluation import evaluate_rows
 from auber.training.outputs import OUTPUTS
 from auber.training.tuning import DivergedError
@@ -31,10 +31,11 @@ from tests.small import SETTINGS, cpu, small_config, small_rows, small_start, sm
 LAYER_WISE = [name for name, method in METHODS.items() if method.choose_layer is not None]
 
 
-class Heard(Silent):
+class Heard(Progress):
     """What a person was told."""
 
     def __init__(self):
+        super().__init__()
         self.said = []
 
     def say(self, text):

@@ -10,7 +10,7 @@ import torch
 import auber
 from auber.errors import ConfigError, ModelError
 from auber.run.folder import Run
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from auber.training.devices import Hardware
 from tests.small import small_config, small_start, small_task
 
@@ -84,7 +84,7 @@ def test_that_the_agent_made_no_update_is_said_once(tmp_path):
     )
     said = []
 
-    class Listener(Silent):
+    class Listener(Progress):
         def say(self, text):
             said.append(text)
 

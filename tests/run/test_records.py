@@ -13,14 +13,14 @@ import auber
 from auber.errors import PlanError, RunError
 from auber.run.fields import Fields
 from auber.run.records import check_stage
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.small import small_config, small_start, small_task
 
 # Every layer loses heads, so that every stage has weights of its own.
 CONFIG = small_config(first__when="always", agent__stop_value=-1000.0)
 
 
-class StopBeforeLast(Silent):
+class StopBeforeLast(Progress):
     """Stops a run when all its layers are done."""
 
     def begin(self, stage, total):
@@ -185,7 +185,7 @@ def test_a_damaged_record_in_the_middle_is_put_right_by_one_instruction(
 def test_a_stage_that_is_done_again_takes_the_records_after_it_along(folder):
     (folder / "stages" / "layer-00.json").unlink()
 
-    class StopInLayer(Silent):
+    class StopInLayer(Progress):
         def begin(self, stage, total):
             raise KeyboardInterrupt
 

@@ -22,6 +22,7 @@ class Sayings(Progress):
     """Keeps what is said."""
 
     def __init__(self):
+        super().__init__()
         self.said = []
 
     def say(self, text):

@@ -10,7 +10,7 @@ import auber
 from auber.data.splits import LayerSplit, Splits
 from auber.run import tunings
 from auber.run.tunings import Tunings
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from auber.training.tuning import KeptSteps, TuningReport, tune
 from tests.small import cpu, small_config, small_rows, small_start, small_task
 
@@ -26,8 +26,9 @@ SPLITS = Splits(
 )
 
 
-class Skips(Silent):
+class Skips(Progress):
     def __init__(self):
+        super().__init__()
         self.skipped = 0
 
     def skip(self, stages):

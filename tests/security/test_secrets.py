@@ -15,7 +15,7 @@ from auber.export import export_model
 from auber.export.hub import push
 from auber.report.results_file import save_results
 from auber.run import provenance
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.security.models import save_whole
 from tests.small import cpu, small_config, small_task
 
@@ -47,7 +47,7 @@ def test_a_run_an_export_and_a_report(tmp_path, capsys, caplog, run_auber):
         out=tmp_path / "run",
         command=provenance.command_line(),
     )
-    export_model(tmp_path / "run", "hub", out=tmp_path / "hub", progress=Silent())
+    export_model(tmp_path / "run", "hub", out=tmp_path / "hub", progress=Progress())
     save_results(tmp_path / "run", tmp_path / "kept.json")
     code, out, err = run_auber("report", tmp_path / "run")
     assert code == 0, err
@@ -100,7 +100,7 @@ def small_pruned(tmp_path):
     model, tokenizer = small_start()
     remove_heads(model, {0: [1]})
     checkpoint.save(model, tokenizer, tmp_path / "pruned")
-    return export_model(tmp_path / "pruned", "hub", out=tmp_path / "hub", progress=Silent())
+    return export_model(tmp_path / "pruned", "hub", out=tmp_path / "hub", progress=Progress())
 
 
 def test_nobody_reads_the_whole_environment():

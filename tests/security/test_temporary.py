@@ -14,7 +14,7 @@ import safetensors.torch
 import auber
 from auber.export import export_model
 from auber.models import checkpoint
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.security.models import save_whole
 from tests.small import small_start
 
@@ -67,7 +67,7 @@ def test_so_is_an_export(tmp_path, monkeypatch):
         save(model, tokenizer, folder)
 
     monkeypatch.setattr(checkpoint, "save", spy)
-    export_model(tmp_path / "model", "dense", out=tmp_path / "dense", progress=Silent())
+    export_model(tmp_path / "model", "dense", out=tmp_path / "dense", progress=Progress())
     assert seen == [0o700]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from auber.models import checkpoint
 from auber.run import files as run_files
 from auber.study import Block, Outcome, Study, StudyFolder, make_study
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.small import SETTINGS, small_start
 
 # The rows are the generated task's; few tuning steps keep a run to a second or so.
@@ -60,7 +60,7 @@ class Notes:
         self.said: list[str] = []
 
     def working(self, block, run):
-        return Silent()
+        return Progress()
 
     def settled(self, outcome):
         self.ended.append(outcome)

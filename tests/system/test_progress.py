@@ -5,12 +5,12 @@ import logging
 import pytest
 
 import auber
-from auber.system.progress import Logged, Several, Silent, Way, describe_seconds
+from auber.system.progress import LogProgress, Progress, describe_seconds
 from tests.small import small_config, small_start, small_task
 
 
 class Notes:
-    """Takes down every call."""
+    """Records every call."""
 
     def __init__(self, name, heard):
         self._name, self._heard = name, heard
@@ -19,9 +19,9 @@ class Notes:
         return lambda *arguments: self._heard.append((self._name, call, *arguments))
 
 
-def test_several_listeners_hear_the_same_in_order():
+def test_every_listener_receives_every_call_in_order():
     heard = []
-    several = Several(Notes("a", heard), Notes("b", heard))
+    progress = Progress(Notes("a", heard), Progress(Notes("b", heard)), object())
     calls = [
         ("plan", 3),
         ("weigh", [1.0, 5.0, 2.0]),
@@ -33,43 +33,42 @@ def test_several_listeners_hear_the_same_in_order():
         ("say", "hello"),
     ]
     for call, *arguments in calls:
-        getattr(several, call)(*arguments)
+        getattr(progress, call)(*arguments)
     assert heard == [(name, *call) for call in calls for name in ("a", "b")]
 
 
-def test_every_listener_of_the_package_hears_every_call():
-    interface = {name for name in vars(Silent) if not name.startswith("_")}
-    assert interface == {name for name in vars(Several) if not name.startswith("_")}
+def test_the_share_counts_work():
+    progress = Progress()
+    assert progress.share is None, "nothing is planned"
+    progress.plan(4)
+    progress.begin("first", 2)
+    progress.step(1)
+    assert progress.share == 0.125, "without weights all stages count the same"
+    progress.weigh([10.0, 60.0, 10.0, 20.0])
+    progress.end()
+    progress.begin("second", 4)
+    progress.step(3)
+    assert progress.share == 0.55
+    progress.end()
+    progress.skip(1)
+    assert (progress.share, progress.finished, progress.planned) == (70 / 90, 2, 3)
+    progress.end()
+    assert progress.share == 1
+    progress.begin("one too many", 1)
+    progress.step(1)
+    assert progress.share == 1
 
 
-def test_the_way_counts_work_where_that_is_told():
-    way = Way()
-    assert way.share() is None, "nothing is planned"
-    way.plan(4)
-    assert way.share(0.5) == 0.125
-    way.weigh([10.0, 60.0, 10.0, 20.0])
-    way.end()
-    assert way.share(0.75) == 0.55, (
-        "three quarters of the longest stage are not those of a fourth of the run"
-    )
-    way.end()
-    way.skip(1)
-    assert (way.share(), way.finished, way.planned) == (70 / 90, 2, 3), "what comes next falls away"
-    way.end()
-    assert way.share() == 1
-    assert way.share(1.0) == 1, "behind the last stage nothing comes"
+def test_stages_without_work_have_no_share():
+    progress = Progress()
+    progress.weigh([0.0, 0.0])
+    assert progress.share is None
 
 
-def test_stages_without_any_work_have_no_share():
-    way = Way()
-    way.weigh([0.0, 0.0])
-    assert way.share(0.5) is None
-
-
-def test_the_log_hears_of_each_stage_and_once_a_minute_of_a_long_one(caplog):
+def test_each_stage_is_logged_and_a_long_one_once_a_minute(caplog):
     caplog.set_level(logging.INFO, "auber.system.progress")
     now = [0.0]
-    progress = Logged(timer=lambda: now[0])
+    progress = LogProgress(timer=lambda: now[0])
     progress.plan(4)
     progress.skip(1)
     progress.say("5 rows are cut")
@@ -87,7 +86,7 @@ def test_the_log_hears_of_each_stage_and_once_a_minute_of_a_long_one(caplog):
     ]
 
 
-def test_a_run_that_nobody_listens_to_is_told_to_the_log(caplog):
+def test_a_run_without_a_listener_is_logged(caplog):
     caplog.set_level(logging.INFO, "auber")
     model, tokenizer = small_start()
     auber.prune(

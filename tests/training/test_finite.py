@@ -10,7 +10,7 @@ import torch
 
 from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.errors import ModelError
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from auber.training.finite import LossWatch, find_broken_weight, require_finite_weights
 from auber.training.tuning import DivergedError, tune
 from tests.small import cpu, small_rows, small_start
@@ -128,8 +128,9 @@ def test_weights_are_looked_at_one_by_one():
 
 
 def test_no_number_that_is_none_reaches_a_listener():
-    class Listener(Silent):
+    class Listener(Progress):
         def __init__(self):
+            super().__init__()
             self.numbers = []
 
         def record(self, step, numbers):

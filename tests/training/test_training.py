@@ -14,7 +14,7 @@ import torch
 from auber.config import FirstTuning, LastTuning
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_heads
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from auber.training import stopping, trainer
 from auber.training.batches import RowCollator
 from auber.training.captured_steps import KeptSteps, RecordedSteps
@@ -208,8 +208,9 @@ def test_watching_needs_the_settings_for_it():
 
 
 def test_a_listener_hears_every_step():
-    class Listener(Silent):
+    class Listener(Progress):
         def __init__(self):
+            super().__init__()
             self.heard = []
 
         def begin(self, stage, total):

@@ -14,10 +14,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from auber.system.distributed import is_main_process
-from auber.system.progress import Progress, Silent, Way
+from auber.system.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from typing import TextIO
 
     from rich.progress import Progress as Bars
@@ -44,7 +44,7 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     _silence_libraries(quiet=quiet)
     with _our_warnings(shown=warn):
         if quiet:
-            yield Silent()
+            yield Progress()
         elif console.is_terminal:
             with _make_bars(console) as bars:
                 yield BarProgress(bars)
@@ -111,79 +111,72 @@ def _make_bars(console: Console) -> Bars:
     )
 
 
-class BarProgress(Silent):
-    """Two bars: the whole run, in work where that is told and else in stages, and the stage it is in."""
+class BarProgress(Progress):
+    """Show two bars: one for the whole run, one for the current stage."""
 
     def __init__(self, bars: Bars) -> None:
+        super().__init__()
         self._bars = bars
         self._whole = bars.add_task("whole run", total=None, note="")
         self._stage = bars.add_task("", total=None, note="", visible=False)
-        self._way = Way()
 
     def plan(self, stages: int) -> None:
-        """The run will have this many stages."""
-        self._way.plan(stages)
+        """Start the bar of the whole run."""
+        super().plan(stages)
         self._bars.reset(self._whole, total=1.0)
 
-    def weigh(self, work: Sequence[float]) -> None:
-        """They are so much work."""
-        self._way.weigh(work)
-
     def skip(self, stages: int) -> None:
-        """Fewer stages than planned."""
-        self._way.skip(stages)
-        self._move(0.0)
+        """Move the bar of the whole run."""
+        super().skip(stages)
+        self._move()
 
     def begin(self, stage: str, total: int) -> None:
-        """Show a stage."""
+        """Show the bar of a stage."""
+        super().begin(stage, total)
         self._bars.reset(
             self._stage, total=total or None, description=f"  {stage}", note="", visible=True
         )
 
     def step(self, done: int, note: str = "") -> None:
         """Move both bars."""
+        super().step(done, note)
         self._bars.update(self._stage, completed=done, note=note)
-        total = self._bars.tasks[1].total
-        if total:
-            self._move(done / total)
+        self._move()
 
     def end(self) -> None:
-        """The stage is over."""
-        self._way.end()
-        self._move(0.0)
+        """Hide the bar of the stage."""
+        super().end()
+        self._move()
         self._bars.update(self._stage, visible=False)
 
     def say(self, text: str) -> None:
-        """A line above the bars."""
+        """Print a line above the bars."""
         print_line(self._bars.console, text)
 
-    def _move(self, share: float) -> None:
-        """Show what is done, with a share of the present stage."""
-        self._bars.update(self._whole, completed=self._way.share(share) or 0.0)
+    def _move(self) -> None:
+        self._bars.update(self._whole, completed=self.share or 0.0)
 
 
-class LineProgress(Silent):
-    """One line when a stage ends: for log files and pipes."""
+class LineProgress(Progress):
+    """Print one line when a stage ends: for log files and pipes."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._stage, self._note, self._started = "", "", 0.0
+        super().__init__()
+        self._console, self._started = console, 0.0
 
     def begin(self, stage: str, total: int) -> None:
-        """Remember when it began."""
-        self._stage, self._note, self._started = stage, "", time.perf_counter()
-
-    def step(self, done: int, note: str = "") -> None:
-        """Keep the newest note."""
-        self._note = note
+        """Begin a stage."""
+        super().begin(stage, total)
+        self._started = time.perf_counter()
 
     def end(self) -> None:
-        """Say how long it took."""
-        note = f", {self._note}" if self._note else ""
-        self.say(f"{self._stage}: {time.perf_counter() - self._started:.1f} s{note}")
+        """Print how long the stage took."""
+        note = f", {self.note}" if self.note else ""
+        self.say(f"{self.stage}: {time.perf_counter() - self._started:.1f} s{note}")
+        super().end()
 
     def say(self, text: str) -> None:
-        """A line."""
+        """Print a line."""
         print_line(self._console, text)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from auber.cli import options, screen
 from auber.errors import AuberError, ConfigError
-from auber.system.progress import Progress, Silent, Way, describe_seconds
+from auber.system.progress import Progress, describe_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -180,7 +180,7 @@ class _Screen:
 
     def working(self, block: Block, run: str) -> Progress:
         """A run begins in this process."""
-        return Silent() if self._bars is None else _RunBar(self._bars, f"  {block} {run}")
+        return Progress() if self._bars is None else _RunBar(self._bars, f"  {block} {run}")
 
     def settled(self, outcome: Outcome) -> None:
         """Move the bar and say how the run ended."""
@@ -211,48 +211,33 @@ class _Screen:
         return f"{before}about {describe_seconds(seconds / min(self._jobs, len(self._open)))} left"
 
 
-class _RunBar(Silent):
-    """The bar of one run: its stages as one row."""
+class _RunBar(Progress):
+    """Show one bar for all stages of a run."""
 
     def __init__(self, bars: Bars, label: str) -> None:
-        self._bars, self._label = bars, label
-        self._bar = bars.add_task(label, total=None, note="")
-        self._way, self._total = Way(), 0
-        self._stage = ""
-
-    def plan(self, stages: int) -> None:
-        """The run will have this many stages."""
-        self._way.plan(stages)
-
-    def weigh(self, work: Sequence[float]) -> None:
-        """They are so much work."""
-        self._way.weigh(work)
-
-    def skip(self, stages: int) -> None:
-        """Fewer stages than planned."""
-        self._way.skip(stages)
+        super().__init__()
+        self._bars, self._bar = bars, bars.add_task(label, total=None, note="")
 
     def begin(self, stage: str, total: int) -> None:
-        """Show a stage."""
-        self._stage, self._total = stage, total
+        """Show the name of a stage."""
+        super().begin(stage, total)
         self.step(0)
 
     def step(self, done: int, note: str = "") -> None:
-        """Move on within a stage."""
-        share = done / self._total if self._total else 0.0
-        text, whole = f"{self._stage} {note}".strip(), self._way.share(share)
-        self._bars.update(
-            self._bar, total=None if whole is None else 1.0, completed=whole or 0.0, note=text
-        )
+        """Move the bar."""
+        super().step(done, note)
+        total = None if self.share is None else 1.0
+        text = f"{self.stage} {note}".strip()
+        self._bars.update(self._bar, total=total, completed=self.share or 0.0, note=text)
 
     def end(self) -> None:
-        """The stage is over; after the last one the bar goes."""
-        self._way.end()
-        open_stages = self._way.finished < self._way.planned
-        self._bars.update(self._bar, completed=self._way.share() or 0.0, visible=open_stages)
+        """Move the bar, and hide it after the last stage."""
+        super().end()
+        visible = self.finished < self.planned
+        self._bars.update(self._bar, completed=self.share or 0.0, visible=visible)
 
     def say(self, text: str) -> None:
-        """A line above the bars."""
+        """Print a line above the bars."""
         screen.print_line(self._bars.console, text)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auber.errors import ConfigError, unknown_name
-from auber.system.progress import Progress, Silent
+from auber.system.progress import Progress
 
 if TYPE_CHECKING:
     from auber.export.base import Exported
@@ -63,7 +63,7 @@ def export_model(
     place = _beside(Path(run), to) if out is None else Path(out)
     require_free(place)
     exported: Exported = importlib.import_module(TARGETS[to].module).export(
-        open_source(run), place, progress or Silent()
+        open_source(run), place, progress or Progress()
     )
     return exported
 

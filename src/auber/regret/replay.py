@@ -21,7 +21,7 @@ from auber.search.game import PruningGame
 from auber.search.methods import LayerWork
 from auber.search.players import greedy
 from auber.search.players.dqn import play_layer
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 
 if TYPE_CHECKING:
     from auber.models.encoders.base import Encoder
@@ -106,7 +106,7 @@ def _play_greedy(table: LayerTable, config: Config) -> Play:
 
     no_encoder = cast("Encoder", None)  # greedy search looks at scores alone
     work = LayerWork(
-        table.layer, no_encoder, tuple(range(len(table.heads))), look_up, config, Silent()
+        table.layer, no_encoder, tuple(range(len(table.heads))), look_up, config, Progress()
     )
     choice = greedy.choose_layer(work)
     return Play(

@@ -26,7 +26,7 @@ from auber.study.block import Listener, Outcome, Work, carry_out, outcome_of
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
 from auber.system.locks import HeldError
-from auber.system.progress import Progress, Silent
+from auber.system.progress import Progress
 
 ENGINES = ("local", "processes", "ray")
 RETRIES = 5  # of a run that loses its worker and gets no further, while others lose none
@@ -246,7 +246,7 @@ class Nobody:
 
     def working(self, block: Block, run: str) -> Progress:
         """Nobody follows."""
-        return Silent()
+        return Progress()
 
     def settled(self, outcome: Outcome) -> None:
         """The folder shows it."""

@@ -23,7 +23,7 @@ import torch
 
 from auber.config import LastTuning
 from auber.data.encoding import EncodedRows
-from auber.system.progress import Progress, Silent
+from auber.system.progress import Progress
 from auber.training.captured_steps import KeptSteps
 from auber.training.course import Course
 from auber.training.devices import Hardware
@@ -95,7 +95,7 @@ def tune(
     require_finite_weights(model, stage)
     if settings.epochs == 0:
         return TuningReport(0, 0.0)
-    listener = progress or Silent()
+    listener = progress or Progress()
     keeper = None if watch is None else _keeper(model, rows, settings, *watch)
     losses = LossWatch(stage, settings)
     course = Course(losses, keeper, listener, stage=stage, name=name)

@@ -294,9 +294,9 @@ def test_a_command_goes_on_from_the_folder_it_was_typed_in(folder, tmp_path, com
 
 def test_the_command_that_goes_on_is_the_one_that_was_typed(tmp_path):
     """With its folders, while the run is unfinished; what is kept of it in the result has none."""
-    from auber.system.progress import Silent
+    from auber.system.progress import Progress
 
-    class Stopper(Silent):
+    class Stopper(Progress):
         def begin(self, stage, total):
             if stage == "layer 1: searching":
                 raise KeyboardInterrupt
@@ -375,11 +375,11 @@ def test_a_run_that_takes_anothers_place_is_seen_anew(folder, tmp_path):
 def test_a_real_run_with_scouts_shows_all_its_tunings(tmp_path):
     """Also what each layer gained, which is what the page of the run says."""
     from auber.report.html.model import read_runs
-    from auber.system.progress import Silent
+    from auber.system.progress import Progress
 
     watcher, seen = RunWatcher(tmp_path / "run"), {}
 
-    class Looker(Silent):
+    class Looker(Progress):
         def step(self, done, note=""):
             view = watcher.look()
             if view.tuning is not None:
@@ -405,11 +405,11 @@ def test_a_real_run_with_scouts_shows_all_its_tunings(tmp_path):
 
 def test_a_real_run_at_every_step(tmp_path):
     """What is seen while a run goes on fits what comes out, and looking changes nothing in the folder."""
-    from auber.system.progress import Silent
+    from auber.system.progress import Progress
 
     watcher, seen = RunWatcher(tmp_path / "run"), []
 
-    class Looker(Silent):
+    class Looker(Progress):
         def step(self, done, note=""):
             before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
             seen.append(watcher.look())

@@ -5,7 +5,7 @@ import pytest
 from auber.errors import ConfigError
 from auber.export import export_model
 from auber.export.speed.exported import time_exported
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from auber.training.ratio import Limits
 from tests.export.models import save_pruned
 
@@ -16,4 +16,4 @@ def test_only_a_graph_can_be_timed(tmp_path):
     with pytest.raises(
         ConfigError, match="mine-dense: only an ONNX graph can be timed, found an export to dense$"
     ):
-        time_exported(exported, limits=Limits(), progress=Silent())
+        time_exported(exported, limits=Limits(), progress=Progress())

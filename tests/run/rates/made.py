@@ -5,7 +5,7 @@ from __future__ import annotations
 from auber.data.task import Rows, TaskData
 from auber.run.rates.grid import Grid
 from auber.run.rates.record import Conditions, Record, TaskRecord, Trial
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 
 QUICK = {"threads": 1, "device": "cpu", "max_length": 24, "first.epochs": 1}
 GRID = Grid((1e-4, 1e-3), (0, 1))
@@ -43,11 +43,14 @@ def record_of(scores, *, majority=0.5, one_class=()):
     )
 
 
-class Follower(Silent):
+class Follower(Progress):
     """Takes down the stages, and stops the work when so many have ended."""
 
+    planned = None
+
     def __init__(self, stop_after=None):
-        self.stages, self.notes, self.said, self.planned = [], [], [], None
+        super().__init__()
+        self.stages, self.notes, self.said = [], [], []
         self._stop_after, self._note = stop_after, ""
 
     def plan(self, stages):

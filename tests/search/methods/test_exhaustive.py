@@ -9,7 +9,7 @@ from auber.search.players import auber
 from auber.search.players.exhaustive import all_masks, choose_layer
 from auber.search.registry import get_method
 from auber.search.toy import ToyLayer
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from tests.search.methods.works import CountingToy
 from tests.small import small_config
 
@@ -86,7 +86,7 @@ def test_too_many_heads():
 
 
 def test_progress_counts_the_masks():
-    class Listener(Silent):
+    class Listener(Progress):
         seen = ()
 
         def begin(self, stage, total):

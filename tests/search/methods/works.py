@@ -12,7 +12,7 @@ from auber.models.encoders import encoder_of
 from auber.models.surgery import remove_heads
 from auber.search.methods import LayerWork, RankingWork
 from auber.search.toy import ToyLayer
-from auber.system.progress import Silent
+from auber.system.progress import Progress
 from auber.training.evaluation import predict
 from tests.small import cpu, small_config
 from tests.tiny_models import VOCABULARY, tiny_model
@@ -53,7 +53,7 @@ def ranking_work(
         rows=random_rows(model) if rows is None else rows,
         hardware=cpu(),
         config=config,
-        progress=Silent(),
+        progress=Progress(),
     )
 
 
@@ -86,6 +86,6 @@ class CountingToy:
             self.heads,
             self.score_many,
             config or small_config(),
-            progress or Silent(),
+            progress or Progress(),
             **given,
         )

@@ -15,7 +15,7 @@ from auber.export.speed.subjects import Subject, choose_length, read_subjects
 from auber.export.speed.ways import Way, choose_ways
 from auber.models.encoders import encoder_of
 from auber.run import provenance
-from auber.system.progress import Progress, Silent
+from auber.system.progress import Progress
 from auber.training.clock import make_timer, side_by_side
 from auber.training.cuda_graphs import RecordingError
 
@@ -24,7 +24,7 @@ def measure_speed(
     request: Request, *, command: str = "", progress: Progress | None = None
 ) -> Speed:
     """Measure every run of a request in every way it asks for, one after the other."""
-    progress, started = progress or Silent(), time.perf_counter()
+    progress, started = progress or Progress(), time.perf_counter()
     ways, left_out = choose_ways(request)
     subjects = read_subjects(request.runs, request.model, request.only)
     progress.plan(len(subjects) * len(ways) * len(request.batches))

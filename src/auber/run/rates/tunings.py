@@ -36,7 +36,7 @@ from auber.run.starts import check_lengths
 from auber.system.distributed import num_processes
 from auber.system.files import write_json
 from auber.system.locks import HeldError, held
-from auber.system.progress import Progress, Silent
+from auber.system.progress import Progress
 from auber.system.seeds import derive
 from auber.training.devices import Hardware, resolve_hardware
 from auber.training.evaluation import evaluate_rows
@@ -71,7 +71,7 @@ def try_rates(
     `settings` change those that the preset has for a task (see `SETTINGS`). `out`: the result file. What comes back is the
     whole of it; `choose_rate` says which rate to take.
     """
-    progress = progress or Silent()
+    progress = progress or Progress()
     configs = _check(model, tasks, preset, settings or {})
     hardware = resolve_hardware(configs[0])
     tokenizer, name, weights = _read_model(model, tasks, configs)
@@ -312,11 +312,12 @@ def _telling(out: Path) -> Iterator[None]:
         ) from error
 
 
-class _OpenStage(Silent):
+class _OpenStage(Progress):
     """Hands a tuning's steps on, and leaves its stage open until the score can be told with it."""
 
     def __init__(self, progress: Progress) -> None:
-        self._progress, self._done = progress, 0
+        super().__init__()
+        self._progress = progress
 
     def begin(self, stage: str, total: int) -> None:
         """Hand it on."""
@@ -324,10 +325,10 @@ class _OpenStage(Silent):
 
     def step(self, done: int, note: str = "") -> None:
         """Hand it on."""
-        self._done = done
+        super().step(done, note)
         self._progress.step(done, note)
 
     def close(self, note: str) -> None:
         """The stage is over."""
-        self._progress.step(self._done, note)
+        self._progress.step(self.done, note)
         self._progress.end()

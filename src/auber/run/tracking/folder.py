@@ -12,24 +12,23 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import psutil
 
 from auber.run.files import RESULT
 from auber.run.folder import PROGRESS, Run
 from auber.system.locks import start_of
-from auber.system.progress import Way
+from auber.system.progress import Progress
 
 logger = logging.getLogger(__name__)
 
 _WRITE_EVERY = 1.0  # seconds
 
 
-class FolderListener:
+class FolderListener(Progress):
     """Follows a run into its folder; `command` is the command line that asked for it.
 
     `clock` tells the time that is written down, `timer` when to write again: nobody can set it back.
@@ -42,6 +41,7 @@ class FolderListener:
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__()
         self._run, self._clock, self._timer = run, clock, timer
         started, after_boot = start_of(psutil.Process())
         self._process = {
@@ -53,8 +53,7 @@ class FolderListener:
             "command": _printable(command),
             "folder": _printable(_present_folder()),
         }
-        self._way = Way()
-        self._stage: dict[str, Any] | None = None
+        self._began = 0.0  # the current stage
         self._next_write = 0.0
         self._has_warned = False
 
@@ -73,61 +72,45 @@ class FolderListener:
         elif (self._run.folder / RESULT).is_file():
             self._run.remove(PROGRESS)
 
-    def plan(self, stages: int) -> None:
-        """The run will have this many stages."""
-        self._way.plan(stages)
-
-    def weigh(self, work: Sequence[float]) -> None:
-        """They are so much work."""
-        self._way.weigh(work)
-
-    def skip(self, stages: int) -> None:
-        """Fewer stages than planned."""
-        self._way.skip(stages)
-
     def begin(self, stage: str, total: int) -> None:
         """Show a stage."""
-        self._stage = {
-            "name": stage,
-            "began": round(self._clock(), 3),
-            "done": 0,
-            "total": total,
-            "note": "",
-        }
+        super().begin(stage, total)
+        self._began = round(self._clock(), 3)
         self._write()
 
     def step(self, done: int, note: str = "") -> None:
         """Show where it is, if that was not done within the last second."""
-        if self._stage is None:
-            return
-        self._stage["done"], self._stage["note"] = done, note
-        if self._timer() >= self._next_write:
+        super().step(done, note)
+        if self.stage is not None and self._timer() >= self._next_write:
             self._write()
 
     def record(self, step: int, numbers: Mapping[str, float]) -> None:
-        """A line among the events."""
+        """Log an event."""
         self._run.log("numbers", step=step, values=dict(numbers))
 
     def end(self) -> None:
-        """The stage is over."""
-        self._way.end()
-        self._stage = None
+        """Show that no stage is under way."""
+        super().end()
         self._write()
 
     def say(self, text: str) -> None:
-        """A line among the events."""
+        """Log an event."""
         self._run.log("said", text=text)
 
     def _write(self) -> None:
         self._next_write = self._timer() + _WRITE_EVERY
-        stage = self._stage
+        stage = {
+            "name": self.stage,
+            "began": self._began,
+            "done": self.done,
+            "total": self.total,
+            "note": self.note,
+        }
         shown = {
             "time": round(self._clock(), 3),
             "process": self._process,
-            "share": self._way.share(
-                stage["done"] / stage["total"] if stage and stage["total"] else 0.0
-            ),
-            "stage": stage,
+            "share": self.share,
+            "stage": None if self.stage is None else stage,
         }
         try:
             self._run.write(PROGRESS, shown)

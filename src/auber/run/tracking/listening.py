@@ -10,7 +10,7 @@ from auber.run.folder import Run
 from auber.run.tracking.folder import FolderListener
 from auber.run.tracking.trackers import open_tracker
 from auber.system.distributed import is_main_process
-from auber.system.progress import Progress, Several
+from auber.system.progress import Progress
 
 
 @contextmanager
@@ -34,4 +34,4 @@ def listening(
             stack.enter_context(open_tracker(tracker, run.folder / "track", name, settings))
             for tracker in (track if is_main_process() else ())
         ]
-        yield Several(progress, folder, *trackers)
+        yield Progress(progress, folder, *trackers)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from auber.config import Value
 from auber.errors import ConfigError, RunError, unknown_name
-from auber.system.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from accelerate.tracking import GeneralTracker
@@ -74,7 +73,7 @@ def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
 @contextmanager
 def open_tracker(
     name: str, folder: Path, run_name: str, settings: Mapping[str, Value]
-) -> Iterator[Progress]:
+) -> Iterator[TrackerListener]:
     """A listener that hands numbers to a tracker, open inside the context; files go into `folder`.
 
     The tracker gets the settings once a run. That it has them is marked in the folder: a run may go on after a stop, with a
@@ -107,7 +106,7 @@ class _Opened:
     log: Callable[[dict[str, float], int], None]
 
 
-class TrackerListener(Silent):
+class TrackerListener:
     """Hands the numbers of a run to one tracker."""
 
     def __init__(self, name: str, log: Callable[[dict[str, float], int], None]) -> None:
