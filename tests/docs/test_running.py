@@ -58,7 +58,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def _shorter_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, preset in PRESETS.items():
-        assert "agent.episodes" not in preset.settings
         by_protocol = {
             protocol: settings | _CROSSFIT for protocol, settings in preset.per_protocol.items()
         }

@@ -124,6 +124,7 @@ _WANTED = {
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
+    "string_pattern_mismatch": "text that matches {pattern}",
     "too_short": "at least {min_length} entries long",
     "too_long": "at most {max_length} entries long",
 }

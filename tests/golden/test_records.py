@@ -1,0 +1,51 @@
+"""The records read every file of the first edition's runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auber.errors import RunError
+from auber.run import records
+from auber.system.records import parse, read
+
+FIRST = Path(__file__).parents[1] / "fixtures" / "first-edition"
+
+
+@pytest.mark.parametrize("name", ["finished", "interrupted"])
+def test_every_file_is_read(name):
+    folder = FIRST / name
+    assert read(records.RunIdentity, folder / "run.json", "").model == "encoder"
+    for path in (folder / "stages").glob("*.json"):
+        assert read(records.StageRecord, path, "").seconds > 0
+    for line in (folder / "events.jsonl").read_text().splitlines():
+        assert records.parse_event(line) is not None, line
+    for line in (folder / "scores.jsonl").read_text().splitlines():
+        assert records.ScoreLine.model_validate_json(line).key
+
+
+def test_the_result_is_read():
+    result = read(records.ResultRecord, FIRST / "finished" / "result.json", "")
+    assert result.heads.removed == sum(map(len, result.plan.values()))
+    assert result.cost.seconds["total"] == 7.371
+
+
+def test_all_problems_are_reported_at_once():
+    damaged = {"seconds": "1", "serch": {}, "plan": {"zero": [1]}}
+    with pytest.raises(RunError) as error:
+        parse(records.StageRecord, damaged, "layer-00.json", "delete it")
+    message = str(error.value)
+    assert "'seconds' must be a finite number, found '1'" in message
+    assert "unknown key 'serch'. Did you mean 'search'?" in message
+    assert "must be text that matches" in message
+    assert message.startswith("layer-00.json: ")
+    assert message.endswith("delete it")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "{", "[]", '{"event": "said"}', '{"time": 1, "event": "new"}', '{"time": 1e300}'],
+)
+def test_a_damaged_or_unknown_event_is_left_out(line):
+    assert records.parse_event(line) is None
