@@ -1,10 +1,13 @@
-"""Runs whose results are pinned: every method under every preset on a tiny model, two seeds, one CPU thread.
+"""Pinned runs: every method under every preset on a tiny model, two seeds, one CPU thread.
 
-`python -m tests.golden.runs` records them; the committed file was recorded at commit 4f10306.
+`python -m tests.golden.runs` records them; the committed file was recorded at commit 4f10306. The
+last bits of weights and smooth scores depend on the processor: on another one than the recorded
+(`machine`) they are left out of the comparison.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -56,9 +59,22 @@ def names() -> list[str]:
     return [f"{p}/{m}/{s}" for p, m, s in itertools.product(PRESETS, methods, SEEDS)]
 
 
-def machine() -> dict[str, str]:
-    """Return what the last bits of a float depend on."""
-    return {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
+@functools.cache
+def machine() -> str:
+    """Return a digest of a short training with torch alone: equal where the last bits are equal."""
+    from transformers import AutoModelForSequenceClassification
+
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_pretrained(MODEL)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for step in range(8):
+        tokens = torch.randint(5, model.config.vocab_size, (32, 4 + step))
+        model(input_ids=tokens, labels=tokens[:, 0] % 2).loss.backward()
+        optimizer.step()
+    digest = hashlib.sha256(torch.__version__.encode())
+    for parameter in model.parameters():
+        digest.update(parameter.detach().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def words(name: str, out: Path) -> list[str]:
@@ -88,6 +104,13 @@ def describe(out: Path) -> dict[str, Any]:
         "scores": hashlib.sha256(json.dumps(asked).encode()).hexdigest(),
         "weights": hashlib.sha256((out / "model" / "model.safetensors").read_bytes()).hexdigest(),
     }
+
+
+def comparable(run: dict[str, Any], pinned_on: str) -> dict[str, Any]:
+    """Return what must be equal on this machine."""
+    if machine() == pinned_on:
+        return run
+    return {key: value for key, value in run.items() if key not in ("weights", "scores")}
 
 
 def record() -> None:

@@ -34,8 +34,8 @@ def test_every_run_is_pinned():
     [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in runs.names()],
 )
 def test_a_run_gives_the_pinned_result(name, tmp_path, run_auber):
-    if runs.machine() != PINNED["machine"]:
-        pytest.skip(f"pinned with {PINNED['machine']}, this is {runs.machine()}")
     code, _, errors = run_auber(*runs.words(name, tmp_path / "run"))
     assert code == 0, errors
-    assert runs.describe(tmp_path / "run") == PINNED["runs"][name]
+    found, pinned = runs.describe(tmp_path / "run"), PINNED["runs"][name]
+    machine = PINNED["machine"]
+    assert runs.comparable(found, machine) == runs.comparable(pinned, machine)
