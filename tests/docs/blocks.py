@@ -1,11 +1,8 @@
-"""The code of a page: its `python` blocks, and the console blocks that call `auber`, each with the mark that stands before it.
+"""Extract the code of a page: its `python` blocks and the console blocks that call `auber`.
 
-The mark is an HTML comment on the line above a block (blank lines between them do not count):
+A comment above a block names the large things that it mentions; `standins.py` makes small ones:
 
-    <!-- stand-ins: DIR, GLUE_DIR -->         these names of the block are made by tests/docs/standins.py first
-
-A console block is an indented or fenced one. Its lines that call `auber`, or hand such a call to another program, are
-commands; what else the other programs on it do (pip, make) is looked at where the mark names a program, see machines.py.
+    <!-- stand-ins: DIR, GLUE_DIR -->
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-# Written by commands and compared with what these write by other tests; their command lines are records of what was run.
+# Generated pages; their commands document what was run.
 GENERATED = (
     "encoders.md",
     "experiments.md",
@@ -31,13 +28,7 @@ GENERATED = (
 
 _FENCE = re.compile(r"^```(\w*)")
 _MARK = re.compile(r"^<!-- stand-ins:(.*)-->$")
-_LANGUAGES = {
-    "python": "python",
-    "": "console",
-    "bash": "console",
-    "console": "console",
-    "sh": "console",
-}
+_CONSOLE = ("", "bash", "console", "sh")
 
 
 @dataclass(frozen=True)
@@ -45,36 +36,34 @@ class Block:
     """Code that a reader may copy."""
 
     page: str
-    line: int  # of its first line, counted from 1
+    line: int  # number of its first line
     language: str  # python or console
     code: str
     stand_ins: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
-        """The place, as an editor understands it."""
         return f"{self.page}:{self.line}"
 
     def commands(self) -> list[list[str]]:
-        """The words of each call of auber, without the `auber`; a backslash joins lines."""
-        return [
-            words for line in self.code.replace("\\\n", " ").splitlines() for words in _calls(line)
-        ]
+        """Return the arguments of each call of auber; a backslash joins lines."""
+        lines = self.code.replace("\\\n", " ").splitlines()
+        return [words for line in lines for words in _calls(line)]
 
 
 def pages() -> list[Path]:
-    """Every page that is written by hand."""
+    """Return every page that is written by hand."""
     docs = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in GENERATED]
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *docs]
 
 
 def blocks_of(path: Path) -> list[Block]:
-    """The blocks of a page that hold Python or call auber, in order."""
+    """Return the blocks of a page that hold Python or call auber, in order."""
     return list(parse(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")))
 
 
 def parse(page: str, text: str) -> Iterator[Block]:
-    """The blocks of a text; a mark holds for what stands next below it."""
+    """Yield the blocks of a text; a mark applies to the next block."""
     lines = text.splitlines()
     stand_ins: tuple[str, ...] = ()
     at = 0
@@ -95,28 +84,29 @@ def parse(page: str, text: str) -> Iterator[Block]:
 
 
 def _calls(line: str) -> Iterator[list[str]]:
-    """The calls of auber in a line: its own, or one in quotes that another program is given."""
-    if "auber" not in line:  # not every indented line is one that a shell would take
+    """Yield the calls of auber in a line, also quoted ones that another program is given."""
+    if "auber" not in line:
         return
     words = shlex.split(line.strip().removeprefix("$ "), comments=True)
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         del words[0]
     if words and words[0] == "auber":
         yield words[1:]
-    else:
-        for word in words:
-            if "auber " in word:
-                yield from _calls(word)
+        return
+    for word in words:
+        if "auber " in word:
+            yield from _calls(word)
 
 
 def _code_at(lines: list[str], at: int) -> tuple[str, int, int, int]:
-    """What begins at a line: its language (empty for prose), its first line, the one behind its last, and where to go on."""
+    """Return language ('' for prose), first line, end and next line of what starts at a line."""
     end = at + 1
     if fence := _FENCE.match(lines[at]):
         while not lines[end].startswith("```"):
             end += 1
-        return _LANGUAGES.get(fence[1], ""), at + 1, end, end + 1
-    # Indented lines right below a line of text go on with its paragraph.
+        language = "console" if fence[1] in _CONSOLE else fence[1]
+        return language, at + 1, end, end + 1
+    # Indented lines directly below a line of text belong to its paragraph.
     if not lines[at].startswith("    ") or (at > 0 and lines[at - 1].strip()):
         return "", at, at, end
     while end < len(lines) and (lines[end].startswith("    ") or not lines[end].strip()):

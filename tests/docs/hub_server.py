@@ -1,8 +1,8 @@
-"""The model hub as far as an upload needs it, at an address of this machine: real requests of huggingface_hub are answered.
+"""A local server that accepts uploads of huggingface_hub.
 
-It knows one account, by its token. A commit is taken where its model was made before, private, and a reader will find the
-card, the weights and the code that loads them. Every file is asked for inside the commit; the real hub has large ones sent
-to a store of its own first.
+It has one account. A commit is accepted if its model was created before, as a private one, and has
+a card, weights and the code that loads them. All files are part of the commit; the real hub stores
+large ones separately.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NEEDED = {"README.md", "config.json", "model.safetensors", "modeling_auber.py"}
 
 
 class HubServer(ThreadingHTTPServer):
-    """Answers at `address`; `models` holds the files of each model, by name."""
+    """Hold the uploaded files of each model by name in `models`."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
@@ -34,7 +34,7 @@ class HubServer(ThreadingHTTPServer):
 
 @contextmanager
 def serve_hub() -> Iterator[HubServer]:
-    """The server, in a thread, until the block ends."""
+    """Run the server in a thread."""
     with HubServer() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
@@ -69,9 +69,8 @@ class _Answer(BaseHTTPRequestHandler):
             self._send(404, {"error": f"the stand-in has no {self.path}"})
 
     def _make(self, wanted: dict[str, Any]) -> None:
-        if wanted.get("visibility") != "private" and not wanted.get(
-            "private"
-        ):  # the second is how older clients say it
+        # Older clients send `private`.
+        if wanted.get("visibility") != "private" and not wanted.get("private"):
             self._send(400, {"error": "a new model must be private"})
             return
         name = f"{wanted.get('organization') or 'me'}/{wanted['name']}"
@@ -112,4 +111,4 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: a test that fails shows what the client was told."""
+        """Log nothing."""

@@ -1,10 +1,9 @@
-"""Blocks that need several machines, run by a shell from their first line to their last, on this one.
+"""Run blocks that need several machines on this one, as shell scripts.
 
-A block whose mark names a program of `PROGRAMS` is such a block; tests/docs/programs.py is put on the `PATH` under these
-names. One that begins with `#!` is a job, and handed to `sbatch`. The words of `WORDS` are read as what they stand for. Each
-block finds things as if none had run before it: an empty shared folder, a token of its own, and nothing of Ray running; and
-whatever it started is ended with it. In a job of many studies `auber` is started by tests/starter.py: to import torch a dozen times
-would take most of the time.
+Such a block names a program of `PROGRAMS` in its mark; `programs.py` is put on the `PATH` under
+these names. A script that starts with `#!` is submitted with `sbatch`. Each block starts with an
+empty shared folder, a token of its own and no Ray processes, and all its processes end with it. In
+jobs of many studies `auber` is started by `tests/starter.py`, which saves importing torch.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _PATIENCE = 240  # seconds for a block
 
 
 def is_for_machines(block: Block) -> bool:
-    """Whether a shell has to run it."""
+    """Return whether a shell has to run the block."""
     return any(name in PROGRAMS for name in block.stand_ins)
 
 
@@ -45,11 +44,11 @@ def run(
     make_shared: Callable[[Path], object],
     check_shared: Callable[[Path], object],
 ) -> None:
-    """Run a block in a folder; raise if it fails.
+    """Run a block in a folder and raise if it fails.
 
-    The folder that all machines see is filled by `make_shared`; `check_shared` raises if the block left the wrong things there.
+    `make_shared` fills the folder that all machines see; `check_shared` raises if the block left
+    something wrong there.
     """
-    # for a study; a few words of help come as soon by themselves
     has_many_studies = "#SBATCH --array" in block.code and any(
         "study" in words for words in block.commands()
     )
@@ -77,11 +76,10 @@ def run(
             "PATH_BEHIND": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "FREE_PORT": str(port),
             "OTHER_FREE_PORT": str(other_port),
-            # what the page says is set on every machine
             "RAY_AUTH_MODE": "token",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TMPDIR": str(ray_folder),
-            "RAY_worker_niceness": "0",  # as in the other tests
+            "RAY_worker_niceness": "0",
         }
         if starter is not None:
             _write_program(bin_folder / "auber")
@@ -109,9 +107,9 @@ def run(
 def _run_to_the_end(
     command: list[str], folder: Path, environment: dict[str, str], output: Path
 ) -> int:
-    """The exit status of a command, with everything ended that it started."""
+    """Return the exit status of a command after ending everything that it started."""
     with output.open("w") as file:
-        # looked up where the block's own programs are: the child would be looked for on this process's path
+        # Look the program up on the block's PATH, not on this process's.
         command = [shutil.which(command[0], path=environment["PATH"]) or command[0], *command[1:]]
         shell = subprocess.Popen(
             command,
@@ -131,7 +129,7 @@ def _run_to_the_end(
 
 
 def _end_session(shell: subprocess.Popen[bytes]) -> None:
-    """End each process of the shell's session: Ray's stay in it, whatever their parent; other clusters here are not in it."""
+    """Kill all processes of the shell's session; Ray's processes stay in it."""
     for _ in range(50):
         members = [process for process in psutil.process_iter() if _is_in(process, shell.pid)]
         if not members:
@@ -139,7 +137,7 @@ def _end_session(shell: subprocess.Popen[bytes]) -> None:
         for process in members:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        time.sleep(0.1)  # a process that was about to start another may have done so
+        time.sleep(0.1)  # a process may have just started another
     else:
         raise AssertionError(f"still there: {members}")
     shell.wait()
@@ -160,7 +158,7 @@ def _write_program(path: Path) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody has; all are held at once, so that no two are the same."""
+    """Return different free ports."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -170,7 +168,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextmanager
 def _ray_folder() -> Iterator[Path]:
-    """Where Ray has its files: its sockets are there, whose paths must be short."""
+    """Yield a folder for Ray's files; the paths of its sockets must be short."""
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     try:
         yield folder

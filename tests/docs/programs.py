@@ -1,14 +1,13 @@
-"""Programs that a cluster has and this machine has not, run as a script: `python programs.py NAME ARGUMENTS...`.
+"""Stand-ins for the programs of a cluster: `python programs.py NAME ARGUMENTS...`.
 
-Each does what the real one would do for the pages, with this machine in the place of several: machines are addresses of the
-loopback network, each with a CPU and, as far as Ray is told, a GPU.
+Machines are addresses of the loopback network, each with one CPU and, for Ray, one GPU.
 
-    sbatch --wait FILE      the job of a script: as often as `--array` says, two at a time; what it left running is ended
-    srun OPTIONS COMMAND    a step: the command once for each task, on nodes of the job
-    scontrol show hostnames the names of a list such as 127.0.0.[2-4]
-    ray start               the real one, as the machine at an address of its own
-    ray up, ray exec        a head and a second machine; a command on the head
-    auber                   the real one, in a process that need not import anything any more (tests/starter.py)
+    sbatch --wait FILE      run a job script, as often as `--array` says, two at a time
+    srun OPTIONS COMMAND    run a command once per task on nodes of the job
+    scontrol show hostnames print the names in a list such as 127.0.0.[2-4]
+    ray start               the real program, with an address of its own
+    ray up, ray exec        start a head and a second machine; run a command on the head
+    auber                   the real program, forked by tests/starter.py
 """
 
 from __future__ import annotations
@@ -24,29 +23,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-# Not 127.0.0.1: Ray takes it for "this machine" and puts another address in its place.
+# Not 127.0.0.1: Ray replaces it by another address of this machine.
 FIRST, SECOND = "127.0.0.2", "127.0.0.3"
 _AT_ONCE = 2  # tasks of an array
 
 
 def main() -> int:
-    """Be the program that the first argument names."""
-    signal.signal(
-        signal.SIGPIPE, signal.SIG_DFL
-    )  # end quietly where `head` has read enough, as other programs do
+    """Act as the program that the first argument names."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when `head` has read enough
     program, *arguments = sys.argv[1:]
-    return {"sbatch": sbatch, "srun": srun, "scontrol": scontrol, "ray": ray, "auber": auber}[
-        program
-    ](arguments)
-
-
-# --- SLURM ----------------------------------------------------------------------------------------------------------
+    programs = {"sbatch": sbatch, "srun": srun, "scontrol": scontrol, "ray": ray, "auber": auber}
+    return programs[program](arguments)
 
 
 def sbatch(arguments: list[str]) -> int:
-    """Do a job and end as its worst task, or as a step of it that failed."""
+    """Run a job; return the worst exit status of its tasks and steps."""
     wait, file = arguments
-    assert wait == "--wait", "nobody would end the job"
+    assert wait == "--wait"
     options = _options_of(Path(file).read_text())
     first, _, last = (options.array or "0-0").partition("-")
     tasks = range(int(first), int(last) + 1)
@@ -55,11 +48,11 @@ def sbatch(arguments: list[str]) -> int:
 
 
 def _options_of(script: str) -> argparse.Namespace:
-    """What the `#SBATCH` lines ask for; an option that is not known here is an error."""
+    """Return the options of the `#SBATCH` lines; an unknown option is an error."""
     parser = argparse.ArgumentParser("sbatch", allow_abbrev=False)
     parser.add_argument("--array")
     parser.add_argument("--nodes", type=int, default=1)
-    for name in ("--ntasks-per-node", "--gres", "--cpus-per-task"):  # what a machine must have
+    for name in ("--ntasks-per-node", "--gres", "--cpus-per-task"):
         parser.add_argument(name)
     words = [
         word
@@ -77,23 +70,20 @@ def _do_task(file: str, options: argparse.Namespace, task: int) -> int:
         "SLURM_NNODES": str(options.nodes),
         "SLURM_JOB_NODELIST": f"127.0.0.[2-{1 + options.nodes}]",
         "SLURMD_NODENAME": FIRST,
-        "FAILED_STEPS": str(
-            failed_steps
-        ),  # not SLURM's: where a step in the background leaves word
+        "FAILED_STEPS": str(failed_steps),  # not SLURM's: written by a failed background step
     }
     if options.array:
         environment |= {"SLURM_ARRAY_JOB_ID": "1", "SLURM_ARRAY_TASK_ID": str(task)}
-    # in a group of its own, so that with the script all it started can be ended
     script = subprocess.Popen(["bash", file], env=os.environ | environment, process_group=0)
     code = script.wait()
     steps_failed = failed_steps.exists()
-    with suppress(ProcessLookupError):  # nothing was left
+    with suppress(ProcessLookupError):
         os.killpg(script.pid, signal.SIGKILL)
     return code or int(steps_failed)
 
 
 def srun(arguments: list[str]) -> int:
-    """Run a command on as many nodes as asked for, those named or all but those left out, a task each."""
+    """Run a command on the requested nodes, one task each."""
     parser = argparse.ArgumentParser("srun", allow_abbrev=False)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--ntasks", type=int, required=True)
@@ -109,7 +99,7 @@ def srun(arguments: list[str]) -> int:
             f"srun: error: Requested node configuration is not available: {arguments}",
             file=sys.stderr,
         )
-        _leave_word()
+        _fail_job()
         return 1
     tasks = [
         subprocess.Popen(
@@ -120,17 +110,17 @@ def srun(arguments: list[str]) -> int:
     ]
     codes = [abs(task.wait()) for task in tasks]
     if any(codes):
-        _leave_word()
+        _fail_job()
     return max(codes)
 
 
-def _leave_word() -> None:
-    """Have the job fail too, as a real one would not: a page whose nodes do not come up is wrong."""
+def _fail_job() -> None:
+    """Make the job fail: a page whose nodes do not start is wrong."""
     Path(os.environ["FAILED_STEPS"]).touch()
 
 
 def scontrol(arguments: list[str]) -> int:
-    """Print the nodes of a list, one a line."""
+    """Print the nodes of a list, one per line."""
     show, hostnames, hosts = arguments
     assert (show, hostnames) == ("show", "hostnames")
     print("\n".join(expand_hosts(hosts)))
@@ -138,17 +128,14 @@ def scontrol(arguments: list[str]) -> int:
 
 
 def expand_hosts(hosts: str) -> list[str]:
-    """The names that SLURM writes as one: a[1-3] is a1, a2, a3."""
+    """Return the names in a list of hosts: a[1-3] is a1, a2, a3."""
     if not (found := re.fullmatch(r"(.*)\[(\d+)-(\d+)\]", hosts)):
         return [hosts] if hosts else []
     return [f"{found[1]}{number}" for number in range(int(found[2]), int(found[3]) + 1)]
 
 
-# --- Ray ------------------------------------------------------------------------------------------------------------
-
-
 def ray(arguments: list[str]) -> int:
-    """The real program, but for `up` and `exec`, which would want a cloud."""
+    """Run the real program, except for `up` and `exec`, which need a cloud."""
     program = shutil.which("ray", path=os.environ["PATH_BEHIND"])
     assert program is not None, "the extra 'ray' is not installed"
     if arguments[0] == "start":
@@ -164,7 +151,7 @@ def ray(arguments: list[str]) -> int:
 
 
 def _machine(is_head: bool) -> list[str]:
-    """What this node is told to be; the real program would look at the machine."""
+    """Return the options that describe this node."""
     address = os.environ.get("SLURMD_NODENAME") or (FIRST if is_head else SECOND)
     words = [
         "--node-ip-address",
@@ -179,12 +166,9 @@ def _machine(is_head: bool) -> list[str]:
     return [*words, "--ray-client-server-port", os.environ["OTHER_FREE_PORT"]] if is_head else words
 
 
-# --- auber ----------------------------------------------------------------------------------------------------------
-
-
 def auber(arguments: list[str]) -> int:
-    """The command line, in a process of the starter's that is given this one's folder, environment and files."""
-    sys.path.insert(0, str(Path(__file__).parents[2]))  # this file is run by its path
+    """Run the command line in a process that the starter forks."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.starter import Call, Process
 
     return abs(

@@ -1,8 +1,7 @@
 """Every block of every page runs, in the order of the page, in a folder of its own.
 
-Commands run in this process: to start Python and torch for each of them would take most of the time. Those of a block that
-needs several machines are run by a shell. A search that is not told how long to go on goes on for fewer episodes than a
-reader's would, though for enough to learn.
+Commands run in this process, because starting Python and importing torch for each would take most
+of the time. Blocks for several machines are run by a shell. Searches are shortened.
 """
 
 from __future__ import annotations
@@ -25,29 +24,24 @@ from tests.docs import machines
 from tests.docs.blocks import ROOT, Block, blocks_of, pages, parse
 from tests.docs.standins import Scene, check_shared, fill_shared, put_studies, seeds_for
 
-# A Trainer with its defaults, as readers have it, says on a machine without a GPU that it has none.
+# The Trainer warns on a machine without a GPU.
 pytestmark = [
     pytest.mark.docs,
     pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning"),
 ]
 
-# The page that takes longest first, and those that take long last: several processes then come to their ends together.
-_LONGEST = "studies.md"
+_SLOWEST = "studies.md"  # runs first, so that parallel processes finish together
 WITH_CODE = sorted(
-    (page for page in reversed(pages()) if blocks_of(page)), key=lambda page: page.name != _LONGEST
+    (page for page in reversed(pages()) if blocks_of(page)), key=lambda page: page.name != _SLOWEST
 )
-
-_EPISODES = (
-    60  # of 150; the first update is made after 128 actions, which small layers have taken by then
-)
-_CROSSFIT = {"reward.folds": 2, "voita.epochs": 1}  # of 5 scouts and 3 passes for the gates
-
-_READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # what auber.system.cluster sets for Ray
+_EPISODES = 60  # of 150: enough for the first update, which needs 128 actions
+_CROSSFIT = {"reward.folds": 2, "voita.epochs": 1}  # of 5 and 3
+_READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # Ray reads them at its import only
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what a checkout has beside the code."""
+    """Return a folder with the files of a checkout that pages mention."""
     for name in ("docs", "results", "studies"):
         shutil.copytree(ROOT / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
@@ -58,13 +52,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def _shorter_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, preset in PRESETS.items():
-        by_protocol = {
-            protocol: settings | _CROSSFIT for protocol, settings in preset.per_protocol.items()
-        }
+        by_protocol = {key: values | _CROSSFIT for key, values in preset.per_protocol.items()}
         settings = {**preset.settings, "agent.episodes": _EPISODES}
-        monkeypatch.setitem(
-            PRESETS, name, replace(preset, settings=settings, per_protocol=by_protocol)
-        )
+        shorter = replace(preset, settings=settings, per_protocol=by_protocol)
+        monkeypatch.setitem(PRESETS, name, shorter)
 
 
 @pytest.mark.timeout(1200)
@@ -73,26 +64,35 @@ def test_the_code_of_a_page_runs(page: Path, folder: Path, monkeypatch: pytest.M
     run(blocks_of(page), folder, monkeypatch)
 
 
+_JOB = """<!-- stand-ins: #SBATCH -->
+
+    #!/bin/bash
+    #SBATCH --array=0-2
+    auber --version; exit $SLURM_ARRAY_TASK_ID
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("    auber report nowhere\n", "page.md:1: auber report nowhere"),
         ("    ray exec cluster.yaml 'auber report nowhere'\n", "page.md:1: auber report nowhere"),
-        ("<!-- stand-ins: ray -->\n\n    ray no-such-command\n    auber --version\n", "page.md:3: .* ended with 2"),
-        ("<!-- stand-ins: #SBATCH -->\n\n    #!/bin/bash\n    #SBATCH --array=0-2\n    auber --version; exit $SLURM_ARRAY_TASK_ID\n", "page.md:3: .* ended with 2"),
-        ("```python\nassert False, 'not so'\n```\n", "not so"),
+        (
+            "<!-- stand-ins: ray -->\n\n    ray no-such-command\n    auber --version\n",
+            "page.md:3: .* ended with 2",
+        ),
+        (_JOB, "page.md:3: .* ended with 2"),
+        ("```python\nassert False, 'wrong'\n```\n", "wrong"),
     ],
-    ids=["a command", "a command given to a program", "a program", "a job", "Python"],
-)  # fmt: skip
-def test_what_cannot_be_run_fails(
-    text: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-):
+    ids=["command", "quoted command", "program", "job", "python"],
+)
+def test_failing_code_is_noticed(text, message, folder, monkeypatch):
     with pytest.raises(AssertionError, match=message):
         run(parse("page.md", text), folder, monkeypatch)
 
 
 def run(blocks: Iterable[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the blocks of a page, each with what the ones before it left."""
+    """Run the blocks of a page, each with what the previous ones left."""
     with ExitStack() as stack:
         scene = Scene(folder, monkeypatch, stack)
         for block in blocks:
@@ -100,47 +100,33 @@ def run(blocks: Iterable[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) 
                 scene.make(name)
             if machines.is_for_machines(block):
                 put_studies(block, folder)
-                machines.run(
-                    block,
-                    folder,
-                    fill_shared,
-                    functools.partial(check_shared, seeds=seeds_for(block)),
-                )
+                check = functools.partial(check_shared, seeds=seeds_for(block))
+                machines.run(block, folder, fill_shared, check)
             elif block.language == "python":
-                exec(compile(_placed(block), block.where, "exec"), scene.names)
+                code = "\n" * (block.line - 1) + block.code  # tracebacks then name the page's line
+                exec(compile(code, block.where, "exec"), scene.names)
             else:
                 for words in block.commands():
-                    assert _exit_code(words, monkeypatch) == 0, (
-                        f"{block.where}: auber {' '.join(words)}"
-                    )
-
-
-def _placed(block: Block) -> str:
-    """The code with as many empty lines before it that a traceback names the line of the page."""
-    return "\n" * (block.line - 1) + block.code
+                    code = _exit_code(words, monkeypatch)
+                    assert code == 0, f"{block.where}: auber {' '.join(words)}"
 
 
 def _exit_code(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int | str:
-    monkeypatch.setattr(
-        sys, "argv", ["auber", *(part for word in words for part in _expanded(word))]
-    )
-    kept, threads = (
-        dict(os.environ),
-        torch.get_num_threads(),
-    )  # what a process of its own would take with it
+    arguments = [part for word in words for part in _expand(word)]
+    monkeypatch.setattr(sys, "argv", ["auber", *arguments])
+    environment, threads = dict(os.environ), torch.get_num_threads()
     try:
         main()
     except SystemExit as stop:
         return stop.code or 0
     finally:
-        # Ray, once imported, goes by what it has read: a second cluster of this process needs the same token.
-        of_ray = {name: value for name, value in os.environ.items() if name.startswith(_READ_ONCE)}
+        kept = {name: value for name, value in os.environ.items() if name.startswith(_READ_ONCE)}
         os.environ.clear()
-        os.environ.update(kept | of_ray)
+        os.environ.update(environment | kept)
         torch.set_num_threads(threads)
     return 0
 
 
-def _expanded(word: str) -> list[str]:
-    """What a shell makes of a pattern: the files, or the word itself where there are none."""
+def _expand(word: str) -> list[str]:
+    """Return the files that match a pattern, or the word itself."""
     return (sorted(map(str, Path().glob(word))) if "*" in word else []) or [word]
