@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from auber.data.agreement import NOUNS, NUM_DEV, NUM_TRAIN, PREPOSITIONS, VERBS, make_agreement
+from auber.data.generated import NOUNS, NUM_DEV, NUM_TRAIN, PREPOSITIONS, VERBS, make_agreement
 from auber.data.task import TaskData
 from auber.errors import TaskError
 

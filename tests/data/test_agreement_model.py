@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from auber.data.agreement import make_agreement
-from auber.data.agreement_model import (
+from auber.data.encoding import EncodedRows, encode_rows, pad_batch
+from auber.data.generated import (
     BATCH_SIZE,
     EPOCHS,
     LEARNING_RATE,
     MAX_LENGTH,
     build_model,
     build_tokenizer,
+    make_agreement,
 )
-from auber.data.encoding import EncodedRows, encode_rows, pad_batch
 from auber.metrics.task_metrics import get_metric
 
 

@@ -102,13 +102,13 @@ def test_words_that_are_cut_off_are_counted(caplog):
 
 def test_an_answer_is_the_tokens_that_share_its_characters(tokenizer):
     rows = encode_questions(tokenizer, ASKED, 64, "qa: train")
-    for (start, end), text in zip(rows.answers.spans[0], ("good the", "zoo"), strict=True):
-        first, last = rows.answers.contexts[0]
+    for (start, end), text in zip(rows.targets.spans[0], ("good the", "zoo"), strict=True):
+        first, last = rows.targets.contexts[0]
         assert first <= start <= end <= last
         tokens = tokenizer.convert_ids_to_tokens(rows.input_ids[0][start : end + 1])
         assert tokenizer.convert_tokens_to_string(tokens).replace(" ", "") == text.replace(" ", "")
-    assert rows[0]["start_positions"] == rows.answers.spans[0][0][0]
-    assert rows[0]["end_positions"] == rows.answers.spans[0][0][1]
+    assert rows[0]["start_positions"] == rows.targets.spans[0][0][0]
+    assert rows[0]["end_positions"] == rows.targets.spans[0][0][1]
     context = tokenizer.convert_ids_to_tokens(rows.input_ids[0][first : last + 1])
     assert tokenizer.convert_tokens_to_string(context).replace(" ", "") == CONTEXT.replace(" ", "")
 
@@ -120,9 +120,9 @@ def test_an_answer_that_is_cut_in_two_is_none(caplog):
             for length in (16, 12, 11)
         )
     # [CLS] is i ##t [SEP] z ##o ##o film is good the z ##o ##o [SEP]
-    assert whole.answers.spans[0] == [(10, 11), (12, 14)]
-    assert cut.answers.spans == [[]]
-    assert none.answers.spans == [[]]
+    assert whole.targets.spans[0] == [(10, 11), (12, 14)]
+    assert cut.targets.spans == [[]]
+    assert none.targets.spans == [[]]
     assert cut[0]["start_positions"] == cut[0]["end_positions"] == -100
     message = "qa: train: 1 of 1 rows have no answer within max_length 12: they teach nothing and count as missed; raise max_length"
     assert message in caplog.messages

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auber.data.batching import length_batches
+from auber.data.encoding import length_batches
 
 
 @given(st.lists(st.integers(1, 128)), st.integers(1, 2000))

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from auber.data.agreement_model import build_tokenizer
 from auber.data.encoding import EncodedRows, encode_rows, pad_batch
+from auber.data.generated import build_tokenizer
 from auber.data.task import Rows
 from auber.errors import ModelError, TaskError
 

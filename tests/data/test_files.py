@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from auber.data.readers import read_records
+from auber.data.files import read_records
 from auber.data.task import Rows, TaskData
 from auber.data.user_rows import make_task
 from auber.errors import ConfigError, TaskError

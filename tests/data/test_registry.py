@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from auber.data import TASKS, load_task
-from auber.data.agreement import make_agreement
+from auber.data.generated import make_agreement
 from auber.errors import TaskError
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from auber.data.encoding import EncodedRows
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import ConfigError
 from auber.metrics.task_metrics import (
     METRICS,
@@ -251,7 +251,7 @@ def test_rows_of_another_kind_are_refused(metric: Metric) -> None:
 
 def test_entities_need_tags_that_spell_them() -> None:
     rows = random_kind_rows("tokens", 3)
-    rows = EncodedRows(rows.input_ids, None, type(rows.answers)(rows.answers.tags, None))
+    rows = EncodedRows(rows.input_ids, None, type(rows.targets)(rows.targets.tags, None))
     logits = torch.zeros(sum(rows.lengths), 5)
     with pytest.raises(
         ConfigError, match=r"^metric 'entity_f1' needs logits \(tokens, tags\) and tagged words"
@@ -281,7 +281,7 @@ def test_a_gpu_gives_the_same_of_tokens_without_waiting(metric: Metric) -> None:
 
 
 def test_every_kind_has_its_default_metric() -> None:
-    assert all(METRICS[kind.metric].kind == name for name, kind in KINDS.items())
+    assert all(METRICS[kind.metric].kind == name for name, kind in TASK_TYPES.items())
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())

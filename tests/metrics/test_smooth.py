@@ -208,7 +208,7 @@ def test_it_is_blind_where_all_labels_are_the_same(name: str) -> None:
     else:
         rows = random_kind_rows("tokens", 5)
         assert not metric.is_blind(rows.truth(torch.device("cpu")), 5)
-        alike = type(rows.answers)([[1] * length for length in rows.lengths], None)
+        alike = type(rows.targets)([[1] * length for length in rows.lengths], None)
         assert metric.is_blind(alike.truth(range(5), rows.lengths, torch.device("cpu")), 5)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auber.data.answers import Spans
+from auber.data.targets import Spans
 from auber.metrics.spans import LONGEST_ANSWER, best_spans, span_loss
 from auber.metrics.task_metrics import get_metric
 from tests.kinds import random_kind_rows
@@ -32,7 +32,7 @@ def overlap(one: tuple[int, int], other: tuple[int, int]) -> float:
 def test_scores_equal_those_of_all_spans_tried(seed):
     rows = random_kind_rows("spans", 25, seed=seed)
     logits = torch.randn(sum(rows.lengths), 2, generator=torch.Generator().manual_seed(seed))
-    truth, spans = rows.truth(CPU), rows.answers
+    truth, spans = rows.truth(CPU), rows.targets
     by_row = zip(logits.split(rows.lengths), spans.contexts, strict=True)
     expected = [best_of(piece[:, 0], piece[:, 1], context) for piece, context in by_row]
     assert best_spans(logits, truth).tolist() == [list(span) for span in expected]

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from auber.data.answers import Tags
+from auber.data.targets import Tags
 from auber.metrics.tags import NO_TAG, Scheme, entity_counts, read_scheme, sort_tags
 from auber.metrics.task_metrics import get_metric
 from tests.kinds import TAGS
