@@ -157,7 +157,7 @@ def test_shards_combine_to_the_whole(metric: Metric) -> None:
     ]
     whole = metric.compute(outputs, labels)
     torch.testing.assert_close(metric.finish(metric.combine(shards)), whole, rtol=0, atol=1e-12)
-    if metric.additive:
+    if metric.exact:
         torch.testing.assert_close(
             metric.finish(shards[0] + shards[1] + shards[2]), whole, rtol=0, atol=1e-12
         )

@@ -124,24 +124,24 @@ def test_the_rule_uses_the_exact_test_where_it_can_decide():
 
 
 def test_both_the_interval_and_the_corrected_p_must_say_so():
-    assert only([1.0, 2.0, 3.0, 1.0, 2.5]).shown
+    assert only([1.0, 2.0, 3.0, 1.0, 2.5]).significant
     # Alone it is shown; among five like it that are nothing it is not.
     nothing = {f"none {index}": [1.0, -1.0, 2.0, -2.0, 0.5] for index in range(5)}
     found = stats.compare({"a": [1.0, 2.0, 3.0, 1.0, 2.5], **nothing})["a"]
-    assert (found.family, found.shown) == (6, False)
+    assert (found.family, found.significant) == (6, False)
     assert found.corrected == pytest.approx(6 * found.p)
     # The exact test may be sure of the sign where one far value leaves the interval around 0.
     far = only([0.1] * 7 + [9.0])
     assert far.p < 0.05
-    assert not far.shown
+    assert not far.significant
 
 
 def test_one_pair_or_two_show_nothing_and_are_not_corrected_for():
     found = stats.compare({"one": [5.0], "two": [5.0, 5.1], "five": [1.0, 2.0, 3.0, 1.0, 2.5]})
     assert found["two"].paired.p_t < 0.05
-    assert not found["one"].shown
-    assert not found["two"].shown
-    assert (found["five"].family, found["five"].shown) == (1, True)
+    assert not found["one"].significant
+    assert not found["two"].significant
+    assert (found["five"].family, found["five"].significant) == (1, True)
     assert stats.compare({}) == {}
 
 
@@ -190,7 +190,7 @@ def simulate(shape, n, repeats):
         found = only(differences)
         low, high = found.paired.differences.low, found.paired.differences.high
         covered += low is None or low <= 0 <= high
-        alarms += found.shown
+        alarms += found.significant
     return covered / repeats, alarms / repeats
 
 
@@ -223,7 +223,7 @@ def test_a_family_raises_a_false_alarm_no_more_often_than_one(n):
             random.normal(0, 3, (7, n))
         )  # the last is the control all others share
         alarms += any(
-            found.shown
+            found.significant
             for found in stats.compare({str(i): methods[i] - methods[6] for i in range(6)}).values()
         )
     assert alarms / repeats <= three_errors_above(0.05, repeats)

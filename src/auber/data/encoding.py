@@ -78,7 +78,8 @@ class EncodedRows(Dataset[dict[str, Any]]):
         """The label of each row, (rows,): int64 classes or float32 targets."""
         if not isinstance(self.targets, Labels):
             raise TaskError(
-                f"rows of kind {self.kind} have no label for a whole row; give rows of kind sequence"
+                f"rows of kind {self.kind} have no label for a whole row; "
+                "give rows of kind sequence"
             )
         return self.targets.labels
 
@@ -115,7 +116,7 @@ class EncodedRows(Dataset[dict[str, Any]]):
         )
 
     def truth(self, device: torch.device, order: Sequence[int] | None = None) -> Truth:
-        """Return what a metric compares the logits with, for the rows in this order or their own."""
+        """Return what a metric compares logits with, for the rows in this or their own order."""
         order = range(len(self)) if order is None else order
         return self.targets.truth(order, self.lengths, device)
 
@@ -213,8 +214,8 @@ def encode_questions(
     num_cut = sum(not found for found in spans)
     if num_cut:
         logger.warning(
-            "%s: %d of %d rows have no answer within max_length %d: they teach nothing and count as "
-            "missed; raise max_length",
+            "%s: %d of %d rows have no answer within max_length %d: they teach nothing and count "
+            "as missed; raise max_length",
             where, num_cut, len(rows), max_length,
         )  # fmt: skip
     return _encoded_rows(tokenizer, encoded, Spans(spans, contexts))

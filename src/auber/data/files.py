@@ -116,7 +116,9 @@ def _read_csv(path: Path, columns: Sequence[str], delimiter: str = ",") -> Itera
     # Closed at once: a caller that keeps an error would otherwise keep the file open.
     with closing(read_lines(path)) as lines:
         # Old programs for the Mac end lines with "\r".
-        pieces = chain.from_iterable(io.StringIO(line, newline="") for line in lines)
+        pieces = chain.from_iterable(
+            io.StringIO(line, newline="") if "\r" in line else (line,) for line in lines
+        )
         reader = csv.reader(pieces, delimiter=delimiter, strict=True)
         try:
             for fields in reader:

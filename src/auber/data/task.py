@@ -143,12 +143,14 @@ def _check_classes(data: TaskData) -> None:
             raise TaskError(
                 f"{data.name}: every target of train is {only}; there is nothing to learn"
             )
-        problem = (
-            f"every row of train is of class '{names[int(only)]}'; at least two classes are needed"
+        found, wanted = (
+            ("row of train is of class", "classes")
             if data.has_classes
-            else f"every word of train has the tag '{names[int(only)]}'; at least two tags are needed"
+            else ("word of train has the tag", "tags")
         )
-        raise TaskError(f"{data.name}: {problem}")
+        raise TaskError(
+            f"{data.name}: every {found} '{names[int(only)]}'; at least two {wanted} are needed"
+        )
     if names is None or not data.has_classes:
         return
     for row, label in enumerate(data.dev.labels):
