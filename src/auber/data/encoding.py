@@ -236,13 +236,16 @@ def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> list[list[i
     return batches
 
 
-def pad_batch(features: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Tensor]:
+def pad_batch(
+    features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_multiple_of: int = 1
+) -> dict[str, Tensor]:
     """Return one batch: columns per token are (batch, longest row), columns per row (batch,).
 
     With `pad_token_id` bound, this is a data collator.
     """
     lengths = np.array([len(row["input_ids"]) for row in features])
-    filled = np.arange(lengths.max()) < lengths[:, None]  # (batch, width)
+    width = -(-int(lengths.max()) // pad_to_multiple_of) * pad_to_multiple_of
+    filled = np.arange(width) < lengths[:, None]  # (batch, width)
     batch: dict[str, Tensor] = {}
     for key, values in flat_columns(features).items():
         if isinstance(values, Tensor):

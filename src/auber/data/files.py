@@ -236,8 +236,9 @@ def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def _read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    text = read_text(path)
     try:
-        content = json.loads(read_text(path))
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
             return _read_jsonl(path, columns)

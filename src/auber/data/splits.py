@@ -65,13 +65,9 @@ class Splits:
         def rest(rows: Indices) -> Indices:
             return tuple(row for row in rows if row not in held_out)
 
-        return Splits(
-            protocol=self.protocol,
-            layers=tuple(
-                LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers
-            ),
-            **{name: rest(getattr(self, name)) for name in _LISTS},
-        )
+        lists: dict[str, Any] = {name: rest(getattr(self, name)) for name in _LISTS}
+        layers = [LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers]
+        return Splits(protocol=self.protocol, layers=tuple(layers), **lists)
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain JSON object."""

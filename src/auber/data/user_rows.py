@@ -428,13 +428,15 @@ def _answers(value: Any, where: str) -> list[Answer]:
     """Return answers that are given as an object of two lists, or as a list of objects."""
     form = "an object with the lists text and answer_start"
     if isinstance(value, Mapping):
-        texts, starts = value.get("text"), value.get("answer_start")
-        are_lists = isinstance(texts, (list, tuple)) and isinstance(starts, (list, tuple))
-        if not are_lists or len(texts) != len(starts):
+        lists: list[Any] = [value.get("text"), value.get("answer_start")]
+        if (
+            not all(isinstance(each, (list, tuple)) for each in lists)
+            or len({*map(len, lists)}) > 1
+        ):
             raise TaskError(
                 f"{where}: {form}, equally long, is needed, found {value!r:.60}; correct it"
             )
-        pairs = list(zip(texts, starts, strict=True))
+        pairs = list(zip(*lists, strict=True))
     elif isinstance(value, (list, tuple)) and all(isinstance(item, Mapping) for item in value):
         pairs = [(item.get("text"), item.get("answer_start")) for item in value]
     else:
