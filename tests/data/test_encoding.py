@@ -253,8 +253,8 @@ def test_an_answer_that_is_cut_in_two_is_dropped(caplog):
 
 def test_a_question_that_fills_the_window_is_refused():
     message = (
-        "^qa: train row 0: the question's 3 tokens and 3 special ones leave no room for the context "
-        "within max_length 6; raise max_length or shorten the question$"
+        "^qa: train row 0: the question's 3 tokens and 3 special ones leave no room for the "
+        "context within max_length 6; raise max_length or shorten the question$"
     )
     with pytest.raises(TaskError, match=message):
         encode_questions(tiny_tokenizer(), ASKED, 6, "qa: train")

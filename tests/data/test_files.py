@@ -143,7 +143,8 @@ BAD = [
     ("rows.jsonl", LINE + '["a"]', ", line 3: each line must be a JSON object, found list$"),
     ("rows.jsonl", LINE + '{"y": 1}',
      ", line 3: one column 'text' is needed, found no such column; there are y$"),
-    ("rows.json", "{", r": not a JSON value \(.*\); SQuAD's json, or a list of objects, is needed$"),
+    ("rows.json", "{",
+     r": not a JSON value \(.*\); SQuAD's json, or a list of objects, is needed$"),
     ("rows.json", "[3]", ", item 0: must be a JSON object, found int$"),
     ("rows.json", "{}", ": a JSON object with a list 'data' is needed, as in SQuAD's files; "
      "correct it$"),

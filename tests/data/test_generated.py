@@ -66,7 +66,7 @@ def test_the_noun_before_the_verb_does_not_give_the_label_away(task):
 
 
 def test_the_rows_depend_on_seed_and_sizes(task):
-    # PYTHONPATH=. python -c "import tests.data.test_generated as t; print(t.make_agreement().content_hash)"
+    # python -c "from auber.data.generated import *; print(make_agreement().content_hash)"
     assert task.content_hash == "cf21ad080f79bbb7212ed5dc9c95fb119ce82ec2ace1f2cc9e562727a5b626a1"
     assert make_agreement(seed=0) == task
     assert make_agreement(seed=1).train != task.train

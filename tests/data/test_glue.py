@@ -17,7 +17,8 @@ FILES = {
     "MRPC/dev.tsv": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n0\t5\t6\tC\tD\r\n",
     "CoLA/train.tsv": "gj04\t1\t\tThey slept.\ngj04\t0\t*\tThem sleep.\n",
     "CoLA/dev.tsv": "gj04\t0\t*\tMe sleeps.\ngj04\t1\t\tI sleep.",
-    "RTE/train.tsv": "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tnot_entailment\n1\tC\tD\tentailment\n",
+    "RTE/train.tsv": "index\tsentence1\tsentence2\tlabel\n"
+    "0\tA\tB\tnot_entailment\n1\tC\tD\tentailment\n",
     "RTE/dev.tsv": "index\tsentence1\tsentence2\tlabel\n0\tE\tF\tentailment\n",
     "WNLI/train.tsv": "index\tsentence1\tsentence2\tlabel\n0\tA\tB\t1\n1\tC\tD\t0\n",
     "WNLI/dev.tsv": "index\tsentence1\tsentence2\tlabel\n0\tE\tF\t1\n",
@@ -81,7 +82,10 @@ def test_the_real_files_have_the_published_counts(name, train, dev, share):
 
 def test_a_folder_that_is_the_tasks_own_or_holds_none(tmp_path):
     (tmp_path / "RTE").mkdir()
-    message = "RTE: a GLUE folder must hold RTE/train.tsv and dev.tsv, found no RTE in it; give --data the folder above RTE$"
+    message = (
+        "RTE: a GLUE folder must hold RTE/train.tsv and dev.tsv, found no RTE in it; "
+        "give --data the folder above RTE$"
+    )
     with pytest.raises(TaskError, match=message):
         read_glue("rte", tmp_path / "RTE")
 
@@ -89,8 +93,8 @@ def test_a_folder_that_is_the_tasks_own_or_holds_none(tmp_path):
 # fmt: off
 DAMAGED = [
     ("rte", "RTE/dev.tsv", None, r"RTE.dev\.tsv: there is no such file; correct the path$"),
-    ("rte", "RTE/dev.tsv", "index\tsentence1\tlabel\n", "the header must name a column 'sentence2', "
-     "found index, sentence1, label; is it GLUE's file"),
+    ("rte", "RTE/dev.tsv", "index\tsentence1\tlabel\n", "the header must name a column "
+     "'sentence2', found index, sentence1, label; is it GLUE's file"),
     ("rte", "RTE/dev.tsv", "", "the header must name a column 'label', found ; is it GLUE's file"),
     ("rte", "RTE/dev.tsv", FILES["RTE/dev.tsv"] + "1\tE\tF\n",
      "line 3: 4 columns are needed, found 3; correct the line$"),
@@ -158,8 +162,8 @@ def test_the_hub_gives_the_same_rows_as_the_folder(folder, monkeypatch, name):
 def test_without_the_network_the_message_names_the_folder(monkeypatch):
     hub(monkeypatch, ConnectionError("Couldn't reach the Hub\nmore lines"))
     message = (
-        r"^rte: 'nyu-mll/glue' cannot be read from the hub \(ConnectionError: Couldn't reach the Hub\); "
-        r"check the network, or pass --data DIR with a GLUE folder$"
+        r"^rte: 'nyu-mll/glue' cannot be read from the hub "
+        r"\(ConnectionError: Couldn't reach the Hub\); check the network, or pass --data DIR with a GLUE folder$"
     )
     with pytest.raises(TaskError, match=message):
         load_glue_from_hub("rte")

@@ -11,7 +11,6 @@ from auber.config import make_config
 from auber.data.splits import make_splits
 from auber.errors import TaskError
 
-
 LISTS = ("first", "original_first", "last_train", "last_watch")
 SIZES = {
     "rows": st.integers(30, 400),

@@ -20,7 +20,7 @@ def test_selected_rows_keep_their_targets(kind):
     part = rows.select([3, 1])
     assert [part[0], part[1]] == [rows[3], rows[1]]
     assert part.content_hash != rows.select([1, 3]).content_hash
-    # PYTHONPATH=. python -c "from tests.kinds import *; print(random_kind_rows('tokens').content_hash)"
+    # PYTHONPATH=. python -c "from tests.kinds import *; print(random_kind_rows(KIND).content_hash)"
     assert rows.select(range(len(rows))).content_hash == rows.content_hash == PINNED[kind]
 
 

@@ -75,9 +75,13 @@ def test_both_files_are_needed():
         (["-1", "1", " 0 "], ("-1", "0", "1"), (0, 2, 1)),
         ([True, False, "true"], ("false", "true"), (1, 0, 1)),
         ([1, 1.0, "1", "1.0", 0, "0.00"], ("0", "1"), (1, 1, 1, 1, 0, 0)),
-        ([numpy.int64(1), torch.tensor(1), numpy.float32(0), numpy.str_("0")], ("0", "1"), (1, 1, 0, 0)),
+        (
+            [numpy.int64(1), torch.tensor(1), numpy.float32(0), numpy.str_("0")],
+            ("0", "1"),
+            (1, 1, 0, 0),
+        ),
     ],
-)  # fmt: skip
+)
 def test_classes_are_sorted_and_a_number_is_one_class(written, names, numbers):
     data = make_task(texts(*written), texts(*written[:1]))
     assert (data.label_names, data.train.labels) == (names, numbers)
@@ -157,7 +161,7 @@ BAD_ROWS = [
     ({}, [{"text": None, "label": 1}], "train row 0, column 'text': the text is empty"),
     ({}, [{"text": 4, "label": 1}],
      "train row 0, column 'text': must be text, found int 4; put it in quotes$"),
-    ({}, [{"text": "\ud800", "label": 1}], "train row 0, column 'text': the text holds half a surr"),
+    ({}, [{"text": "\ud800", "label": 1}], "train row 0, column 'text': the text holds half a"),
     ({}, texts(1.5), "train row 0, column 'label': a class must be a word or a whole number, found "
      "1.5; for numbers to predict choose --metric pearson or spearman$"),
     ({}, texts([1]), r"train row 0, column 'label': a class must be .*, found \[1\];"),

@@ -113,7 +113,7 @@ def test_what_is_doubtful_about_rows_is_said_once(model, place):
     (words,) = [said for said in notes.said if "stand in train" in said]
     assert (
         words
-        == "films: careful: 60 of 60 dev rows also stand in train: a score on them says little of new rows"
+        == "films: careful: 60 of 60 dev rows are also in train, so their scores say little about new rows"
     )
 
 
