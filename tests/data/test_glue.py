@@ -163,7 +163,8 @@ def test_without_the_network_the_message_names_the_folder(monkeypatch):
     hub(monkeypatch, ConnectionError("Couldn't reach the Hub\nmore lines"))
     message = (
         r"^rte: 'nyu-mll/glue' cannot be read from the hub "
-        r"\(ConnectionError: Couldn't reach the Hub\); check the network, or pass --data DIR with a GLUE folder$"
+        r"\(ConnectionError: Couldn't reach the Hub\); check the network, "
+        r"or pass --data DIR with a GLUE folder$"
     )
     with pytest.raises(TaskError, match=message):
         load_glue_from_hub("rte")
