@@ -11,8 +11,8 @@ from tests.kinds import random_kind_rows
 CPU = torch.device("cpu")
 
 
-def best_of(start: torch.Tensor, end: torch.Tensor, context: tuple[int, int]) -> tuple[int, int]:
-    """The best legal span of one row, span by span."""
+def best_of(start, end, context):
+    """Return the best legal span of one row, span by span."""
     first, last = context
     legal = [
         (i, j) for i in range(first, last + 1) for j in range(i, min(i + LONGEST_ANSWER, last + 1))
@@ -20,8 +20,8 @@ def best_of(start: torch.Tensor, end: torch.Tensor, context: tuple[int, int]) ->
     return max(legal, key=lambda span: float(start[span[0]] + end[span[1]]))
 
 
-def overlap(one: tuple[int, int], other: tuple[int, int]) -> float:
-    """F1 of two spans as sets of tokens."""
+def overlap(one, other):
+    """Return the F1 of two spans as sets of tokens."""
     left, right = (set(range(span[0], span[1] + 1)) for span in (one, other))
     shared = len(left & right)
     precision, recall = shared / len(left), shared / len(right)

@@ -168,17 +168,17 @@ def verdict(comparison: Comparison, *, counted: str = "seeds", unit: str = "poin
         return f"one run proves nothing ({_signed(found.mean)} {unit})"
     if found.low is None or found.high is None:
         same = "equal" if abs(found.mean) <= _ROUNDING else f"the same {_signed(found.mean)} {unit}"
-        return f"no difference shown ({same} in all {found.n} {counted})"
+        return f"no significant difference ({same} in all {found.n} {counted})"
     if not comparison.significant:
         reason = ""
         if found.n < FEWEST_PAIRS:
-            reason = f"; {FEWEST_PAIRS} are the fewest to show one"
+            reason = f"; at least {FEWEST_PAIRS} are needed"
         elif _excludes_zero(found):
             reason = f"; p {comparison.corrected:.2g}"
             if comparison.family > 1:
                 reason += f" corrected for {comparison.family} comparisons"
         return (
-            f"no difference shown ({_signed(found.mean)} {unit}, 95 % interval "
+            f"no significant difference ({_signed(found.mean)} {unit}, 95 % interval "
             f"{_signed(found.low)} to {_signed(found.high)}, {found.n} {counted}{reason})"
         )
     # Numbers in the direction of the word, so that both ends of the interval are positive.
