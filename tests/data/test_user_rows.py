@@ -188,6 +188,8 @@ BAD_ROWS = [
      "train row 0, column 'tags', item 0: must be text, found bool True"),
     ({"kind": "tokens", "labels": ["O", "B-X"]}, TAGGED,
      r"train row 0, word 0 'EU': tag 'B-ORG' is not one of the known labels \(O, B-X\); correct"),
+    ({"kind": "tokens", "labels": ["1"]}, [{"tokens": ["a"], "tags": [2]}],
+     r"train row 0, word 0 'a': tag '2' is not one of .* \(1\); correct it or leave the row out$"),
     ({"kind": "spans"}, [{**QUESTION, "context": 3}],
      "train row 0, column 'context': must be text, found int 3"),
     ({"kind": "spans"}, [{**QUESTION, "question": " "}],

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self
 
 from auber.errors import TaskError
@@ -63,10 +64,6 @@ class Rows(_Columns):
             return list(zip(self.first))
         return list(zip(self.first, self.second, strict=True))
 
-    def count_labels(self) -> Counter[Any]:
-        """Return how often each label occurs."""
-        return Counter(self.labels)
-
     def check(self, where: str, label_names: LabelNames) -> None:
         """Raise `TaskError` unless every row can be used."""
         for row, (texts, label) in enumerate(zip(self.texts(), self.labels, strict=True)):
@@ -98,10 +95,6 @@ class WordRows(_Columns):
     def texts(self) -> list[tuple[str, ...]]:
         """Return the words of each row."""
         return list(self.words)
-
-    def count_labels(self) -> Counter[Any]:
-        """Return how often each tag occurs."""
-        return Counter(tag for tags in self.tags for tag in tags)
 
     def check(self, where: str, label_names: LabelNames) -> None:
         """Raise `TaskError` unless every row can be used."""
@@ -139,10 +132,6 @@ class QuestionRows(_Columns):
         """Return the question and the context of each row."""
         return list(zip(self.questions, self.contexts, strict=True))
 
-    def count_labels(self) -> Counter[Any]:
-        """Return an empty counter: answers are not classes."""
-        return Counter()
-
     def check(self, where: str, label_names: LabelNames) -> None:
         """Raise `TaskError` unless every row can be used."""
         if label_names is not None:
@@ -157,6 +146,13 @@ class QuestionRows(_Columns):
 
 
 AnyRows = Rows | WordRows | QuestionRows
+
+
+def count_labels(rows: AnyRows) -> Counter[Any]:
+    """Return how often each label or tag occurs; answers are not counted."""
+    if isinstance(rows, QuestionRows):
+        return Counter()
+    return Counter(rows.labels if isinstance(rows, Rows) else chain.from_iterable(rows.tags))
 
 
 def check_text(text: str, where: str) -> None:

@@ -30,9 +30,6 @@ class Labels:
 
     labels: Tensor  # (rows,), int64 classes or float32 targets
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def select(self, indices: Sequence[int]) -> Labels:
         """Return the targets of the rows at these indices."""
         return Labels(self.labels[torch.as_tensor(indices, dtype=torch.int64)])
@@ -59,9 +56,6 @@ class Tags:
 
     tags: Sequence[Sequence[int]]  # of each token of each row; NO_TAG if it is no word's first
     scheme: Scheme | None  # None if the tags do not follow IOB2
-
-    def __len__(self) -> int:
-        return len(self.tags)
 
     def select(self, indices: Sequence[int]) -> Tags:
         """Return the targets of the rows at these indices."""
@@ -102,9 +96,6 @@ class Spans:
 
     spans: Sequence[Sequence[Span]]
     contexts: Sequence[Span]  # the tokens that a span may consist of
-
-    def __len__(self) -> int:
-        return len(self.spans)
 
     def select(self, indices: Sequence[int]) -> Spans:
         """Return the targets of the rows at these indices."""

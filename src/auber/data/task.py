@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from auber.data.rows import AnyRows, Rows
+from auber.data.rows import AnyRows, Rows, count_labels
 from auber.errors import TaskError
 
 __all__ = ["Rows", "TaskData", "check_task"]
@@ -61,7 +61,7 @@ class TaskData:
         """The dev accuracy of the most frequent class or tag; None without classes or tags."""
         if self.label_names is None:
             return None
-        counts = self.dev.count_labels()
+        counts = count_labels(self.dev)
         return max(counts.values()) / counts.total()
 
     @cached_property
@@ -136,7 +136,7 @@ def _check_metric(data: TaskData) -> None:
 
 
 def _check_classes(data: TaskData) -> None:
-    trained, names = data.train.count_labels(), data.label_names
+    trained, names = count_labels(data.train), data.label_names
     if len(trained) == 1:
         (only,) = trained
         if names is None:

@@ -221,11 +221,19 @@ def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterato
         yield where, row
 
 
-class _Parser(ABC):
-    """Turn the records of train and then of dev into rows; a subclass for each form of label."""
+_TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
 
+
+class _Parser(ABC):
+    """Turn the records of train, and then those of dev, into rows.
+
+    Label names are those that are given, or else those of train.
+    """
+
+    needs: ClassVar[str]  # in the text columns
     numbers_of_texts: ClassVar[tuple[int, ...]]
-    needs: ClassVar[str]
+    no_names: ClassVar[str] = ""  # why labels have no names
+    number_advice: ClassVar[str] = ""  # for unknown labels, if all are numbers
 
     def __init__(self, text: Sequence[str], label: str, labels: Sequence[str] | None) -> None:
         if len(text) not in self.numbers_of_texts or len({*text, label}) != len(text) + 1:
@@ -233,11 +241,14 @@ class _Parser(ABC):
                 f"columns: {self.needs} and another for the label are needed, "
                 f"found text {', '.join(text) or '(none)'} and label {label}"
             )
+        if self.no_names and labels is not None:
+            raise TaskError(f"labels: {self.no_names}; leave labels out")
         self.text, self.label = text, label
-        self.label_names: tuple[str, ...] | None = None
+        self.whose = "train's" if labels is None else "the known labels"
+        self.label_names = None if labels is None else tuple(labels)
 
     def read(self, records: Iterable[Record]) -> AnyRows:
-        """Return the rows of a split."""
+        self.numbers = {name: number for number, name in enumerate(self.label_names or ())}
         columns: list[list[Any]] = [[] for _ in self.text]
         labels: list[Any] = []
         for where, fields in records:
@@ -245,30 +256,61 @@ class _Parser(ABC):
             for column, value in zip(columns, texts, strict=True):
                 column.append(value)
             labels.append(label)
-        return self.build([tuple(column) for column in columns], labels)
+        if self.label_names is None and not self.no_names:
+            self.label_names = self.sort_names(labels)
+            self.numbers = {name: number for number, name in enumerate(self.label_names)}
+        return self.build(*map(tuple, columns), labels=labels)
 
     @abstractmethod
     def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
         """Return the value of each text column, and the label."""
 
     @abstractmethod
-    def build(self, columns: list[tuple[Any, ...]], labels: list[Any]) -> AnyRows:
+    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> AnyRows:
         """Return rows of these columns and labels."""
 
-    def texts(self, where: str, fields: Mapping[str, Any]) -> list[str]:
-        """Return the text columns of a record."""
+    def sort_names(self, labels: list[Any]) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def parse_texts(self, where: str, fields: Mapping[str, Any]) -> list[str]:
         return [_text(fields[column], f"{where}, column '{column}'") for column in self.text]
 
+    def check_name(self, name: str, what: str) -> str:
+        if self.label_names is not None and name not in self.numbers:
+            are_numbers = all(math.isfinite(_number(each)) for each in (name, *self.numbers))
+            advice = self.number_advice if are_numbers else ""
+            raise TaskError(
+                f"{what} '{name}' is not one of {self.whose} ({shorten(self.label_names)}); "
+                f"correct it or leave the row out{advice}"
+            )
+        return sys.intern(name)  # one object for all rows
 
-class _NumberParser(_Parser):
+
+class _ClassParser(_Parser):
+    """One or two texts with a class."""
+
+    needs, numbers_of_texts = "one or two text columns", (1, 2)
+    number_advice = f"; {_TO_PREDICT}"
+
+    def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
+        name = _class_name(fields[self.label], f"{where}, column '{self.label}'", self.numbers)
+        return self.parse_texts(where, fields), self.check_name(name, f"{where}: label")
+
+    def sort_names(self, labels: list[Any]) -> tuple[str, ...]:
+        names = set(labels)
+        if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in names):
+            return tuple(sorted(names, key=lambda name: (int(name), name)))
+        return tuple(sorted(names))
+
+    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> Rows:
+        first, second = columns if len(columns) == 2 else (*columns, None)
+        return Rows(first, second, tuple(self.numbers[name] for name in labels))
+
+
+class _NumberParser(_ClassParser):
     """One or two texts with a number to predict."""
 
-    numbers_of_texts, needs = (1, 2), "one or two text columns"
-
-    def __init__(self, text: Sequence[str], label: str, labels: Sequence[str] | None) -> None:
-        super().__init__(text, label, labels)
-        if labels is not None:
-            raise TaskError("labels: numbers to predict have no names; leave labels out")
+    no_names = "numbers to predict have no names"
 
     def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
         target = _number(fields[self.label])
@@ -277,68 +319,17 @@ class _NumberParser(_Parser):
                 f"{where}, column '{self.label}': a regression target must be a finite number, "
                 f"found {fields[self.label]!r:.40}; correct it"
             )
-        return self.texts(where, fields), target
+        return self.parse_texts(where, fields), target
 
-    def build(self, columns: list[tuple[Any, ...]], labels: list[Any]) -> Rows:
-        return Rows(columns[0], columns[1] if len(columns) == 2 else None, tuple(labels))
-
-
-class _NamedParser(_Parser):
-    """Base of the parsers whose labels have names: those that are given, or else those of train."""
-
-    def __init__(self, text: Sequence[str], label: str, labels: Sequence[str] | None) -> None:
-        super().__init__(text, label, labels)
-        self.whose = "train's" if labels is None else "the known labels"
-        self.numbers: dict[str, int] = {}
-        if labels is not None:
-            self.fix_names(labels)
-
-    def fix_names(self, names: Sequence[str]) -> None:
-        """Number the names in this order; no others are accepted from now on."""
-        self.label_names = tuple(names)
-        self.numbers = {name: number for number, name in enumerate(names)}
-
-    def check_name(self, name: str, what: str) -> str:
-        """Return the name, or raise `TaskError` if it is not among those that are fixed."""
-        if self.label_names is not None and name not in self.numbers:
-            raise TaskError(
-                f"{what} '{name}' is not one of {self.whose} ({shorten(self.label_names)}); "
-                f"correct it or leave the row out{self.advise(name)}"
-            )
-        return sys.intern(name)  # one object for all rows
-
-    def advise(self, name: str) -> str:
-        """Return a further remedy for an unknown name."""
-        return ""
+    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> Rows:
+        first, second = columns if len(columns) == 2 else (*columns, None)
+        return Rows(first, second, tuple(labels))
 
 
-_TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
-
-
-class _ClassParser(_NamedParser):
-    """One or two texts with a class."""
-
-    numbers_of_texts, needs = (1, 2), "one or two text columns"
-
-    def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-        name = _class_name(fields[self.label], f"{where}, column '{self.label}'", self.numbers)
-        return self.texts(where, fields), self.check_name(name, f"{where}: label")
-
-    def advise(self, name: str) -> str:
-        are_numbers = all(math.isfinite(_number(each)) for each in (name, *self.numbers))
-        return f"; {_TO_PREDICT}" if are_numbers else ""
-
-    def build(self, columns: list[tuple[Any, ...]], labels: list[Any]) -> Rows:
-        if self.label_names is None:
-            self.fix_names(_sort_classes(set(labels)))
-        numbers = tuple(self.numbers[name] for name in labels)
-        return Rows(columns[0], columns[1] if len(columns) == 2 else None, numbers)
-
-
-class _WordParser(_NamedParser):
+class _WordParser(_Parser):
     """A list of words and a list of tags."""
 
-    numbers_of_texts, needs = (1,), "one column of words"
+    needs, numbers_of_texts = "one column of words", (1,)
 
     def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
         words, tags = (
@@ -352,36 +343,32 @@ class _WordParser(_NamedParser):
         ]
         return [words], known
 
-    def build(self, columns: list[tuple[Any, ...]], labels: list[Any]) -> WordRows:
+    def sort_names(self, labels: list[Any]) -> tuple[str, ...]:
         from auber.metrics.tags import sort_tags  # imports torch
 
-        if self.label_names is None:
-            self.fix_names(sort_tags({tag for tags in labels for tag in tags}))
-        numbers = tuple(tuple(self.numbers[tag] for tag in tags) for tags in labels)
-        return WordRows(columns[0], numbers)
+        return sort_tags({tag for tags in labels for tag in tags})
+
+    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> WordRows:
+        return WordRows(
+            *columns, tuple(tuple(self.numbers[tag] for tag in tags) for tags in labels)
+        )
 
 
 class _QuestionParser(_Parser):
     """A question, a context and answers."""
 
-    numbers_of_texts, needs = (2,), "two text columns"
-
-    def __init__(self, text: Sequence[str], label: str, labels: Sequence[str] | None) -> None:
-        super().__init__(text, label, labels)
-        if labels is not None:
-            raise TaskError(
-                "labels: answers are pieces of their context and have no names; leave labels out"
-            )
+    needs, numbers_of_texts = "two text columns", (2,)
+    no_names = "answers are pieces of their context and have no names"
 
     def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-        texts = self.texts(where, fields)
+        texts = self.parse_texts(where, fields)
         where = f"{where}, column '{self.label}'"
         answers = _answers(fields[self.label], where)
         check_answers(answers, texts[1], where)
         return texts, tuple(dict.fromkeys(answers))  # annotators often give the same answer
 
-    def build(self, columns: list[tuple[Any, ...]], labels: list[Any]) -> QuestionRows:
-        return QuestionRows(columns[0], columns[1], tuple(labels))
+    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> QuestionRows:
+        return QuestionRows(*columns, tuple(labels))
 
 
 _PARSERS: dict[str, type[_Parser]] = {
@@ -475,9 +462,3 @@ def _number(value: Any) -> float:
         return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
-
-
-def _sort_classes(names: set[str]) -> tuple[str, ...]:
-    if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in names):
-        return tuple(sorted(names, key=lambda name: (int(name), name)))
-    return tuple(sorted(names))
