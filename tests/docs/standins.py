@@ -22,7 +22,7 @@ import pytest
 
 from auber import demo
 from auber.bench.catalogue import SIZES
-from auber.data.agreement_model import build_model, build_tokenizer, vocabulary
+from auber.data.generated import build_model, build_tokenizer, vocabulary
 from auber.data.glue import FORMATS, HUB_DATASET
 from tests.docs import machines
 from tests.docs.blocks import ROOT, Block

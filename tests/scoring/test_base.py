@@ -13,7 +13,7 @@ from tests.scoring.test_scorer import random_rows
 from tests.small import cpu
 from tests.tiny_models import tiny_model
 
-KINDS = ["whole", "sharded", "crossed"]
+TASK_TYPES = ["whole", "sharded", "crossed"]
 
 
 def made(kind: str) -> MaskScorer:
@@ -29,7 +29,7 @@ def made(kind: str) -> MaskScorer:
     return LayerScorer(model, 1, rows, "accuracy", cpu())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 @pytest.mark.parametrize("removed", [(0,), (1, 4), (-1,), (1, 2, 3), (0, 1, 2, 3), (3, 2, 1, 1)])
 def test_heads_that_are_not_there_and_all_that_are_cannot_be_removed(kind, removed):
     scorer = made(kind)
@@ -44,7 +44,7 @@ def test_heads_that_are_not_there_and_all_that_are_cannot_be_removed(kind, remov
         scorer.statistics([removed])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 def test_any_order_repeats_and_numbers_of_other_libraries_are_the_same_mask(kind):
     scorer = made(kind)
     assert len(set(scorer.score_many([(1, 3), (3, 1), [3, 1, 3], np.array([1, 3])]))) == 1

@@ -89,8 +89,8 @@ def test_keys_tell_answers_apart(kind):
     model, rows = made(kind)
     metric = METRICS_OF[kind][0]
     other = random_kind_rows(kind)
-    answers = random_kind_rows(kind, seed=1).answers
-    other.answers = type(answers)(
+    answers = random_kind_rows(kind, seed=1).targets
+    other.targets = type(answers)(
         *(list(column) if isinstance(column, list) else column for column in vars(answers).values())
     )
     keys = [

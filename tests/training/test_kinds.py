@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from auber.config import FirstTuning, LastTuning
-from auber.data.agreement_model import build_tokenizer, vocabulary
 from auber.data.encoding import encode_split, part_batch
-from auber.data.task_types import KINDS
+from auber.data.generated import build_tokenizer, vocabulary
+from auber.data.task_types import TASK_TYPES
 from auber.metrics.tags import NO_TAG
 from auber.training import trainer
 from auber.training.batches import RowCollator
@@ -90,7 +90,7 @@ def test_a_batch_with_nothing_to_learn_from_has_no_loss(kind):
         or all(tag == NO_TAG for tag in rows[row].get("labels", [0]))
     ]
     if kind == "tokens":
-        rows.answers.tags[0][:] = [NO_TAG] * rows.lengths[0]
+        rows.targets.tags[0][:] = [NO_TAG] * rows.lengths[0]
         empty = [0]
     model = tiny_model(kind=kind, num_labels=num_labels(kind))
     steps = RecordedSteps(
@@ -123,14 +123,14 @@ def test_early_stopping_watches_the_metric_of_the_kind(kind):
         settings,
         seed=0,
         hardware=cpu(),
-        watch=(rows.select(range(30)), KINDS[kind].metric),
+        watch=(rows.select(range(30)), TASK_TYPES[kind].metric),
     )
     assert len(report.watched) == 5
     best = max(report.watched, key=lambda entry: (entry[1], -entry[2]))
     assert report.best_step == best[0]
-    assert evaluate_rows(model, rows.select(range(30)), KINDS[kind].metric).score == pytest.approx(
-        best[1]
-    )
+    assert evaluate_rows(
+        model, rows.select(range(30)), TASK_TYPES[kind].metric
+    ).score == pytest.approx(best[1])
 
 
 @pytest.mark.gpu

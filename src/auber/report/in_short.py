@@ -178,7 +178,7 @@ def _interval(row: PooledRow) -> str:
     words = f"{found.mean:+.1f}"
     if found.low is not None and found.high is not None:
         words += f" ({found.low:+.1f} to {found.high:+.1f})"
-    return f"**{words}**" if row.comparison.shown else words
+    return f"**{words}**" if row.comparison.significant else words
 
 
 def _gaps(sections: Sequence[Section]) -> Iterable[str]:

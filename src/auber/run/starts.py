@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from auber.config import Config
 from auber.data.encoding import encode_split
 from auber.data.task import TaskData
-from auber.data.task_types import get_kind
+from auber.data.task_types import get_task_type
 from auber.errors import AuberError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
@@ -259,7 +259,7 @@ def check_lengths(
 
 def check_kind(model: PreTrainedModel, task: TaskData) -> None:
     """Raise `TaskError` unless a model is of the kind that a task is for."""
-    found, wanted = encoder_of(model).kind, get_kind(task.kind)
+    found, wanted = encoder_of(model).kind, get_task_type(task.kind)
     if found != wanted:
         raise TaskError(
             f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, found {type(model).__name__}; "

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from auber.data.answers import IGNORED
 from auber.data.encoding import part_batch
+from auber.data.targets import IGNORED
 from auber.metrics.tags import NO_TAG
 
 

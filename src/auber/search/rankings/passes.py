@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from auber.data.batching import length_batches
-from auber.data.encoding import EncodedRows, pad_batch, part_batch
+from auber.data.encoding import EncodedRows, length_batches, pad_batch, part_batch
 from auber.models.encoders import Encoder
 from auber.search.methods import RankingWork
 from auber.training.outputs import OUTPUTS, Targets

@@ -1,7 +1,7 @@
-"""What a model should answer to encoded rows, one class a kind of task.
+"""The targets of encoded rows: one class for each task type.
 
-Each knows three forms of the same: `features` is what a loss takes of one row, `truth` what a metric takes of many, and
-`digest` their bytes. `AnyAnswers` is whichever a task has.
+`features` gives what a loss takes for one row, `truth` what a metric takes for many rows, and
+`digest` the bytes of all targets.
 """
 
 from __future__ import annotations
@@ -18,40 +18,34 @@ from auber.metrics.spans import NO_SPAN, SpanTruth
 from auber.metrics.tags import NO_TAG, Scheme, TagTruth
 from auber.metrics.task_metrics import Truth
 
-Span = tuple[int, int]  # the first and the last token of a row's own
+Span = tuple[int, int]  # the first and the last token, counted within the row
 IGNORED = -100  # a position that a loss leaves out
 
 
 @dataclass(frozen=True)
 class Labels:
-    """One class or number a row."""
+    """One class or number per row."""
 
     kind: ClassVar[str] = "sequence"
 
     labels: Tensor  # (rows,), int64 classes or float32 targets
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def select(self, indices: Sequence[int]) -> Labels:
-        """Those of the rows at these indices."""
+        """Return the targets of the rows at these indices."""
         return Labels(self.labels[torch.as_tensor(indices, dtype=torch.int64)])
 
     def features(self, row: int) -> dict[str, Any]:
-        """What a loss takes: a number."""
+        """Return what a loss takes: a number."""
         return {"labels": self.labels[row].item()}
 
     def truth(self, order: Sequence[int], lengths: Sequence[int], device: torch.device) -> Truth:
-        """The labels of the rows in this order."""
+        """Return the labels of the rows in this order."""
         return self.labels[torch.tensor(order, dtype=torch.int64)].to(device)
 
     def digest(self) -> Iterator[bytes]:
-        """The bytes of all labels."""
-        yield (
-            self.labels.numpy()
-            .astype("<f4" if self.labels.is_floating_point() else "<i8")
-            .tobytes()
-        )
+        """Yield the bytes of all labels."""
+        dtype = "<f4" if self.labels.is_floating_point() else "<i8"
+        yield self.labels.numpy().astype(dtype).tobytes()
 
 
 @dataclass(frozen=True)
@@ -60,43 +54,35 @@ class Tags:
 
     kind: ClassVar[str] = "tokens"
 
-    tags: Sequence[Sequence[int]]  # of each token of each row; NO_TAG where it is no word's first
-    scheme: Scheme | None  # None where the tags follow none
-
-    def __len__(self) -> int:
-        return len(self.tags)
+    tags: Sequence[Sequence[int]]  # of each token of each row; NO_TAG if it is no word's first
+    scheme: Scheme | None  # None if the tags do not follow IOB2
 
     def select(self, indices: Sequence[int]) -> Tags:
-        """Those of the rows at these indices."""
+        """Return the targets of the rows at these indices."""
         return Tags([self.tags[index] for index in indices], self.scheme)
 
     def features(self, row: int) -> dict[str, Any]:
-        """What a loss takes: a tag for each token."""
+        """Return what a loss takes: a tag for each token."""
         return {"labels": self.tags[row]}
 
     def truth(self, order: Sequence[int], lengths: Sequence[int], device: torch.device) -> Truth:
-        """The tags of the words of the rows in this order, their tokens one after the other."""
+        """Return the tags of the words of the rows in this order, with their tokens packed."""
         tags = np.array([tag for row in order for tag in self.tags[row]], np.int64)
         rows = np.repeat(np.arange(len(order)), [lengths[row] for row in order])
         (places,) = np.nonzero(tags != NO_TAG)  # (words,)
         firsts = np.ones(len(places), bool)
         firsts[1:] = rows[places[1:]] != rows[places[:-1]]
-        types, begins = (
-            (None, None)
-            if self.scheme is None
-            else map(torch.tensor, (self.scheme.types, self.scheme.begins))
-        )
-        truth = TagTruth(
+        scheme = self.scheme
+        return TagTruth(
             torch.from_numpy(places),
             torch.from_numpy(tags[places]),
             torch.from_numpy(firsts),
-            types,
-            begins,
-        )
-        return truth.to(device)
+            None if scheme is None else torch.tensor(scheme.types),
+            None if scheme is None else torch.tensor(scheme.begins),
+        ).to(device)
 
     def digest(self) -> Iterator[bytes]:
-        """The bytes of all tags, and of what they mean."""
+        """Yield the bytes of all tags and of their meaning."""
         yield repr(self.scheme).encode()
         for tags in self.tags:
             yield np.asarray(tags, "<i8").tobytes()
@@ -104,55 +90,44 @@ class Tags:
 
 @dataclass(frozen=True)
 class Spans:
-    """The tokens that answer a question: any of several spans, or none where the answers lie behind a row's end."""
+    """The spans of tokens that answer each question; none if the answers were cut off."""
 
     kind: ClassVar[str] = "spans"
 
     spans: Sequence[Sequence[Span]]
-    contexts: Sequence[Span]  # the tokens a span may be made of
-
-    def __len__(self) -> int:
-        return len(self.spans)
+    contexts: Sequence[Span]  # the tokens that a span may consist of
 
     def select(self, indices: Sequence[int]) -> Spans:
-        """Those of the rows at these indices."""
-        return Spans(
-            [self.spans[index] for index in indices], [self.contexts[index] for index in indices]
-        )
+        """Return the targets of the rows at these indices."""
+        spans, contexts = self.spans, self.contexts
+        return Spans([spans[index] for index in indices], [contexts[index] for index in indices])
 
     def features(self, row: int) -> dict[str, Any]:
-        """What a loss takes: start and end of the first span."""
+        """Return what a loss takes: start and end of the first span."""
         start, end = self.spans[row][0] if self.spans[row] else (IGNORED, IGNORED)
         return {"start_positions": start, "end_positions": end}
 
     def truth(self, order: Sequence[int], lengths: Sequence[int], device: torch.device) -> Truth:
-        """The spans of the rows in this order, and where their tokens lie one after the other."""
+        """Return the spans of the rows in this order, and the places of their packed tokens."""
         sizes = np.array([lengths[row] for row in order], np.int64)
         starts = np.cumsum(sizes) - sizes  # (rows,)
         positions = np.arange(max(sizes, default=1))[None]  # (1, width)
         is_token = positions < sizes[:, None]
         contexts = np.array([self.contexts[row] for row in order], np.int64).reshape(-1, 2)
         is_legal = (positions >= contexts[:, :1]) & (positions <= contexts[:, 1:])
-        spans = np.full(
-            (len(order), max((len(self.spans[row]) for row in order), default=1) or 1, 2),
-            NO_SPAN,
-            np.int64,
-        )
+        most = max((len(self.spans[row]) for row in order), default=1) or 1
+        spans = np.full((len(order), most, 2), NO_SPAN, np.int64)
         for place, row in enumerate(order):
-            spans[place, : len(self.spans[row])] = np.array(self.spans[row], np.int64).reshape(
-                -1, 2
-            )
+            spans[place, : len(self.spans[row])] = np.array(self.spans[row]).reshape(-1, 2)
         places = np.where(is_token, starts[:, None] + positions, 0)
-        return SpanTruth(
-            *(torch.from_numpy(part) for part in (places, is_token, is_legal, spans))
-        ).to(device)
+        parts = (places, is_token, is_legal, spans)
+        return SpanTruth(*(torch.from_numpy(part) for part in parts)).to(device)
 
     def digest(self) -> Iterator[bytes]:
-        """The bytes of all spans."""
+        """Yield the bytes of all spans."""
         for spans, context in zip(self.spans, self.contexts, strict=True):
-            yield np.asarray(
-                [len(spans), *context, *(side for span in spans for side in span)], "<i8"
-            ).tobytes()
+            sides = [side for span in spans for side in span]
+            yield np.asarray([len(spans), *context, *sides], "<i8").tobytes()
 
 
-AnyAnswers = Labels | Tags | Spans
+AnyTargets = Labels | Tags | Spans
