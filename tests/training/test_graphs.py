@@ -12,7 +12,7 @@ from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_heads
 from auber.training import trainer
 from auber.training.batches import RowCollator
-from auber.training.captured_steps import KeptSteps, RecordedSteps
+from auber.training.captured_steps import CapturedSteps, StepCache
 from auber.training.tuning import tune
 from tests.recorders import Repeater, refuse
 from tests.small import cpu, small_rows, small_start
@@ -39,8 +39,8 @@ def plain_gradients(model, batch, compute_loss):
 
 
 def tuned(monkeypatch, recorder):
-    monkeypatch.setattr(trainer, "_recorder", lambda hardware: recorder)
-    monkeypatch.setattr(trainer, "RECORDED_WIDTH", 1)  # the same padding as without a recorder
+    monkeypatch.setattr(trainer, "_step_capture", lambda hardware: recorder)
+    monkeypatch.setattr(trainer, "CAPTURE_WIDTH", 1)  # the same padding as without a recorder
     model, _ = small_start()
     tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu())
     return model.state_dict()
@@ -59,7 +59,7 @@ def same(first, second):
 def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type, compute_loss, dtype):
     model = tiny_model(model_type, pad_token_id=0)
     recorder = Repeater()
-    steps = RecordedSteps(model, compute_loss, 0.5, recorder, dtype)
+    steps = CapturedSteps(model, compute_loss, 0.5, recorder, dtype)
     rows = small_rows(40)
     rows.token_types = None
     collate = RowCollator(rows, 32)
@@ -82,7 +82,7 @@ def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type, compute_lo
 def test_frozen_parameters_get_no_gradient():
     model, _ = small_start()
     model.bert.embeddings.requires_grad_(False)
-    steps = RecordedSteps(model, loss_of, 1.0, Repeater())
+    steps = CapturedSteps(model, loss_of, 1.0, Repeater())
     steps(RowCollator(small_rows(8))(range(8)))
     assert model.bert.embeddings.word_embeddings.weight.grad is None
     assert model.classifier.weight.grad.abs().sum() > 0
@@ -98,10 +98,10 @@ def test_replayed_tuning_has_the_bits_of_ordinary_tuning(monkeypatch):
 def tuned_in_a_row(monkeypatch, kept, plan=None):
     """The weights after two tunings, with heads removed in between, and how many recordings each made."""
     recorder, counts = Repeater(), []
-    monkeypatch.setattr(trainer, "_recorder", lambda hardware: recorder)
+    monkeypatch.setattr(trainer, "_step_capture", lambda hardware: recorder)
     model, _ = small_start()
     for seed in (1, 2):
-        tune(model, small_rows(40), SETTINGS, seed=seed, hardware=cpu(), kept=kept)
+        tune(model, small_rows(40), SETTINGS, seed=seed, hardware=cpu(), step_cache=kept)
         counts.append(recorder.recorded - sum(counts))
         if plan is not None and seed == 1:
             remove_heads(model, plan)
@@ -111,7 +111,7 @@ def tuned_in_a_row(monkeypatch, kept, plan=None):
 def test_what_was_recorded_serves_the_next_tuning(monkeypatch):
     anew, counts = tuned_in_a_row(monkeypatch, None)
     assert counts == [2, 2], "full batches and the last of an epoch"
-    weights, counts = tuned_in_a_row(monkeypatch, KeptSteps())
+    weights, counts = tuned_in_a_row(monkeypatch, StepCache())
     assert counts == [2, 0]
     assert same(weights, anew)
 
@@ -119,14 +119,14 @@ def test_what_was_recorded_serves_the_next_tuning(monkeypatch):
 def test_a_model_that_has_lost_heads_is_recorded_anew(monkeypatch):
     plan = PruningPlan({0: [1]})
     anew, _ = tuned_in_a_row(monkeypatch, None, plan)
-    weights, counts = tuned_in_a_row(monkeypatch, KeptSteps(), plan)
+    weights, counts = tuned_in_a_row(monkeypatch, StepCache(), plan)
     assert counts == [2, 2]
     assert same(weights, anew)
 
 
 def test_kept_steps_are_of_one_model_one_loss_and_one_precision():
     (model, _), (other, _) = small_start(), small_start()
-    kept, recorder = KeptSteps(), Repeater()
+    kept, recorder = StepCache(), Repeater()
     steps = kept.steps(model, loss_of, 1.0, recorder, None)
     assert kept.steps(model, loss_of, 1.0, recorder, None) is steps
     for changed in (
@@ -143,18 +143,18 @@ def test_kept_steps_are_of_one_model_one_loss_and_one_precision():
 
 
 def test_what_cannot_be_recorded_is_not_kept(monkeypatch):
-    monkeypatch.setattr(trainer, "_recorder", lambda hardware: refuse)
-    kept = KeptSteps()
+    monkeypatch.setattr(trainer, "_step_capture", lambda hardware: refuse)
+    kept = StepCache()
     model, _ = small_start()
-    tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu(), kept=kept)
+    tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu(), step_cache=kept)
     recorder = Repeater()
-    monkeypatch.setattr(trainer, "_recorder", lambda hardware: recorder)
-    tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu(), kept=kept)
+    monkeypatch.setattr(trainer, "_step_capture", lambda hardware: recorder)
+    tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu(), step_cache=kept)
     assert recorder.recorded > 0
 
 
 def test_a_parameter_that_the_loss_does_not_reach_stays(monkeypatch):
-    monkeypatch.setattr(trainer, "_recorder", lambda hardware: Repeater())
+    monkeypatch.setattr(trainer, "_step_capture", lambda hardware: Repeater())
     model, _ = small_start()
     model.idle = torch.nn.Parameter(torch.ones(3))
     tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu())
@@ -166,7 +166,7 @@ def test_what_cannot_be_recorded_is_said_and_tuned_ordinarily(monkeypatch, caplo
     assert [
         record.getMessage() for record in caplog.records if record.name == "auber.training.trainer"
     ] == [
-        "The training steps of BertForSequenceClassification cannot be recorded as a CUDA graph and run several times "
+        "The training steps of BertForSequenceClassification cannot be captured as a CUDA graph and run several times "
         "slower: called a synchronizing CUDA operation, at model.py:7"
     ]
     assert same(refused, tuned(monkeypatch, None))
@@ -180,6 +180,6 @@ def test_an_error_of_the_model_is_not_taken_for_one_of_recording():
     def broken(model, inputs):
         raise ValueError("a mistake in the model")
 
-    steps = RecordedSteps(model, broken, 1.0, Repeater())
+    steps = CapturedSteps(model, broken, 1.0, Repeater())
     with pytest.raises(ValueError, match="a mistake in the model"):
         steps(RowCollator(small_rows(8))(range(8)))

@@ -12,8 +12,8 @@ from auber.data.task_types import KINDS
 from auber.metrics.tags import NO_TAG
 from auber.training import trainer
 from auber.training.batches import RowCollator
-from auber.training.captured_steps import RecordedSteps
-from auber.training.cuda_graphs import CudaRecorder
+from auber.training.captured_steps import CapturedSteps
+from auber.training.cuda_graphs import CudaGraphCapture
 from auber.training.devices import Hardware
 from auber.training.evaluation import evaluate_rows
 from auber.training.outputs import OUTPUTS
@@ -58,9 +58,9 @@ def test_a_tiny_model_learns_its_task(kind):
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
 def test_recorded_steps_tune_to_the_same_bits(kind, monkeypatch):
     found = []
-    monkeypatch.setattr(trainer, "RECORDED_WIDTH", 1)  # the same padding as without a recorder
+    monkeypatch.setattr(trainer, "CAPTURE_WIDTH", 1)  # the same padding as without a recorder
     for recorder in (None, lambda work: work):
-        monkeypatch.setattr(trainer, "_recorder", lambda hardware, recorder=recorder: recorder)
+        monkeypatch.setattr(trainer, "_step_capture", lambda hardware, recorder=recorder: recorder)
         model, rows, _ = start_of(kind)
         tune(model, rows, SETTINGS, seed=1, hardware=cpu())
         found.append(model.state_dict())
@@ -93,7 +93,7 @@ def test_a_batch_with_nothing_to_learn_from_has_no_loss(kind):
         rows.answers.tags[0][:] = [NO_TAG] * rows.lengths[0]
         empty = [0]
     model = tiny_model(kind=kind, num_labels=num_labels(kind))
-    steps = RecordedSteps(
+    steps = CapturedSteps(
         model,
         lambda call, inputs: OUTPUTS[kind].batch_loss(call, *part_batch(inputs)),
         1.0,
@@ -138,9 +138,11 @@ def test_early_stopping_watches_the_metric_of_the_kind(kind):
 def test_steps_are_recorded_on_a_gpu(kind, monkeypatch, caplog):
     hardware = Hardware(torch.device("cuda", 0), "bfloat16", 1)
     recorded = []
-    record = CudaRecorder.__call__
+    record = CudaGraphCapture.__call__
     monkeypatch.setattr(
-        CudaRecorder, "__call__", lambda self, work: (recorded.append(work), record(self, work))[1]
+        CudaGraphCapture,
+        "__call__",
+        lambda self, work: (recorded.append(work), record(self, work))[1],
     )
     without_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     model, rows, task = start_of(kind, hidden_size=64, initializer_range=0.1, **without_dropout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import pytest
 import torch
@@ -11,10 +10,9 @@ import torch
 from auber.config import FirstTuning
 from auber.data.encoding import EncodedRows
 from auber.training import trainer
-from auber.training.batches import RowCollator
+from auber.training.batches import RowCollator, cut_batch
 from auber.training.devices import Hardware
 from auber.training.evaluation import evaluate_rows
-from auber.training.parts import cut_batch
 from auber.training.tuning import TuningError, tune
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.small import cpu, small_rows
@@ -155,7 +153,7 @@ def test_a_group_of_processes_is_told_what_to_do(monkeypatch):
         r"processes; start more processes, free some memory, or lower max_length$"
     )
     with pytest.raises(TuningError, match=message):
-        tune(model, rows, replace(ONE_STEP, batch_size=10), seed=1, hardware=cpu())
+        tune(model, rows, ONE_STEP.model_copy(update={"batch_size": 10}), seed=1, hardware=cpu())
 
 
 def test_a_batch_is_shared_evenly_by_a_group_of_processes(monkeypatch):
@@ -195,13 +193,13 @@ def test_recordings_make_room_first(room, ran, monkeypatch, caplog):
     def refuse(this, inputs):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(trainer, "_recorder", lambda hardware: full)
-    monkeypatch.setattr(trainer.RecordedSteps, "__call__", refuse)
+    monkeypatch.setattr(trainer, "_step_capture", lambda hardware: full)
+    monkeypatch.setattr(trainer.CapturedSteps, "__call__", refuse)
     tune(model, rows, ONE_STEP, seed=1, hardware=cpu())
     assert memory.ran == ran
     first, *others = said(caplog)
     assert first == (
-        "tuning: out of memory on cpu with the steps recorded; goes on with ordinary steps, which are several times slower"
+        "tuning: out of memory on cpu with captured steps; goes on with ordinary steps, which are several times slower"
     )
     assert len(others) == (room < 11)
 
@@ -251,5 +249,5 @@ def test_a_gpu_that_runs_out_of_memory_goes_on_in_parts(name, caplog):
     assert report.steps == 2
     assert report.micro_batch is not None
     assert report.micro_batch < 6000
-    assert "with the steps recorded" in caplog.text
+    assert "with captured steps" in caplog.text
     assert "each step still learns from all the rows" in caplog.text

@@ -15,10 +15,10 @@ from auber.config import FirstTuning, LastTuning
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_heads
 from auber.system.progress import Progress
-from auber.training import stopping, trainer
+from auber.training import monitor, trainer
 from auber.training.batches import RowCollator
-from auber.training.captured_steps import KeptSteps, RecordedSteps
-from auber.training.cuda_graphs import CudaRecorder
+from auber.training.captured_steps import CapturedSteps, StepCache
+from auber.training.cuda_graphs import CudaGraphCapture
 from auber.training.devices import resolve_hardware
 from auber.training.evaluation import evaluate_rows
 from auber.training.tuning import tune
@@ -237,7 +237,7 @@ def test_one_tuning_after_the_other_on_a_gpu():
         remove_heads(model, PruningPlan({layer: [1]}))
 
 
-# --- on a GPU: `pytest -m gpu tests/test_tuning.py` ---------------------------------------------------------------------
+# --- on a GPU: `pytest -m gpu tests/training` ---------------------------------------------------------------------
 
 
 def gpu(precision="bfloat16"):
@@ -257,10 +257,10 @@ class Follow:
         epochs=5,
         seed=1,
         watch=None,
-        kept=None,
+        step_cache=None,
     ):
         self.losses, self.recordings = [], 0
-        step, record = trainer.StepTrainer.training_step, CudaRecorder.__call__
+        step, record = trainer.StepTrainer.training_step, CudaGraphCapture.__call__
 
         def listening_step(this, *arguments):
             loss = step(this, *arguments)
@@ -275,9 +275,9 @@ class Follow:
         settings = LastTuning(epochs=epochs, learning_rate=1e-4, batch_size=8)
         with monkeypatch.context() as patch:
             patch.setattr(trainer.StepTrainer, "training_step", listening_step)
-            patch.setattr(CudaRecorder, "__call__", listening_record)
+            patch.setattr(CudaGraphCapture, "__call__", listening_record)
             if not recorded:
-                patch.setattr(trainer, "_recorder", lambda hardware: None)
+                patch.setattr(trainer, "_step_capture", lambda hardware: None)
             tune(
                 model,
                 rows_for(model, 38),
@@ -285,7 +285,7 @@ class Follow:
                 seed=seed,
                 hardware=gpu(precision),
                 watch=watch,
-                kept=kept,
+                step_cache=step_cache,
             )
 
 
@@ -333,7 +333,7 @@ def test_replayed_steps_have_the_losses_of_ordinary_ones(
         model_type == "deberta-v2"
     ):  # transformers has parts of it in TorchScript, which copies from the host
         assert replayed.recordings == 0
-        assert "cannot be recorded as a CUDA graph and run several times slower" in caplog.text
+        assert "cannot be captured as a CUDA graph and run several times slower" in caplog.text
     else:
         assert replayed.recordings >= 1, caplog.text
     assert ordinary.recordings == 0
@@ -345,9 +345,9 @@ def test_replayed_steps_have_the_losses_of_ordinary_ones(
 def test_steps_that_are_kept_have_the_losses_of_new_ones(monkeypatch, precision):
     """With dropout: a tuning that replays from its first step on draws what one draws that begins with ordinary steps."""
     model, again = start(), start()
-    kept, losses = KeptSteps(), []
+    kept, losses = StepCache(), []
     for seed in (1, 2):
-        first = Follow(monkeypatch, model, seed=seed, precision=precision, kept=kept)
+        first = Follow(monkeypatch, model, seed=seed, precision=precision, step_cache=kept)
         second = Follow(monkeypatch, again, seed=seed, precision=precision)
         losses.append((first.losses, second.losses))
         assert (first.recordings == 0) == (seed == 2)
@@ -360,8 +360,8 @@ def test_steps_that_are_kept_have_the_losses_of_new_ones(monkeypatch, precision)
 @pytest.mark.gpu
 def test_dropout_differs_from_replay_to_replay_and_follows_the_seed():
     model = start(hidden_dropout_prob=0.5).train()
-    steps = RecordedSteps(
-        model, lambda model, inputs: model(**inputs).loss, 1.0, CudaRecorder(gpu().device)
+    steps = CapturedSteps(
+        model, lambda model, inputs: model(**inputs).loss, 1.0, CudaGraphCapture(gpu().device)
     )
     batch = {name: tensor.cuda() for name, tensor in RowCollator(small_rows(8))(range(8)).items()}
     steps(batch), steps(batch)
@@ -395,7 +395,7 @@ def test_a_model_that_cannot_be_recorded_is_tuned_all_the_same(monkeypatch, capl
         record.getMessage() for record in caplog.records if record.name == "auber.training.trainer"
     ]
     assert len(said) == 1
-    assert "BertForSequenceClassification cannot be recorded as a CUDA graph" in said[0]
+    assert "BertForSequenceClassification cannot be captured as a CUDA graph" in said[0]
     # What comes after is whole: random numbers, and recordings of other models.
     assert Follow(monkeypatch, start()).recordings >= 1
 
@@ -407,7 +407,7 @@ def test_every_look_has_the_precision_of_tuning_and_nothing_stays_wrapped(monkey
     model.classifier.register_forward_hook(
         lambda module, arguments, output: seen.append(output.dtype)
     )
-    evaluate = stopping.evaluate_rows
+    evaluate = monitor.evaluate_rows
 
     def listening(*arguments):
         seen.clear()
@@ -415,7 +415,7 @@ def test_every_look_has_the_precision_of_tuning_and_nothing_stays_wrapped(monkey
         assert set(seen) == {torch.bfloat16}
         return scores
 
-    monkeypatch.setattr(stopping, "evaluate_rows", listening)
+    monkeypatch.setattr(monitor, "evaluate_rows", listening)
     for _ in range(2):
         Follow(monkeypatch, model, epochs=2, watch=(small_rows(20), "accuracy"))
         assert "forward" not in model.__dict__

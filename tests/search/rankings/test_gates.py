@@ -8,10 +8,10 @@ import torch
 
 from auber.search.rankings import gates
 from auber.search.rankings.gates import GateTraining, HardConcrete
-from auber.training.cuda_graphs import CudaRecorder
+from auber.training.cuda_graphs import CudaGraphCapture
 from auber.training.devices import Hardware
 from tests.recorders import Repeater, refuse
-from tests.search.methods.works import ranking_work, self_labelled
+from tests.search.made import ranking_inputs, self_labelled
 from tests.small import small_config
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
@@ -71,7 +71,7 @@ def unheard(step):
 def test_a_higher_penalty_closes_more():
     model = tiny_model(num_labels=1)
     config = small_config(voita__epochs=5, voita__batch_size=4, voita__learning_rate=0.2)
-    work = ranking_work(model, rows=self_labelled(model), config=config)
+    work = ranking_inputs(model, rows=self_labelled(model), config=config)
     training = GateTraining(work)
     steps = []
     trials = [training.train(penalty, steps.append) for penalty in (1e-6, 0.05, 10.0)]
@@ -87,7 +87,7 @@ def test_a_higher_penalty_closes_more():
 def test_half_precision_is_close():
     model = tiny_model(num_labels=1)
     config = small_config(voita__epochs=1, voita__batch_size=8)
-    work = ranking_work(model, rows=self_labelled(model), config=config)
+    work = ranking_inputs(model, rows=self_labelled(model), config=config)
     half = replace(work, hardware=replace(work.hardware, precision="bfloat16"))
     exact, rounded = (GateTraining(one).train(0.01, unheard) for one in (work, half))
     assert rounded.locations != exact.locations
@@ -98,7 +98,7 @@ def some_work(model_type="bert", **changes):
     """Three batches of eight an epoch, and one of five."""
     model = tiny_model(model_type, num_labels=1)
     config = small_config(voita__epochs=3, voita__batch_size=8, voita__learning_rate=0.2)
-    return replace(ranking_work(model, rows=self_labelled(model, 29), config=config), **changes)
+    return replace(ranking_inputs(model, rows=self_labelled(model, 29), config=config), **changes)
 
 
 def test_the_loss_of_a_trial_is_the_mean_over_the_last_epoch(monkeypatch):
@@ -114,7 +114,7 @@ def test_the_loss_of_a_trial_is_the_mean_over_the_last_epoch(monkeypatch):
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_replayed_training_is_training(monkeypatch, model_type):
-    monkeypatch.setattr(gates, "RECORDED_WIDTH", 1)  # the same padding as without a recorder
+    monkeypatch.setattr(gates, "CAPTURE_WIDTH", 1)  # the same padding as without a recorder
     ordinary, recorder = GateTraining(some_work(model_type)), Repeater()
     replayed = GateTraining(some_work(model_type), recorder)
     counts = []
@@ -135,14 +135,14 @@ def test_padding_to_recorded_widths_changes_nothing_but_rounding():
 
 
 def test_what_cannot_be_recorded_is_said_and_trained_ordinarily(monkeypatch, caplog):
-    monkeypatch.setattr(gates, "RECORDED_WIDTH", 1)
+    monkeypatch.setattr(gates, "CAPTURE_WIDTH", 1)
     refused = GateTraining(some_work(), refuse)
     ordinary = GateTraining(some_work())
     for penalty in (0.001, 0.1):
         assert refused.train(penalty, unheard) == ordinary.train(penalty, unheard)
     said = [record.getMessage() for record in caplog.records]
     assert said == [
-        "The training of gates on BertForSequenceClassification cannot be recorded as a CUDA graph and runs several times slower: "
+        "The training of gates on BertForSequenceClassification cannot be captured as a CUDA graph and runs several times slower: "
         "called a synchronizing CUDA operation, at model.py:7"
     ]
 
@@ -164,13 +164,13 @@ def test_replayed_gates_are_the_ordinary_ones_on_a_gpu(
     monkeypatch, caplog, model_type, precision, tolerance
 ):
     monkeypatch.setattr(
-        gates, "RECORDED_WIDTH", 1
+        gates, "CAPTURE_WIDTH", 1
     )  # the same padding: in half precision another one rounds otherwise
     device = torch.device("cuda")
     work = some_work(model_type, hardware=Hardware(device, precision, 1))
     recordings = []
 
-    class Counting(CudaRecorder):
+    class Counting(CudaGraphCapture):
         def __call__(self, given):
             recordings.append(super().__call__(given))
             return recordings[-1]
@@ -185,7 +185,7 @@ def test_replayed_gates_are_the_ordinary_ones_on_a_gpu(
     if (
         model_type == "deberta-v2"
     ):  # transformers has parts of it in TorchScript, which copies from the host
-        assert "cannot be recorded as a CUDA graph" in caplog.text
+        assert "cannot be captured as a CUDA graph" in caplog.text
     else:
         assert counts[0] == counts[1] > 0, caplog.text
     replayed.close()

@@ -14,11 +14,11 @@ from auber.search.players.dqn import (
     DQNAgent,
     EpisodeInfo,
     LayerOutcome,
+    QNetwork,
     check_games,
     epsilon,
     play_layer,
 )
-from auber.search.players.q_learning import QNetwork
 from auber.search.players.replay import Batch, unpack
 from auber.search.toy import ToyLayer
 
@@ -157,13 +157,13 @@ def test_target_maximum_counts_legal_actions_only(double_q: bool, expected: floa
     )  # double Q takes action 2, the best of the legal ones here
     values_are(agent.learner.target, [100.0, 4.0, 2.0])
     batch = one_transition(action=0, reward=1.0, next_legal=[False, True, True])
-    assert agent.learner.targets(batch).tolist() == [expected]
+    assert agent.learner.q_targets(batch).tolist() == [expected]
 
 
 def test_target_of_a_stop_is_its_reward() -> None:
     agent = make_agent(num_heads=2)
     values_are(agent.learner.target, [5.0, 5.0, 5.0])
-    assert agent.learner.targets(
+    assert agent.learner.q_targets(
         one_transition(action=2, reward=0.25, next_legal=None)
     ).tolist() == [0.25]
 
@@ -172,7 +172,7 @@ def test_forced_stop_is_all_that_a_single_head_can_hope_for() -> None:
     agent = make_agent(num_heads=2)
     values_are(agent.learner.target, [100.0, 100.0, -1.0])
     batch = one_transition(action=0, reward=1.0, next_legal=[False, False, True])
-    assert agent.learner.targets(batch).tolist() == [0.0]
+    assert agent.learner.q_targets(batch).tolist() == [0.0]
 
 
 def one_transition(*, action: int, reward: float, next_legal: list[bool] | None) -> Batch:
@@ -196,10 +196,10 @@ def test_fixed_stop_value_rules_acting_and_targets_and_is_not_learned() -> None:
     values_are(agent.learner.target, [0.1, 0.0, 50.0])
     assert agent.act(state, legal) == 2
     assert agent.q_values(state)[2] == pytest.approx(0.2)
-    assert agent.learner.targets(
+    assert agent.learner.q_targets(
         one_transition(action=0, reward=1.0, next_legal=[False, True, True])
     ).tolist() == pytest.approx([1.2])
-    assert agent.learner.targets(
+    assert agent.learner.q_targets(
         one_transition(action=2, reward=7.0, next_legal=None)
     ).tolist() == pytest.approx([0.2])
     game = PruningGame(state, lambda removed: 0.5, stop_reward=7.0)
@@ -258,27 +258,27 @@ def test_replay_must_hold_what_learning_waits_for() -> None:
         make_agent(config=replace(Agent(), replay_size=64))
 
 
-@pytest.mark.parametrize(("has_given", "most"), [(False, 36), (True, 48)])
+@pytest.mark.parametrize(("has_prior", "most"), [(False, 36), (True, 48)])
 def test_games_must_be_enough_for_an_update_where_the_policy_decides(
-    has_given: bool, most: int
+    has_prior: bool, most: int
 ) -> None:
     """Of three heads two go and the game stops; one that is given comes back besides."""
     config = replace(SMALL, choose="rollout", learning_starts=most)
-    check_games(config, 3, 5, has_given=has_given)
+    check_games(config, 3, 5, has_prior=has_prior)
     config = replace(config, learning_starts=most + 1)
     message = (
         rf"^layer 5: agent\.episodes must be so many that the agent learns, found 12: its games on 3 heads make {most} moves at most, and "
         rf"the first update waits for {most + 1}; raise it, lower agent\.learning_starts, or let agent\.choose=best decide$"
     )
     with pytest.raises(ConfigError, match=message):
-        check_games(config, 3, 5, has_given=has_given)
-    check_games(replace(config, choose="best"), 3, 5, has_given=has_given)
+        check_games(config, 3, 5, has_prior=has_prior)
+    check_games(replace(config, choose="best"), 3, 5, has_prior=has_prior)
 
 
 @pytest.mark.parametrize("given", [(), (1,)])
 def test_no_game_is_longer_than_that(given: tuple[int, ...]) -> None:
     order = [1, 0, 2]  # what is given comes back first, so that all the others can go
-    game = PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, given=given)
+    game = PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, prior=given)
     moves = 0
     while not game.over:
         legal = game.legal_actions()
@@ -349,16 +349,16 @@ def test_agent_computes_on_one_thread_and_the_scorer_on_its_own(
 def test_outcome_adds_up() -> None:
     layer = ToyLayer(6, seed=0)
     outcome, infos = play_recorded(layer, seed=0)
-    assert outcome.given_score == layer.score(())
+    assert outcome.prior_score == layer.score(())
     assert outcome.rollout_score == layer.score(outcome.rollout)
     assert (
         outcome.best_score
         == layer.score(outcome.best)
-        >= max(outcome.rollout_score, outcome.given_score)
+        >= max(outcome.rollout_score, outcome.prior_score)
     )
     assert outcome.rewards_computed <= min(outcome.rewards_asked, 2**6 - 1)
     assert len(outcome.q_values) == 7
-    assert outcome.curve[0] == (1, outcome.given_score)
+    assert outcome.curve[0] == (1, outcome.prior_score)
     assert outcome.curve[-1][1] == outcome.best_score
     assert [info.episode for info in infos] == list(range(1, 26))
     assert infos[0].loss is None
@@ -456,9 +456,9 @@ def test_default_roll_out_learns_too(learned: list[tuple[ToyLayer, LayerOutcome]
 def test_the_plan_is_what_is_worth_most_and_its_score_is_the_metric() -> None:
     layer = ToyLayer(6, 1, bias=-0.002)
     config = replace(make_config("default").agent, episodes=60)
-    games = [PruningGame(layer.state, layer.score, head_reward=pay) for pay in (0.0, 0.5, 100.0)]
+    games = [PruningGame(layer.state, layer.score, unit_reward=pay) for pay in (0.0, 0.5, 100.0)]
     free, paid, eager = (play_layer(game, config, seed=0, layer=0) for game in games)
     assert len(free.removed) <= len(paid.removed) <= len(eager.removed) == 5
-    assert paid.removed == max(games[1].scores, key=games[1].worth)
+    assert paid.removed == max(games[1].scores, key=games[1].objective)
     assert paid.best_score == layer.score(paid.removed)
     assert len(eager.rollout) == 5, "the agent has learned to be paid"

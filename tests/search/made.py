@@ -10,7 +10,7 @@ from auber.config import Config
 from auber.data.encoding import EncodedRows
 from auber.models.encoders import encoder_of
 from auber.models.surgery import remove_heads
-from auber.search.methods import LayerWork, RankingWork
+from auber.search.methods import LayerSearch, RankingInputs
 from auber.search.toy import ToyLayer
 from auber.system.progress import Progress
 from auber.training.evaluation import predict
@@ -41,12 +41,12 @@ def self_labelled(model: Any, count: int = 24) -> EncodedRows:
     )
 
 
-def ranking_work(
+def ranking_inputs(
     model: Any, num_removed: int = 0, rows: EncodedRows | None = None, config: Config | None = None
-) -> RankingWork:
+) -> RankingInputs:
     """A ranking method's work on a model."""
     config = config or small_config()
-    return RankingWork(
+    return RankingInputs(
         model=model,
         encoder=encoder_of(model),
         num_removed=num_removed,
@@ -71,7 +71,9 @@ class CountingToy:
         self.asked += masks
         return [self.score(mask) for mask in masks]
 
-    def work(self, config: Config | None = None, progress: Any = None, **given: Any) -> LayerWork:
+    def search(
+        self, config: Config | None = None, progress: Any = None, **given: Any
+    ) -> LayerSearch:
         """A layer-wise method's work on this layer; what it sees of weights is a tiny model's with as many heads."""
         num_heads = max(self.heads) + 1
         model = tiny_model(
@@ -80,7 +82,7 @@ class CountingToy:
         encoder = encoder_of(model)
         if gone := [head for head in range(num_heads) if head not in self.heads]:
             remove_heads(model, {0: gone})
-        return LayerWork(
+        return LayerSearch(
             0,
             encoder,
             self.heads,

@@ -9,14 +9,14 @@ from auber.models.surgery import gated_heads
 from auber.search.rankings.michel import head_importance
 from auber.search.registry import METHODS
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
-from tests.search.methods.works import ranking_work
+from tests.search.made import ranking_inputs
 from tests.small import small_config
 from tests.tiny_models import tiny_model
 
 
 def work_of(kind, num_removed=0, **changes):
     model = tiny_model(kind=kind, num_labels=num_labels(kind))
-    return ranking_work(model, num_removed, random_kind_rows(kind), small_config(**changes))
+    return ranking_inputs(model, num_removed, random_kind_rows(kind), small_config(**changes))
 
 
 @pytest.mark.parametrize("method", ["random", "confidence", "michel", "voita"])

@@ -11,7 +11,7 @@ import auber
 from auber.errors import ConfigError
 from auber.models.surgery import remove_heads
 from auber.search.registry import METHODS, get_method
-from tests.search.methods.works import ranking_work
+from tests.search.made import ranking_inputs
 from tests.small import small_config, small_start, small_task
 from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, tiny_model
 
@@ -20,7 +20,7 @@ CONFIG = small_config(voita__epochs=1, voita__trials=2)
 
 
 def choose(name, model, num_removed, config=CONFIG):
-    choice = get_method(name).choose_plan(ranking_work(model, num_removed, config=config))
+    choice = get_method(name).choose_plan(ranking_inputs(model, num_removed, config=config))
     json.dumps(choice.details)
     return choice
 

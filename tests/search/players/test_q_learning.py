@@ -8,11 +8,10 @@ import torch
 
 from auber.config import Agent, make_config
 from auber.search.game import PruningGame
-from auber.search.players.dqn import play_layer
-from auber.search.players.q_learning import Learner
+from auber.search.players.dqn import Learner, play_layer
 from auber.search.players.replay import ReplayMemory
 from auber.search.toy import ToyLayer
-from auber.training.cuda_graphs import CudaRecorder
+from auber.training.cuda_graphs import CudaGraphCapture
 from tests.recorders import Repeater
 
 PRESETS = ("paper", "default")
@@ -30,7 +29,7 @@ def some_rows(count: int) -> list[torch.Tensor]:
 
 
 def learned(
-    config: Agent, device: str, recorder: Repeater | CudaRecorder | None
+    config: Agent, device: str, recorder: Repeater | CudaGraphCapture | None
 ) -> tuple[list[float], torch.Tensor]:
     """Losses of 20 updates with two copies to the target, and the values of a state after each."""
     learner = Learner(6, config, 1, torch.device(device), recorder)
@@ -69,7 +68,7 @@ def test_a_result_is_not_written_over_by_the_next_replay() -> None:
 def test_a_gpu_learns_what_the_cpu_learns(preset: str) -> None:
     config = make_config(preset).agent
     losses, values = learned(config, "cpu", None)
-    gpu_losses, gpu_values = learned(config, "cuda", CudaRecorder(torch.device("cuda")))
+    gpu_losses, gpu_values = learned(config, "cuda", CudaGraphCapture(torch.device("cuda")))
     assert gpu_losses == pytest.approx(losses, rel=1e-2, abs=1e-4)
     torch.testing.assert_close(gpu_values, values, rtol=2e-2, atol=2e-3)
 

@@ -8,7 +8,7 @@ import torch
 from auber.models.encoders import encoder_of
 from auber.search.rankings.gates import Trial
 from auber.search.rankings.voita import choose_plan, search_penalty
-from tests.search.methods.works import ranking_work, self_labelled
+from tests.search.made import ranking_inputs, self_labelled
 from tests.small import small_config
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
@@ -57,7 +57,7 @@ def test_heads_that_nothing_reads_close(model_type):
     config = small_config(
         voita__epochs=6, voita__batch_size=4, voita__learning_rate=0.2, voita__trials=3
     )
-    choice = choose_plan(ranking_work(model, 3, self_labelled(model), config))
+    choice = choose_plan(ranking_inputs(model, 3, self_labelled(model), config))
     assert choice.plan == dead
     json.dumps(choice.details)
 
@@ -65,7 +65,7 @@ def test_heads_that_nothing_reads_close(model_type):
 def test_the_trace_is_kept():
     model = tiny_model()
     config = small_config(voita__epochs=1, voita__trials=2)
-    choice = choose_plan(ranking_work(model, 4, config=config))
+    choice = choose_plan(ranking_inputs(model, 4, config=config))
     details = choice.details
     assert choice.plan.num_removed == 4
     assert 1 <= len(details["trials"]) <= 2

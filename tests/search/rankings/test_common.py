@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auber.errors import ModelError, PlanError
-from auber.search.rankings.ranking import remove_lowest, scores_to_json
+from auber.search.rankings.common import remove_lowest, scores_to_json
 
 layers = st.dictionaries(
     st.integers(0, 5),

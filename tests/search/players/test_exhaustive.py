@@ -10,7 +10,7 @@ from auber.search.players.exhaustive import all_masks, choose_layer
 from auber.search.registry import get_method
 from auber.search.toy import ToyLayer
 from auber.system.progress import Progress
-from tests.search.methods.works import CountingToy
+from tests.search.made import CountingToy
 from tests.small import small_config
 
 
@@ -18,7 +18,7 @@ from tests.small import small_config
 @pytest.mark.parametrize("seed", range(3))
 def test_the_optimum_is_found(seed, steps):
     toy = CountingToy(ToyLayer(7, seed, bias=0.002, steps=steps))
-    choice = choose_layer(toy.work())
+    choice = choose_layer(toy.search())
     best, score = toy.layer.optimum()
     assert choice.removed == best  # among equals: fewest heads, then the first
     assert choice.details["best_score"] == score
@@ -35,7 +35,7 @@ def test_the_optimum_is_found(seed, steps):
 @pytest.mark.parametrize("pay", [0.0, 0.3, 2.0])
 def test_what_is_paid_for_a_head_counts(pay):
     toy = CountingToy(ToyLayer(7, 1, bias=0.002))
-    choice = choose_layer(toy.work(small_config(reward__head=pay)))
+    choice = choose_layer(toy.search(small_config(reward__head=pay)))
     worth = {mask: 100 * toy.score(mask) + pay * len(mask) for mask in all_masks(range(7))}
     assert worth[choice.removed] == max(worth.values())
     assert choice.details["best_score"] == toy.score(choice.removed)
@@ -48,7 +48,7 @@ def test_the_order_of_the_masks():
 def test_every_score_is_kept_as_it_is():
     numbers = (0, 2, 3, 5, 6, 7, 8, 9, 10)  # 511 masks: more than are scored at once
     toy = CountingToy(ToyLayer(9, 3), numbers)
-    details = json.loads(json.dumps(choose_layer(toy.work()).details))
+    details = json.loads(json.dumps(choose_layer(toy.search()).details))
     assert details["heads"] == list(numbers)
     assert details["scores"] == [toy.score(mask) for mask in all_masks(numbers)]
 
@@ -56,7 +56,7 @@ def test_every_score_is_kept_as_it_is():
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("matrix", ["value", "query", "key"])
 def test_the_states_are_those_an_agent_sees(matrix, norm):
-    work = CountingToy(ToyLayer(4), (0, 1, 3, 4)).work(
+    work = CountingToy(ToyLayer(4), (0, 1, 3, 4)).search(
         small_config(agent__episodes=0, search__matrix=matrix, search__norm=norm)
     )
     assert (
@@ -69,13 +69,13 @@ def test_heads_keep_their_numbers():
     layer, numbers = ToyLayer(4, 3, bias=0.004), (0, 2, 3, 5)
     best = layer.optimum()[0]
     assert best
-    assert choose_layer(CountingToy(layer, numbers).work()).removed == tuple(
+    assert choose_layer(CountingToy(layer, numbers).search()).removed == tuple(
         numbers[head] for head in best
     )
 
 
 def test_a_layer_of_one_head():
-    choice = choose_layer(CountingToy(ToyLayer(1)).work())
+    choice = choose_layer(CountingToy(ToyLayer(1)).search())
     assert (choice.removed, choice.rewards_asked) == ((), 1)
 
 
@@ -96,12 +96,12 @@ def test_progress_counts_the_masks():
             self.seen = (*self.seen, done)
 
     listener = Listener()
-    choose_layer(CountingToy(ToyLayer(9)).work(progress=listener))
+    choose_layer(CountingToy(ToyLayer(9)).search(progress=listener))
     assert listener.seen == (("layer 0: searching", 511), 256, 511)
 
 
 def test_where_nothing_gains_a_given_plan_stays():
     toy = CountingToy(ToyLayer(4, bias=0.0, single=0.0, pair=0.0))
-    choice = choose_layer(toy.work(given=(1, 3)))
+    choice = choose_layer(toy.search(prior=(1, 3)))
     assert choice.removed == (1, 3)
     assert choice.details["given_score"] == toy.score((1, 3))

@@ -11,7 +11,7 @@ import torch
 from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.errors import ModelError
 from auber.system.progress import Progress
-from auber.training.finite import LossWatch, find_broken_weight, require_finite_weights
+from auber.training.monitor import LossMonitor, find_broken_weight, require_finite_weights
 from auber.training.tuning import DivergedError, tune
 from tests.small import cpu, small_rows, small_start
 from tests.training.test_training import gpu, rows_for, start
@@ -26,7 +26,7 @@ def tuned(settings, **options):
 
 
 def watch_of(settings=None):
-    watch = LossWatch("first tuning", settings or FirstTuning(learning_rate=3.0))
+    watch = LossMonitor("first tuning", settings or FirstTuning(learning_rate=3.0))
     watch.begin(9)
     return watch
 
@@ -145,11 +145,11 @@ def test_no_number_that_is_none_reaches_a_listener():
 
 def test_losses_are_read_together_and_seldom(monkeypatch):
     """Of the first step, then when a listener wants one, then at the end: in between a GPU waits for nobody."""
-    reads, read = [], LossWatch.read
+    reads, read = [], LossMonitor.read
     monkeypatch.setattr(
-        LossWatch, "read", lambda watch: (reads.append(len(watch._unread)), read(watch))[1]
+        LossMonitor, "read", lambda watch: (reads.append(len(watch._unread)), read(watch))[1]
     )
-    monkeypatch.setattr("auber.training.course._RECORD_EVERY", math.inf)
+    monkeypatch.setattr("auber.training.monitor._RECORD_INTERVAL", math.inf)
     tuned(FirstTuning(epochs=5, batch_size=8))
     assert reads == [1, 24]
 

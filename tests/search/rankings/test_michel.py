@@ -6,9 +6,9 @@ import torch
 from auber.models.encoders import encoder_of
 from auber.models.surgery import gated_heads, remove_heads
 from auber.search.rankings import michel
+from auber.search.rankings.common import padded_batches
 from auber.search.rankings.michel import choose_plan, head_importance
-from auber.search.rankings.passes import padded_batches
-from tests.search.methods.works import random_rows, ranking_work
+from tests.search.made import random_rows, ranking_inputs
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
 
@@ -55,7 +55,7 @@ def test_against_finite_differences_row_by_row(model_type, labels, monkeypatch):
     monkeypatch.setattr(michel, "_TOKENS_PER_BATCH", 24)  # several batches, some rows padded
     model = tiny_model(model_type, num_labels=labels)
     remove_heads(model, {0: [1], 2: [0, 3]})
-    work = ranking_work(model, rows=random_rows(model, 6))
+    work = ranking_inputs(model, rows=random_rows(model, 6))
     found = head_importance(work)
     expected = slow_importance(model, work.rows)
     for layer, heads in found.items():
@@ -66,11 +66,11 @@ def test_against_finite_differences_row_by_row(model_type, labels, monkeypatch):
 def test_rows_of_opposite_sign_do_not_cancel():
     """The absolute value is taken row by row: one gate for a whole batch would give the absolute value of a sum."""
     model = tiny_model()
-    work = ranking_work(model)
+    work = ranking_inputs(model)
     gate = torch.ones(4, requires_grad=True)
     losses = []
     with gated_heads(model, {1: gate}):
-        for inputs, targets in padded_batches(work.rows, 1000, torch.device("cpu")):
+        for inputs, targets in padded_batches(work, 1000):
             losses.append(model(**inputs, **targets).loss)
         (derivative,) = torch.autograd.grad(sum(losses), gate)
     cancelled = (derivative.abs() / derivative.norm()).tolist()
@@ -81,7 +81,7 @@ def test_rows_of_opposite_sign_do_not_cancel():
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_heads_that_nothing_reads_go_first(model_type):
     model = tiny_model(model_type)
-    work = ranking_work(model, 3)
+    work = ranking_inputs(model, 3)
     dead = {0: (1, 2), 2: (3,)}
     with torch.no_grad():
         for layer, heads in dead.items():
@@ -94,7 +94,7 @@ def test_heads_that_nothing_reads_go_first(model_type):
 
 def test_a_layer_nothing_reads_keeps_its_zeros():
     model = tiny_model()
-    work = ranking_work(model)
+    work = ranking_inputs(model)
     with torch.no_grad():
         work.encoder.parts(1).output.weight.zero_()
     assert set(head_importance(work)[1].values()) == {0.0}

@@ -7,7 +7,7 @@ import torch
 
 from auber.models.surgery import remove_heads
 from auber.search.rankings.confidence import choose_plan, head_confidence
-from tests.search.methods.works import random_rows, ranking_work
+from tests.search.made import random_rows, ranking_inputs
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
 
@@ -40,7 +40,7 @@ def slow_confidence(model, rows):
 def test_against_the_weights_of_eager_attention(model_type, removed):
     model = tiny_model(model_type)
     remove_heads(model, removed)
-    work = ranking_work(model)
+    work = ranking_inputs(model)
     expected = slow_confidence(model, work.rows)
     found = head_confidence(work)
     for layer, heads in found.items():
@@ -53,8 +53,8 @@ def test_against_the_weights_of_eager_attention(model_type, removed):
 def test_a_longer_row_beside_it_changes_nothing():
     model = tiny_model()
     rows = random_rows(model, 8)
-    apart = [head_confidence(ranking_work(model, rows=rows.select([row]))) for row in range(8)]
-    together = head_confidence(ranking_work(model, rows=rows))
+    apart = [head_confidence(ranking_inputs(model, rows=rows.select([row]))) for row in range(8)]
+    together = head_confidence(ranking_inputs(model, rows=rows))
     tokens = sum(rows.lengths)
     for layer, heads in together.items():
         for head, value in heads.items():
@@ -69,7 +69,7 @@ def test_a_longer_row_beside_it_changes_nothing():
 
 
 def test_the_least_confident_go():
-    work = ranking_work(tiny_model(), 2)
+    work = ranking_inputs(tiny_model(), 2)
     choice = choose_plan(work)
     ranked = sorted(
         (value, layer, head)

@@ -3,14 +3,14 @@ from __future__ import annotations
 from collections import Counter
 
 from auber.search.rankings.random import choose_plan
-from tests.search.methods.works import ranking_work
+from tests.search.made import ranking_inputs
 from tests.small import small_config
 from tests.tiny_models import HEADS, LAYERS, tiny_model
 
 
 def draw(model, draw=0, seed=0, num_removed=5):
     return choose_plan(
-        ranking_work(model, num_removed, config=small_config(random__draw=draw, seed=seed))
+        ranking_inputs(model, num_removed, config=small_config(random__draw=draw, seed=seed))
     ).plan
 
 
@@ -19,7 +19,7 @@ def test_draws_and_seeds_differ_and_repeat():
     plans = [draw(model, number, seed) for number in range(4) for seed in range(4)]
     assert len(set(plans)) > 12
     assert plans[0] == draw(model)
-    assert choose_plan(ranking_work(model, 1, config=small_config(random__draw=3))).details == {
+    assert choose_plan(ranking_inputs(model, 1, config=small_config(random__draw=3))).details == {
         "draw": 3
     }
 

@@ -20,7 +20,7 @@ def stored(memory: ReplayMemory) -> list[int]:
 
 
 def test_a_transition_comes_back_whole() -> None:
-    memory = ReplayMemory(4, num_heads=2)
+    memory = ReplayMemory(4, num_units=2)
     memory.push(transition(7))
     batch = unpack(memory.sample(1, np.random.default_rng(0)))
     assert batch.states.tolist() == [[7.0, 0.5]]
@@ -32,7 +32,7 @@ def test_a_transition_comes_back_whole() -> None:
 
 
 def test_a_stop_has_nothing_legal_after_it_even_in_a_row_used_before() -> None:
-    memory = ReplayMemory(1, num_heads=2)
+    memory = ReplayMemory(1, num_units=2)
     memory.push(transition(1))
     memory.push(transition(2, done=True))
     batch = unpack(memory.sample(1, np.random.default_rng(0)))
@@ -46,7 +46,7 @@ def test_a_stop_has_nothing_legal_after_it_even_in_a_row_used_before() -> None:
     [(4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 4]), (6, [1, 2, 3, 4, 5]), (12, [7, 8, 9, 10, 11])],
 )
 def test_the_oldest_goes_exactly_at_capacity(pushed: int, kept: list[int]) -> None:
-    memory = ReplayMemory(5, num_heads=2)
+    memory = ReplayMemory(5, num_units=2)
     for number in range(pushed):
         memory.push(transition(number))
     assert len(memory) == len(kept)
@@ -54,7 +54,7 @@ def test_the_oldest_goes_exactly_at_capacity(pushed: int, kept: list[int]) -> No
 
 
 def test_a_batch_has_no_transition_twice_and_is_the_generators() -> None:
-    memory = ReplayMemory(50, num_heads=2)
+    memory = ReplayMemory(50, num_units=2)
     for number in range(50):
         memory.push(transition(number))
     first, again, other = (
