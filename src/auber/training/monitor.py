@@ -22,11 +22,9 @@ from auber.training.evaluation import evaluate_rows, predict
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from auber.training.trainer import TuningSettings
-
 _RECORD_INTERVAL = 1.0  # seconds
 
-# The sections of the configuration.
+TuningSettings = FirstTuning | LayerTuning | LastTuning
 _SECTIONS: dict[type, str] = {FirstTuning: "first", LayerTuning: "layer", LastTuning: "last"}
 
 
@@ -50,20 +48,21 @@ class Monitor:
 
     def __init__(
         self,
-        losses: LossMonitor,
+        settings: TuningSettings,
         early_stopping: EarlyStopping | None,
         progress: Progress,
         *,
         stage: str,
         name: str,
     ) -> None:
-        self._losses, self._early_stopping, self._progress = losses, early_stopping, progress
-        self._stage, self._name = stage, name
+        self._losses = LossMonitor(stage, settings)
+        self._early_stopping, self._progress = early_stopping, progress
+        self.stage, self._name = stage, name
         self._recorded_step, self._recorded_time = 0, -math.inf
 
     def begin(self, steps: int) -> None:
         """Begin a tuning of this many steps."""
-        self._progress.begin(self._stage, steps)
+        self._progress.begin(self.stage, steps)
         self._losses.begin(steps)
         if self._early_stopping is not None:
             # The Trainer has set the precision of this and all later evaluations.
@@ -83,6 +82,13 @@ class Monitor:
             self._losses.check_watched(step, watched_loss)
             self._record(step, {"watched_score": score, "watched_loss": watched_loss})
         return stop
+
+    def finish(self, steps: int, model: PreTrainedModel, rows: EncodedRows) -> None:
+        """Check the tuned model, end the progress, and restore the best weights."""
+        self._losses.finish(steps, model, rows)
+        self._progress.end()
+        if self._early_stopping is not None:
+            self._early_stopping.restore()
 
     def _record_pace(self, step: int) -> None:
         """Record the loss and the pace, after the first step and then about once a second."""

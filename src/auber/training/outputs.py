@@ -7,7 +7,8 @@ sequences they are those of the rows.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,34 +22,37 @@ from auber.metrics.task_metrics import predicts_one_class
 Targets = dict[str, Tensor]
 
 
-class Outputs(Protocol):
+class Outputs(ABC):
     """How to read the outputs of the models of one task type."""
 
     def logits(self, output: Any) -> Tensor:
-        """Return the logits of a padded batch from the model's output."""
+        """Return the logits of a padded batch, (rows, ...), from the model's output."""
+        logits: Tensor = output.logits
+        return logits
 
     def pack(self, logits: Tensor, mask: Tensor) -> Tensor:
         """Return the packed logits of a batch; `mask` (rows, length) is 0 at padding."""
+        return logits[mask.bool()]
 
+    @abstractmethod
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         """Return the loss of each row of a padded batch: (rows,)."""
 
+    @abstractmethod
     def batch_loss(self, model: Any, inputs: dict[str, Tensor], targets: Targets) -> Tensor:
         """Return the training loss: the mean over a padded batch."""
 
+    @abstractmethod
     def mean_loss(self, logits: Tensor, truth: Any) -> Tensor:
         """Return the mean loss of packed logits."""
 
+    @abstractmethod
     def is_one_answer(self, logits: Tensor, truth: Any) -> bool:
         """Return whether packed logits predict the same class everywhere."""
 
 
-class _Sequence:
+class _Sequence(Outputs):
     """One class or one number per row."""
-
-    def logits(self, output: Any) -> Tensor:  # (rows, labels)
-        logits: Tensor = output.logits
-        return logits
 
     def pack(self, logits: Tensor, mask: Tensor) -> Tensor:
         return logits
@@ -72,18 +76,11 @@ class _Sequence:
         return F.cross_entropy(logits.float(), labels, reduction=reduction)
 
 
-class _Tokens:
+class _Tokens(Outputs):
     """A tag for the first token of each word.
 
     A row's loss is the mean over its words, a batch's the mean over all its words.
     """
-
-    def logits(self, output: Any) -> Tensor:  # (rows, length, tags)
-        logits: Tensor = output.logits
-        return logits
-
-    def pack(self, logits: Tensor, mask: Tensor) -> Tensor:
-        return logits[mask.bool()]
 
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         losses, words = self._losses(logits, targets["labels"])
@@ -108,7 +105,7 @@ class _Tokens:
         return losses, labels != NO_TAG
 
 
-class _Spans:
+class _Spans(Outputs):
     """The first and the last token of an answer, each one of the row's tokens.
 
     The loss is the mean of the two. In transformers' own loss padding competes with the tokens, so
@@ -117,9 +114,6 @@ class _Spans:
 
     def logits(self, output: Any) -> Tensor:  # (rows, length, 2)
         return torch.stack((output.start_logits, output.end_logits), dim=-1)
-
-    def pack(self, logits: Tensor, mask: Tensor) -> Tensor:
-        return logits[mask.bool()]
 
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         scores = logits.float().masked_fill(mask[..., None] == 0, -torch.inf)  # (rows, length, 2)

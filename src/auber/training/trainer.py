@@ -12,11 +12,11 @@ from __future__ import annotations
 import gc
 import logging
 import random
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -30,37 +30,13 @@ from auber.training.batches import CAPTURE_WIDTH, LengthGroups, RowCollator, cut
 from auber.training.captured_steps import CapturedSteps, ComputeLoss, StepCache
 from auber.training.cuda_graphs import Capture, CaptureError, capture_for
 from auber.training.devices import Hardware
-from auber.training.monitor import TuningError
+from auber.training.monitor import Monitor, TuningError, TuningSettings
 from auber.training.outputs import OUTPUTS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainerControl
 
 logger = logging.getLogger(__name__)
-
-
-class TuningSettings(Protocol):
-    """The settings that every tuning section of the configuration has."""
-
-    @property
-    def epochs(self) -> int:
-        """Passes over the rows."""
-
-    @property
-    def learning_rate(self) -> float:
-        """The peak learning rate."""
-
-    @property
-    def batch_size(self) -> int:
-        """Rows per step."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a Trainer has done."""
-
-    steps: int
-    micro_batch: int | None  # rows of a part, None if whole batches fit into memory
 
 
 class StepTrainer(Trainer):  # type: ignore[misc]
@@ -231,31 +207,25 @@ def run_trainer(
     model: PreTrainedModel,
     rows: EncodedRows,
     settings: TuningSettings,
+    monitor: Monitor,
     *,
     seed: int,
     hardware: Hardware,
     step_cache: StepCache,
-    scratch: str,
-    stage: str,
-    on_begin: Callable[[int], None],
-    on_step: Callable[[int, Tensor], bool],
-) -> Trained:
-    """Train a model in place.
+) -> tuple[int, int | None]:
+    """Train a model in place; return the steps, and the rows run at a time if a batch did not fit.
 
-    `on_begin` gets the number of steps. `on_step` gets the number of each step and its loss on the
-    device, and returns whether to stop; reading the loss makes a GPU wait. The random generators of
-    the process, which the Trainer seeds, are restored afterwards.
+    The random generators of the process, which the Trainer seeds, are restored afterwards.
     """
-    arguments = _training_arguments(settings, seed, hardware, scratch)
     capture = _step_capture(hardware)
-    # Processes share a batch, so their consecutive batches are grouped as one.
-    grouped = arguments.train_batch_size * num_processes()
-
-    def after_step(step: int) -> bool:
-        assert trainer.last_loss is not None, "a finished step has a loss"
-        return on_step(step, trainer.last_loss)
-
-    with _preserve_generators(hardware), _restore_forward(model):
+    with (
+        _preserve_generators(hardware),
+        _restore_forward(model),
+        tempfile.TemporaryDirectory(prefix="auber-") as scratch,
+    ):
+        arguments = _training_arguments(settings, seed, hardware, scratch)
+        # Processes share a batch, so their consecutive batches are grouped as one.
+        grouped = arguments.train_batch_size * num_processes()
         trainer = StepTrainer(
             model=model,
             args=arguments,
@@ -265,13 +235,13 @@ def run_trainer(
             sampler=LengthGroups(rows.lengths, grouped, arguments.data_seed),
             capture=capture,
             step_cache=step_cache,
-            stage=stage,
+            stage=monitor.stage,
             device_name=hardware.name,
-            callbacks=[_Listener(on_begin, after_step)],
         )
         trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(_Listener(trainer, monitor))
         trainer.train()
-    return Trained(trainer.state.global_step, trainer.micro_batch)
+    return trainer.state.global_step, trainer.micro_batch
 
 
 @contextmanager
@@ -359,13 +329,15 @@ def _training_arguments(
 
 
 class _Listener(TrainerCallback):  # type: ignore[misc]
-    """Passes the Trainer's steps on, and stops it on request."""
+    """Tells the monitor of each step, and stops the Trainer at its request."""
 
-    def __init__(self, on_begin: Callable[[int], None], on_step: Callable[[int], bool]) -> None:
-        self._on_begin, self._on_step = on_begin, on_step
+    def __init__(self, trainer: StepTrainer, monitor: Monitor) -> None:
+        self._trainer, self._monitor = trainer, monitor
 
     def on_train_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        self._on_begin(state.max_steps)
+        self._monitor.begin(state.max_steps)
 
     def on_step_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        control.should_training_stop |= self._on_step(state.global_step)
+        loss = self._trainer.last_loss
+        assert loss is not None, "a finished step has a loss"
+        control.should_training_stop |= self._monitor.step(state.global_step, loss)

@@ -15,10 +15,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,16 +30,14 @@ from auber.training.devices import Hardware
 from auber.training.monitor import (
     DivergedError,
     EarlyStopping,
-    LossMonitor,
     Monitor,
     TuningError,
+    TuningSettings,
     require_finite_weights,
 )
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from auber.training.trainer import Trained, TuningSettings
 
 __all__ = [
     "DivergedError",
@@ -106,55 +103,19 @@ def tune(
             raise TypeError(f"watching needs LastTuning settings, actual type: {actual}")
         steps_per_epoch = math.ceil(len(rows) / settings.batch_size)
         early_stopping = EarlyStopping(model, *watch, settings, steps_per_epoch)
-    losses = LossMonitor(stage, settings)
-    monitor = Monitor(losses, early_stopping, progress, stage=stage, name=name)
-    step_cache = step_cache or StepCache()
-    trained = _train(model, rows, settings, monitor, seed, hardware, stage, step_cache)
-    losses.finish(trained.steps, model, rows)
-    progress.end()
-    if early_stopping is not None:
-        early_stopping.restore()
-    model.eval()
-    model.zero_grad(set_to_none=True)
-    hardware.free_unused()
-    seconds = time.perf_counter() - started
-    if early_stopping is None:
-        return TuningReport(trained.steps, seconds, micro_batch=trained.micro_batch)
-    return TuningReport(
-        trained.steps,
-        seconds,
-        stopped_early=early_stopping.stopped,
-        best_step=early_stopping.best_step,
-        watched=tuple(early_stopping.watched),
-        micro_batch=trained.micro_batch,
-    )
-
-
-def _train(
-    model: PreTrainedModel,
-    rows: EncodedRows,
-    settings: TuningSettings,
-    monitor: Monitor,
-    seed: int,
-    hardware: Hardware,
-    stage: str,
-    step_cache: StepCache,
-) -> Trained:
+    monitor = Monitor(settings, early_stopping, progress, stage=stage, name=name)
     from auber.training.trainer import run_trainer  # the Trainer takes seconds to import
 
-    with _freeze_objects(), tempfile.TemporaryDirectory(prefix="auber-") as scratch:
+    with _freeze_objects():
         try:
-            trained = run_trainer(
+            steps, micro_batch = run_trainer(
                 model,
                 rows,
                 settings,
+                monitor,
                 seed=seed,
                 hardware=hardware,
-                step_cache=step_cache,
-                scratch=scratch,
-                stage=stage,
-                on_begin=monitor.begin,
-                on_step=monitor.step,
+                step_cache=step_cache or StepCache(),
             )
         except torch.OutOfMemoryError as error:
             # The Trainer takes steps that do not fit in parts; this comes from the optimiser.
@@ -166,7 +127,19 @@ def _train(
         # The Trainer has reference cycles; without this, optimiser and graphs would keep their
         # memory for a while.
         gc.collect()
-    return trained
+    monitor.finish(steps, model, rows)
+    model.eval()
+    model.zero_grad(set_to_none=True)
+    hardware.free_unused()
+    report = TuningReport(steps, time.perf_counter() - started, micro_batch=micro_batch)
+    if early_stopping is None:
+        return report
+    return replace(
+        report,
+        stopped_early=early_stopping.stopped,
+        best_step=early_stopping.best_step,
+        watched=tuple(early_stopping.watched),
+    )
 
 
 @contextlib.contextmanager

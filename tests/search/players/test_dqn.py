@@ -12,7 +12,6 @@ from auber.errors import ConfigError
 from auber.search.game import FloatArray, PruningGame
 from auber.search.players.dqn import (
     DQNAgent,
-    EpisodeInfo,
     LayerOutcome,
     QNetwork,
     check_games,
@@ -295,7 +294,7 @@ def test_updates_are_counted() -> None:
         game = PruningGame(toy.state, toy.score)
         asked = replace(config, learning_starts=starts)
         outcome = play_layer(
-            game, asked, seed=0, layer=0, on_episode=lambda info: losses.append(info.loss)
+            game, asked, seed=0, layer=0, on_episode=lambda _, numbers: losses.append(numbers.get("loss"))
         )
         assert outcome.updates == 2 * sum(loss is not None for loss in losses)
         assert (outcome.updates > 0) == is_taught
@@ -313,11 +312,11 @@ def test_same_seed_same_play_to_the_last_bit() -> None:
     assert play_recorded(layer, seed=4)[0].q_values != one.q_values
 
 
-def play_recorded(layer: ToyLayer, seed: int) -> tuple[LayerOutcome, list[EpisodeInfo]]:
-    infos: list[EpisodeInfo] = []
+def play_recorded(layer: ToyLayer, seed: int) -> tuple[LayerOutcome, list[tuple[int, dict[str, float]]]]:
+    infos: list[tuple[int, dict[str, float]]] = []
     config = replace(SMALL, episodes=25)
     outcome = play_layer(
-        PruningGame(layer.state, layer.score), config, seed=seed, layer=5, on_episode=infos.append
+        PruningGame(layer.state, layer.score), config, seed=seed, layer=5, on_episode=lambda *info: infos.append(info)
     )
     return outcome, infos
 
@@ -360,10 +359,10 @@ def test_outcome_adds_up() -> None:
     assert len(outcome.q_values) == 7
     assert outcome.curve[0] == (1, outcome.prior_score)
     assert outcome.curve[-1][1] == outcome.best_score
-    assert [info.episode for info in infos] == list(range(1, 26))
-    assert infos[0].loss is None
-    assert infos[-1].loss is not None
-    assert infos[-1].epsilon < infos[0].epsilon < SMALL.epsilon_start
+    assert [episode for episode, _ in infos] == list(range(1, 26))
+    assert "loss" not in infos[0][1]
+    assert "loss" in infos[-1][1]
+    assert infos[-1][1]["epsilon"] < infos[0][1]["epsilon"] < SMALL.epsilon_start
 
 
 @pytest.mark.parametrize("choose", ["rollout", "best"])

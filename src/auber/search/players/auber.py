@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from auber.config import Config
 from auber.search.methods import LayerChoice, LayerSearch, Mask, Method
 from auber.search.stages import layer_stage
-
-if TYPE_CHECKING:
-    from auber.search.players.dqn import EpisodeInfo
 
 
 def choose_layer(search: LayerSearch) -> LayerChoice:
@@ -30,20 +26,11 @@ def choose_layer(search: LayerSearch) -> LayerChoice:
     def name_heads(positions: Mask) -> Mask:
         return tuple(heads[position] for position in positions)
 
-    def on_episode(info: EpisodeInfo) -> None:
-        search.progress.step(info.episode, f"best {info.best_score:.4f}")
-        numbers = {
-            "best_score": info.best_score,
-            "return": info.episode_return,
-            "epsilon": info.epsilon,
-            "rewards_asked": game.rewards_asked,
-            "rewards_computed": info.rewards_computed,
-        }
-        if info.loss is not None:
-            numbers["loss"] = info.loss
-        name = f"{layer_stage(search.layer)}/search"
-        named = {f"{name}/{key}": value for key, value in numbers.items()}
-        search.progress.record(info.episode, named)
+    def on_episode(episode: int, numbers: dict[str, float]) -> None:
+        search.progress.step(episode, f"best {numbers['best_score']:.4f}")
+        prefix = f"{layer_stage(search.layer)}/search"
+        named = {f"{prefix}/{quantity}": value for quantity, value in numbers.items()}
+        search.progress.record(episode, named)
 
     game = PruningGame(
         state.numpy(),

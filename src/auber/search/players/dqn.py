@@ -39,18 +39,6 @@ from auber.training.cuda_graphs import Capture, Computation, capture_for
 
 
 @dataclass(frozen=True)
-class EpisodeInfo:
-    """What a finished episode reports."""
-
-    episode: int  # from 1
-    epsilon: float  # the share of random actions now
-    episode_return: float  # sum of the episode's rewards
-    best_score: float
-    rewards_computed: int
-    loss: float | None  # mean over the episode's updates; None without updates
-
-
-@dataclass(frozen=True)
 class LayerOutcome:
     """The result of playing a layer. Scores are the metric, not points."""
 
@@ -279,10 +267,13 @@ def play_layer(
     *,
     seed: int,
     layer: int,
-    on_episode: Callable[[EpisodeInfo], None] | None = None,
+    on_episode: Callable[[int, dict[str, float]], None] | None = None,
     device: torch.device | str = "cpu",
 ) -> LayerOutcome:
-    """Play all episodes of a new game with a new agent, and return which units should go."""
+    """Play all episodes of a new game with a new agent, and return which units should go.
+
+    `on_episode` gets the number of each episode, from 1, and named numbers.
+    """
     agent = DQNAgent(game.num_units, config, seed=seed, layer=layer, device=device)
     prior_score = game.metric(game.prior)
     best = game.prior
@@ -297,10 +288,14 @@ def play_layer(
             state = step.next_state
         loss = agent.finish_episode()
         if on_episode is not None:
-            best_score, computed = game.metric(best), game.rewards_computed
-            on_episode(
-                EpisodeInfo(episode, agent.epsilon, episode_return, best_score, computed, loss)
-            )
+            numbers = {
+                "best_score": game.metric(best),
+                "return": episode_return,
+                "epsilon": agent.epsilon,
+                "rewards_asked": game.rewards_asked,
+                "rewards_computed": game.rewards_computed,
+            }
+            on_episode(episode, numbers if loss is None else {**numbers, "loss": loss})
     rollout = _roll_out(game, agent)
     rollout_score = game.metric(rollout)
     best = game.best_mask()
