@@ -1,4 +1,4 @@
-"""Losses, weights and outputs that are no numbers end a tuning, and the message says where and what to do."""
+"""Losses, weights and outputs that are not finite end a tuning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from auber.system.progress import Progress
 from auber.training.monitor import LossMonitor, find_broken_weight, require_finite_weights
 from auber.training.tuning import DivergedError, tune
 from tests.small import cpu, small_rows, small_start
-from tests.training.test_training import gpu, rows_for, start
 
 RATE = {"learning_rate": 1e30}
 LOWER = r"; nothing of this stage is kept: give a lower {}\.learning_rate, and as that is another run, another --out$"
@@ -152,17 +151,3 @@ def test_losses_are_read_together_and_seldom(monkeypatch):
     monkeypatch.setattr("auber.training.monitor._RECORD_INTERVAL", math.inf)
     tuned(FirstTuning(epochs=5, batch_size=8))
     assert reads == [1, 24]
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_gpu_stops_at_the_same_step(precision):
-    model = start()
-    with pytest.raises(DivergedError, match="found nan at step 2 of 25 with learning rate 1e"):
-        tune(
-            model,
-            rows_for(model, 40),
-            FirstTuning(epochs=5, batch_size=8, **RATE),
-            seed=1,
-            hardware=gpu(precision),
-        )
