@@ -538,7 +538,7 @@ def _model(folder: Path) -> None:
 
 
 def _read_start(name: str, folder: Path) -> None:
-    checkpoint.load_start(folder / name, num_labels=2)
+    checkpoint.load_classifier(folder / name, num_labels=2)
 
 
 def _old_model(folder: Path) -> None:

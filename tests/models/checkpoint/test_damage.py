@@ -26,7 +26,7 @@ def test_no_folder(tmp_path):
 @pytest.mark.parametrize("text", ["{", "\x00", "[" * 100_000])
 def test_config_that_is_not_json(folder, text):
     (folder / "config.json").write_text(text)
-    assert_refused(folder, r"config.json: cannot be read as JSON \(.*\); save the model again$")
+    assert_refused(folder, r"config.json: cannot be read \(.*\); it is damaged: save the model again$")
 
 
 def test_config_that_is_no_configuration(folder):
@@ -82,7 +82,7 @@ def test_no_weights_or_a_pickle(folder):
     message = r"its weights are a pickle \(pytorch_model.bin\), which can run code and is never loaded; convert it to model.safet"
     assert_refused(folder, message)
     with pytest.raises(CheckpointError, match=message):
-        checkpoint.load_start(folder, num_labels=2)
+        checkpoint.load_classifier(folder, num_labels=2)
 
 
 @pytest.mark.parametrize("pruned", [True, False])
@@ -127,7 +127,7 @@ def test_missing_and_foreign_tensors(folder, pruned):
         tensors["extra"] = weight.clone()
         save_file(tensors, path, metadata={"format": "pt"})
         assert_refused(
-            folder, r"the weights hold extra, which a BertForSequenceClassification has not$"
+            folder, r"the weights hold extra, which BertForSequenceClassification does not have; save"
         )
 
 

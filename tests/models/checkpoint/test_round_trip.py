@@ -95,7 +95,7 @@ def test_loading_draws_no_random_numbers(folder):
     torch.manual_seed(5)
     state = torch.random.get_rng_state()
     checkpoint.load(folder)
-    checkpoint.load_start(folder, num_labels=2)
+    checkpoint.load_classifier(folder, num_labels=2)
     assert torch.equal(torch.random.get_rng_state(), state)
 
 

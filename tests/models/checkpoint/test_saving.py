@@ -62,11 +62,11 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(
         CheckpointError,
-        match=r"is there and holds something else than a model; choose another folder$",
+        match=r"exists and is not a model folder; choose another folder$",
     ):
         checkpoint.save(tiny_model(), None, tmp_path)
     with pytest.raises(
-        CheckpointError, match=r"is there and is not a folder; choose another name$"
+        CheckpointError, match=r"exists and is not a folder; choose another name$"
     ):
         checkpoint.save(tiny_model(), None, tmp_path / "thesis.tex")
     with pytest.raises(CheckpointError, match=r"cannot be written"):

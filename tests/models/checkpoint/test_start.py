@@ -23,18 +23,18 @@ from tests.tiny_models import MODEL_TYPES, random_batch, tiny_model, tiny_tokeni
 def test_a_classifier_is_drawn_by_seed(pretrained, caplog, capfd):
     names = ["no", "maybe", "yes"]
     with caplog.at_level(logging.WARNING, logger="transformers"):
-        start = checkpoint.load_start(pretrained, num_labels=3, label_names=names, seed=1)
+        start = checkpoint.load_classifier(pretrained, num_labels=3, label_names=names, seed=1)
     assert not caplog.records
     assert "LOAD REPORT" not in capfd.readouterr().err
-    assert not start.has_trained_classifier
+    assert not start.is_trained
     assert start.model.config.problem_type == "single_label_classification"
     assert start.model.config.id2label == {0: "no", 1: "maybe", 2: "yes"}
     assert start.model.config.label2id == {"no": 0, "maybe": 1, "yes": 2}
     assert start.tokenizer("good").input_ids == tiny_tokenizer()("good").input_ids
     assert start.model.classifier.weight.shape == (3, 32)
     torch.manual_seed(99)  # whatever happened before
-    same = checkpoint.load_start(pretrained, num_labels=3, seed=1).model
-    other = checkpoint.load_start(pretrained, num_labels=3, seed=2).model
+    same = checkpoint.load_classifier(pretrained, num_labels=3, seed=1).model
+    other = checkpoint.load_classifier(pretrained, num_labels=3, seed=2).model
     assert torch.equal(same.classifier.weight, start.model.classifier.weight)
     assert not torch.equal(other.classifier.weight, start.model.classifier.weight)
     assert torch.equal(
@@ -65,7 +65,7 @@ def test_only_the_load_report_is_silenced(monkeypatch):
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_every_family_starts_from_a_bare_encoder(model_type, tmp_path):
     checkpoint.save(tiny_model(model_type, bare=True, dtype="bfloat16"), tiny_tokenizer(), tmp_path)
-    start = checkpoint.load_start(tmp_path, num_labels=1, is_regression=True)
+    start = checkpoint.load_classifier(tmp_path, num_labels=1, is_regression=True)
     assert start.model.config.problem_type == "regression"
     assert {parameter.dtype for parameter in start.model.parameters()} == {torch.float32}
     assert output(start.model, random_batch(start.model)).shape == (4, 1)
@@ -77,9 +77,9 @@ def test_a_start_of_tokens_has_a_new_classifier_or_its_own(kind, tmp_path):
     wanted = {"num_labels": 3 if names else 2, "label_names": names, "kind": kind}
     checkpoint.save(tiny_model(bare=True), tiny_tokenizer(), tmp_path / "bare")
     first, again, other = (
-        checkpoint.load_start(tmp_path / "bare", **wanted, seed=seed) for seed in (0, 0, 1)
+        checkpoint.load_classifier(tmp_path / "bare", **wanted, seed=seed) for seed in (0, 0, 1)
     )
-    assert not first.has_trained_classifier
+    assert not first.is_trained
     assert type(first.model).__name__.endswith(KINDS[kind].ending)
     head = "classifier.weight" if names else "qa_outputs.weight"
     drawn = [start.model.state_dict()[head] for start in (first, again, other)]
@@ -88,19 +88,19 @@ def test_a_start_of_tokens_has_a_new_classifier_or_its_own(kind, tmp_path):
     if names:
         assert first.model.config.id2label == dict(enumerate(names))
     checkpoint.save(first.model, first.tokenizer, tmp_path / "tuned")
-    tuned = checkpoint.load_start(tmp_path / "tuned", **wanted, seed=5)
-    assert tuned.has_trained_classifier
+    tuned = checkpoint.load_classifier(tmp_path / "tuned", **wanted, seed=5)
+    assert tuned.is_trained
     assert torch.equal(tuned.model.state_dict()[head], drawn[0])
 
 
 def test_a_trained_classifier_is_kept(folder, tmp_path):
-    start = checkpoint.load_start(folder, num_labels=2, label_names=["no", "yes"])
-    assert start.has_trained_classifier
+    start = checkpoint.load_classifier(folder, num_labels=2, label_names=["no", "yes"])
+    assert start.is_trained
     assert encoder_of(start.model).removed == PruningPlan(PLAN)
     whole = tiny_model()
     checkpoint.save(whole, tiny_tokenizer(), tmp_path / "whole")
-    start = checkpoint.load_start(tmp_path / "whole", num_labels=2, label_names=["no", "yes"])
-    assert start.has_trained_classifier
+    start = checkpoint.load_classifier(tmp_path / "whole", num_labels=2, label_names=["no", "yes"])
+    assert start.is_trained
     assert start.model.config.id2label == {0: "no", 1: "yes"}
     batch = random_batch(whole)
     assert torch.equal(output(start.model, batch), output(whole, batch))
@@ -118,18 +118,18 @@ def test_a_classifier_of_another_kind_is_not_taken_for_one_of_this(has, wants, t
         rf"\(\.\.\.{KINDS[wants].ending}\); start from a model of that kind, or from the encoder without a classifier$"
     )
     with pytest.raises(CheckpointError, match=message):
-        checkpoint.load_start(tmp_path, num_labels=2, kind=wants)
+        checkpoint.load_classifier(tmp_path, num_labels=2, kind=wants)
 
 
 def test_labels_that_do_not_fit(folder, pretrained):
     message = r"its trained classifier has 2 labels, the task has 3; choose the task it was trained on, or, to train one, the enc"
     with pytest.raises(CheckpointError, match=message):
-        checkpoint.load_start(folder, num_labels=3)
+        checkpoint.load_classifier(folder, num_labels=3)
     message = r"its classifier orders the labels no, yes, the task yes, no; give the task that order \(--labels no,yes\)$"
     with pytest.raises(CheckpointError, match=message):
-        checkpoint.load_start(folder, num_labels=2, label_names=["yes", "no"])
+        checkpoint.load_classifier(folder, num_labels=2, label_names=["yes", "no"])
     with pytest.raises(ModelError, match=r"^3 labels need as many names, found 1: yes$"):
-        checkpoint.load_start(pretrained, num_labels=3, label_names=["yes"])
+        checkpoint.load_classifier(pretrained, num_labels=3, label_names=["yes"])
 
 
 def test_a_start_without_its_encoder(pretrained):
@@ -144,7 +144,7 @@ def test_a_start_without_its_encoder(pretrained):
         CheckpointError,
         match=r"the weights lack bert.encoder.layer.2.* and 15 more; use a complete checkpoint$",
     ):
-        checkpoint.load_start(pretrained, num_labels=2)
+        checkpoint.load_classifier(pretrained, num_labels=2)
 
 
 def test_a_pruned_start_without_classifier(tmp_path):
@@ -154,7 +154,7 @@ def test_a_pruned_start_without_classifier(tmp_path):
     with pytest.raises(
         CheckpointError, match=r": is a pruned encoder without a classifier; start from one with a"
     ):
-        checkpoint.load_start(tmp_path, num_labels=2)
+        checkpoint.load_classifier(tmp_path, num_labels=2)
 
 
 def test_a_tokenizer_of_another_model(tmp_path):
@@ -163,13 +163,13 @@ def test_a_tokenizer_of_another_model(tmp_path):
         CheckpointError,
         match=r": its tokenizer has 62 tokens, its model 50; use the tokenizer the model was",
     ):
-        checkpoint.load_start(tmp_path, num_labels=2)
+        checkpoint.load_classifier(tmp_path, num_labels=2)
 
 
 def test_an_unreachable_hub():
     message = r"^'nobody/nothing' is no folder and cannot be read from the hub \(.*\); give a local folder or check the name$"
     with pytest.raises(CheckpointError, match=message):
-        checkpoint.load_start("nobody/nothing", num_labels=2)
+        checkpoint.load_classifier("nobody/nothing", num_labels=2)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,11 @@ def test_an_unreachable_hub():
 def test_a_folder_that_is_not_there(path):
     message = f"^{path}: there is no such folder; give the one a model was saved in, or a name on the hub \\(NAME or OWNER/NAME\\)$"
     with pytest.raises(CheckpointError, match=message):
-        checkpoint.load_start(path, num_labels=2)
+        checkpoint.load_classifier(path, num_labels=2)
 
 
 def test_a_start_computes_with_masks_what_its_saved_pruned_form_computes(pretrained, tmp_path):
-    model = checkpoint.load_start(pretrained, num_labels=2).model
+    model = checkpoint.load_classifier(pretrained, num_labels=2).model
     batch = random_batch(model)
     with masked_heads(model, PLAN):
         expected = output(model, batch)
