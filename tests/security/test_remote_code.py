@@ -9,7 +9,7 @@ import pytest
 
 import auber
 from auber.errors import CheckpointError
-from auber.export.speed.subjects import read_subjects
+from auber.export.subjects import read_subjects
 from auber.models import checkpoint
 from auber.models.legacy import import_model
 from auber.models.source import read_config

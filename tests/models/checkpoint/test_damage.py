@@ -26,7 +26,9 @@ def test_no_folder(tmp_path):
 @pytest.mark.parametrize("text", ["{", "\x00", "[" * 100_000])
 def test_config_that_is_not_json(folder, text):
     (folder / "config.json").write_text(text)
-    assert_refused(folder, r"config.json: cannot be read \(.*\); it is damaged: save the model again$")
+    assert_refused(
+        folder, r"config.json: cannot be read \(.*\); it is damaged: save the model again$"
+    )
 
 
 def test_config_that_is_no_configuration(folder):
@@ -127,7 +129,8 @@ def test_missing_and_foreign_tensors(folder, pruned):
         tensors["extra"] = weight.clone()
         save_file(tensors, path, metadata={"format": "pt"})
         assert_refused(
-            folder, r"the weights hold extra, which BertForSequenceClassification does not have; save"
+            folder,
+            r"the weights hold extra, which BertForSequenceClassification does not have; save",
         )
 
 

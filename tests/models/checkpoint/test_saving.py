@@ -65,9 +65,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path):
         match=r"exists and is not a model folder; choose another folder$",
     ):
         checkpoint.save(tiny_model(), None, tmp_path)
-    with pytest.raises(
-        CheckpointError, match=r"exists and is not a folder; choose another name$"
-    ):
+    with pytest.raises(CheckpointError, match=r"exists and is not a folder; choose another name$"):
         checkpoint.save(tiny_model(), None, tmp_path / "thesis.tex")
     with pytest.raises(CheckpointError, match=r"cannot be written"):
         checkpoint.save(tiny_model(), None, tmp_path / "thesis.tex" / "model")
