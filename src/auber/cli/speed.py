@@ -134,6 +134,6 @@ def _print(speed: Speed) -> None:
     from auber.export.speed import describe, make_tables
 
     print(describe(speed))
-    for title, table in make_tables(speed).items():
+    for table in make_tables(speed):
         print()
-        screen.print_table(list(table.columns), table.to_numpy().tolist(), title=title)
+        screen.print_table(table.columns, table.rows, title=table.title)

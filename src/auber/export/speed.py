@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
@@ -16,9 +16,6 @@ from auber.errors import ConfigError, unknown_name
 from auber.run.records import CommitRecord, HeadsByLayer
 from auber.system.records import LARGEST_NUMBER, Count, Name, Number, Record
 from auber.training.ratio import Limits, Ratio, brief, ratio_of, verdict
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 DEVICES = ("auto", "cpu", "cuda")
 USUAL_LENGTH = 128  # tokens per row
@@ -197,41 +194,55 @@ def describe(speed: Speed) -> str:
     return "\n".join(lines)
 
 
-def make_tables(speed: Speed) -> dict[str, DataFrame]:
-    """Return two tables of text by title: a row per run, and a row per pair of times."""
-    import pandas as pd
+class SpeedTable(NamedTuple):
+    """A table of text."""
 
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def make_tables(speed: Speed) -> tuple[SpeedTable, SpeedTable]:
+    """Return a table with a row per run, and one with a row per pair of times."""
     pairs = [(run, pair) for run in speed.runs for pair in run.pairs]
     devices = " and ".join(dict.fromkeys(pair.device for _, pair in pairs))
+    settings = list(dict.fromkeys(pair.setting for _, pair in pairs))
+    ratios = {(run.name, pair.setting): brief(pair.ratio) for run, pair in pairs}
     summary = [
-        {
-            "run": run.name,
-            "heads removed": f"{run.heads_removed} of {run.heads}",
-            "parameters": _format_amount(run.parameters),
-            "multiply-adds per row": _format_amount(run.multiply_adds),
-            **{pair.setting: brief(pair.ratio) for pair in run.pairs},
-        }
+        [
+            run.name,
+            f"{run.heads_removed} of {run.heads}",
+            _format_amount(run.parameters),
+            _format_amount(run.multiply_adds),
+            *(ratios.get((run.name, setting), "") for setting in settings),
+        ]
         for run in speed.runs
     ]
-    columns = [*list(summary[0])[:4], *dict.fromkeys(pair.setting for _, pair in pairs)]
     timings = [
-        {
-            "run": run.name,
-            "runtime": pair.setting,
-            "unpruned ms": _format_times(pair.unpruned),
-            "pruned ms": _format_times(pair.pruned),
-            "unpruned rows/s": f"{pair.unpruned.rows_per_second:.1f}",
-            "pruned rows/s": f"{pair.pruned.rows_per_second:.1f}",
-            "rounds": str(pair.rounds),
-        }
+        [
+            run.name,
+            pair.setting,
+            _format_times(pair.unpruned),
+            _format_times(pair.pruned),
+            f"{pair.unpruned.rows_per_second:.1f}",
+            f"{pair.pruned.rows_per_second:.1f}",
+            str(pair.rounds),
+        ]
         for run, pair in pairs
     ]
-    return {
-        f"Size and speedup on {devices} (95 % interval)": pd.DataFrame(
-            summary, columns=columns
-        ).fillna(""),
-        f"Median times on {devices}, with quartiles": pd.DataFrame(timings),
-    }
+    rates = ["unpruned rows/s", "pruned rows/s"]
+    return (
+        SpeedTable(
+            f"Size and speedup on {devices} (95 % interval)",
+            ["run", "heads removed", "parameters", "multiply-adds per row", *settings],
+            summary,
+        ),
+        SpeedTable(
+            f"Median times on {devices}, with quartiles",
+            ["run", "runtime", "unpruned ms", "pruned ms", *rates, "rounds"],
+            timings,
+        ),
+    )
 
 
 def _format_times(times: Times) -> str:

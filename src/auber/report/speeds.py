@@ -17,12 +17,12 @@ def speed_tables(file: ResultsFile) -> tuple[Table, ...]:
     return tuple(
         Table(
             f"speed{number}",
-            title,
+            table.title,
             tuple(map(Column, table.columns)),
-            (TableSection(None, None, tuple(map(tuple, table.to_numpy().tolist()))),),
+            (TableSection(None, None, tuple(map(tuple, table.rows))),),
             notes if number == 1 else (),
         )
-        for number, (title, table) in enumerate(make_tables(speed).items(), 1)
+        for number, table in enumerate(make_tables(speed), 1)
     )
 
 

@@ -154,8 +154,9 @@ class Encoder(ABC):
 
     def features(self, positions: Sequence[int]) -> Tensor:
         """Return the rows of query, key and value that belong to the heads at these positions."""
-        starts = torch.tensor(positions, dtype=torch.long) * self.head_dim
-        return (starts[:, None] + torch.arange(self.head_dim)).flatten()
+        starts = torch.tensor(positions, dtype=torch.long)[:, None] * self.head_dim
+        features: Tensor = (starts + torch.arange(self.head_dim)).flatten()
+        return features
 
     def keep(self, layer: int, positions: Sequence[int]) -> None:
         """Slice a layer down to the heads at these positions; `remove_heads` checks and records."""
