@@ -7,10 +7,9 @@ import torch
 
 from auber.data.task_types import TASK_TYPES
 from auber.errors import AuberError
-from auber.export.speed.subjects import choose_length, read_subjects
+from auber.export.subjects import choose_length, read_subjects
 from auber.models.encoders import REMOVED_HEADS, encoder_of
-from tests.export.models import UNEVEN, save_pruned
-from tests.export.speed.runs import make_result, make_run
+from tests.export.models import UNEVEN, make_result, make_run, save_pruned
 from tests.tiny_models import tiny_config
 
 PLAN = {layer: tuple(heads) for layer, heads in UNEVEN.items()}
@@ -48,17 +47,17 @@ def test_a_model_folder_is_called_after_its_run(tmp_path):
     ]
 
 
-def test_names_differ_by_as_much_of_the_paths_as_it_takes(tmp_path):
+def test_equal_names_get_the_parts_of_their_paths_that_differ(tmp_path):
     runs = [
         make_run(tmp_path / name)
         for name in ("a/seed-0/random-0", "a/seed-0/random-1", "b/seed-0/random-1")
     ]
     found = read_subjects((*map(str, runs), str(runs[0] / "model")), None)
     assert [subject.name for subject in found] == [
-        "rte auber seed 3 (random-0)",
+        "rte auber seed 3 (a/seed-0/random-0)",
         "rte auber seed 3 (a/seed-0/random-1)",
         "rte auber seed 3 (b/seed-0/random-1)",
-        "rte auber seed 3 (model)",
+        "rte auber seed 3 (a/seed-0/random-0/model)",
     ]
     twice = read_subjects((str(runs[0]), str(runs[0])), None)
     assert {subject.name for subject in twice} == {"rte auber seed 3"}, "it is one and the same"
@@ -150,17 +149,13 @@ def test_a_row_longer_than_the_positions(tmp_path, origin):
         (
             {},
             None,
-            r"mine: its model is gone; name the architecture with --model FOLDER_OR_NAME \(it began with 'tiny-",
+            r"mine: its model is gone; name the architecture with --model FOLDER_OR_NAME",
         ),
         (
-            {"metric": "luck"},
+            {"metric": "luck", "plan": [1]},
             "origin",
-            "mine: the result.json of a run is needed, found something else$",
-        ),
-        (
-            {"plan": [1]},
-            "origin",
-            "mine: the result.json of a run is needed, found something else$",
+            "result.json: 'metric' must be one of accuracy, .*, found 'luck'; 'plan' must be a "
+            "JSON object, found .1.; it is damaged or of another version: give",
         ),
         (
             {"plan": {"0": [4]}},
@@ -170,7 +165,8 @@ def test_a_row_longer_than_the_positions(tmp_path, origin):
         (
             {"heads": {"layers": 12, "per_layer": 12}},
             "origin",
-            "mine: its plan is for 12 layers of 12 heads, --model .*origin has 3 of 4; give the model it was pruned from$",
+            "mine: its plan is for 12 layers of 12 heads, --model .*origin has 3 of 4; give the "
+            "model it was pruned from$",
         ),
         (
             {},
@@ -180,7 +176,7 @@ def test_a_row_longer_than_the_positions(tmp_path, origin):
         (
             {},
             "nowhere",
-            "nowhere: there is no such folder; give the one a model was saved in, or a name on the hub",
+            "nowhere: there is no such folder; give the one a model was saved in, or a name on",
         ),
         ({}, "albert", "config.json: A model of type 'albert' cannot be pruned"),
     ],
@@ -202,7 +198,7 @@ def test_a_model_nobody_needs(tmp_path, origin):
 
 
 def test_nothing_there(tmp_path):
-    message = "none: a run's folder, its result.json, a results file or a model folder is needed, found nothing$"
+    message = "none: a run's folder, its result.json, a results file or a model folder is needed"
     with pytest.raises(AuberError, match=message):
         read_subjects((str(tmp_path / "none"),), None)
 
@@ -258,11 +254,15 @@ def test_runs_of_a_results_file(kept, origin):
 @pytest.mark.parametrize(
     ("only", "message"),
     [
-        ("seed=4", "study.json: none of its runs is wanted; it has task: mrpc, rte; method: auber; seed: 3; protocol: seen$"),
+        (
+            "seed=4",
+            "study.json: none of its runs is wanted; it has task: mrpc, rte; method: auber; "
+            "seed: 3; protocol: seen$",
+        ),
         ("auber", "^--only takes key=value such as task=rte,seed=1, found 'auber'$"),
         ("head=3", "^--only: Unknown key 'head'"),
     ],
-)  # fmt: skip
+)
 def test_a_choice_that_fits_nothing(kept, origin, only, message):
     with pytest.raises(AuberError, match=message):
         read_subjects((kept,), origin, (only,))
@@ -278,7 +278,7 @@ def test_a_results_file_without_removed_heads(tmp_path, origin):
         "removed": 0,
     }
     path.write_text(json.dumps({"format": 1, "kind": "runs", "study": None, "runs": [line]}))
-    message = "study.json: holds no run that removed heads; give one that does, or name its runs with --only method=...$"
+    message = "study.json: holds no run that removed heads; give one that does, or name its runs"
     with pytest.raises(AuberError, match=message):
         read_subjects((str(path),), origin)
 
