@@ -360,9 +360,9 @@ class Study(Record):
         keys |= {key: getattr(self, key) for key in ("methods", "seeds", "protocols", "preset")}
         lines = _toml_lines({**keys, "draws": self.draws})
         if self.settings:
-            lines += ["", "[settings]", *_toml_lines(self.settings)]
+            lines += ["", "[settings]", *_toml_lines(dict(sorted(self.settings.items())))]
         for name, table in tables.items() if has_tables else ():
-            lines += ["", f"[tasks.{name}]", *_toml_lines(table)]
+            lines += ["", f"[tasks.{name}]", *_toml_lines(dict(sorted(table.items())))]
         return "\n".join(lines) + "\n"
 
 
