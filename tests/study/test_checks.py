@@ -18,7 +18,7 @@ from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_heads
 from auber.report.collect import collect
 from auber.report.results_file import save_results
-from auber.study import State, StudyFolder, run_study, select_runs
+from auber.study import StudyFolder, run_study, select_runs
 from auber.study.checks import _outline
 from tests.kinds import write_kind_files
 from tests.small import small_start, small_task
