@@ -234,7 +234,14 @@ def _study_folder(folder: Path) -> None:
         folder,
         {
             "mrpc/seen/seed-0/original.failed.json": json.dumps(
-                {"error": "RunError: no room", "skipped": False}
+                {
+                    "task": "mrpc",
+                    "protocol": "seen",
+                    "seed": 0,
+                    "run": "original",
+                    "error": "RunError: no room",
+                    "skipped": False,
+                }
             )
         },
     )

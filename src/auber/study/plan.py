@@ -66,6 +66,12 @@ _DECIDED = {
 }
 
 
+def _require_printable(path: Path) -> Path:
+    if not str(path).isprintable():
+        raise ValueError("must be a printable path")
+    return path
+
+
 def _split_columns(names: Any) -> Any:
     return split_names(names) if isinstance(names, str) else names and tuple(names)
 
@@ -96,6 +102,7 @@ def _require_preset(name: str) -> str:
 
 
 Text = Annotated[Name, Field(min_length=1, max_length=_LONGEST_NAME)]
+Place = Annotated[Path, AfterValidator(_require_printable)]
 Columns = Annotated[tuple[Text, ...], BeforeValidator(_split_columns)]
 
 
@@ -108,8 +115,8 @@ class StudyTask(Record):
 
     model_config = ConfigDict(extra="allow")
 
-    train: Path | None = None
-    dev: Path | None = None
+    train: Place | None = None
+    dev: Place | None = None
     kind: Text | None = None
     text: Columns | None = None
     label: Text | None = None
@@ -266,7 +273,7 @@ class Study(Record):
     settings: Annotated[dict[str, Any], AfterValidator(flatten_tables)] = Field(
         default_factory=dict
     )
-    data: Path | None = None
+    data: Place | None = None
     keep_weights: bool = True
     weights: Text | None = None  # digest of the encoder; None until its weights are read
 
