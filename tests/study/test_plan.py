@@ -125,7 +125,7 @@ def test_the_record_has_a_digest_in_place_of_files():
         ({"seeds": [2**63]}, "'seeds.0' must be at most 9223372036854775807, found"),
         ({"protocols": ["held"]}, "'protocols' must be known. Unknown protocol 'held'. Did you"),
         ({"protocol": "seen"}, "unknown key 'protocol'. Did you mean 'protocols'?"),
-        ({"preset": "papr"}, "'preset' must be one of paper, reference, default, found 'papr'"),
+        ({"preset": "papr"}, "Unknown preset 'papr'. Did you mean 'paper'?"),
         ({"draws": 0}, "'draws' must be at least 1, found 0"),
         ({"keep_weights": "no"}, "'keep_weights' must be true or false, found 'no'"),
         ({"settings": 3}, "'settings' must be a table, found 3"),
@@ -142,21 +142,24 @@ def test_the_record_has_a_digest_in_place_of_files():
         ({"tasks": {"films": {}}}, "'tasks' must be known or rows of your own. Unknown task"),
         (
             {"tasks": {"rte": FILMS}},
-            "'tasks' must be known or rows of your own. rte is a known task; give your own rows",
+            "'tasks' must have other names for your own rows than 'rte': 1 to 100 of a-z, A-Z,",
         ),
         (
             {"tasks": {"report": FILMS}},
-            "'tasks' must be known or rows of your own. report is the folder of 'auber report'",
+            "'tasks' must have other names for your own rows than 'report': 1 to 100 of a-z, A-Z",
         ),
         (
             {"tasks": {"my films": FILMS}},
-            "'tasks' must be known or rows of your own. 'my films' is the name of a folder: 1 to",
+            "'tasks' must have other names for your own rows than 'my films': 1 to 100 of a-z,",
         ),
         (
             {"tasks": {"films": {**FILMS, "lable": "y"}}},
             "'tasks.films' has the unknown key 'lable'. Did you mean 'label'?",
         ),
-        ({"tasks": {"films": {**FILMS, "train": 3}}}, "'tasks.films.train' must be text, found 3"),
+        (
+            {"tasks": {"films": {**FILMS, "train": 3}}},
+            "'tasks.films.train' must be a printable path",
+        ),
         (
             {"tasks": {"films": {**FILMS, "labels": [0]}}},
             "'tasks.films.labels.0' must be text, found 0",

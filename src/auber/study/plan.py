@@ -24,12 +24,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from auber.config import (
     PRESETS,
@@ -39,22 +39,20 @@ from auber.config import (
     flatten_tables,
     load_toml,
     make_config,
-    settings,
     show_name,
     show_value,
 )
-from auber.data import TASKS, TaskData, load_task, make_task
-from auber.data.user_rows import split_names
-from auber.errors import AuberError, ConfigError, TaskError, suggest, unknown_name
+from auber.data import TASKS, TaskData, load_task
+from auber.errors import ConfigError, unknown_name
 from auber.search.registry import METHODS
+from auber.study.task import LONGEST_NAME, Place, StudyTask, Text
 from auber.system.filters import parse_only
-from auber.system.records import Count, Name, Record, validate
+from auber.system.records import Count, Record, validate
 
 EMBEDDED = "agreement"  # the generated model, and the one task that it can read
 START = "start"  # the run that fine-tunes the model shared by a block
 MATCHED = "auber"  # the run whose number of heads and tunings others take over
 
-_LONGEST_NAME = 1000
 _OWN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _REPORT = "report"  # the folder that `auber report` writes into a study's
 # Settings that a study decides for each run: what to write instead.
@@ -66,132 +64,25 @@ _DECIDED = {
 }
 
 
-def _require_printable(path: Path) -> Path:
-    if not str(path).isprintable():
-        raise ValueError("must be a printable path")
-    return path
-
-
-def _split_columns(names: Any) -> Any:
-    return split_names(names) if isinstance(names, str) else names and tuple(names)
-
-
-def _require_distinct(items: Sequence[Any]) -> Any:
+def _require_distinct(items: Any) -> Any:
     if not items:
         raise ValueError("must name at least one")
-    repeated = sorted({str(item) for item in items if list(items).count(item) > 1})
+    repeated = sorted({show_name(str(item)) for item in items if list(items).count(item) > 1})
     if repeated:
-        raise ValueError(f"must name each once; {', '.join(map(show_name, repeated))} is repeated")
+        raise ValueError(f"must name each once; {', '.join(repeated)} is repeated")
     return items
 
 
-def _require_known(kind: str, known: Collection[str]) -> Callable[[tuple[str, ...]], Any]:
+def _known(kind: str, known: Collection[str]) -> AfterValidator:
+    """Return a validator of different names, all of them known."""
+
     def check(names: tuple[str, ...]) -> tuple[str, ...]:
         unknown = [unknown_name(kind, show_name(n), known) for n in names if n not in known]
         if unknown:
             raise ValueError(f"must be known. {'; '.join(unknown)}")
-        return names
+        return tuple(_require_distinct(names))
 
-    return check
-
-
-def _require_preset(name: str) -> str:
-    if name not in PRESETS:
-        raise ValueError(f"must be one of {', '.join(PRESETS)}")
-    return name
-
-
-Text = Annotated[Name, Field(min_length=1, max_length=_LONGEST_NAME)]
-Place = Annotated[Path, AfterValidator(_require_printable)]
-Columns = Annotated[tuple[Text, ...], BeforeValidator(_split_columns)]
-
-
-class StudyTask(Record):
-    """The table `[tasks.NAME]`: the files of your own rows, and settings of this task alone.
-
-    The keys are the options of `auber prune`. The record of a study has the digest of the rows in
-    place of the files, because where they are does not matter. All other keys are settings.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    train: Place | None = None
-    dev: Place | None = None
-    kind: Text | None = None
-    text: Columns | None = None
-    label: Text | None = None
-    labels: Columns | None = None
-    metric: Text | None = None
-    rows: Text | None = None  # digest of all that a score depends on; None until the rows are read
-
-    @model_validator(mode="after")
-    def _check(self) -> StudyTask:
-        sections = {info.key.partition(".")[0] for info in settings()}
-        for key in self.model_extra or {}:
-            if key.partition(".")[0] not in sections:
-                near = suggest(key, sections | set(_TABLE_KEYS))
-                raise ValueError(f"has the unknown key '{show_name(key)}'.{near}")
-        _ = self.settings  # a ValueError if its tables are nested too deep
-        if self.is_own and (self.train is None or self.dev is None):
-            given = [key for key in _FILE_KEYS if getattr(self, key) is not None]
-            if given:
-                raise ValueError(
-                    f"must name both files of your own rows, train and dev, found {given[0]}"
-                )
-        return self
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of this task by dotted key."""
-        return flatten_tables(self.model_extra or {})
-
-    @property
-    def is_own(self) -> bool:
-        """Return whether the task is rows of your own."""
-        return any(getattr(self, key) is not None for key in _TABLE_KEYS)
-
-    @property
-    def has_files(self) -> bool:
-        """Return whether there are files to read."""
-        return all(path is not None and path.is_file() for path in (self.train, self.dev))
-
-    def load(self, name: str) -> TaskData:
-        """Return the rows; raise `TaskError` if they are wrong or not those of the digest."""
-        if self.train is None:
-            raise TaskError(
-                f"tasks.{name}: only the digest of its rows is known; name the files train and dev"
-            )
-        try:
-            task = make_task(
-                self.train,
-                self.dev or self.train,
-                kind=self.kind,
-                text=self.text,
-                label=self.label,
-                labels=self.labels,
-                metric=self.metric,
-                name=name,
-            )
-        except AuberError as error:
-            # In a table, options are keys.
-            message = re.sub(rf"--({'|'.join(_FILE_KEYS)})\b", r"\1", str(error))
-            raise TaskError(f"tasks.{name}: {message}") from error
-        if self.rows not in (None, task.content_hash):
-            raise TaskError(
-                f"tasks.{name}: the rows of {self.train} and {self.dev} must have the digest "
-                f"{self.rows}, found {task.content_hash}; restore the files or remove rows"
-            )
-        return task
-
-    def to_table(self) -> dict[str, Any]:
-        """Return the table as recorded: the digest, or the files while it is unknown."""
-        keys = ("rows",) if self.rows is not None else _FILE_KEYS
-        named = {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
-        return {**named, **self.settings}
-
-
-_TABLE_KEYS = tuple(StudyTask.model_fields)
-_FILE_KEYS = tuple(key for key in _TABLE_KEYS if key != "rows")
+    return AfterValidator(check)
 
 
 @dataclass(frozen=True)
@@ -230,45 +121,15 @@ class StudyRun:
 PlacedRun = tuple[Block, StudyRun]
 
 
-def _check_tasks(tasks: dict[str, StudyTask]) -> dict[str, StudyTask]:
-    problems = []
-    for name, task in tasks.items():
-        if not task.is_own:
-            if name not in TASKS:
-                problems.append(unknown_name("task", show_name(name), TASKS))
-        elif name in TASKS:
-            problems.append(f"{name} is a known task; give your own rows another name")
-        elif name == _REPORT:
-            problems.append(f"{name} is the folder of 'auber report'; choose another name")
-        elif not _OWN_NAME.fullmatch(name):
-            problems.append(
-                f"'{show_name(name)}' is the name of a folder: 1 to 100 of a-z, A-Z, 0-9, _ and -, "
-                "the first not -; choose another name"
-            )
-    if problems:
-        raise ValueError(f"must be known or rows of your own. {'; '.join(problems)}")
-    return tasks
-
-
 class Study(Record):
     """What to compare: tasks x protocols x seeds, and the methods on each."""
 
     model: Text
-    tasks: Annotated[
-        dict[str, StudyTask], AfterValidator(_require_distinct), AfterValidator(_check_tasks)
-    ]
-    methods: Annotated[
-        tuple[str, ...],
-        AfterValidator(_require_distinct),
-        AfterValidator(_require_known("method", METHODS)),
-    ]
+    tasks: dict[str, StudyTask]
+    methods: Annotated[tuple[str, ...], _known("method", METHODS)]
     seeds: Annotated[tuple[Count, ...], AfterValidator(_require_distinct)]
-    protocols: Annotated[
-        tuple[str, ...],
-        AfterValidator(_require_distinct),
-        AfterValidator(_require_known("protocol", PROTOCOLS)),
-    ]
-    preset: Annotated[str, AfterValidator(_require_preset)] = "default"
+    protocols: Annotated[tuple[str, ...], _known("protocol", PROTOCOLS)]
+    preset: Text = "default"
     draws: Annotated[int, Field(ge=1, le=1000)] = 1  # each is a run of every block
     settings: Annotated[dict[str, Any], AfterValidator(flatten_tables)] = Field(
         default_factory=dict
@@ -276,6 +137,32 @@ class Study(Record):
     data: Place | None = None
     keep_weights: bool = True
     weights: Text | None = None  # digest of the encoder; None until its weights are read
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _read_names(cls, tasks: Any) -> Any:
+        if isinstance(tasks, dict):
+            return tasks
+        if not isinstance(tasks, list) or not all(isinstance(name, str) for name in tasks):
+            raise ValueError("must be a list of names or a table for each task")
+        return {name: {} for name in _require_distinct(tasks)}
+
+    @field_validator("tasks")
+    @classmethod
+    def _check_names(cls, tasks: dict[str, StudyTask]) -> dict[str, StudyTask]:
+        unknown = [name for name, task in tasks.items() if not task.is_own and name not in TASKS]
+        if unknown:
+            problems = [unknown_name("task", show_name(name), TASKS) for name in unknown]
+            raise ValueError(f"must be known or rows of your own. {'; '.join(problems)}")
+        for name, task in tasks.items():
+            if task.is_own and (name in (*TASKS, _REPORT) or not _OWN_NAME.fullmatch(name)):
+                raise ValueError(
+                    f"must have other names for your own rows than '{show_name(name)}': 1 to 100 "
+                    f"of a-z, A-Z, 0-9, _ and -, the first not -, and neither a known task nor "
+                    f"'{_REPORT}', the folder of 'auber report'"
+                )
+        _require_distinct(tasks)
+        return tasks
 
     @property
     def own(self) -> dict[str, StudyTask]:
@@ -399,32 +286,16 @@ def read_study(path: str | Path) -> Study:
 
 def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
     """Return the study that TOML tables describe; a `ConfigError` lists all of their problems."""
-    preset, tasks = tables.get("preset"), tables.get("tasks")
+    preset = tables.get("preset")
     known_preset = preset if isinstance(preset, str) and preset in PRESETS else "default"
-    values = {"protocols": [make_config(known_preset).protocol], **tables}
-    problems = []
-    if "tasks" in tables and not isinstance(tasks, dict):
-        problems = _find_list_problems(tasks)
-        values["tasks"] = {EMBEDDED: {}} if problems else {name: {} for name in tasks or ()}
-    study, others = validate(Study, values)
-    problems += [problem.replace("a JSON object", "a table") for problem in others]
-    if study is not None and not problems:
+    study, problems = validate(Study, {"protocols": [make_config(known_preset).protocol], **tables})
+    if study is not None:
         problems = _find_conflicts(study)
     if study is None or problems:
-        raise ConfigError(f"{where}: {'; '.join(problems)}")
+        # The words of JSON in those of TOML.
+        listed = "; ".join(problems).replace("a JSON object", "a table")
+        raise ConfigError(f"{where}: {listed}")
     return study
-
-
-def _find_list_problems(tasks: Any) -> list[str]:
-    if not isinstance(tasks, list) or not all(isinstance(name, str) for name in tasks):
-        return [
-            f"'tasks' must be a list of names or a table for each task, found {show_value(tasks)}"
-        ]
-    try:
-        _require_distinct(tasks)
-    except ValueError as error:
-        return [f"'tasks' {error}"]
-    return []
 
 
 def change_study(
@@ -491,9 +362,9 @@ def _find_conflicts(study: Study) -> list[str]:
     """Return what is wrong between the parts of a study."""
     problems = []
     name = study.model_name  # of a link or of '.', the name of the folder
-    if not name.isprintable() or not 1 <= len(name) <= _LONGEST_NAME:
+    if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
         problems.append(
-            f"the model's name must be 1 to {_LONGEST_NAME} printable characters, "
+            f"the model's name must be 1 to {LONGEST_NAME} printable characters, "
             f"found {show_value(name)}; rename it or choose another"
         )
     if study.model == EMBEDDED and set(study.tasks) != {EMBEDDED}:
