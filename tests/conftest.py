@@ -31,7 +31,7 @@ LONGEST = (
     "run/test_crossfit.py",
     "study/test_engines.py",
     "export/test_measure.py",
-    "study/test_study.py",
+    "study/test_runner.py",
     "soak/test_faults.py",
     "experiments/test_programs.py",
     "run/test_latency.py",

@@ -43,7 +43,6 @@ from auber.run.accounts import describe_cost
 from auber.run.budget import best_plan
 from auber.run.ledger import Ledger
 from auber.run.pipeline import check_result
-from auber.run.rates.record import read_record
 from auber.run.records import check_stage
 from auber.run.starts import load_start
 from auber.study.folder import StudyFolder
@@ -235,7 +234,14 @@ def _study_folder(folder: Path) -> None:
         folder,
         {
             "mrpc/seen/seed-0/original.failed.json": json.dumps(
-                {"error": "RunError: no room", "skipped": False}
+                {
+                    "task": "mrpc",
+                    "protocol": "seen",
+                    "seed": 0,
+                    "run": "original",
+                    "error": "RunError: no room",
+                    "skipped": False,
+                }
             )
         },
     )
@@ -381,40 +387,6 @@ def _kept_runs(folder: Path) -> None:
     _study_folder(folder / "runs")
     save_results(folder / "runs", folder / "kept.json", notes=["a note"])
     shutil.rmtree(folder / "runs")
-
-
-def _rates() -> str:
-    trial = {
-        "task": "rte",
-        "seed": 0,
-        "rate": 1e-5,
-        "score": 0.5,
-        "loss": None,
-        "one_class": True,
-        "majority": 0.5,
-    }
-    task = {
-        "name": "rte",
-        "metric": "accuracy",
-        "data": "hash",
-        "rows_tuned": 90,
-        "rows_held_out": 10,
-        "epochs": 3,
-    }
-    conditions = {
-        "model": "m",
-        "weights": "w",
-        "held_out": 0.1,
-        "device_type": "cpu",
-        "precision": "float32",
-        "threads": 1,
-    }
-    record = {
-        "format": 1, "kind": "rates", "command": "auber rates", "conditions": conditions, "asked_tasks": ["rte"],
-        "asked_rates": [1e-5, 2e-5], "asked_seeds": [0], "tasks": [{**task, "batch_size": 32, "max_length": 128}],
-        "trials": [{**trial, "steps": 9, "seconds": 1.5}], "provenance": {"device": "cpu"},
-    }  # fmt: skip
-    return json.dumps(record)
 
 
 def _tables(folder: Path) -> None:
@@ -568,7 +540,6 @@ READERS: dict[str, Reader] = {
         Reader("complete run", ("run/result.json",), _finished, _hand_back),
         Reader("exhaustive run", ("run/result.json", "run/stages/layer-0.json"), _exhaustive, lambda f: read_tables([f / "run"])),
         Reader("score tables", ("tables.json",), _tables, lambda f: read_tables([f / "tables.json"])),
-        Reader("rates", ("rates.json",), _file("rates.json", _rates), lambda f: read_record(f / "rates.json").missing),
         Reader("bench", ("bench.json",), _file("bench.json", lambda: json.dumps(make_bench().to_json())), lambda f: read_bench(f / "bench.json").to_json()),
         Reader("watched run", tuple(f"run/{name}" for name in ("progress.json", "events.jsonl", "scores.jsonl", "plan.json", "run.json", "config.toml", "stages/layer-00.json")), _watched, _watch_run),
         Reader("ended run", ("run/result.json", "run/plan.json"), _ended, _watch_run),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +63,12 @@ _METHODS = {
 }
 
 
-@dataclass(frozen=True)
 class ShortStudy(Study):
     """A study of runs that sleep."""
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[Any, Any]) -> None:
         _register()
-        vars(self).update(state)
+        super().__setstate__(state)
 
 
 def make_short_study(model: Path, runs: int) -> Study:
