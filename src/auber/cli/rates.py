@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auber.cli import completion, options, screen
+from auber.cli import options, screen
 from auber.config import parse_assignment
 from auber.run.rates.grid import HELD_OUT, Grid, parse_rates, parse_seeds
 
@@ -26,9 +26,8 @@ _Tasks = Annotated[
     typer.Option(
         "--task",
         metavar="TASK",
-        help="A known task ('auber tasks' lists them); may be repeated.",
+        help="A known task ('auber list tasks' shows them); may be repeated.",
         show_default=False,
-        autocompletion=completion.tasks,
     ),
 ]
 _Rates = Annotated[str, typer.Option("--rates", help="The rates to try.")]
@@ -87,14 +86,17 @@ def command(
 
     with screen.listening(quiet=quiet) as progress:
         if tasks and not (train or dev):
-            options.refuse_own(tasks[0], text, label, metric, labels=labels, name=name)
+            options.refuse_own(
+                tasks[0], text=text, label=label, metric=metric, labels=labels, name=name
+            )
         # A generated task is that of seed 0: seeds added later then meet the same rows.
         rows = [load_task(task, data=data) for task in tasks or ()]
         if train or dev or not tasks:
             unread = None if tasks else data  # a folder that no task is read from
-            own = options.read_task(
-                None, unread, train, dev, text, label, metric, labels=labels, name=name
-            )
+            own = options.task_from_options(
+                task=None, data=unread, train=train, dev=dev, name=name, kind=None, text=text, label=label,
+                labels=labels, metric=metric,
+            )  # fmt: skip
             rows.append(own)
         record = try_rates(
             model,
