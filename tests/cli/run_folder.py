@@ -13,13 +13,17 @@ import psutil
 NOW = 10_000.0
 SEARCH = {"seconds": 1.0, "reward_seconds": 0.5, "rewards_asked": 4, "rewards_computed": 3}
 RESULT = {
-    "format": 1, "kind": "prune", "command": "auber prune", "model": "bert-tiny", "method": "auber", "task": "rte",
-    "labels": 2, "rows": {"train": 30, "dev": 8}, "metric": "accuracy", "protocol": "heldout", "seed": 7,
-    "dev": {"score": 0.75, "loss": 0.5, "rows": 8}, "train": {"score": 0.875, "loss": 0.25, "rows": 30}, "gap": 0.125,
-    "heads": {"removed": 2, "total": 12, "layers": 3, "per_layer": 4}, "plan": {"0": [1, 3]}, "tuned_layers": [0],
-    "start": "abc", "cost": {"rewards_asked": 40, "rewards_computed": 20, "tuning_steps": 9, "seconds": {"total": 61.0}},
-    "config": {}, "data": "def",
-    "provenance": {"versions": {}, "commit": None, "device": "cpu", "precision": "float32", "threads": 1},
+    "format": 1, "kind": "prune", "command": "auber prune", "model": "bert-tiny", "method": "auber",
+    "task": "rte", "labels": 2, "rows": {"train": 30, "dev": 8}, "metric": "accuracy",
+    "protocol": "heldout", "seed": 7, "dev": {"score": 0.75}, "train": {"score": 0.875},
+    "gap": 0.125, "heads": {"removed": 2, "total": 12, "layers": 3, "per_layer": 4},
+    "plan": {"0": [1, 3]}, "tuned_layers": [0], "start": "abc", "config": {}, "data": "def",
+    "cost": {
+        "rewards_asked": 40, "rewards_computed": 20, "tuning_steps": 9, "seconds": {"total": 61.0},
+    },
+    "provenance": {
+        "versions": {}, "commit": None, "device": "cpu", "precision": "float32", "threads": 1,
+    },
 }  # fmt: skip
 
 
@@ -72,11 +76,6 @@ class RunFolder:
             {"time": NOW, "process": here, "share": 0.40625, "stage": current if stage else None},
         )
 
-    def score(self, layer: int, removed: list[int], score: float, key: str = "k") -> None:
-        with (self.path / "scores.jsonl").open("a") as file:
-            line = {"key": key, "layer": layer, "removed": removed, "score": score}
-            file.write(json.dumps(line) + "\n")
-
     def search_layer_1(self) -> None:
         """Write a run in the middle of the search of its second layer."""
         self.start()
@@ -84,8 +83,7 @@ class RunFolder:
         search = {"best_score": 0.625, "best": [1, 3], "rollout": [2], "rollout_score": 0.55}
         search |= {"given_score": 0.5, "unpruned_score": 0.5}
         self.finish("layer-00", 30.0, removed=[1, 3], search=search)
-        for removed, score in (([], 0.75), ([0], 0.5), ([1], 0.875)):
-            self.score(1, removed, score)
-        rewards = {"layer-01/search/rewards_asked": 12, "layer-01/search/rewards_computed": 4}
-        self.event("numbers", NOW - 10, step=3, values=rewards)
+        numbers = {"rewards_asked": 12, "rewards_computed": 4, "best_score": 0.875}
+        values = {f"layer-01/search/{name}": value for name, value in numbers.items()}
+        self.event("numbers", NOW - 10, step=3, values=values)
         self.progress("layer 1: searching", 3, 12)

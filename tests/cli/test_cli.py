@@ -92,6 +92,11 @@ def test_a_mistake_is_one_line_and_exit_code_2(run_auber, files, tmp_path, argum
     assert not (tmp_path / "x").exists()
 
 
+def test_a_demo_resumes_in_a_folder_only(run_auber):
+    message = "auber: --resume continues the demo in a folder, found no --out; add it\n"
+    assert run_auber("demo", "--resume") == (2, "", message)
+
+
 @pytest.mark.parametrize(
     "command",
     [["prune", "--out", "x", "--model"], ["finetune", "--out", "x", "--model"], ["evaluate"]],

@@ -158,7 +158,8 @@ def test_an_unfinished_run(run_auber, own_rows, tmp_path):
 
 def test_a_missing_model_is_reported_before_rows_are_downloaded(run_auber, monkeypatch):
     monkeypatch.setattr("auber.data.glue.load_glue_from_hub", None)
-    message = "auber: runs/none: must be a finished run or a model folder, found nothing; correct the path\n"
+    needed = "must be a finished run or a model folder, found nothing; correct the path"
+    message = f"auber: runs/none: {needed}\n"
     assert run_auber("evaluate", "runs/none", "--task", "cola") == (2, "", message)
 
 

@@ -35,8 +35,8 @@ def test_finetune_then_prune(run_auber, files, own_rows, tmp_path):
     assert f"model: {pruned / 'model'}" in out
 
     code, out, err = run_auber(
-        "prune", "--model", tuned, *own_rows, "--out", tmp_path / "random", *SMALL, "--method", "random",
-        "--heads-from", pruned, "--json", "--track", "tensorboard",
+        "prune", "--model", tuned, *own_rows, "--out", tmp_path / "random", *SMALL, "--json",
+        "--method", "random", "--heads-from", pruned, "--track", "tensorboard",
     )  # fmt: skip
     assert code == 0, err
     assert json.loads(out)["heads"]["removed"] == result["heads"]["removed"]

@@ -45,10 +45,9 @@ def test_a_search(folder):
         "✓ first 12 s   · last   · evaluation",
         "layer 1: searching    ━━━━━───────────────  3/12  60 s left  best 0.9",
         "whole run             ━━━━━━━━────────────  41%  open layers about 30 s",
-        "rewards 12 requested, 4 computed  best 0.8750, unpruned 0.7500 (+12.50)",
+        "rewards asked 12  rewards computed 4  best score 0.875",
         "✓  0 ■□■□  -2 +12.50   ▶  1 ▒▒▒▒   ·  2 ····",
     ]
-    assert lines[-1].endswith(" layer-00 done in 30 s, 2 heads removed")
 
 
 def test_a_terminal_without_unicode(folder):
@@ -62,16 +61,11 @@ def test_no_line_is_wider_than_the_terminal(folder, width):
     assert max(map(len, drawn(folder, width))) <= width
 
 
-def test_a_plan_that_the_search_began_with(folder):
-    folder.finish("prior", plan={"1": [0]})
-    assert drawn(folder)[5].endswith("  best 0.8750, begun at 0.5000 (+37.50)")
-
-
 def test_a_tuning(folder):
     numbers = {"layer-01/tuning/loss": 0.25, "layer-01/tuning/steps_per_second": 4.0}
     folder.event("numbers", step=8, values=numbers)
     folder.progress("layer 1: tuning", 8, 16)
-    assert "loss 0.2500 at step 8, 4.0 steps/s" in drawn(folder)
+    assert "loss 0.25  steps per second 4" in drawn(folder)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +92,8 @@ def test_a_complete_run(folder):
     folder.write("result.json", RESULT)
     lines = drawn(folder, 400)
     assert lines[1] == f"complete  in {folder.path}"
-    assert (
-        lines[2]
-        == "dev accuracy 75.00, train 87.50, gap +12.50 points; 2 of 12 heads removed; 61 s"
-    )
+    assert lines[2].startswith("dev accuracy 75.00, train 87.50, gap +12.50 points")
+    assert lines[3].startswith("2 of 12 heads removed; ")
 
 
 def test_once_and_json(run_auber, folder):
@@ -111,7 +103,7 @@ def test_once_and_json(run_auber, folder):
     assert "\x1b" not in out
     code, out, _ = run_auber("watch", folder.path, "--json")
     status = json.loads(out)
-    assert (code, status["state"], status["search"]["rewards_asked"]) == (0, "running", 12)
+    assert (code, status["state"], status["numbers"]["rewards_asked"]) == (0, "running", 12)
 
 
 @pytest.mark.parametrize("option", ["--once", "--json"])

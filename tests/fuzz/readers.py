@@ -569,7 +569,7 @@ READERS: dict[str, Reader] = {
         Reader("score tables", ("tables.json",), _tables, lambda f: read_tables([f / "tables.json"])),
         Reader("rates", ("rates.json",), _file("rates.json", _rates), lambda f: read_record(f / "rates.json").missing),
         Reader("bench", ("bench.json",), _file("bench.json", lambda: json.dumps(make_bench().to_json())), lambda f: read_bench(f / "bench.json").to_json()),
-        Reader("watched run", tuple(f"run/{name}" for name in ("progress.json", "events.jsonl", "scores.jsonl", "run.json", "config.toml", "stages/layer-00.json")), _watched, _watch_run),
+        Reader("watched run", tuple(f"run/{name}" for name in ("progress.json", "events.jsonl", "run.json", "config.toml", "stages/layer-00.json")), _watched, _watch_run),
         Reader("ended run", ("run/result.json",), _ended, _watch_run),
         Reader("watched study", ("study.toml", *(f"mrpc/seen/seed-0/{name}" for name in ("auber/result.json", "original/events.jsonl", ".claim"))), _watched_study, _watch_study),
         Reader("page of runs", ("auber/result.json", "auber/stages/layer-00.json", "michel/stages/plan.json"), _runs_side_by_side, lambda f: make_page([f / "auber", f / "michel"]), share=0.3),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from auber.cli import options, screen
+from auber.errors import ConfigError
 
 
 def command(
@@ -38,6 +39,8 @@ def command(
     from auber.run.provenance import typed_command
 
     typed = typed_command()
+    if resume and out is None:
+        raise ConfigError("--resume continues the demo in a folder, found no --out; add it")
     if out is None:  # the command that resumes it has to name its folder
         out = Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
         typed = f"{typed} --out {shlex.quote(str(out))}"

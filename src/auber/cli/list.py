@@ -106,7 +106,7 @@ def command(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar=f"[{'|'.join(LISTS)}]",
+            metavar="|".join(LISTS),
             help="What to list.",
             show_default=False,
             autocompletion=options.complete({name: doc for name, (doc, _) in LISTS.items()}),

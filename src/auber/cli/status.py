@@ -8,14 +8,14 @@ import shlex
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from pydantic import Field
 
 from auber.config import load_toml
 from auber.errors import printable
 from auber.run.records import (
     CurrentStage,
-    DevEvent,
-    Event,
     MessageEvent,
     NumbersEvent,
     PlannedEvent,
@@ -24,8 +24,6 @@ from auber.run.records import (
     ProgressRecord,
     ResultRecord,
     RunIdentity,
-    ScoreLine,
-    StageEvent,
     StageRecord,
     StoppedEvent,
     parse_event,
@@ -33,10 +31,8 @@ from auber.run.records import (
 from auber.search.stages import (
     BUDGET,
     PLAN,
-    PRIOR,
     is_layer_stage,
     is_tuning_series,
-    layer_of,
     layer_stage,
 )
 from auber.system import records
@@ -45,7 +41,7 @@ from auber.system.records import Record
 
 R = TypeVar("R", bound=Record)
 
-_EVENTS = 20  # of the last ones in a status
+_MESSAGES = 3  # of the last ones
 _STUDY = re.compile(r"(torchrun [-a-z]+ [0-9]+ -m )?auber study\b")
 
 
@@ -65,25 +61,6 @@ class LayerStatus(Record):
     gain: float | None = None  # on the reward set, over what the search began with
 
 
-class SearchStatus(Record):
-    """The search of the current layer; scores are the metric on the reward set."""
-
-    layer: int
-    given: tuple[int, ...]  # heads that the plan it began with removes
-    given_score: float | None
-    best_score: float | None
-    rewards_asked: int | None
-    rewards_computed: int
-
-
-class TuningStatus(Record):
-    """The last numbers of the current tuning."""
-
-    step: int
-    loss: float
-    steps_per_second: float | None
-
-
 class RunStatus(Record):
     """What a run's folder shows."""
 
@@ -94,60 +71,54 @@ class RunStatus(Record):
     protocol: str = ""
     stages: tuple[StageStatus, ...] = ()
     stage: CurrentStage | None = None
-    share: float | None = None  # of the whole run
     stage_seconds_left: float | None = None
     layers_seconds_left: float | None = None  # if the open layers take as long as the others
+    share: float | None = None  # of the whole run
+    numbers: dict[str, float] = Field(default_factory=dict)  # of the current search or tuning
     num_heads: int = 0  # per layer
     layers: tuple[LayerStatus, ...] = ()
-    search: SearchStatus | None = None
-    tuning: TuningStatus | None = None
     process: ProcessRecord | None = None
     running_seconds: float | None = None
     silent_seconds: float | None = None  # since the process last wrote
     error: str | None = None  # what stopped it
     resume: str | None = None  # the command that continues it
     result: ResultRecord | None = None
-    events: tuple[tuple[float, str], ...] = ()  # time and text
+    messages: tuple[tuple[float, str], ...] = ()  # time and text
 
 
 class RunReader:
     """Read a run's folder again and again; a file that cannot change is read once.
 
-    A damaged file raises `RunError`; damaged lines of the events and scores are skipped.
+    A damaged file raises `RunError`; damaged lines of the events are skipped.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self.folder, self._clock = folder, clock
-        self._event_lines = _Tail(folder / "events.jsonl")
-        self._score_lines = _Tail(folder / "scores.jsonl")
-        self._scores: dict[int, _Scores] = {}
         self._forget()
 
     def _forget(self) -> None:
+        self._seed = self._protocol = ""
         self._identity: RunIdentity | None = None
-        self._config: dict[str, Any] = {}
         self._stages: dict[str, StageRecord] = {}
+        self._read_to = 0  # bytes of the events
         self._planned: PlannedEvent | None = None
         self._began: ProcessEvent | None = None
         self._error: str | None = None
         self._last_event = 0.0
-        self._events: list[tuple[float, str]] = []
-        self._numbers: dict[str, tuple[float, int, float]] = {}  # time, step, value; latest last
+        self._numbers: dict[str, tuple[float, float]] = {}  # time and value; latest last
+        self._messages: list[tuple[float, str]] = []
 
     def read(self) -> RunStatus:
         """Return the current status."""
-        if not self._identity:
-            try:
-                self._config = load_toml(self.folder / "config.toml")
-            except (OSError, ValueError, RecursionError):
-                return RunStatus(folder=str(self.folder))
-            self._identity = read_if_there(RunIdentity, self.folder / "run.json")
         # Events last: they then cover what the other files show.
         result = read_if_there(ResultRecord, self.folder / "result.json")
         progress = read_if_there(ProgressRecord, self.folder / "progress.json")
-        self._read_stages()
-        self._read_scores()
+        for path in (self.folder / "stages").glob("*.json"):
+            stage = None if path.stem in self._stages else read_if_there(StageRecord, path)
+            if stage is not None:
+                self._stages[path.stem] = stage
         self._read_events()
+        self._read_identity()
         if self._identity is None:
             return RunStatus(folder=str(self.folder))
 
@@ -157,65 +128,62 @@ class RunReader:
             process = ProcessRecord(id=self._began.process)
         state = self._state(result, process)
         stages = self._list_stages(is_complete=result is not None)
-        current = next((stage.name for stage in stages if stage.state == "current"), None)
-        stage = progress.stage if progress and result is None else None
-        layer = layer_of(current) if current and stage and "search" in stage.name else None
-        last = max(progress.time if progress else 0.0, self._last_event)
-        worked_until = now if state != "stopped" else self._last_event or now
-        return RunStatus(
+        current = next((each.name for each in stages if each.state == "current"), None)
+        status = RunStatus(
             folder=str(self.folder),
             state=state,
             run=self._identity,
-            seed=printable(str(self._config.get("seed"))),
-            protocol=printable(str(self._config.get("protocol"))),
+            seed=self._seed,
+            protocol=self._protocol,
             stages=stages,
-            stage=stage,
-            share=progress.share if progress and stage else None,
-            stage_seconds_left=_seconds_left(stage, progress.time, now)
-            if progress and stage and state != "stopped"
-            else None,
-            layers_seconds_left=None if result else self._layers_left(stages),
             num_heads=self._planned.heads_per_layer if self._planned else 0,
             layers=self._list_layers(result, current),
-            search=None if layer is None else self._search(layer),
-            tuning=self._tuning(current, stage) if stage and current and layer is None else None,
             process=process,
-            running_seconds=max(0.0, worked_until - self._began.time)
-            if self._began and not result
-            else None,
-            silent_seconds=max(0.0, now - last) if last else None,
-            error=self._error if state == "stopped" else None,
-            resume=self._resume_command(process) if state == "stopped" else None,
             result=result,
-            events=tuple(self._events),
+            messages=tuple(self._messages),
         )
+        if result is not None:
+            return status
+        changes: dict[str, object] = {"layers_seconds_left": _layers_left(stages)}
+        last = max(progress.time if progress else 0.0, self._last_event)
+        if last:
+            changes["silent_seconds"] = max(0.0, now - last)
+        if state == "stopped":
+            changes |= {"error": self._error, "resume": self._resume_command(process)}
+        elif self._began is not None:
+            changes["running_seconds"] = max(0.0, now - self._began.time)
+        if progress is not None and progress.stage is not None:
+            changes |= {"stage": progress.stage, "share": progress.share}
+            changes["numbers"] = self._latest_numbers(current or "", progress.stage.began)
+            if state != "stopped":
+                left = _seconds_left(progress.stage, progress.time, now)
+                changes["stage_seconds_left"] = left
+        return status.model_copy(update=changes)
 
-    def _read_stages(self) -> None:
-        for path in (self.folder / "stages").glob("*.json"):
-            if path.stem not in self._stages:
-                stage = read_if_there(StageRecord, path)
-                if stage is not None:
-                    self._stages[path.stem] = stage
-
-    def _read_scores(self) -> None:
-        lines = self._score_lines.read()
-        if self._score_lines.restarted:
-            self._scores = {}
-        for line in lines:
+    def _read_identity(self) -> None:
+        if self._identity is None:
             try:
-                score = ScoreLine.model_validate_json(line)
-            except ValueError:
-                continue
-            known = self._scores.get(score.layer)
-            if known is None or known.key != score.key:  # scores of other weights do not count
-                known = self._scores[score.layer] = _Scores(score.key)
-            known.by_mask[score.removed] = score.score
+                config = load_toml(self.folder / "config.toml")
+            except (OSError, ValueError, RecursionError):
+                return
+            self._seed = printable(str(config.get("seed")))
+            self._protocol = printable(str(config.get("protocol")))
+            self._identity = read_if_there(RunIdentity, self.folder / "run.json")
 
     def _read_events(self) -> None:
-        lines = self._event_lines.read()
-        if self._event_lines.restarted:  # another run has taken its place
+        try:
+            with (self.folder / "events.jsonl").open("rb") as file:
+                file.seek(0, 2)
+                if file.tell() < self._read_to:  # another run has taken its place
+                    self._forget()
+                file.seek(self._read_to)
+                data = file.read()
+        except OSError:
             self._forget()
-        for line in lines:
+            return
+        complete = data.rfind(b"\n") + 1  # the last line may be incomplete
+        self._read_to += complete
+        for line in data[:complete].splitlines():
             event = parse_event(line)
             if event is None:
                 continue
@@ -223,16 +191,16 @@ class RunReader:
             if isinstance(event, NumbersEvent):
                 for name, value in event.values.items():
                     self._numbers.pop(name, None)
-                    self._numbers[name] = event.time, event.step, value
+                    self._numbers[name] = event.time, value
             elif isinstance(event, ProcessEvent):
                 self._began, self._error = event, None
             elif isinstance(event, PlannedEvent):
                 self._planned = event
             elif isinstance(event, StoppedEvent):
                 self._error = printable(event.error)
-            text = _describe(event)
-            if text is not None:
-                self._events = [*self._events, (event.time, printable(text))][-_EVENTS:]
+            elif isinstance(event, MessageEvent):
+                message = event.time, printable(event.text)
+                self._messages = [*self._messages, message][-_MESSAGES:]
 
     def _state(self, result: ResultRecord | None, process: ProcessRecord | None) -> str:
         if result is not None:
@@ -259,12 +227,6 @@ class RunReader:
                 StageStatus(name=name, state=state, seconds=stage.seconds if stage else None)
             )
         return tuple(found)
-
-    def _layers_left(self, stages: tuple[StageStatus, ...]) -> float | None:
-        layers = [stage for stage in stages if is_layer_stage(stage.name)]
-        known = [stage.seconds for stage in layers if stage.seconds is not None]
-        waiting = sum(stage.state == "open" for stage in layers)
-        return sum(known) / len(known) * waiting if known and waiting else None
 
     def _list_layers(
         self, result: ResultRecord | None, current: str | None
@@ -298,35 +260,15 @@ class RunReader:
             return None
         return stage.removed if isinstance(stage.removed, tuple) else ()
 
-    def _search(self, layer: int) -> SearchStatus:
-        scores = self._scores.get(layer, _Scores("")).by_mask
-        prior = self._stages.get(PRIOR)
-        given = tuple(sorted((prior.plan or {}).get(str(layer), ()))) if prior else ()
-        numbers = [
-            self._numbers.get(f"{layer_stage(layer)}/search/rewards_{name}")
-            for name in ("asked", "computed")
-        ]
-        asked, computed = (None if number is None else int(number[2]) for number in numbers)
-        return SearchStatus(
-            layer=layer,
-            given=given,
-            given_score=scores.get(given),
-            best_score=max(scores.values(), default=None),
-            rewards_asked=asked,
-            rewards_computed=len(scores) if computed is None else computed,
-        )
-
-    def _tuning(self, name_of_stage: str, stage: CurrentStage) -> TuningStatus | None:
-        """Return the latest numbers since the stage began; a stage may have several tunings."""
-        began = stage.began
-        for name, (moment, step, loss) in reversed(self._numbers.items()):
-            series = name.removesuffix("/loss")
-            is_loss = series != name and moment >= began
-            if is_loss and is_tuning_series(series, name_of_stage):
-                pace = self._numbers.get(f"{series}/steps_per_second")
-                per_second = pace[2] if pace and pace[0] >= began else None
-                return TuningStatus(step=step, loss=loss, steps_per_second=per_second)
-        return None
+    def _latest_numbers(self, current: str, began: float) -> dict[str, float]:
+        """Return the latest numbers since a stage began; it may have several tunings."""
+        new = {name: value for name, (moment, value) in self._numbers.items() if moment >= began}
+        for latest in reversed(new):
+            series = latest.rpartition("/")[0]
+            if series == f"{current}/search" or is_tuning_series(series, current):
+                of_series = (name for name in new if name.rpartition("/")[0] == series)
+                return {name.rpartition("/")[2]: new[name] for name in of_series}
+        return {}
 
     def _resume_command(self, process: ProcessRecord | None) -> str:
         if process is None or process.command is None:
@@ -341,46 +283,6 @@ class RunReader:
         return f"cd {shlex.quote(process.folder)} && {command}"
 
 
-class _Scores:
-    """The scores of a layer's masks under one set of weights."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.by_mask: dict[tuple[int, ...], float] = {}
-
-
-class _Tail:
-    """Return each line of a growing file once, when it is complete.
-
-    `restarted` is set if the file was replaced, cut or deleted: earlier lines no longer count.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._offset = path, 0
-        self._inode: int | None = None
-        self.restarted = False
-
-    def read(self) -> list[bytes]:
-        """Return the new lines."""
-        try:
-            with self._path.open("rb") as file:
-                status = self._path.stat()
-                self.restarted = status.st_size < self._offset or (
-                    self._inode not in (None, status.st_ino)
-                )
-                self._inode = status.st_ino
-                if self.restarted:
-                    self._offset = 0
-                file.seek(self._offset)
-                data = file.read()
-        except OSError:
-            self.restarted, self._inode, self._offset = self._offset > 0, None, 0
-            return []
-        complete = data.rfind(b"\n") + 1
-        self._offset += complete
-        return data[:complete].splitlines()
-
-
 def read_if_there(cls: type[R], path: Path) -> R | None:
     """Return the record in a file, None if there is no such file."""
     if not path.is_file():
@@ -393,6 +295,13 @@ def _seconds_left(stage: CurrentStage, written: float, now: float) -> float | No
         return None
     left = (written - stage.began) / stage.done * (stage.total - stage.done)
     return max(0.0, left - max(0.0, now - written))
+
+
+def _layers_left(stages: tuple[StageStatus, ...]) -> float | None:
+    layers = [stage for stage in stages if is_layer_stage(stage.name)]
+    known = [stage.seconds for stage in layers if stage.seconds is not None]
+    waiting = sum(stage.state == "open" for stage in layers)
+    return sum(known) / len(known) * waiting if known and waiting else None
 
 
 def _gain(stage: StageRecord, removed: tuple[int, ...]) -> float | None:
@@ -415,23 +324,3 @@ def _is_here(folder: str) -> bool:
         return Path(folder).samefile(Path())
     except OSError:  # deleted, or on another machine
         return False
-
-
-def _describe(event: Event) -> str | None:
-    """Return an event as text, None if it is not worth a line."""
-    match event:
-        case ProcessEvent():
-            return f"{event.event} by process {event.process}"
-        case StageEvent(removed=removed):
-            heads = (
-                sum(map(len, removed.values())) if isinstance(removed, dict) else len(removed or ())
-            )
-            what = "" if removed is None else f", {heads} heads removed"
-            return f"{event.stage} done in {event.seconds:.0f} s{what}"
-        case DevEvent():
-            return f"dev {100 * event.score:.2f} points on {event.rows} rows"
-        case StoppedEvent():
-            return f"stopped: {event.error}"
-        case MessageEvent():
-            return event.text
-    return None

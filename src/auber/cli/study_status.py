@@ -16,21 +16,20 @@ from auber.system.records import Record
 
 
 class CellStatus(Record):
-    """One run of a study: the state of the run, or missing, failed or skipped."""
+    """One run of a study: its state, or missing, failed or skipped."""
 
+    task: str
+    protocol: str
+    seed: int
     run: str
     state: str
     dev: float | None = None
     error: str | None = None
 
-
-class BlockStatus(Record):
-    """One (task, protocol, seed) and its runs, in their order."""
-
-    task: str
-    protocol: str
-    seed: int
-    cells: tuple[CellStatus, ...]
+    @property
+    def block(self) -> str:
+        """Return the name of its block."""
+        return f"{self.task} {self.protocol} seed {self.seed}"
 
 
 class StudyStatus(Record):
@@ -39,20 +38,11 @@ class StudyStatus(Record):
     folder: str
     state: str  # running, elsewhere (on another machine), stopped, complete or failed
     model: str
-    blocks: tuple[BlockStatus, ...]
+    cells: tuple[CellStatus, ...]
     current: tuple[RunStatus, ...]  # the unfinished runs
     total: int
     settled: int
     seconds_left: float | None
-
-    @property
-    def cells(self) -> list[tuple[str, CellStatus]]:
-        """Return every run with the name of its block."""
-        return [
-            (f"{block.task} {block.protocol} seed {block.seed}", cell)
-            for block in self.blocks
-            for cell in block.cells
-        ]
 
 
 class StudyReader:
@@ -68,49 +58,52 @@ class StudyReader:
     def read(self) -> StudyStatus:
         """Return the current status."""
         study = read_study(self.folder / RECORD)  # again: a later call may have added to it
+        runs = [(block, run) for block in study.blocks() for run in study.runs(block)]
         current: list[RunStatus] = []
-        blocks: list[BlockStatus] = []
-        open_runs: list[tuple[Block, StudyRun]] = []
-        for block in study.blocks():
-            cells = []
-            for run in study.runs(block):
-                cells.append(self._read_cell(block, run, current))
-                if cells[-1].state not in (State.COMPLETE, State.FAILED, State.SKIPPED):
-                    open_runs.append((block, run))
-            blocks.append(
-                BlockStatus(
-                    task=block.task, protocol=block.protocol, seed=block.seed, cells=tuple(cells)
-                )
-            )
-        states = [cell.state for block in blocks for cell in block.cells]
+        cells = [self._read_cell(block, run, current) for block, run in runs]
+        settled = (State.COMPLETE, State.FAILED, State.SKIPPED)
+        open_runs = [
+            run for run, cell in zip(runs, cells, strict=True) if cell.state not in settled
+        ]
         if open_runs:
             state = self._state({block for block, _ in open_runs}, current)
         else:
-            state = "complete" if set(states) <= {State.COMPLETE} else "failed"
+            is_complete = all(cell.state == State.COMPLETE for cell in cells)
+            state = "complete" if is_complete else "failed"
         at_work = sum(status.state in ("running", "elsewhere") for status in current)
         seconds = self._times.guess(open_runs)
         return StudyStatus(
             folder=str(self.folder),
             state=state,
             model=study.model_name,
-            blocks=tuple(blocks),
+            cells=tuple(cells),
             current=tuple(current),
-            total=len(states),
-            settled=len(states) - len(open_runs),
+            total=len(runs),
+            settled=len(runs) - len(open_runs),
             seconds_left=None if seconds is None else seconds / max(1, at_work),
         )
 
     def _read_cell(self, block: Block, run: StudyRun, current: list[RunStatus]) -> CellStatus:
         state, path = self._study_folder.state(block, run), self._study_folder.run_path(block, run)
+        name, dev, error = str(state), None, None
         if state is State.COMPLETE:
-            return CellStatus(run=run.name, state="complete", dev=self._dev(block, run, path))
-        if state is State.UNFINISHED:
-            reader = self._readers.setdefault(path, RunReader(path, self._clock))
-            status = reader.read()
+            dev = self._dev(block, run, path)
+        elif state is State.UNFINISHED:
+            status = self._readers.setdefault(path, RunReader(path, self._clock)).read()
             current.append(status)
-            return CellStatus(run=run.name, state=status.state, error=status.error)
-        failure = self._study_folder.failure(block, run) if state is not State.MISSING else None
-        return CellStatus(run=run.name, state=str(state), error=failure.error if failure else None)
+            name, error = status.state, status.error
+        elif state is not State.MISSING:
+            failure = self._study_folder.failure(block, run)
+            error = failure.error if failure else None
+        return CellStatus(
+            task=block.task,
+            protocol=block.protocol,
+            seed=block.seed,
+            run=run.name,
+            state=name,
+            dev=dev,
+            error=error,
+        )
 
     def _dev(self, block: Block, run: StudyRun, path: Path) -> float | None:
         if path not in self._results:
@@ -124,11 +117,9 @@ class StudyReader:
     def _state(self, open_blocks: set[Block], current: list[RunStatus]) -> str:
         """Return whether a process works on the study: in a run, or between two runs of a block."""
         states = {status.state for status in current}
-        holders = [
-            read_holder(self._study_folder.block_path(block), CLAIM) for block in open_blocks
-        ]
-        found = [holder for holder in holders if holder is not None]
-        if "running" in states or any(holder.is_running for holder in found):
+        claims = [read_holder(self._study_folder.block_path(block), CLAIM) for block in open_blocks]
+        holders = [holder for holder in claims if holder is not None]
+        if "running" in states or any(holder.is_running for holder in holders):
             return "running"
-        elsewhere = "elsewhere" in states or any(not holder.is_here for holder in found)
+        elsewhere = "elsewhere" in states or any(not holder.is_here for holder in holders)
         return "elsewhere" if elsewhere else "stopped"

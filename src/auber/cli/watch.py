@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,24 +30,23 @@ _BEFORE_RUN = {"stages", "config.toml"}  # written before run.json
 _SURE_SECONDS = 5.0
 _FILE_WIDTH = 200
 _STOPS = {"KeyboardInterrupt": "stopped by Ctrl-C", "Terminated": "stopped by SIGTERM"}
-_MARKS = {
-    "done": "✓",
-    "complete": "✓",
-    "failed": "✗",
-    "skipped": "○",
-    "stopped": "!",
-    "open": "·",
-    "missing": "·",
+_LOOKS = {  # of the states of runs, stages and layers: mark and style
+    "running": ("▶", "green"),
+    "complete": ("✓", "green"),
+    "elsewhere": ("▶", "yellow"),
+    "waiting": ("▶", "yellow"),
+    "stopped": ("!", "red"),
+    "failed": ("✗", "red"),
+    "skipped": ("○", "yellow"),
+    "missing": ("·", "dim"),
+    "done": ("✓", ""),
+    "current": ("▶", ""),
+    "open": ("·", "dim"),
 }
-_STYLES = {
-    "running": "green",
-    "complete": "green",
-    "elsewhere": "yellow",
-    "waiting": "yellow",
-    "stopped": "red",
-    "failed": "red",
-    "skipped": "yellow",
-    "missing": "dim",
+_HEADS = {
+    "decided": ("✓", "■", "green"),
+    "searched": ("✓", "▒", "yellow"),
+    "open": ("·", "·", "dim"),
 }
 _ASCII = str.maketrans("✓▶·■□▒━─✗○…", "+>.#-?=-x~.")
 
@@ -125,33 +124,23 @@ def find_place(folder: Path) -> Path | None:
     """Return the folder itself, or that of the newest run in it; None if there is nothing yet."""
     if (folder / RUN).is_file() or (folder / STUDY).is_file():
         return folder
-    below = _visible(folder)
-    runs = [path for path in below if (path / RUN).is_file()]
+    runs = []
+    for path in folder.glob(f"[!.]*/{RUN}"):
+        with suppress(OSError):  # just deleted
+            runs.append((path.stat().st_mtime_ns, path.parent))
     if runs:
-        return max(runs, key=_began)
-    names = {
-        path.name for path in below if not {each.name for each in _visible(path)} & _BEFORE_RUN
-    }
-    if folder.is_file() or names - _BEFORE_RUN:
+        return max(runs)[1]
+    others = [
+        path
+        for path in folder.glob("[!.]*")
+        if not any((path / name).exists() or path.name == name for name in _BEFORE_RUN)
+    ]
+    if folder.is_file() or others:
         raise RunError(
             f"{folder}: must be the folder of a run, of several, or of a study, found something "
             "else; name its --out"
         )
     return None
-
-
-def _visible(folder: Path) -> list[Path]:
-    try:
-        return [path for path in folder.iterdir() if not path.name.startswith(".")]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _began(run: Path) -> tuple[float, Path]:
-    try:
-        return (run / RUN).stat().st_mtime, run
-    except OSError:  # just deleted
-        return 0.0, run
 
 
 def _follow(folder: Path, interval: float) -> bool:
@@ -217,51 +206,40 @@ def _bar(share: float, width: int) -> str:
 def _draw_run(status: RunStatus) -> list[RenderableType]:
     if status.run is None:
         return [_line(f"waiting for a run in {status.folder}", "yellow")]
-    run, result = status.run, status.result
+    run = status.run
     method = f"  method {run.method}" if run.kind == "prune" else ""
     facts = f"seed {status.seed}  protocol {status.protocol}  model {run.model}"
     parts: list[RenderableType] = [
         _line(f"auber {run.kind}  task {run.task}{method}  {facts}", "bold"),
         _standing(status),
     ]
-    if result is not None:
-        parts.append(
-            _line(
-                f"dev {run.metric} {100 * result.dev.score:.2f}, train "
-                f"{100 * result.train.score:.2f}, "
-                f"gap {100 * result.gap:+.2f} points; {result.heads.removed} of "
-                f"{result.heads.total} heads removed; "
-                f"{describe_seconds(result.cost.seconds['total'])}"
-            )
-        )
+    if status.result is not None:
+        parts += [_line(line) for line in screen.describe_result(status.result.to_json())]
     if status.error is not None:
         parts.append(Text(_STOPS.get(status.error.partition(":")[0], status.error), "red"))
     if status.resume is not None:
         parts.append(Text(f"nobody is at work; go on with: {status.resume}", "yellow"))
-    stages = Text(no_wrap=True)
+    stages = Text()
     for stage in status.stages:
         if not is_layer_stage(stage.name):
             took = "" if stage.seconds is None else f" {describe_seconds(stage.seconds)}"
-            style = "dim" if stage.state == "open" else ""
-            stages.append(f"{_MARKS.get(stage.state, '▶')} {stage.name}{took}   ", style)
+            mark, style = _LOOKS[stage.state]
+            stages.append(f"{mark} {stage.name}{took}   ", style)
     parts += [stages, *_draw_progress(status)]
     if status.layers:
         cells = [
             _layer(index, layer, status.num_heads) for index, layer in enumerate(status.layers)
         ]
         parts.append(Columns(cells, padding=(0, 3), column_first=True))
-    events = status.events
-    if status.error is not None and events and events[-1][1].startswith("stopped: "):
-        events = events[:-1]
-    for moment, text in events[-3:]:
+    for moment, text in status.messages:
         parts.append(_line(f"{time.strftime('%H:%M:%S', time.localtime(moment))} {text}", "dim"))
     return parts
 
 
 def _standing(status: RunStatus) -> Text:
     """Return whether a process is at work, since when, and where."""
-    text = _line(status.state, _STYLES[status.state])
-    if status.running_seconds is not None and status.state != "stopped":
+    text = _line(status.state, _LOOKS[status.state][1])
+    if status.running_seconds is not None:
         text.append(f" for {describe_seconds(status.running_seconds)}")
     if status.process is not None and status.state != "complete":
         host = f" on {status.process.host}" if status.process.host else ""
@@ -272,9 +250,9 @@ def _standing(status: RunStatus) -> Text:
 
 
 def _draw_progress(status: RunStatus) -> list[Text]:
-    """Return the lines on the current stage, the whole run, the search and the tuning."""
+    """Return the lines on the current stage and the whole run."""
     lines = []
-    stage, search, tuning = status.stage, status.search, status.tuning
+    stage = status.stage
     if stage is not None:
         left = status.stage_seconds_left
         bar = _bar(min(1.0, stage.done / stage.total) if stage.total else 0.0, 20)
@@ -286,29 +264,17 @@ def _draw_progress(status: RunStatus) -> list[Text]:
             time_left = "" if left is None else f"  open layers about {describe_seconds(left)}"
             bar = _bar(status.share, 20)
             lines.append(_line(f"{'whole run':<20}  {bar}  {status.share:.0%}{time_left}"))
-    if search is not None:
-        asked = "" if search.rewards_asked is None else f"{search.rewards_asked} requested, "
-        words = f"rewards {asked}{search.rewards_computed} computed"
-        if search.best_score is not None:
-            words += f"  best {search.best_score:.4f}"
-            if search.given_score is not None:
-                base = "begun at" if search.given else "unpruned"
-                gain = 100 * (search.best_score - search.given_score)
-                words += f", {base} {search.given_score:.4f} ({gain:+.2f})"
-        lines.append(_line(words))
-    if tuning is not None:
-        pace = f", {tuning.steps_per_second:.1f} steps/s" if tuning.steps_per_second else ""
-        lines.append(_line(f"loss {tuning.loss:.4f} at step {tuning.step}{pace}"))
+    numbers = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in status.numbers.items())
+    if status.numbers:
+        lines.append(_line("  ".join(numbers)))
     return lines
 
 
 def _layer(index: int, layer: LayerStatus, num_heads: int) -> Text:
-    is_open = layer.state == "open"
-    mark = {"decided": "✓", "searched": "✓", "open": "·"}.get(layer.state, "▶")
-    text = Text(f"{mark} {index:>2} ", "dim" if is_open else "", no_wrap=True)
-    others = {"decided": ("■", "green"), "open": ("·", "dim")}.get(layer.state, ("▒", "yellow"))
+    mark, stays, style = _HEADS.get(layer.state, ("▶", "▒", "yellow"))
+    text = Text(f"{mark} {index:>2} ", "dim" if layer.state == "open" else "", no_wrap=True)
     for head in range(num_heads):
-        text.append(*(("□", "red") if head in layer.removed else others))
+        text.append(*(("□", "red") if head in layer.removed else (stays, style)))
     if layer.state == "decided":
         text.append(f" {-len(layer.removed) or '0':>3}")
         if layer.gain is not None:
@@ -322,8 +288,8 @@ def _draw_study(status: StudyStatus) -> list[RenderableType]:
     left = "" if seconds is None else f"  about {describe_seconds(seconds)} left"
     bar = _bar(status.settled / status.total, 28)
     parts.append(_line(f"{bar}  {status.settled} of {status.total} runs settled{left}"))
-    states = [cell.state for _, cell in status.cells]
-    counts = {state: states.count(state) for state in _STYLES if state in states}
+    states = [cell.state for cell in status.cells]
+    counts = {state: states.count(state) for state in _LOOKS if state in states}
     again = f"the same 'auber study ... --out {status.folder}'"
     if status.state == "complete":
         parts.append(Text(f"all runs are settled; next: auber report {status.folder}", "green"))
@@ -332,24 +298,23 @@ def _draw_study(status: StudyStatus) -> list[RenderableType]:
         parts.append(Text(f"all runs are settled, {bad}; {again} tries them again", "red"))
     elif status.state == "stopped":
         parts.append(Text(f"nobody is at work; {again} goes on from here", "yellow"))
-    failed = [(block, cell) for block, cell in status.cells if cell.state == "failed"]
-    parts += [_line(f"{block} {cell.run}: {cell.error}", "red") for block, cell in failed[-3:]]
+    failed = [cell for cell in status.cells if cell.state == "failed"]
+    parts += [_line(f"{cell.block} {cell.run}: {cell.error}", "red") for cell in failed[-3:]]
     for run in status.current:
         name = "/".join(Path(run.folder).parts[-4:])
-        text = _line(f"{_MARKS.get(run.state, '▶')} {name}  ", _STYLES[run.state])
+        mark, style = _LOOKS[run.state]
+        text = _line(f"{mark} {name}", style)
         if run.stage is not None:
             stage, share = run.stage, run.share
             whole = "" if share is None else f"{_bar(share, 10)} {share:.0%}  "
             text.append(f"  {whole}{stage.name} {stage.done}/{stage.total or '?'} {stage.note}")
         parts.append(text)
-    names = list(dict.fromkeys(cell.run for _, cell in status.cells))
-    grid = Table("", *names, box=None, pad_edge=False, header_style="dim")
-    for block in status.blocks:
-        cells = {cell.run: cell.state for cell in block.cells}
-        marks = [
-            Text(_MARKS.get(cells[name], "▶"), _STYLES[cells[name]]) if name in cells else Text()
-            for name in names
-        ]
-        grid.add_row(Text(f"{block.task} {block.protocol} seed {block.seed}"), *marks)
-    legend = "  ".join(f"{_MARKS.get(state, '▶')} {n} {state}" for state, n in counts.items())
+    runs = dict.fromkeys(cell.run for cell in status.cells)
+    grid = Table("", *runs, box=None, pad_edge=False, header_style="dim")
+    for block in dict.fromkeys(cell.block for cell in status.cells):
+        marks = {
+            cell.run: Text(*_LOOKS[cell.state]) for cell in status.cells if cell.block == block
+        }
+        grid.add_row(Text(block), *(marks.get(run, "") for run in runs))
+    legend = "  ".join(f"{_LOOKS[state][0]} {n} {state}" for state, n in counts.items())
     return [*parts, grid, _line(legend, "dim")]
