@@ -16,11 +16,7 @@ from auber.errors import ConfigError
 def command(
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            help="The folder of its runs. [default: a new one in runs/]",
-            show_default=False,
-        ),
+        typer.Option("--out", help="The folder of its runs. [default: a new one in runs/]"),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The seed of every random draw.")] = 0,
     resume: options.Resume = False,
@@ -57,8 +53,8 @@ def command(
         ["", "removed", "dev", "train", "gap", "rewards", "steps", "to decide", "seconds"],
         [[name, *_cells(result)] for name, result in runs.items()],
         title="Subject-verb agreement: heads removed, accuracy in %, and the cost: rewards, "
-        "tuning steps, tuning steps to "
-        f"decide (fold models, gates), seconds ({total:.0f} s in all)",
+        f"tuning steps, tuning steps to decide (fold models, gates), seconds ({total:.0f} s in "
+        "all)",
     )
     print(f"\nThe pruned model: {out / 'auber' / 'model'}   (load it with auber.load)")
     print("One seed shows how it works, not whether it helps: that takes a study of several seeds.")

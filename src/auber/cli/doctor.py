@@ -46,20 +46,18 @@ def command(
     Example: auber doctor --online
     """
     findings = [*check_packages(), *check_device(), *check_hub(online=online)]
-    broken = [finding for finding in findings if finding.state == "broken"]
+    broken = sum(finding.state == "broken" for finding in findings)
     if json:
-        found = [finding._asdict() for finding in findings]
-        screen.print_json({"ok": not broken, "findings": found})
+        rows = [finding._asdict() for finding in findings]
+        screen.print_json({"ok": not broken, "findings": rows})
     else:
-        section = None
-        for finding in findings:
-            if finding.section != section:
-                section = finding.section
-                print(section)
-            print(f"  {finding.state:<8}{finding.name:<24} {finding.found}")
-            if finding.advice:
-                print(f"          {finding.advice}")
-        print(f"{len(broken)} broken" if broken else "Nothing that auber needs is broken.")
+        for section in dict.fromkeys(finding.section for finding in findings):
+            print(section)
+            for _, name, state, found, advice in (f for f in findings if f.section == section):
+                print(f"  {state:<8}{name:<24} {found}")
+                if advice:
+                    print(f"          {advice}")
+        print(f"{broken} broken" if broken else "Nothing that auber needs is broken.")
     if broken:
         raise typer.Exit(1)
 
@@ -69,36 +67,32 @@ def check_packages() -> Iterator[Finding]:
     yield Finding("versions", "python", "ok", platform.python_version())
     try:
         requirements = sorted(map(Requirement, metadata.requires("auber") or ()), key=str)
-        yield Finding("versions", "auber", "ok", metadata.version("auber"))
     except metadata.PackageNotFoundError:
         advice = "pip install . to have its requirements checked"
         yield Finding("versions", "auber", "note", "runs from its source, not installed", advice)
         return
+    yield Finding("versions", "auber", "ok", metadata.version("auber"))
     for each in requirements:
         if each.marker is None or each.marker.evaluate({"extra": ""}):
-            version, advice = _version(each.name), f"pip install '{each.name}{each.specifier}'"
-            if version is None:
-                yield Finding("versions", each.name, "broken", "not installed", advice)
-            elif not each.specifier.contains(version, prereleases=True):
-                found = f"{version}, {each.specifier} is needed"
-                yield Finding("versions", each.name, "broken", found, advice)
-            else:
-                yield Finding("versions", each.name, "ok", version)
+            version, state = _version(each.name), "ok"
+            found, advice = version or "not installed", ""
+            if version is None or not each.specifier.contains(version, prereleases=True):
+                state, advice = "broken", f"pip install '{each.name}{each.specifier}'"
+                found = f"{found}, {each.specifier or 'any version'} is needed"
+            yield Finding("versions", each.name, state, found, advice)
     for extra, purpose in _EXTRAS.items():
         names = [each.name for each in requirements if f'extra == "{extra}"' in str(each.marker)]
-        versions = {name: _version(name) for name in names}
-        missing = [name for name, version in versions.items() if version is None]
-        if missing:
+        versions = {name: _version(name) or "not installed" for name in names}
+        found = ", ".join(f"{name} {version}" for name, version in versions.items())
+        if "not installed" in versions.values():
             advice = f"pip install 'auber[{extra}]' for {purpose}"
-            found = f"{', '.join(missing)} not installed"
             yield Finding("optional", extra, "missing", found, advice)
         elif versions:
-            found = ", ".join(f"{name} {version}" for name, version in versions.items())
             yield Finding("optional", extra, "ok", found)
 
 
 def check_device() -> Iterator[Finding]:
-    """Check that torch and transformers can be imported, what torch computes on, and the disk."""
+    """Check that torch and transformers can be imported, and what torch computes on."""
     try:
         import torch
         import transformers  # noqa: F401
@@ -108,9 +102,9 @@ def check_device() -> Iterator[Finding]:
 
         hardware = resolve_hardware(make_config())
     except Exception as error:  # anything that a broken installation raises
-        line = (str(error).splitlines() or [type(error).__name__])[0]
+        found = (str(error).splitlines() or [type(error).__name__])[0]
         advice = "pip install --force-reinstall torch transformers"
-        yield Finding("device", "torch, transformers", "broken", line, advice)
+        yield Finding("device", "torch, transformers", "broken", found, advice)
         return
     found = f"{hardware.name} in {hardware.precision}, {hardware.threads} CPU threads"
     yield Finding("device", "computes on", "ok", found)
@@ -120,33 +114,27 @@ def check_device() -> Iterator[Finding]:
     elif shutil.which("nvidia-smi"):
         advice = "install a CUDA build of torch, or check CUDA_VISIBLE_DEVICES"
         yield Finding("device", "GPU", "note", "torch sees none, but nvidia-smi is here", advice)
-    free = shutil.disk_usage(".").free / 1e9
-    yield Finding("device", "disk", "ok" if free > 5 else "note", f"{free:.0f} GB free here")
 
 
 def check_hub(*, online: bool) -> Iterator[Finding]:
     """Check for a token, without printing it, and whether the hub answers."""
     from huggingface_hub import constants, get_token
 
-    found = (
-        "none; 'hf auth login' for private models and --push" if get_token() is None else "found"
-    )
-    yield Finding("hub", "token", "ok", found)
+    advice = "" if get_token() else "'hf auth login' for private models and --push"
+    yield Finding("hub", "token", "ok", "none" if advice else "found", advice)
     if constants.HF_HUB_OFFLINE:
-        advice = "unset it to reach the hub"
-        yield Finding("hub", "HF_HUB_OFFLINE", "note", "set: nothing is downloaded", advice)
+        yield Finding("hub", "HF_HUB_OFFLINE", "note", "set", "unset it to download models")
     if online:
-        request = urllib.request.Request(constants.ENDPOINT, method="HEAD")
+        state, found, advice = "ok", constants.ENDPOINT, ""
         try:
+            request = urllib.request.Request(constants.ENDPOINT, method="HEAD")
             urllib.request.urlopen(request, timeout=5).close()  # nosec B310 # the user's setting
         except urllib.error.HTTPError:
             pass  # it answers
         except (OSError, ValueError) as error:
-            found = f"{constants.ENDPOINT}: {getattr(error, 'reason', error)}"
+            state, found = "note", f"{found}: {getattr(error, 'reason', error)}"
             advice = "models and tasks can be given as folders: --model DIR --data DIR"
-            yield Finding("hub", "reachable", "note", found, advice)
-            return
-        yield Finding("hub", "reachable", "ok", constants.ENDPOINT)
+        yield Finding("hub", "reachable", state, found, advice)
 
 
 def _version(package: str) -> str | None:

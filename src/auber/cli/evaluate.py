@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 def command(
     folder: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False
-        ),
+        str, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.")
     ],
     task: options.Task = None,
     data: options.Data = None,
@@ -67,8 +64,8 @@ def command(
             rows = _read_one_file(folder, dev, kind, text, label, labels, metric)
         else:
             rows = options.task_from_options(
-                task=task, data=data, train=train, dev=dev, kind=kind, text=text, label=label, labels=labels,
-                metric=metric, seed=settings.seed,
+                task=task, data=data, train=train, dev=dev, kind=kind, text=text, label=label,
+                labels=labels, metric=metric, seed=settings.seed
             )  # fmt: skip
         scores = api.evaluate(folder, task=rows, split=split, config=settings).to_json()
     if json:

@@ -21,7 +21,6 @@ _To = Annotated[
     typer.Option(
         "--to",
         help="; ".join(f"{target.name}: {target.doc}" for target in TARGETS.values()),
-        show_default=False,
         autocompletion=options.complete({name: target.doc for name, target in TARGETS.items()}),
     ),
 ]
@@ -35,17 +34,13 @@ _Push = Annotated[
         metavar="NAME",
         help="With --to hub: upload it under this name; a new model is private. Log in first "
         "with 'hf auth login'.",
-        show_default=False,
     ),
 ]
 
 
 def command(
     run: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False
-        ),
+        Path, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.")
     ],
     to: _To,
     out: Annotated[
@@ -123,15 +118,13 @@ def _print(exported: Exported, pair: Pair | None) -> None:
     print(f"{exported.to}: {exported.place} ({', '.join(exported.files)}; {size:.1f} MB)")
     print(
         f"checked on {exported.checked_rows} random rows: largest logit difference "
-        f"{exported.largest_difference:.2g} "
-        f"(allowed: {ALLOWED_DIFFERENCE:g})"
+        f"{exported.largest_difference:.2g} (allowed: {ALLOWED_DIFFERENCE:g})"
     )
     if pair is not None:
         print(
             f"latency in onnxruntime, one row of {pair.length} tokens: "
-            f"{pair.pruned.milliseconds:.3g} ms; "
-            f"{pair.unpruned.milliseconds:.3g} ms with zeros in place of the removed heads (the "
-            "unpruned weights are not stored)"
+            f"{pair.pruned.milliseconds:.3g} ms; {pair.unpruned.milliseconds:.3g} ms with zeros in "
+            "place of the removed heads (the unpruned weights are not stored)"
         )
         print(f"{pair.verdict}, {pair.rounds} rounds")
     elif exported.graph is not None and not exported.source.encoder.removed:

@@ -48,7 +48,7 @@ def command(
     with screen.listening(quiet=quiet) as progress:
         rows = options.task_from_options(
             task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
-            label=label, labels=labels, metric=metric, seed=settings.seed,
+            label=label, labels=labels, metric=metric, seed=settings.seed
         )  # fmt: skip
         tuned = api.finetune(
             model,

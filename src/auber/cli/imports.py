@@ -14,12 +14,10 @@ def command(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR",
-            help="A folder of transformers 4 whose config.json has pruned_heads.",
-            show_default=False,
+            metavar="DIR", help="A folder of transformers 4 whose config.json has pruned_heads."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The new model folder.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="The new model folder.")],
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -108,7 +108,6 @@ def command(
         typer.Argument(
             metavar="|".join(LISTS),
             help="What to list.",
-            show_default=False,
             autocompletion=options.complete({name: doc for name, (doc, _) in LISTS.items()}),
         ),
     ] = None,

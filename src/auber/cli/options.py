@@ -44,17 +44,13 @@ def complete_assignment(incomplete: str) -> Completions:
 
 
 Model = Annotated[
-    str,
-    typer.Option(
-        "--model", help="A model folder, a hub name or a finished run.", show_default=False
-    ),
+    str, typer.Option("--model", help="A model folder, a hub name or a finished run.")
 ]
 Task = Annotated[
     str | None,
     typer.Option(
         "--task",
         help="A known task ('auber list tasks' shows them).",
-        show_default=False,
         autocompletion=complete({name: task.doc for name, task in TASKS.items()}),
     ),
 ]
@@ -77,7 +73,6 @@ Name = Annotated[
         "--name",
         help="The name of your own rows in reports, to distinguish several data sets. [default: "
         "own]",
-        show_default=False,
     ),
 ]
 Kind = Annotated[
@@ -85,9 +80,8 @@ Kind = Annotated[
     typer.Option(
         "--kind",
         help="The task type of your own rows: sequence (texts with a label), tokens (words with "
-        "tags) or spans (questions "
-        "answered by a part of a context). [default: that of --metric, else sequence]",
-        show_default=False,
+        "tags) or spans (questions answered by a part of a context). [default: that of --metric, "
+        "else sequence]",
     ),
 ]
 Text = Annotated[
@@ -96,14 +90,10 @@ Text = Annotated[
         "--text",
         help="The text column, or two separated by a comma. [default: text; tokens; "
         "question,context]",
-        show_default=False,
     ),
 ]
 Label = Annotated[
-    str | None,
-    typer.Option(
-        "--label", help="The label column. [default: label; tags; answers]", show_default=False
-    ),
+    str | None, typer.Option("--label", help="The label column. [default: label; tags; answers]")
 ]
 Labels = Annotated[
     str | None,
@@ -112,7 +102,6 @@ Labels = Annotated[
         metavar="NAME,NAME,...",
         help="The names of the classes or tags, in the order of a trained model. [default: those "
         "in --train, sorted]",
-        show_default=False,
     ),
 ]
 Metric = Annotated[
@@ -120,12 +109,10 @@ Metric = Annotated[
     typer.Option(
         "--metric",
         help="How your own rows are scored ('auber list metrics' shows them); pearson, spearman "
-        "and r_squared "
-        "make it a regression. [default: accuracy; entity_f1; span_f1]",
-        show_default=False,
+        "and r_squared make it a regression. [default: accuracy; entity_f1; span_f1]",
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", help="The run's folder.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")]
 AllowUpgrade = Annotated[
     bool,
@@ -152,18 +139,14 @@ Set = Annotated[
         autocompletion=complete_assignment,
     ),
 ]
-Seed = Annotated[
-    int | None, typer.Option("--seed", help="Short for --set seed=N.", show_default=False)
-]
+Seed = Annotated[int | None, typer.Option("--seed", help="Short for --set seed=N.")]
 Protocol = Annotated[
     str | None,
     typer.Option(
         "--protocol",
         help="Short for --set protocol=...: the rows that rewards are computed on. seen: rows of "
-        "the fine-tuning, as in the "
-        "paper; heldout: rows left out of it; crossfit: all rows, each scored by a model that "
-        "was not trained on it.",
-        show_default=False,
+        "the fine-tuning, as in the paper; heldout: rows left out of it; crossfit: all rows, "
+        "each scored by a model that was not trained on it.",
         autocompletion=complete(dict.fromkeys(PROTOCOLS, "")),
     ),
 ]
@@ -174,7 +157,6 @@ Track = Annotated[
         metavar="TRACKER",
         help="Also send the numbers to tensorboard, mlflow, wandb, ...; may be repeated. Files "
         "go to RUN/track.",
-        show_default=False,
         autocompletion=complete(dict.fromkeys(TRACKERS, "")),
     ),
 ]
@@ -188,10 +170,12 @@ def build_config(
     file: Path | None,
     assignments: list[str] | None,
     *,
+    seed: int | None = None,
+    protocol: str | None = None,
     otherwise: Mapping[str, object] | None = None,
-    **short: int | str | None,
 ) -> Config:
-    """Return the settings; `short` has those with an option of their own, such as --seed."""
+    """Return the settings; `otherwise` replaces values of the preset."""
+    short = {"seed": seed, "protocol": protocol}
     given: dict[str, object] = {}
     for assignment in assignments or []:
         key, value = parse_assignment(assignment)
@@ -228,7 +212,8 @@ def task_from_options(
                 "--task and --train/--dev exclude each other; name a known task or give your own "
                 "rows"
             )
-        refuse_own(task, name=name, kind=kind, text=text, label=label, labels=labels, metric=metric)
+        own = {"name": name, "kind": kind, "text": text, "label": label, "labels": labels}
+        refuse_own(task, {**own, "metric": metric})
         return load_task(task, data=data, seed=seed)
     if train is None and dev is None:
         raise TaskError(
@@ -242,9 +227,9 @@ def task_from_options(
     return files.read(OWN if name is None else name)
 
 
-def refuse_own(task: str, **options: object) -> None:
+def refuse_own(task: str, own: Mapping[str, object]) -> None:
     """Raise `TaskError` if an option for the user's own rows is given beside a known task."""
-    for option, value in options.items():
+    for option, value in own.items():
         if value:
             raise TaskError(f"--{option} goes with your own rows; task '{task}' has its own")
 

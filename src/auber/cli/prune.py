@@ -25,7 +25,6 @@ _Heads = Annotated[
         "--heads",
         help="How many heads to remove: for ranking methods, and for a search under protocol "
         "crossfit.",
-        show_default=False,
     ),
 ]
 _HeadsFrom = Annotated[
@@ -34,7 +33,6 @@ _HeadsFrom = Annotated[
         "--heads-from",
         metavar="RUN",
         help="Remove as many heads as that run did, with the same fine-tuning.",
-        show_default=False,
     ),
 ]
 _Origin = Annotated[
@@ -43,9 +41,7 @@ _Origin = Annotated[
         "--origin",
         metavar="MODEL",
         help="The pretrained model that a fine-tuned --model comes from (protocol crossfit); "
-        "known if it is a run of "
-        "'auber finetune'.",
-        show_default=False,
+        "known if it is a run of 'auber finetune'.",
     ),
 ]
 
@@ -98,7 +94,7 @@ def command(
     with screen.listening(quiet=quiet) as progress:
         rows = options.task_from_options(
             task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
-            label=label, labels=labels, metric=metric, seed=settings.seed,
+            label=label, labels=labels, metric=metric, seed=settings.seed
         )  # fmt: skip
         pruned = api.prune(
             model,

@@ -86,9 +86,8 @@ def command(
 
     with screen.listening(quiet=quiet) as progress:
         if tasks and not (train or dev):
-            options.refuse_own(
-                tasks[0], text=text, label=label, metric=metric, labels=labels, name=name
-            )
+            own_options = {"text": text, "label": label, "metric": metric}
+            options.refuse_own(tasks[0], {**own_options, "labels": labels, "name": name})
         # A generated task is that of seed 0: seeds added later then meet the same rows.
         rows = [load_task(task, data=data) for task in tasks or ()]
         if train or dev or not tasks:

@@ -207,10 +207,7 @@ def print_table(columns: list[str], rows: list[list[str]], *, title: str | None 
     for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
         is_numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
         table.add_column(
-            Text(column),
-            justify="right" if is_numeric else "left",
-            width=width,
-            overflow="fold",
+            Text(column), justify="right" if is_numeric else "left", width=width, overflow="fold"
         )
     for row in rows:
         table.add_row(*map(Text, row))
@@ -258,14 +255,11 @@ def describe_result(result: dict[str, Any]) -> list[str]:
     more = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
     return [
         f"dev {result['metric']} {100 * dev['score']:.2f}, train "
-        f"{100 * result['train']['score']:.2f}, "
-        f"gap {100 * result['gap']:+.2f} points (protocol {result['protocol']}, seed "
-        f"{result['seed']})",
+        f"{100 * result['train']['score']:.2f}, gap {100 * result['gap']:+.2f} points (protocol "
+        f"{result['protocol']}, seed {result['seed']})",
         f"{heads['removed']} of {heads['total']} heads removed; {cost['rewards_computed']} "
-        "rewards computed of "
-        f"{cost['rewards_asked']} requested; {cost['tuning_steps']} tuning "
-        f"steps{f' (and {more})' if more else ''}; "
-        f"{cost['seconds']['total']:.0f} s",
+        f"rewards computed of {cost['rewards_asked']} requested; {cost['tuning_steps']} tuning "
+        f"steps{f' (and {more})' if more else ''}; {cost['seconds']['total']:.0f} s",
         *describe_warnings(dev, result["metric"], "dev"),
     ]
 

@@ -19,7 +19,6 @@ _Model = Annotated[
         "--model",
         help="The unpruned model, a folder or hub name, for runs without weights; only its "
         "config is read.",
-        show_default=False,
     ),
 ]
 _Only = Annotated[
@@ -29,15 +28,12 @@ _Only = Annotated[
         metavar="KEY=VALUE,...",
         help="Runs of a results file by task, method, seed and protocol, such as "
         "method=auber,seed=1; may be repeated.",
-        show_default=False,
     ),
 ]
 _Length = Annotated[
     int | None,
     typer.Option(
-        "--length",
-        help="Tokens per row. [default: 128, or the model's maximum if that is less]",
-        show_default=False,
+        "--length", help="Tokens per row. [default: 128, or the model's maximum if that is less]"
     ),
 ]
 _Device = Annotated[
@@ -60,9 +56,7 @@ def command(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...",
-            help="Runs, model folders, result.json files or results files.",
-            show_default=False,
+            metavar="RUN...", help="Runs, model folders, result.json files or results files."
         ),
     ],
     model: _Model = None,
@@ -78,9 +72,7 @@ def command(
         int, typer.Option("--repeats", help="Timed rounds per pair, at least 6.")
     ] = _LIMITS.repeats,
     seconds: _Seconds = _LIMITS.seconds,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="A JSON file for the result.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A JSON file for the result.")] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

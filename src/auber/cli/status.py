@@ -28,13 +28,7 @@ from auber.run.records import (
     StoppedEvent,
     parse_event,
 )
-from auber.search.stages import (
-    BUDGET,
-    PLAN,
-    is_layer_stage,
-    is_tuning_series,
-    layer_stage,
-)
+from auber.search.stages import BUDGET, PLAN, is_layer_stage, is_tuning_series, layer_stage
 from auber.system import records
 from auber.system.locks import is_alive
 from auber.system.records import Record

@@ -57,7 +57,6 @@ def command(
         typer.Argument(
             metavar="RUN|DIR",
             help="The folder of a run or a study, or of several runs: then the newest is shown.",
-            show_default=False,
         ),
     ],
     once: Annotated[bool, typer.Option("--once", help="Print the status once and exit.")] = False,
