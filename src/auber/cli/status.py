@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import Field
 
 from auber.config import load_toml
-from auber.errors import printable
+from auber.errors import RunError, printable
 from auber.run.records import (
     CurrentStage,
     MessageEvent,
@@ -279,9 +279,12 @@ class RunReader:
 
 def read_if_there(cls: type[R], path: Path) -> R | None:
     """Return the record in a file, None if there is no such file."""
-    if not path.is_file():
+    try:
+        return records.read(cls, path, "put a copy of it back, or start the run again")
+    except RunError:
+        if path.exists():
+            raise
         return None
-    return records.read(cls, path, "put a copy of it back, or start the run again")
 
 
 def _seconds_left(stage: CurrentStage, written: float, now: float) -> float | None:
