@@ -41,10 +41,21 @@ def test_version(run_auber):
     assert run_auber("--version")[:2] == (0, "auber 0.1.0\n")
 
 
-def test_a_missing_option_is_named(run_auber):
-    code, _, err = run_auber("prune", "--model", "x")
-    assert code == 2
-    assert "--out" in err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["prune", "--model", "x"], "Missing option '--out'; see 'auber prune --help'"),
+        (["evaluate"], "Missing argument 'RUN|DIR'; see 'auber evaluate --help'"),
+        (["prun"], "No such command 'prun'. Did you mean 'prune'?; see 'auber --help'"),
+        (["list", "x", "y"], "Got unexpected extra argument"),
+        (["prune", "--model"], "Option '--model' requires an argument; see 'auber prune --help'"),
+    ],
+)
+def test_a_wrong_call_is_one_line(run_auber, words, message):
+    code, out, err = run_auber(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"auber: {message}")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

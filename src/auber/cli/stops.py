@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: a command ends cleanly, with one line that tells how to continue.
+"""How a command ends early: Ctrl-C, SIGTERM and wrong options are one line each.
 
-Both raise an exception in the main thread, so files are closed and locks released. The exit code is
-128 plus the number of the signal, as in a shell.
+The signals raise an exception in the main thread, so files are closed and locks released. The exit
+code is 128 plus the number of the signal, as in a shell; the line tells how to continue.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from auber.errors import ConfigError
 from auber.system.distributed import launch_words
 
 _WITH_RESUME = ("demo", "finetune", "prune")  # continue with --resume
+_UsageError: Any = typer.BadParameter.__base__  # typer may bring its own copy of click
 _AS_BEFORE = ("rates", "study")  # continue with the same command
 
 
@@ -39,6 +41,10 @@ class Commands(TyperGroup):
             print(f"auber: {describe_stop(ctx.invoked_subcommand, sys.argv[1:])}", file=sys.stderr)
             number = signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT
             raise typer.Exit(128 + number) from None
+        except _UsageError as error:
+            place = " ".join(filter(None, ("auber", ctx.invoked_subcommand)))
+            message = error.format_message().rstrip(".")
+            raise ConfigError(f"{message}; see '{place} --help'") from None
         finally:
             if can_handle:
                 signal.signal(signal.SIGTERM, before)
