@@ -68,7 +68,7 @@ def _check_request(
     ranks = method.removes_heads and not method.decides_number  # its number comes from `auber`
     ask = make_ask(task, method, config, heads=0 if ranks else None)
     job = make_job(ask, Start(model, tokenizer, "", tuned=run.name != START), None, None)
-    check_origin(job, is_given=method.makes_scouts(config.protocol))
+    check_origin(job, is_given=method.uses_fold_models(config.protocol))
 
 
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -118,7 +118,7 @@ def identify_weights(study: Study, pending: Sequence[PlacedRun]) -> Study:
     if study.model == EMBEDDED or not readers:
         return study
     task = study.load_task(readers[0].task)
-    model = checkpoint.load_start(
+    model = checkpoint.load_classifier(
         study.model,
         num_labels=task.num_labels,
         label_names=task.label_names,

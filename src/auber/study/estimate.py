@@ -110,7 +110,7 @@ def _count_steps(run: StudyRun, config: Config, splits: Splits, layers: Sequence
     if run.method is None:
         return steps
     method = METHODS[run.method]
-    if method.makes_scouts(config.protocol):
+    if method.uses_fold_models(config.protocol):
         for own in map(splits.without_fold, range(len(splits.folds))):
             steps += _steps(len(own.first), config.first) + _later_steps(own, config, layers)
         if config.search.rewind:
