@@ -28,14 +28,14 @@ test-all: $(READY)
 	$(BIN)/python -m pytest -m ""
 
 lint: $(READY)
-	$(BIN)/ruff format --check src tests notebooks experiments
-	$(BIN)/ruff check src tests notebooks experiments
+	$(BIN)/ruff format --check src tests notebooks benchmarks
+	$(BIN)/ruff check src tests notebooks benchmarks
 	$(BIN)/mypy
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 
 format: $(READY)
-	$(BIN)/ruff format src tests notebooks experiments
-	$(BIN)/ruff check --fix src tests notebooks experiments
+	$(BIN)/ruff format src tests notebooks benchmarks
+	$(BIN)/ruff check --fix src tests notebooks benchmarks
 
 # The site, strictly, into site/; then every code block of README and docs.
 docs: $(READY)
@@ -54,8 +54,8 @@ test-dist: $(READY)
 
 # Faults and load at full length, some twenty minutes of two cores; root, for it mounts small disks. Then the page with its figures.
 soak: $(READY)
-	$(BIN)/python -m tests.soak --out results/soak.json
-	AUBER_REGENERATE=1 $(BIN)/python -m pytest tests/soak/test_page.py
+	$(BIN)/python -m benchmarks.soak --out results/soak.json
+	$(BIN)/python -m benchmarks.pages reliability
 
 # Torch is named on its own so that the pinned build is taken before anything else can ask for a newer one.
 # Bytecode is made when a module is first imported: most modules never are.

@@ -59,7 +59,6 @@ def test_help_teaches(run_auber):
         "evaluate",
         "study",
         "report",
-        "bench",
         "tasks",
         "models",
         "methods",

@@ -13,7 +13,6 @@ import sys
 import typer
 
 from auber.cli import (
-    bench,
     demo,
     doctor,
     evaluate,
@@ -23,7 +22,6 @@ from auber.cli import (
     listings,
     prune,
     rates,
-    regret,
     report,
     speed,
     stops,
@@ -72,10 +70,6 @@ app.command("report", short_help="Write an HTML page and tables of finished runs
 app.command("study", short_help="Run tasks x methods x seeds, and go on where it was cut.")(
     study.command
 )
-app.command("regret", short_help="Measure how far a search ends from a layer's best mask.")(
-    regret.command
-)
-app.command("bench", short_help="Measure what a search costs on this machine.")(bench.command)
 app.command("doctor", short_help="Check what this installation can do, and say what to mend.")(
     doctor.command
 )

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auber.errors import RunError, unknown_name
-from auber.regret.result import KIND as REGRET
 from auber.report import results_file, speeds
 from auber.report.evidence import render_evidence
 from auber.report.in_short import render_in_short
 from auber.report.origins import render_origins
+from auber.report.regrets import KIND as REGRET
 from auber.report.repeating import render_repeating
 from auber.report.results_file import ResultsFile, read_results_file
 from auber.report.yardsticks import render_regret, render_speed

@@ -3,7 +3,7 @@
 The best is the one of the highest metric together with what the changed heads pay. Of masks that are worth the same, the one
 that removes fewest heads (departs least from a plan that is given) is taken, then the first in the order of the numbers. All scores stay in the layer's record, unrounded
 and in the order of `all_masks`, beside what an agent would have seen of the layer under every setting: with them any other
-search can be played afterwards without a model (`auber.regret`).
+search can be played afterwards without a model (`benchmarks.regret`).
 """
 
 from __future__ import annotations
