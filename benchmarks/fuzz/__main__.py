@@ -113,7 +113,7 @@ def keep(folder: Path, name: str, target: str, data: bytes) -> Path:
 
 def fuzz_by_coverage(name: str, words: Sequence[str]) -> None:
     """Fuzz the first target of a reader with atheris, until it finds something or its limits."""
-    import atheris  # type: ignore[import-not-found]
+    import atheris
 
     with atheris.instrument_imports(include=["auber"]):
         from benchmarks.fuzz.readers import READERS

@@ -27,7 +27,17 @@ NUMBERS = [
     0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**30, 10**400, 0.5, -0.0, 1e308, float("nan"),
     float("inf"),
 ]  # fmt: skip
-OTHERS = [None, True, False, [], {}, [[]], [None] * 300, {"": {}}, {"a": {"b": [1, {"c": None}]}}]
+OTHERS: list[Any] = [
+    None,
+    True,
+    False,
+    [],
+    {},
+    [[]],
+    [None] * 300,
+    {"": {}},
+    {"a": {"b": [1, {"c": None}]}},
+]
 _TOML_VALUES = [
     "nan", "-inf", "1e400", "0x" + "f" * 5000, "0o7", "9" * 400, "9" * 5000, "-1", "1.5", "true",
     '""', '"\\u0000"', '"../escaped"', '"/etc/passwd"', "'''\nmany\nlines'''", "[]", "[[[]]]", "{}",
@@ -112,7 +122,8 @@ def _hostile(random: Random) -> Any:
         for _ in range(random.randint(200, 900)):
             deep = [deep] if in_lists else {"a": deep}
         return deep
-    return copy.deepcopy(random.choice(random.choice([NAMES, TEXTS, NUMBERS, OTHERS])))
+    kinds: list[list[Any]] = [NAMES, TEXTS, NUMBERS, OTHERS]
+    return copy.deepcopy(random.choice(random.choice(kinds)))
 
 
 def _change_jsonl(random: Random, data: bytes) -> bytes:

@@ -106,15 +106,16 @@ def _describe_layer(
 ) -> dict[str, Any]:
     searches = {}
     for name, found in plays.items():
-        searches[name] = {"regret": _mean_curve(found)}
+        described: dict[str, Any] = {"regret": _mean_curve(found)}
         for quantity in found[0].numbers:
             values = [play.numbers[quantity] for play in found]
-            searches[name][quantity] = {"mean": _round(fmean(values))}
+            described[quantity] = {"mean": _round(fmean(values))}
             if name in agents:
-                searches[name][quantity] |= {
+                described[quantity] |= {
                     "over_seeds": _interval(values),
                     "plays": [_round(value) for value in values],
                 }
+        searches[name] = described
     return {
         "layer": table.layer,
         "seed": seed,

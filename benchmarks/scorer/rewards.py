@@ -71,7 +71,7 @@ class PlainScorer:
         batch_size: int,
         padded_to: int | None,
     ) -> None:
-        self._model = model if model.dtype == dtype else copy.deepcopy(model).to(dtype)  # type: ignore[arg-type]
+        self._model = model if model.dtype == dtype else copy.deepcopy(model).to(dtype)
         self._metric = get_metric(metric)
         order = list(range(len(rows)))
         if padded_to is None:

@@ -115,7 +115,7 @@ def make_subject(
     size: Size, shape: RowShape, count: int | None, config: Config, hardware: Hardware
 ) -> Subject:
     """Return a model with random weights and generated rows."""
-    model = make_model(size, config.seed).to(hardware.device)  # type: ignore[arg-type]
+    model = make_model(size, config.seed).to(hardware.device)
     name = f"BERT {size.name}, random weights"
     subject = _assemble(name, model, shape, count, config, hardware)
     _balance(model, subject.rows.select(range(min(_BALANCING_ROWS, len(subject.rows)))))

@@ -146,7 +146,7 @@ def read_rows(folder: Path, rows: int) -> Details:
                 f'"sentence {number} of {path.stem}, with some more words in it",{number % 2}\n'
                 for number in range(count)
             )
-    command = [sys.executable, "-c", _READER, train, dev]
+    command = [sys.executable, "-c", _READER, str(train), str(dev)]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     found, seconds, peak, held = map(float, done.stdout.split())
     assert found == rows
@@ -213,7 +213,7 @@ def _count_results(folder: Path) -> int:
 
 def _descendants(pid: int) -> list[psutil.Process]:
     try:
-        return psutil.Process(pid).children(recursive=True)
+        return list(psutil.Process(pid).children(recursive=True))
     except psutil.NoSuchProcess:
         return []
 

@@ -100,7 +100,7 @@ def _run(
             time.sleep(slow_disk)
             sync(descriptor)
 
-        os.fsync = sync_slowly
+        os.fsync = sync_slowly  # type: ignore[assignment]
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     for command in commands:
