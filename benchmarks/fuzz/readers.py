@@ -19,7 +19,6 @@ import auber
 from auber.models import checkpoint
 from auber.models.plan import PruningPlan
 from auber.run.ledger import Ledger
-from auber.run.rates.record import read_record
 from auber.study import read_study
 from auber.system.files import is_refusal
 from auber.system.locks import FolderLock, drop_foreign_lock, read_holder
@@ -32,7 +31,6 @@ from benchmarks.scorer.record import Bench
 
 Place = Callable[[Path], object]
 FIRST_EDITION = ROOT / "tests" / "fixtures" / "first-edition"
-GOLDEN = ROOT / "tests" / "golden"
 
 STUDY = """model = "bert-base-cased"
 methods = ["auber", "random", "original"]
@@ -194,8 +192,8 @@ def _prune_words(folder: Path, run: str) -> list[object]:
 
 def _run_with_rows(run: str) -> Place:
     def copy(folder: Path) -> None:
-        shutil.copytree(GOLDEN / "model", folder / "encoder")
-        _copies(GOLDEN / "train.csv", GOLDEN / "dev.csv", FIRST_EDITION / run)(folder)
+        shutil.copytree(tiny.GOLDEN / "model", folder / "encoder")
+        _copies(tiny.GOLDEN / "train.csv", tiny.GOLDEN / "dev.csv", FIRST_EDITION / run)(folder)
         shutil.copy(folder / run / "config.toml", folder / "settings.toml")
 
     return copy
@@ -216,7 +214,7 @@ def _study_folder(folder: Path) -> None:
 
 def _copy_shards(folder: Path) -> None:
     """Write the golden model with an index of its weights."""
-    _copies(GOLDEN / "model")(folder)
+    _copies(tiny.GOLDEN / "model")(folder)
     weights, shard = folder / "model" / "model.safetensors", "model-00001-of-00001.safetensors"
     from safetensors import safe_open
 
@@ -224,26 +222,6 @@ def _copy_shards(folder: Path) -> None:
         index = {"metadata": {}, "weight_map": dict.fromkeys(file.keys(), shard)}
     weights.rename(weights.with_name(shard))
     (folder / "model" / "model.safetensors.index.json").write_text(json.dumps(index))
-
-
-def _rates() -> str:
-    trial = {"task": "rte", "seed": 0, "rate": 1e-5, "score": 0.5, "loss": None, "one_class": True}
-    task = {"name": "rte", "metric": "accuracy", "data": "hash", "rows_tuned": 90}
-    task |= {"rows_held_out": 10, "epochs": 3, "batch_size": 32, "max_length": 128}
-    conditions = {"model": "m", "weights": "w", "held_out": 0.1, "device_type": "cpu"}
-    record = {
-        "format": 1,
-        "kind": "rates",
-        "command": "auber rates",
-        "conditions": conditions | {"precision": "float32", "threads": 1},
-        "asked_tasks": ["rte"],
-        "asked_rates": [1e-5, 2e-5],
-        "asked_seeds": [0],
-        "tasks": [task],
-        "trials": [trial | {"majority": 0.5, "steps": 9, "seconds": 1.5}],
-        "provenance": {"device": "cpu"},
-    }
-    return json.dumps(record)
 
 
 def _take_lock(folder: Path) -> None:
@@ -290,7 +268,7 @@ def _from_fixture(name: str, *targets: str, read: Place, share: float) -> Reader
 
 
 def _golden_model(name: str, *targets: str, read: Place, prepare: Place | None = None) -> Reader:
-    prepare = prepare or _copies(GOLDEN / "model")
+    prepare = prepare or _copies(tiny.GOLDEN / "model")
     return Reader(name, _inside("model", *targets), prepare, read, share=0.1)
 
 
@@ -319,7 +297,6 @@ _READERS = (
     _one_file("settings.toml", tiny.make_settings().to_toml(), _read_config),
     _one_file("study.toml", STUDY, _read_study),
     _one_file("plan.json", '{"0": [3, 5], "11": [0]}', lambda f: PruningPlan.read(f / "plan.json")),
-    _one_file("rates.json", _rates(), lambda f: read_record(f / "rates.json").missing),
     _one_file(".lock", _lock(), _take_lock, dialect="json"),
     _one_file(
         "ledger.jsonl", (FIRST_EDITION / "finished" / "scores.jsonl").read_text(), _read_ledger

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from auber import api
 from auber.config import LayerTuning
 from auber.data.encoding import EncodedRows, pad_batch
-from auber.run.accounts import TIME_PARTS
 from auber.system.progress import Progress
 from auber.training.devices import Hardware
 from auber.training.tuning import tune
@@ -29,6 +28,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _WARM_UP_STEPS = 3
+# The seconds in a result's cost by the part that they are summed under.
+_PARTS = {
+    "first": "tuning",
+    "timing": "timing",
+    "choosing": "choosing",
+    "scouts": "tuning",
+    "rewards": "rewards",
+    "agent": "agent",
+    "rewind": "tuning",
+    "layer_tuning": "tuning",
+    "last": "tuning",
+    "evaluation": "evaluation",
+}
 
 _Tune = Callable[["PreTrainedModel", EncodedRows, LayerTuning], int]  # returns the steps
 
@@ -123,9 +135,9 @@ def measure_run(subject: Subject, preset: str, progress: Progress) -> SearchReco
         subject.hardware.device,
     )
     cost, heads = pruned.result["cost"], pruned.result["heads"]
-    parts = dict.fromkeys((part.work for part in TIME_PARTS.values()), 0.0)
-    for name, part in TIME_PARTS.items():
-        parts[part.work] += cost["seconds"].get(name, 0.0)
+    parts = dict.fromkeys(_PARTS.values(), 0.0)
+    for name, part in _PARTS.items():
+        parts[part] += cost["seconds"].get(name, 0.0)
     return SearchRecord(
         preset=preset,
         protocol=pruned.result["protocol"],

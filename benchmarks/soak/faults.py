@@ -111,6 +111,8 @@ def start_twice(job: Job, times: int) -> Details:
     for _ in range(times):
         out = job.new_folder()
         child = job.start_until(_has_scores, out)
+        child.send(signal.SIGSTOP)  # it keeps the lock, and does not end meanwhile
+        refusal = "nothing"
         try:
             run_command(*job.prune(out))
         except AuberError as error:

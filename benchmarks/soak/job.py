@@ -31,7 +31,7 @@ class Job:
         self._starter = Starter(folder, slow_disk=0.0 if is_quick else _SLOW_DISK)
         self._numbers = itertools.count()
         tiny.save_model(folder / "tiny")
-        tiny.write_rows(folder, 60 if is_quick else 120)
+        tiny.write_rows(folder, 60 if is_quick else 90)
         longer = {"agent__episodes": 60, "first__epochs": 8, "layer__epochs": 3, "last__epochs": 4}
         settings = tiny.make_settings(**({} if is_quick else longer))
         (folder / "settings.toml").write_text(settings.to_toml(), encoding="utf-8")

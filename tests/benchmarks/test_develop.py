@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from auber.data.agreement import make_agreement
+import auber
 from benchmarks import develop, tiny
 
 
+def make_task(rows):
+    """A task of this many golden rows."""
+    train, dev = (tiny.GOLDEN / f"{split}.csv" for split in ("train", "dev"))
+    task = auber.make_task(train, dev, name="words")
+    return replace(task, train=task.train.select(range(rows)))
+
+
 def test_development_rows_are_cut_from_train():
-    task = make_agreement(0, num_train=40, num_dev=8)
+    task = make_task(40)
     cut = develop.cut_development_rows(task, 0.25, seed=3)
     texts = list(cut.train.texts()) + list(cut.dev.texts())
     assert (len(cut.train), len(cut.dev)) == (30, 10)
     assert sorted(texts) == sorted(task.train.texts())
-    assert sum(cut.dev.labels) == 5  # by class
+    assert sum(cut.dev.labels) == round(sum(task.train.labels) / 4)  # by class
 
 
 def test_an_experiment(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        develop, "load_task", lambda name, data: make_agreement(0, num_train=80, num_dev=8)
-    )
+    monkeypatch.setattr(develop, "load_task", lambda name, data: make_task(80))
     model = tiny.save_model(tmp_path / "model")
-    words = ["--model", model, "--task", "agreement", "--preset", "paper", "--variant", "seed=1"]
+    words = ["--model", model, "--task", "words", "--preset", "paper", "--variant", "seed=1"]
     words += [word for key, value in tiny.SETTINGS.items() for word in ("--set", f"{key}={value}")]
     words += ["--methods", "auber,random,original+tuning", "--out", tmp_path / "out.json"]
     develop.main([str(word) for word in words])
