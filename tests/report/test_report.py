@@ -129,12 +129,23 @@ def test_the_command_keeps_runs_and_reports_them_from_the_file(run_auber, tmp_pa
         "figures",
     }
 
+    code, out, _ = run_auber("report", file, "--page", tmp_path / "page.md")
+    assert (code, out) == (0, f"page: {tmp_path / 'page.md'}\n")
+    assert (tmp_path / "page.md").read_text().startswith("# Results\n")
+    _, out, _ = run_auber("report", "--page", tmp_path / "page.md", "--json")
+    assert json.loads(out) == {"page": str(tmp_path / "page.md"), "files": []}
+    assert "No results are kept yet" in (tmp_path / "page.md").read_text()
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "a report needs runs, found nothing named; give folders or results files"),
-        (["{}", "--out", "a", "--save", "b.json"], "--out and --save exclude each other; give one"),
+        (
+            ["{}", "--save", "a.json", "--page", "b.md"],
+            "--save and --page exclude each other; give one",
+        ),
+        (["{}", "--out", "a", "--page", "b.md"], "--out and --page exclude each other; give one"),
         (
             ["{}", "--model-name", "m"],
             "--model-name goes with --save FILE, found it without; add --save or leave it out",
@@ -145,11 +156,15 @@ def test_the_command_keeps_runs_and_reports_them_from_the_file(run_auber, tmp_pa
         ),
         (
             ["{}", "--save", "a.json", "--open"],
-            "--open shows the HTML page, which --save does not write",
+            "--open shows the HTML page, which --save and --page do not write",
         ),
         (
             ["a.json", "--save", "b.json"],
             "a.json: no such folder or results file; give what holds runs",
+        ),
+        (
+            ["{}", "--page", "b.md"],
+            "--page takes results files, found the folder {}; make one with 'auber report {} --save",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Results of other commands are read back, and damage is named."""
+"""Results of other commands on the page: made results, read back and shown, and damage that is named."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 import pytest
 
 from auber.errors import RunError
+from auber.report.page import render_page, write_page
 from auber.report.regrets import regret_figure, regret_table
-from auber.report.results_file import read_results_file
+from auber.report.results_file import read_results_file, save_results
 from auber.report.speeds import read_speed, speed_tables
 from tests.report.made import make_regret, make_speed
+from tests.report.results import write_study
 
 
 @pytest.fixture
@@ -43,8 +45,69 @@ def change(file, key, value):
     return read_results_file(file)
 
 
+def test_regret_on_the_page(regret, tmp_path):
+    text = render_page([regret])
+    for words in (
+        "## What a search misses of a layer's best mask\n",
+        "### Regret in points, 2 plays of each agent on each layer\n",
+        "#### made-up, protocol seen\n",
+        "| task | layers | search | after 50 rewards |",
+        "| toys | 2 | agent, preset paper | 0.50 (-1.40 to 2.40) |",
+        "| toys | 2 | random masks, in expectation | 0.80 |",
+        "From regret.json, made by:\n\n    auber prune --method exhaustive\n    python -m benchmarks.regret runs/all\n",
+    ):
+        assert words in text
+    assert "![" not in text, "no drawing lies beside the file"
+
+
+def test_the_drawing_lies_beside_the_page(regret, tmp_path):
+    drawing = regret_figure(read_results_file(regret))
+    regret.with_suffix(".svg").write_text(drawing)
+    page = tmp_path / "docs" / "results.md"
+    page.parent.mkdir()
+    write_page(page, [regret])
+    assert "![Regret in points against the number of rewards](regret.svg)" in page.read_text()
+    assert (page.parent / "regret.svg").read_text() == drawing
+
+
+def test_two_drawings_of_one_name_are_refused(regret, tmp_path):
+    files = [regret, tmp_path / "other" / "regret.json"]
+    files[1].parent.mkdir()
+    files[1].write_text(regret.read_text())
+    for file in files:
+        file.with_suffix(".svg").write_text("<svg/>")
+    words = r"other/regret.svg: another drawing of this name, .*kept/regret.svg, goes beside the page; rename one and its file"
+    with pytest.raises(RunError, match=words):
+        write_page(tmp_path / "results.md", files)
+    assert not (tmp_path / "results.md").exists()
+
+
+def test_speed_on_the_page(speed):
+    text = render_page([speed])
+    for words in (
+        "## What removing heads buys in speed\n",
+        "### What pruning buys on cpu: sizes, and how many times as fast (95 % interval)\n",
+        "| rte auber seed 0 | 40 of 144 | 101 M of 109.5 M (-7.7 %) |",
+        "| 2.00 (2.00 to 2.00) | 0.80 (0.80 to 0.80) slower |",
+        "- rows of 128 tokens, 2 CPU threads; both models have random weights",
+        "- left out: torch on a GPU: there is none here\n",
+        "From speed.json, made by:\n\n    auber speed x\n",
+    ):
+        assert words in text
+
+
 def test_speed_is_read_back_as_it_was_made(speed):
     assert read_speed(read_results_file(speed)).to_json() == make_speed().to_json()
+
+
+def test_the_page_has_all_kinds_in_their_order(regret, speed):
+    headings = [
+        line for line in render_page([speed, regret]).splitlines() if line.startswith("## ")
+    ]
+    assert headings == [
+        "## What a search misses of a layer's best mask",
+        "## What removing heads buys in speed",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -96,3 +159,16 @@ def test_damage_to_what_only_the_drawing_needs_is_named(regret):
 def test_damage_to_speed_is_named(speed, key, value, message):
     with pytest.raises(RunError, match=message):
         speed_tables(change(speed, key, value))
+
+
+def test_notes_stand_where_the_numbers_come_from(tmp_path):
+    write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
+    save_results(
+        tmp_path / "s",
+        tmp_path / "s.json",
+        notes=["Six blocks shared the GPU, so *seconds* are longer."],
+    )
+    assert (
+        "### s.json\n\n- Note: Six blocks shared the GPU, so \\*seconds\\* are longer.\n"
+        in render_page([tmp_path / "s.json"])
+    )

@@ -1,4 +1,4 @@
-"""`auber report`: finished runs as tables and an HTML page, and the file to keep them in."""
+"""`auber report`: finished runs as tables and an HTML page, the file to keep them in, and the page of kept files."""
 
 from __future__ import annotations
 
@@ -56,6 +56,10 @@ _Notes = Annotated[
         show_default=False,
     ),
 ]
+_Page = Annotated[
+    Path | None,
+    typer.Option("--page", help="Write this Markdown page from results files.", show_default=False),
+]
 _OpenPage = Annotated[bool, typer.Option("--open", help="Show the HTML page in the browser.")]
 
 
@@ -65,6 +69,7 @@ def command(
     save: _Save = None,
     model_name: _ModelName = None,
     notes: _Notes = None,
+    page: _Page = None,
     open_page: _OpenPage = False,
     json: options.Json = False,
 ) -> None:
@@ -82,24 +87,35 @@ def command(
 
     Example: auber report runs/rte --open; auber report runs/rte-a runs/rte-b --out both; auber report runs/table2
 
-    Keep:    auber report runs/table2 --save results/studies/table2.json
+    Keep:    auber report runs/table2 --save results/studies/table2.json; auber report results/studies/*.json --page docs/results.md
     """
     places = places or []
-    _check_together(places, out, save)
+    _check_together(places, out, save, page)
     _check_with_save(save, model_name, notes)
-    if open_page and save is not None:
-        raise ConfigError("--open shows the HTML page, which --save does not write; leave it out")
+    if open_page and (save is not None or page is not None):
+        raise ConfigError(
+            "--open shows the HTML page, which --save and --page do not write; leave it out"
+        )
     if save is not None:
         _save(places, save, model_name, notes or [], as_json=json)
+    elif page is not None:
+        _write_page(page, places, as_json=json)
     else:
         _write_report(places, out, open_page=open_page, as_json=json)
 
 
-def _check_together(places: list[Path], out: Path | None, save: Path | None) -> None:
+def _check_together(
+    places: list[Path], out: Path | None, save: Path | None, page: Path | None
+) -> None:
     """What may be asked for in one call."""
-    if out is not None and save is not None:
-        raise ConfigError("--out and --save exclude each other; give one")
-    if not places:
+    given = [
+        name
+        for name, value in (("--out", out), ("--save", save), ("--page", page))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise ConfigError(f"{given[0]} and {given[1]} exclude each other; give one")
+    if not places and page is None:
         raise ConfigError("a report needs runs, found nothing named; give folders or results files")
     for place in places:
         if not place.exists():
@@ -107,6 +123,10 @@ def _check_together(places: list[Path], out: Path | None, save: Path | None) -> 
         if place.is_file() and place.suffix != ".json":
             raise ConfigError(
                 f"{place}: must be a folder or a results file (.json), found another file; name a run's --out"
+            )
+        if page is not None and place.is_dir():
+            raise ConfigError(
+                f"--page takes results files, found the folder {place}; make one with 'auber report {place} --save FILE'"
             )
 
 
@@ -146,6 +166,16 @@ def _save(
     print(
         f"results: {path} ({saved[-1].total} runs and starts, {path.stat().st_size / 1024:.0f} KiB)"
     )
+
+
+def _write_page(page: Path, files: list[Path], *, as_json: bool) -> None:
+    from auber.report.page import write_page
+
+    write_page(page, files)
+    if as_json:
+        screen.print_json({"page": str(page), "files": [str(file) for file in files]})
+    else:
+        print(f"page: {page}")
 
 
 def _write_report(places: list[Path], out: Path | None, *, open_page: bool, as_json: bool) -> None:
