@@ -248,7 +248,7 @@ def _prepare(
     if is_run(model):
         raise ModelError(f"{model}: is a run, whose model {remedy}")
     start = load_start()
-    if start.has_trained_classifier:
+    if start.is_trained:
         raise ModelError(f"{model}: has a trained classifier, which {remedy}")
     check_lengths(start.model, start.tokenizer, task, config.max_length, ("train", "dev"))
     num_layers = encoder_of(start.model).num_layers
