@@ -83,8 +83,7 @@ def main() -> None:
                 start,
                 task=task,
                 method=name,
-                heads=heads,
-                heads_from=followed,
+                heads=followed if heads is None else heads,
                 config=config,
                 out=out,
             )

@@ -10,10 +10,9 @@ python -m experiments.parts --model mpnet-base --task rte --data GLUE --seed 0 -
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -21,46 +20,44 @@ from transformers import PreTrainedModel
 from auber import api
 from auber.config import make_config
 from auber.data import load_task
-from auber.models.encoders import encoder_of
-from auber.run.pipeline import Pipeline
+from auber.run.tunings import Tunings
+from auber.training.tuning import TuningReport
 from experiments.command import settings_of_all, write
 from experiments.develop import describe_developing, developing, developing_parser, numbers
 from experiments.summary import CONTROL, WHOLE
 
 
 @contextmanager
-def scouts_tuned_once() -> Iterator[None]:
-    """Within the context, a scout that was tuned before in the same way on the same rows has the weights it had then."""
-    known: dict[str, tuple[dict[str, Tensor], dict[str, Any]]] = {}
-    tune = Pipeline._tune_scout
+def fold_models_tuned_once() -> Iterator[None]:
+    """Inside the context, reuse the weights of a fold model that was tuned alike on the same rows."""
+    known: dict[str, tuple[dict[str, Tensor], list[TuningReport]]] = {}
+    run_all = Tunings.run_all
 
-    def once(self: Pipeline, scout: PreTrainedModel, fold: int) -> dict[str, Any]:
-        job, rows = self.job, self.splits.without_fold(fold)
-        layers = job.layers(encoder_of(scout).num_layers)
+    def once(self: Tunings, model: PreTrainedModel, layers: Iterable[int]) -> list[TuningReport]:
+        config, rows, layers = self._request.config, self._splits, list(layers)
         tuned_on = (
             rows.first,
             [rows.layers[layer].mini_train for layer in layers],
             rows.last_train,
             rows.last_watch,
         )
-        tunings = job.config.seed, job.config.first, job.config.layer, job.config.last
-        key = repr((fold, layers, tunings, job.hardware, self._train.content_hash, tuned_on))
+        settings = config.seed, config.first, config.layer, config.last
+        hardware, content = self._request.hardware, self._train.content_hash
+        key = repr((self._fold, layers, settings, hardware, content, tuned_on))
         if key in known:
-            weights, info = known[key]
-            scout.load_state_dict(weights)
-            return info
-        info = tune(self, scout, fold)
-        known[key] = (
-            {name: tensor.detach().clone() for name, tensor in scout.state_dict().items()},
-            info,
-        )
-        return info
+            weights, reports = known[key]
+            model.load_state_dict(weights)
+            return reports
+        reports = run_all(self, model, layers)
+        weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        known[key] = weights, reports
+        return reports
 
-    Pipeline._tune_scout = once  # type: ignore[method-assign]
+    Tunings.run_all = once  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Pipeline._tune_scout = tune  # type: ignore[method-assign]
+        Tunings.run_all = run_all  # type: ignore[method-assign]
 
 
 def main() -> None:
@@ -87,16 +84,14 @@ def main() -> None:
     }  # fmt: skip
     own = " ".join(f"--without {each}" for each in changed)
     content = describe_developing("parts", own, arguments, task, configs[WHOLE])
-    with tempfile.TemporaryDirectory(prefix="auber-parts-") as folder, scouts_tuned_once():
+    with tempfile.TemporaryDirectory(prefix="auber-parts-") as folder, fold_models_tuned_once():
         start, whole = Path(folder) / "start", Path(folder) / "whole"
         api.finetune(arguments.model, task=task, config=configs[WHOLE], out=start)
         for name, config in configs.items():
             found = api.prune(start, task=task, config=config, out=whole if name == WHOLE else None)
             content["runs"][name] = numbers(found.result)
             write(arguments.out, content)
-        control = api.prune(
-            start, task=task, method=CONTROL, heads_from=whole, config=configs[WHOLE]
-        )
+        control = api.prune(start, task=task, method=CONTROL, heads=whole, config=configs[WHOLE])
         content["runs"][CONTROL] = numbers(control.result)
         write(arguments.out, content)
 

@@ -98,7 +98,7 @@ def test_random_matches_another_run(pruned, start, tmp_path):
         start,
         task=small_task(),
         method="random",
-        heads_from=folder,
+        heads=folder,
         config=small_config(),
         out=tmp_path / "random",
     )
@@ -121,7 +121,7 @@ def test_the_controls_remove_nothing(pruned, start, tmp_path):
         start,
         task=small_task(),
         method="original+tuning",
-        heads_from=folder,
+        heads=folder,
         config=small_config(),
         out=tmp_path / "c",
     )
@@ -273,7 +273,7 @@ def test_a_pruned_model_can_be_pruned_again(pruned, tmp_path):
             "^dev is for rows given as train and dev, found a task beside it",
         ),
         ({"task": "mprc"}, TaskError, "Unknown task 'mprc'. Did you mean 'mrpc'?"),
-        ({"method": "random", "heads_from": "nowhere"}, RunError, "nowhere: not a run's folder"),
+        ({"method": "random", "heads": "nowhere"}, RunError, "nowhere: not a run's folder"),
         (
             {"config": small_config(agent__replay_size=4)},
             ConfigError,
@@ -341,7 +341,7 @@ def test_a_search_does_not_take_its_number_from_another_run(start, pruned, proto
     message = f"^--heads-from is for methods that are told how many heads go, and 'auber' is none; leave it out, or {remedy}$"
     with pytest.raises(ConfigError, match=message):
         auber.prune(
-            start, task=small_task(), heads_from=pruned[0], config=small_config(protocol=protocol)
+            start, task=small_task(), heads=pruned[0], config=small_config(protocol=protocol)
         )
 
 
@@ -352,7 +352,7 @@ def test_heads_and_heads_from_exclude_each_other(start, pruned):
             task=small_task(),
             method="random",
             heads=1,
-            heads_from=pruned[0],
+            heads=pruned[0],
             config=small_config(),
         )
 
@@ -441,7 +441,7 @@ def test_a_run_with_other_tunings_cannot_be_matched(pruned, start, tmp_path, key
     message = rf"auber: has {key} = {was}, this run {value}; a run is compared only with the same tuning: give --set {key}={was}$"
     config = small_config().replace({key: value})
     with pytest.raises(RunError, match=message):
-        auber.prune(start, task=small_task(), method=method, heads_from=pruned[0], config=config)
+        auber.prune(start, task=small_task(), method=method, heads=pruned[0], config=config)
 
 
 @pytest.mark.parametrize("method", ["random", "original+tuning"])
@@ -451,7 +451,7 @@ def test_a_run_from_other_weights_cannot_be_matched(pruned, tmp_path, method):
         RunError, match="the run to match started from other fine-tuned weights than this one"
     ):
         auber.prune(
-            model, tokenizer, task=small_task(), method=method, heads_from=pruned[0],
+            model, tokenizer, task=small_task(), method=method, heads=pruned[0],
             config=small_config(first__when="always", seed=0, first__epochs=1),
         )  # fmt: skip
 
@@ -464,7 +464,7 @@ def test_a_damaged_run_cannot_be_matched(start, tmp_path):
         match="result.json: lacks 'data'; it is damaged or of another version, make the run again",
     ):
         auber.prune(
-            start, task=small_task(), method="random", heads_from=tmp_path, config=small_config()
+            start, task=small_task(), method="random", heads=tmp_path, config=small_config()
         )
 
 
@@ -564,7 +564,7 @@ def test_a_run_of_other_rows_cannot_be_matched(pruned):
             tokenizer,
             task=small_task(40),
             method="random",
-            heads_from=pruned[0],
+            heads=pruned[0],
             config=small_config(),
         )
 
@@ -575,7 +575,7 @@ def test_only_runs_of_one_kind_can_be_matched(start, pruned):
             start,
             task=small_task(),
             method="random",
-            heads_from=pruned[0],
+            heads=pruned[0],
             config=small_config(seed=3),
         )
 
@@ -590,7 +590,7 @@ def test_a_matched_run_must_share_the_start(pruned, tmp_path):
             tokenizer,
             task=small_task(),
             method="random",
-            heads_from=pruned[0],
+            heads=pruned[0],
             config=small_config(),
             out=tmp_path / "r",
         )

@@ -9,7 +9,7 @@ import pytest
 
 from auber.config import make_config
 from auber.data import load_task
-from auber.run.pipeline import Pipeline
+from auber.run.tunings import Tunings
 from auber.search.registry import METHODS
 from experiments import cost, develop, page, parts, summary
 from tests.docs.standins import make_encoder, make_glue
@@ -141,13 +141,13 @@ FEW = ["--set", "agent.episodes=3", "--set", "reward.folds=2"]
 
 
 def test_parts(place, monkeypatch):
-    """The scouts are tuned once, and what asks them decides as it would have with scouts of its own."""
+    """The fold models are tuned once, and each search decides as with fold models of its own."""
     tuned = []
-    tune = Pipeline._tune_scout
+    run_all = Tunings.run_all
     monkeypatch.setattr(
-        Pipeline,
-        "_tune_scout",
-        lambda self, scout, fold: (tuned.append(fold), tune(self, scout, fold))[1],
+        Tunings,
+        "run_all",
+        lambda self, *model: (tuned.append(self._fold), run_all(self, *model))[1],
     )
     changes = ["reward.caution=0,reward.measure=metric", "search.prior=none"]
     found = run(
@@ -179,13 +179,13 @@ def test_parts(place, monkeypatch):
 @pytest.mark.parametrize(
     "change", ["last.learning_rate=1e-4", "search.order=reverse", "max_length=8"]
 )
-def test_scouts_that_are_tuned_otherwise_are_others(change, place, monkeypatch):
+def test_fold_models_that_are_tuned_otherwise_are_others(change, place, monkeypatch):
     tuned = []
-    tune = Pipeline._tune_scout
+    run_all = Tunings.run_all
     monkeypatch.setattr(
-        Pipeline,
-        "_tune_scout",
-        lambda self, scout, fold: (tuned.append(fold), tune(self, scout, fold))[1],
+        Tunings,
+        "run_all",
+        lambda self, *model: (tuned.append(self._fold), run_all(self, *model))[1],
     )
     run(parts, place, monkeypatch, *FEW, "--without", change)
     assert tuned == [0, 1, 0, 1]

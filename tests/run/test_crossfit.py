@@ -52,7 +52,7 @@ def prune(
     config = small_config(**{"first__when": "always", **SETTINGS, **changes})
     return auber.prune(
         model or start, tokenizer, task=TASK, method=method, config=config, out=folder, resume=resume, origin=origin,
-        heads=heads, heads_from=heads_from,
+        heads=heads if heads_from is None else heads_from,
     )  # fmt: skip
 
 

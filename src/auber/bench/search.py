@@ -6,21 +6,22 @@ from auber import api
 from auber.bench.clock import timed
 from auber.bench.record import SearchRecord, SearchSeconds
 from auber.bench.subjects import Subject
-from auber.run.accounts import TIME_PARTS
-from auber.run.request import make_ask, make_job
-from auber.run.starts import Start, check_origin
+from auber.run.records import TIME_PARTS
+from auber.run.request import check_pruning
 from auber.search.registry import get_method
 from auber.system.progress import Progress
 
 
 def check_search(subject: Subject) -> None:
     """Raise what the whole run would say, before anything is measured."""
-    method = get_method("auber")
-    ask = make_ask(subject.task, method, subject.config, heads=None)
-    job = make_job(
-        ask, Start(subject.model, subject.tokenizer, subject.name, tuned=True), None, None
+    check_pruning(
+        subject.model,
+        subject.tokenizer,
+        task=subject.task,
+        method="auber",
+        heads=None,
+        config=subject.config,
     )
-    check_origin(job, is_given=method.makes_scouts(subject.config.protocol))
 
 
 def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchRecord:

@@ -61,7 +61,7 @@ def targets(incomplete: str) -> Offer:
 
 def trackers(incomplete: str) -> Offer:
     """Trackers of --track."""
-    from auber.run.tracking import TRACKERS
+    from auber.run.trackers import TRACKERS
 
     return _beginning(incomplete, ((name, "") for name in TRACKERS))
 

@@ -47,7 +47,8 @@ def command(
         progress.say(
             f"runs go into {out}; to follow them from another terminal: auber watch {shlex.quote(str(out))}"
         )
-        results = demo.run_demo(out, seed=seed, resume=resume, progress=progress, command=typed)
+        with provenance.recording(typed):
+            results = demo.run_demo(out, seed=seed, resume=resume, progress=progress)
     if json:
         screen.print_json({"start": results.start, **results.methods})
         return

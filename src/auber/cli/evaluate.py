@@ -91,11 +91,11 @@ def command(
 def _asked_of(folder: str, kind: str | None) -> tuple[str | None, str | None]:
     """The kind that is named, else the model's; and the metric that a run of this kind was made for."""
     from auber.metrics.task_metrics import get_metric
-    from auber.run.files import find_run, read_field
+    from auber.run.files import find_run, read_result_record
 
     run = find_run(folder)
     if run is not None:
-        metric = read_field(run, "metric")
+        metric = read_result_record(run).metric
         return kind, metric if kind in (None, get_metric(metric).kind) else None
     _, found = _config_of(folder)
     return kind or (None if found is None else found.name), None
@@ -132,10 +132,10 @@ def _classes_of(folder: str) -> tuple[str, ...] | None:
 def _tuned_on(folder: str) -> str:
     """What a finished run was tuned on, as far as that is known, and what names the rows."""
     from auber.data import TASKS
-    from auber.run.files import find_run, read_field
+    from auber.run.files import find_run, read_result_record
 
     run = find_run(folder)
     if run is None:
         return f"; add {_ROWS}"
-    task = read_field(run, "task")
+    task = read_result_record(run).task
     return f" (the run is of task '{task}'); add {f'--task {task}' if task in TASKS else _ROWS}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from auber.cli import options, screen
-from auber.run.tracking import check_trackers
+from auber.run.trackers import check_trackers
 
 
 def command(
@@ -58,17 +58,16 @@ def command(
             labels=labels,
             name=name,
         )
-        tuned = api.finetune(
-            model,
-            task=rows,
-            config=settings,
-            out=out,
-            resume=resume,
-            allow_upgrade=allow_upgrade,
-            progress=progress,
-            track=trackers,
-            command=provenance.typed_command(),
-        )
+        with provenance.recording(provenance.typed_command()):
+            tuned = api.finetune(
+                model,
+                task=rows,
+                config=settings,
+                out=out,
+                resume="upgrade" if resume and allow_upgrade else resume,
+                progress=progress,
+                track=trackers,
+            )
     if json:
         screen.print_json(tuned.result)
     else:

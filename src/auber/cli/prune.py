@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from auber.cli import completion, options, screen
-from auber.run.tracking import check_trackers
+from auber.errors import ConfigError
+from auber.run.trackers import check_trackers
 from auber.search.registry import METHODS
 
 _METHODS = ", ".join(METHODS)
@@ -85,6 +86,8 @@ def command(
     from auber import api
     from auber.run import provenance
 
+    if heads is not None and heads_from is not None:
+        raise ConfigError("--heads and --heads-from exclude each other; give one")
     options.require_model(model)
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
@@ -102,21 +105,19 @@ def command(
             labels=labels,
             name=name,
         )
-        pruned = api.prune(
-            model,
-            task=rows,
-            method=method,
-            heads=heads,
-            heads_from=heads_from,
-            origin=origin,
-            config=settings,
-            out=out,
-            resume=resume,
-            allow_upgrade=allow_upgrade,
-            progress=progress,
-            track=trackers,
-            command=provenance.typed_command(),
-        )
+        with provenance.recording(provenance.typed_command()):
+            pruned = api.prune(
+                model,
+                task=rows,
+                method=method,
+                heads=heads_from if heads is None else heads,
+                origin=origin,
+                config=settings,
+                out=out,
+                resume="upgrade" if resume and allow_upgrade else resume,
+                progress=progress,
+                track=trackers,
+            )
     if json:
         screen.print_json(pruned.result)
     else:

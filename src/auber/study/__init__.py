@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from auber.errors import ConfigError, unknown_name
-from auber.run.tracking import check_trackers
+from auber.run.trackers import check_trackers
 from auber.study.block import Listener, Outcome, Work, outcome_of
 from auber.study.checks import check_runs
 from auber.study.engines import ENGINES, run_local, run_processes

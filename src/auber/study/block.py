@@ -18,6 +18,8 @@ from auber import api
 from auber.data.task import TaskData
 from auber.errors import RunError
 from auber.models import checkpoint
+from auber.run import provenance
+from auber.run.folder import Resume
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
 from auber.system.locks import HeldError
@@ -126,33 +128,31 @@ def _do(work: Work, folder: StudyFolder, run: StudyRun, task: TaskData, progress
     out = folder.prepare(block, run)
     start = folder.run_path(block, START) if run.from_start else _model(study, folder, block, task)
     config = study.config(block, run)
-    if run.method is None:
-        api.finetune(
+    resume: Resume = "upgrade" if work.allow_upgrade else True
+    with provenance.recording(work.command):
+        if run.method is None:
+            api.finetune(
+                start,
+                task=task,
+                config=config,
+                out=out,
+                resume=resume,
+                progress=progress,
+                track=work.track,
+            )
+            return
+        api.prune(
             start,
             task=task,
+            method=run.method,
+            heads=folder.run_path(block, MATCHED) if run.is_matched else None,
+            origin=_model(study, folder, block, task) if study.needs_origin(block, run) else None,
             config=config,
             out=out,
-            resume=True,
-            allow_upgrade=work.allow_upgrade,
+            resume=resume,
             progress=progress,
             track=work.track,
-            command=work.command,
         )
-        return
-    api.prune(
-        start,
-        task=task,
-        method=run.method,
-        heads_from=folder.run_path(block, MATCHED) if run.is_matched else None,
-        origin=_model(study, folder, block, task) if study.needs_origin(block, run) else None,
-        config=config,
-        out=out,
-        resume=True,
-        allow_upgrade=work.allow_upgrade,
-        progress=progress,
-        track=work.track,
-        command=work.command,
-    )
 
 
 def _require_the_start_of_the_others(folder: StudyFolder, study: Study, block: Block) -> None:

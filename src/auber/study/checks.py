@@ -16,8 +16,7 @@ from auber.errors import ConfigError
 from auber.models import checkpoint
 from auber.models.source import read_config
 from auber.models.surgery import remove_heads
-from auber.run.request import make_ask, make_job
-from auber.run.starts import Start, check_origin
+from auber.run.request import check_pruning
 from auber.search.registry import get_method
 from auber.study.estimate import model_size
 from auber.study.folder import StudyFolder
@@ -71,11 +70,15 @@ def _check(
     """Raise what `prune`, or for the start `finetune`, would say."""
     method = get_method(run.method or "original")
     ranks = method.removes_heads and not method.decides_number
-    ask = make_ask(
-        task, method, config, heads=0 if ranks else None
-    )  # how many it is told, auber decides
-    job = make_job(ask, Start(model, tokenizer, "", tuned=run.name != START), None, None)
-    check_origin(job, is_given=method.makes_scouts(config.protocol))
+    check_pruning(
+        model,
+        tokenizer,
+        task=task,
+        method=method.name,
+        heads=0 if ranks else None,  # the matched run decides the number
+        config=config,
+        has_classifier=run.name != START,
+    )
 
 
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -57,7 +57,7 @@ def _began_with_them(study: Study, folder: StudyFolder) -> bool:
         start = folder.run_path(block, START)
         if run_files.is_run(start):
             try:
-                began = run_files.read_record(start).get("weights")
+                began = run_files.read_identity(start).weights
             except RunError:
                 return False  # damage, which is told when the run is reached
             return began == checkpoint.weights_digest(_load(study, block, block.seed))

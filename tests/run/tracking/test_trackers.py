@@ -10,7 +10,7 @@ import torch
 import auber
 from auber.errors import ConfigError, RunError
 from auber.run.folder import Run
-from auber.run.tracking.trackers import TRACKERS, TrackerEntry, check_trackers, open_tracker
+from auber.run.trackers.trackers import TRACKERS, TrackerEntry, check_trackers, open_tracker
 from tests.small import small_config, small_start, small_task
 
 

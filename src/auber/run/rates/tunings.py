@@ -32,7 +32,7 @@ from auber.run import provenance
 from auber.run.rates.choice import to_json
 from auber.run.rates.grid import Grid
 from auber.run.rates.record import Conditions, Record, TaskRecord, Trial, go_on, read_record
-from auber.run.starts import check_lengths
+from auber.run.fine_tuned import check_lengths
 from auber.system.distributed import num_processes
 from auber.system.files import write_json
 from auber.system.locks import HeldError, held
