@@ -20,7 +20,7 @@ from auber.models.encoders import encoder_of
 from auber.models.remote_code import MODELING_FILE, modeling_auber
 from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import TOKEN_KINDS, small_kind_task
-from tests.run.test_crossfit import SETTINGS as CROSSFIT
+from tests.run.test_fold_models import SETTINGS as CROSSFIT
 from tests.small import small_config, small_start, small_task
 from tests.tiny_models import tiny_model
 

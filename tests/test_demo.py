@@ -48,7 +48,7 @@ def test_who_watches_a_demonstration_that_was_cut_is_told_the_command(tmp_path, 
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", words.split())
-    monkeypatch.setattr("auber.run.pipeline.Pipeline.finetune", stop)
+    monkeypatch.setattr("auber.run.pipeline.Pipeline.run_stages", stop)
     assert app(words.split()[1:], standalone_mode=False) == 130
     (place,) = tmp_path.glob("**/start")
     told = RunWatcher(place).look().resume

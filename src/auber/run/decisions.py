@@ -212,7 +212,7 @@ def explain_blindness(
     if not found.is_blind(rows.truth(device), num_labels):
         return None
     count = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
-    return f"{found.name} needs {found.needs}, which {count} do not have, so every model scores 0"
+    return f"{found.name} needs {found.needs}, not to be found in {count}, so every model scores 0"
 
 
 def describe_fixed_layers(encoder: Encoder, layers: Collection[int]) -> str | None:

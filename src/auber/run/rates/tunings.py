@@ -29,10 +29,10 @@ from auber.metrics.task_metrics import get_metric
 from auber.models import checkpoint
 from auber.run import files as run_files
 from auber.run import provenance
+from auber.run.fine_tuned import check_lengths
 from auber.run.rates.choice import to_json
 from auber.run.rates.grid import Grid
 from auber.run.rates.record import Conditions, Record, TaskRecord, Trial, go_on, read_record
-from auber.run.fine_tuned import check_lengths
 from auber.system.distributed import num_processes
 from auber.system.files import write_json
 from auber.system.locks import HeldError, held
