@@ -39,13 +39,12 @@ from auber.report.results_file import read_results, read_results_file, save_resu
 from auber.report.speeds import speed_tables
 from auber.run import files as run_files
 from auber.run import folder as runs
-from auber.run.accounts import describe_cost
-from auber.run.budget import best_plan
+from auber.run.decisions import best_plan
+from auber.run.fine_tuned import load_fine_tuned
 from auber.run.ledger import Ledger
-from auber.run.pipeline import check_result
 from auber.run.rates.record import read_record
-from auber.run.records import check_stage
-from auber.run.starts import load_start
+from auber.run.records import RunIdentity
+from auber.run.result import describe_cost
 from auber.study.folder import StudyFolder
 from auber.study.plan import read_study
 from auber.system.locks import FolderLock, drop_foreign_lock, read_holder
@@ -252,7 +251,7 @@ def _read_study_folder(folder: Path) -> None:
     read_folder(folder)
 
 
-_IDENTITY = {"kind": "prune", "model": "made-up", "heads": None}
+_IDENTITY = {"kind": "prune", "model": "made-up", "task": "agreement", "method": "original"}
 _STAGES = {
     "first": {
         "digest": "abc",
@@ -260,9 +259,18 @@ _STAGES = {
         "tuning": {"steps": 8, "seconds": 4.0},
         "peak_gpu_bytes": 7,
     },
-    "timing": {"timing": {"percent_a_head": 0.5}, "seconds": 1.0},
+    "timing": {
+        "timing": {
+            "percent_a_head": 0.5,
+            "heads": 6,
+            "rows": 1,
+            "length": 8,
+            "ratio": {"median": 1.1, "low": 1.0, "high": 1.2},
+        },
+        "seconds": 1.0,
+    },
     "prior": {"plan": {"0": [1]}, "seconds": 1.0, "gate_steps": 7},
-    "layer-0": {
+    "layer-00": {
         "removed": [1],
         "sizes": [{"removed": [1], "score": 0.5, "gain": 0.25}],
         "search": {
@@ -277,7 +285,8 @@ _STAGES = {
 
 
 def _unfinished(folder: Path) -> None:
-    run = runs.Run(folder / "run", _IDENTITY, small_config(), versions={"auber": "1"})
+    identity = RunIdentity(**_IDENTITY, versions={"auber": "1"})
+    run = runs.Run(folder / "run", identity, small_config())
     run.ledger.add("key", 0, {(1,): 0.5})
     for name, info in _STAGES.items():
         run.finish_stage(name, info)
@@ -286,35 +295,21 @@ def _unfinished(folder: Path) -> None:
 
 def _resume(folder: Path) -> None:
     """All that a run which goes on reads of its stages, and what it makes of it."""
-    run = runs.Run(
-        folder / "run",
-        _IDENTITY,
-        small_config(),
-        resume=True,
-        versions={"auber": "2"},
-        allow_upgrade=True,
-    )
+    identity = RunIdentity(**_IDENTITY, versions={"auber": "2"})
+    run = runs.Run(folder / "run", identity, small_config(), resume="upgrade")
     try:
         names = list(
             takewhile(run.stage, _STAGES)
         )  # behind a stage that is missing all are done again
-        done = {name: run.stage(name) or {} for name in names}
-        for name in done:
-            check_stage(name, run.read_stage(name))
+        done = {name: run.stage(name) for name in names}
         run.load_weights(names, SimpleNamespace(device="cpu"))
         describe_cost(done, 0.5)
-        if "layer-0" in done:
-            PruningPlan({0: run.read_stage("layer-0").get("removed", list)})
-            sizes = done["layer-0"].get("sizes", [{"removed": [], "gain": 0.0}])
-            best_plan(
-                1,
-                {
-                    0: {
-                        len(each["removed"]): (tuple(each["removed"]), each["gain"])
-                        for each in sizes
-                    }
-                },
-            )
+        if "layer-00" in done:
+            removed = done["layer-00"].removed
+            PruningPlan({0: removed if isinstance(removed, tuple) else ()})
+            sizes = done["layer-00"].sizes or ()
+            if sizes:
+                best_plan(1, {0: {len(each.removed): (each.removed, each.gain) for each in sizes}})
     finally:
         run.close()
 
@@ -336,14 +331,13 @@ def _finished(folder: Path) -> None:
 def _begin_from(folder: Path) -> None:
     """A finished run as a start."""
     settings = make_config("paper", otherwise=run_files.read_row_settings(folder / "run"))
-    load_start(folder / "run", None, small_task(), settings)
+    load_fine_tuned(folder / "run", None, small_task(), settings)
 
 
 def _hand_back(folder: Path) -> None:
     """A finished run that is asked for again."""
-    result = run_files.read_result(folder / "run")
-    check_result(run_files.RunFile(folder / "run" / run_files.RESULT, result))
-    describe_result(result)
+    run_files.read_result_record(folder / "run")
+    describe_result(run_files.read_result(folder / "run"))
 
 
 def _exhaustive(folder: Path) -> None:

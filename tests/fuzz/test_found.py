@@ -62,9 +62,9 @@ FOUND = [
     ("study", replaced('"glue"', '"a\\u0000b"'), r"data must be 1 to 1000 printable characters, found 'a\\x00b'$"),
     ("study", added('"a\\nb" = 1'), r"Unknown key ''a\\nb''"),
     # values of another kind than the reader had thought of
-    ("ledger", text("[]\n"), "line 1: not a score .an object is needed, found list"),
+    ("ledger", text("[]\n"), "line 1: not a score .Input should be an object"),
     ("ledger", text('{"key": "k", "layer": true, "removed": [], "score": 1}\n'), "line 1: not a score"),
-    ("ledger", text('{"key": "k", "layer": 0, "removed": "01", "score": 1}\n'), "removed must be a list of heads"),
+    ("ledger", text('{"key": "k", "layer": 0, "removed": "01", "score": 1}\n'), "removed: Input should be a valid array"),
     ("rates", changed(trials=[3]), r"is damaged \(trials 3\)"),
     ("rates", changed(asked_tasks="rte"), r"is damaged \(asked_tasks 'rte'\)"),
     ("rates", changed(asked_seeds=[[]]), r"is damaged \(asked_seeds \[\]\)"),
