@@ -26,19 +26,18 @@ LONGEST = (
     "docs/test_running.py",
     "test_demo.py",
     "soak/test_load.py",
-    "export/test_graph.py",
+    "export/test_onnx.py",
     "run/test_prior.py",
     "run/test_crossfit.py",
     "study/test_engines.py",
-    "export/test_export.py",
-    "study/test_study.py",
+    "export/test_measure.py",
+    "study/test_runner.py",
     "soak/test_faults.py",
     "experiments/test_programs.py",
     "run/test_latency.py",
     "run/test_starts.py",
     "run/test_determinism.py",
     "run/test_budget.py",
-    "export/speed/test_ways.py",
 )
 
 

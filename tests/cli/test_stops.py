@@ -18,8 +18,6 @@ from auber.cli import main, stops
         ),
         (["study", "s.toml", "--out", "a"], "stopped; go on with: auber study s.toml --out a"),
         (["demo", "--out=a"], "stopped; go on with: auber demo --out=a --resume"),
-        (["rates", "--out", "r.json"], "stopped; go on with: auber rates --out r.json"),
-        (["rates"], "stopped"),  # nothing is kept
         (["demo"], "stopped"),  # its folder is a new one at every call
         (["speed", "a", "--out", "b.json"], "stopped"),
     ],

@@ -27,7 +27,7 @@ from auber.cli.screen import describe_result
 from auber.config import make_config
 from auber.data import make_task
 from auber.data.glue import FORMATS, read_glue
-from auber.export.speed.subjects import read_subjects
+from auber.export.subjects import read_subjects
 from auber.models import checkpoint
 from auber.models.legacy import import_model
 from auber.models.plan import PruningPlan
@@ -42,7 +42,6 @@ from auber.run import folder as runs
 from auber.run.decisions import best_plan
 from auber.run.fine_tuned import load_fine_tuned
 from auber.run.ledger import Ledger
-from auber.run.rates.record import read_record
 from auber.run.records import RunIdentity
 from auber.run.result import describe_cost
 from auber.study.folder import StudyFolder
@@ -234,7 +233,14 @@ def _study_folder(folder: Path) -> None:
         folder,
         {
             "mrpc/seen/seed-0/original.failed.json": json.dumps(
-                {"error": "RunError: no room", "skipped": False}
+                {
+                    "task": "mrpc",
+                    "protocol": "seen",
+                    "seed": 0,
+                    "run": "original",
+                    "error": "RunError: no room",
+                    "skipped": False,
+                }
             )
         },
     )
@@ -363,7 +369,7 @@ def _exhaustive(folder: Path) -> None:
 
 
 def _measured(folder: Path) -> None:
-    from tests.export.speed.runs import make_run
+    from tests.export.models import make_run
 
     make_run(folder / "run")
 
@@ -375,40 +381,6 @@ def _kept_runs(folder: Path) -> None:
     _study_folder(folder / "runs")
     save_results(folder / "runs", folder / "kept.json", notes=["a note"])
     shutil.rmtree(folder / "runs")
-
-
-def _rates() -> str:
-    trial = {
-        "task": "rte",
-        "seed": 0,
-        "rate": 1e-5,
-        "score": 0.5,
-        "loss": None,
-        "one_class": True,
-        "majority": 0.5,
-    }
-    task = {
-        "name": "rte",
-        "metric": "accuracy",
-        "data": "hash",
-        "rows_tuned": 90,
-        "rows_held_out": 10,
-        "epochs": 3,
-    }
-    conditions = {
-        "model": "m",
-        "weights": "w",
-        "held_out": 0.1,
-        "device_type": "cpu",
-        "precision": "float32",
-        "threads": 1,
-    }
-    record = {
-        "format": 1, "kind": "rates", "command": "auber rates", "conditions": conditions, "asked_tasks": ["rte"],
-        "asked_rates": [1e-5, 2e-5], "asked_seeds": [0], "tasks": [{**task, "batch_size": 32, "max_length": 128}],
-        "trials": [{**trial, "steps": 9, "seconds": 1.5}], "provenance": {"device": "cpu"},
-    }  # fmt: skip
-    return json.dumps(record)
 
 
 def _tables(folder: Path) -> None:
@@ -532,7 +504,7 @@ def _model(folder: Path) -> None:
 
 
 def _read_start(name: str, folder: Path) -> None:
-    checkpoint.load_start(folder / name, num_labels=2)
+    checkpoint.load_classifier(folder / name, num_labels=2)
 
 
 def _old_model(folder: Path) -> None:
@@ -562,7 +534,6 @@ READERS: dict[str, Reader] = {
         Reader("complete run", ("run/result.json",), _finished, _hand_back),
         Reader("exhaustive run", ("run/result.json", "run/stages/layer-0.json"), _exhaustive, lambda f: read_tables([f / "run"])),
         Reader("score tables", ("tables.json",), _tables, lambda f: read_tables([f / "tables.json"])),
-        Reader("rates", ("rates.json",), _file("rates.json", _rates), lambda f: read_record(f / "rates.json").missing),
         Reader("bench", ("bench.json",), _file("bench.json", lambda: json.dumps(make_bench().to_json())), lambda f: read_bench(f / "bench.json").to_json()),
         Reader("watched run", tuple(f"run/{name}" for name in ("progress.json", "events.jsonl", "scores.jsonl", "plan.json", "run.json", "config.toml", "stages/layer-00.json")), _watched, _watch_run),
         Reader("ended run", ("run/result.json", "run/plan.json"), _ended, _watch_run),

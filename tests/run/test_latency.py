@@ -8,7 +8,7 @@ from auber.errors import ConfigError
 from auber.run import steps
 from auber.run.files import read_json
 from auber.training.latency import Saving
-from auber.training.ratio import Ratio
+from auber.training.timing import Ratio
 from tests.run.test_fold_models import cut_and_resumed, prune, searches
 
 PAID = {"reward__head": 0.0, "reward__latency": 0.5, "reward__latency_rows": 3}

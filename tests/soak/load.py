@@ -20,7 +20,7 @@ from types import TracebackType
 import psutil
 
 from auber.run.ledger import Ledger
-from auber.study import Block, Outcome, Place, Request, State, StudyFolder, run_study
+from auber.study import Block, Outcome, Place, State, StudyFolder, run_study
 from tests.soak.figures import Figure, Meter, memory_of
 from tests.soak.nursery import ROOT
 from tests.soak.standins import known, make_short_study
@@ -72,13 +72,12 @@ def study_on_ray(folder: Path, runs: int, kill_every: float, seed: int = 0) -> F
     It is asked for as `auber study --engine ray --jobs 2` does.
     """
     study, notes = make_short_study(tiny_model_folder(folder), runs), Notes()
-    request = Request(jobs=2)
     with (
         Meter() as meter,
         WorkerKiller(kill_every, random.Random(seed), lambda: len(notes.ended)) as killer,
     ):
         outcomes = run_study(
-            study, StudyFolder(folder / "study"), notes, place=Place("ray", request)
+            study, StudyFolder(folder / "study"), notes, place=Place("ray", jobs=2)
         )
     _check_once(notes, outcomes, runs)
     assert killer.killed, "some worker was killed"

@@ -9,15 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from auber.data import TASKS, TaskEntry
-from auber.data.agreement import make_agreement
+from auber.data.generated import make_agreement
 from auber.data.task import TaskData
 from auber.models.plan import PruningPlan
-from auber.search.methods import Method, RankingChoice, RankingWork
+from auber.search.methods import Method, RankingChoice, RankingInputs
 from auber.search.registry import METHODS
 from auber.study import Study, make_study
 from tests.small import SETTINGS
@@ -32,7 +31,7 @@ _QUICK = {
 }
 
 
-def _sleep(work: RankingWork) -> RankingChoice:
+def _sleep(work: RankingInputs) -> RankingChoice:
     time.sleep(_SLEEP)
     return RankingChoice(PruningPlan())
 
@@ -64,13 +63,12 @@ _METHODS = {
 }
 
 
-@dataclass(frozen=True)
 class ShortStudy(Study):
     """A study of runs that sleep."""
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[Any, Any]) -> None:
         _register()
-        vars(self).update(state)
+        super().__setstate__(state)
 
 
 def make_short_study(model: Path, runs: int) -> Study:

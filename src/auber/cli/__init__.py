@@ -22,7 +22,6 @@ from auber.cli import (
     imports,
     listings,
     prune,
-    rates,
     regret,
     report,
     speed,
@@ -66,7 +65,6 @@ app.command("import", short_help="Turn a model that transformers 4 pruned into o
 app.command("speed", short_help="Measure what pruning buys: size, latency and throughput.")(
     speed.command
 )
-app.command("rates", short_help="Find a learning rate on held-out rows of train.")(rates.command)
 app.command("watch", short_help="Follow a run or a study from another terminal.")(watch.command)
 app.command("report", short_help="Write an HTML page and tables of finished runs.")(report.command)
 app.command("study", short_help="Run tasks x methods x seeds, and go on where it was cut.")(

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import shlex
+from typing import Annotated
+
+import typer
 
 from auber.cli import options, screen
+from auber.errors import ConfigError
 from auber.run.trackers import check_trackers
+
+_Tune = Annotated[
+    bool,
+    typer.Option(
+        "--tune", help="Choose learning rate and epochs first, on held-out rows of train."
+    ),
+]
+_Rates = Annotated[
+    str | None,
+    typer.Option("--rates", help="Learning rates for --tune. [default: 1e-5,2e-5,5e-5,1e-4,2e-4]"),
+]
+_Epochs = Annotated[
+    str | None, typer.Option("--epochs", help="Epochs for --tune. [default: 3,6,10]")
+]
 
 
 def command(
@@ -28,6 +46,9 @@ def command(
     preset: options.Preset = "default",
     config: options.ConfigFile = None,
     assignments: options.Set = None,
+    tune: _Tune = False,
+    rates: _Rates = None,
+    epochs: _Epochs = None,
     track: options.Track = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -42,6 +63,9 @@ def command(
     from auber.run import provenance
 
     options.require_model(model)
+    for option, given in (("--rates", rates), ("--epochs", epochs)):
+        if given is not None and not tune:
+            raise ConfigError(f"{option} goes with --tune, found {given}; add --tune")
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
@@ -58,6 +82,21 @@ def command(
             labels=labels,
             name=name,
         )
+        if tune:
+            from auber.run.recipe import choose_recipe, parse_epochs, parse_rates
+
+            recipe = choose_recipe(
+                model,
+                rows,
+                settings,
+                out,
+                rates=parse_rates(rates),
+                epochs=parse_epochs(epochs),
+                resume=resume,
+                progress=progress,
+            )
+            settings = recipe.apply(settings)
+            progress.say(recipe.describe())
         with provenance.recording(provenance.typed_command()):
             tuned = api.finetune(
                 model,

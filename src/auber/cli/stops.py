@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 from auber.system.distributed import launch_words
 
 _RESUMING = ("demo", "finetune", "prune")  # they go on with --resume
-_REPEATING = ("rates", "study")  # they go on when they are called again
+_REPEATING = ("study",)  # they go on when they are called again
 
 
 class Terminated(KeyboardInterrupt):

@@ -23,7 +23,7 @@ from auber.run.ledger import Ledger
 from auber.run.request import Request
 from auber.run.rewards import MeteredScorer
 from auber.scoring import MaskScorer
-from auber.search.methods import LayerWork, Mask, Method, RankingChoice, RankingWork
+from auber.search.methods import LayerSearch, Mask, Method, RankingChoice, RankingInputs
 from auber.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Decisions:
         """Return the plan of a ranking method, the run's own or the prior."""
         assert method.choose_plan is not None
         hardware, config = self._request.hardware, self._request.config
-        work = RankingWork(
+        work = RankingInputs(
             model, encoder_of(model), num_removed, rows, hardware, config, self._progress
         )
         try:
@@ -79,7 +79,7 @@ class Decisions:
         metered = MeteredScorer(scorer, get_metric(self._request.reward_metric), self._ledger)
         started = time.perf_counter()
         cost = self._find_change_cost(metered)
-        work = LayerWork(
+        work = LayerSearch(
             layer,
             encoder,
             scorer.present,
@@ -232,10 +232,10 @@ def describe_fixed_layers(encoder: Encoder, layers: Collection[int]) -> str | No
 # Plans of a given size
 
 
-def _find_gains(work: LayerWork, scores: Mapping[Mask, float]) -> dict[Mask, float]:
+def _find_gains(work: LayerSearch, scores: Mapping[Mask, float]) -> dict[Mask, float]:
     """Return the points that each mask gains over the one that the search started from."""
-    start = work.worth(work.given, scores[work.given])
-    return {mask: work.worth(mask, score) - start for mask, score in scores.items()}
+    start = work.objective(work.prior, scores[work.prior])
+    return {mask: work.objective(mask, score) - start for mask, score in scores.items()}
 
 
 def best_by_size(gains: Mapping[Mask, float]) -> dict[int, tuple[Mask, float]]:

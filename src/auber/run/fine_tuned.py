@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from auber.config import Config
 from auber.data.encoding import encode_split
 from auber.data.task import TaskData
-from auber.data.task_types import get_kind
+from auber.data.task_types import get_task_type
 from auber.errors import AuberError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
@@ -82,7 +82,7 @@ def load_fine_tuned(
         files.check_digest(Path(place), result.model_sha256)
     elif (of_run := _result_of(source)) is not None and of_run.data == task.content_hash:
         _check_held_out(source, of_run, config)
-    loaded = checkpoint.load_start(
+    loaded = checkpoint.load_classifier(
         place,
         num_labels=task.num_labels,
         label_names=task.label_names,
@@ -99,7 +99,7 @@ def load_fine_tuned(
         loaded.model,
         tokenizer or loaded.tokenizer,
         name,
-        loaded.has_trained_classifier,
+        loaded.is_trained,
         source,
         result,
         loaded.classes,
@@ -114,7 +114,7 @@ def _copy_live(
     check_fit(model, tokenizer, task, f"the live {name}")
     copied = copy.deepcopy(model).float()
     classes = checkpoint.classes_of(model.config)
-    checkpoint.name_answers(
+    checkpoint.name_outputs(
         copied, task.label_names, is_regression=task.is_regression, kind=task.kind
     )
     return FineTuned(copied, tokenizer, name, has_classifier=True, classes=classes)
@@ -124,7 +124,7 @@ def check_fit(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData, name: str
 ) -> None:
     """Raise unless a classifier has the task's type and labels, and knows all tokens."""
-    found, wanted = encoder_of(model).kind, get_kind(task.kind)
+    found, wanted = encoder_of(model).kind, get_task_type(task.kind)
     if found != wanted:
         raise TaskError(
             f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, "

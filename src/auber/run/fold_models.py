@@ -23,8 +23,8 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_remaining
 from auber.run.folder import Run
-from auber.scoring import Part
-from auber.search.stages import scout_stage
+from auber.scoring import Fold
+from auber.search.stages import fold_model_stage
 
 if TYPE_CHECKING:
     import torch
@@ -63,10 +63,10 @@ class FoldModels:
     def load(self, fold: int) -> PreTrainedModel:
         """Return the model of a fold, from memory or from its finished stage."""
         if fold not in self._models:
-            self._models[fold] = self._run.load_stage(scout_stage(fold), self._device)
+            self._models[fold] = self._run.load_stage(fold_model_stage(fold), self._device)
         return self._models[fold]
 
-    def make_parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[Part]:
+    def make_parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[Fold]:
         """Return a copy of each fold model without a plan's heads, and the rows it scores."""
         found = []
         for fold, own in enumerate(self._folds):
@@ -74,7 +74,7 @@ class FoldModels:
             if scored:
                 pruned = copy.deepcopy(self.load(fold))
                 remove_remaining(pruned, plan)
-                found.append(Part(pruned, train.select(scored), self._identify(fold, pruned)))
+                found.append(Fold(pruned, train.select(scored), self._identify(fold, pruned)))
         return found
 
     def release(self) -> None:

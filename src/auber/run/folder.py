@@ -9,6 +9,7 @@
     stages/       NAME.json for each finished stage; the weights of the newest one, of the first and
                   of fold models
     progress.json where the run is while it works (`auber.run.progress`), for 'auber watch'
+    tuning.json   the trials of --tune, which come before the run
     track/        files of experiment trackers
     model/        the result as a model folder
     result.json   written last: the run is complete if it is there
@@ -63,6 +64,7 @@ logger = logging.getLogger(__name__)
 
 Resume = bool | Literal["upgrade"]  # "upgrade": also with other versions of the packages
 PROGRESS = "progress.json"
+TUNING = "tuning.json"  # the trials of --tune, which come before the run
 
 # What an interrupted write leaves, by `write_text` and by `checkpoint.save`.
 _SCRATCH = re.compile(
@@ -184,6 +186,7 @@ def _is_unused(folder: Path) -> bool:
     """Return whether a folder is empty or was left by a run that was killed while creating it."""
     ours = {LOCK, "stages", "config.toml"}
     names = {path.name for path in folder.iterdir() if not _SCRATCH.fullmatch(path.name)}
+    names.discard(TUNING)
     if not names:
         return True
     stages = folder / "stages"

@@ -68,7 +68,7 @@ class Request:
     @property
     def needs_fold_models(self) -> bool:
         """Whether the rewards come from fold models."""
-        return self.method.makes_scouts(self.config.protocol)
+        return self.method.uses_fold_models(self.config.protocol)
 
     @property
     def tuned_layers(self) -> tuple[int, ...] | None:
@@ -251,7 +251,7 @@ def _assign_heads(
         raise ConfigError(f"--heads must be a whole number, found {heads!r:.40}")
     if number is not None and number < 0:
         raise ConfigError(f"--heads must be 0 or more, found {number}")
-    can_search_number = method.makes_scouts(config.protocol)
+    can_search_number = method.uses_fold_models(config.protocol)
     if method.decides_number and run is not None:
         remedy = "give --heads" if can_search_number else "set protocol=crossfit and give --heads"
         raise ConfigError(

@@ -22,8 +22,8 @@ from auber.search.stages import (
     PRIOR,
     REWIND,
     TIMING,
+    fold_model_stage,
     layer_stage,
-    scout_stage,
     tuning_stage,
 )
 
@@ -92,7 +92,9 @@ def _by_fold_models(request: Request, steps: Steps, effort: Effort, folds: int) 
         decide.append(Stage(PRIOR, steps.choose_prior, efforts, keeps_weights=False))
     for fold in range(folds):
         tune = partial(steps.tune_fold_model, fold)
-        decide.append(Stage(scout_stage(fold), tune, effort.fold_model(fold, layers), fold=fold))
+        decide.append(
+            Stage(fold_model_stage(fold), tune, effort.fold_model(fold, layers), fold=fold)
+        )
     for layer in layers:
         name, search_layer = layer_stage(layer), partial(steps.decide, layer)
         decide.append(Stage(name, search_layer, (effort.search(layer),), keeps_weights=False))

@@ -22,7 +22,7 @@ from auber.run.folder import Run
 from auber.run.records import StageRecord
 from auber.run.request import Request, most_to_remove
 from auber.run.tunings import Tunings
-from auber.scoring import CrossedScorer, MaskScorer, Workers, make_scorer, open_workers
+from auber.scoring import CrossFitScorer, MaskScorer, Workers, make_scorer, open_workers
 from auber.search.registry import get_method
 from auber.search.stages import BUDGET, PLAN, PRIOR, TIMING, layer_of, layer_stage
 from auber.system.progress import Progress
@@ -249,7 +249,7 @@ class Steps:
             plan |= self._find_decided_layers()
         plan.pop(layer, None)
         parts = self.fold_models.make_parts(self.train, rows, PruningPlan(plan))
-        return CrossedScorer(parts, layer, metric, hardware)
+        return CrossFitScorer(parts, layer, metric, hardware)
 
 
 def _make_plan(removed: Mapping[str, Sequence[int]]) -> PruningPlan:

@@ -17,7 +17,7 @@ from auber.run.request import Request
 from auber.search.stages import REWIND, layer_stage, tuning_series
 from auber.system.progress import Progress
 from auber.system.seeds import derive
-from auber.training.tuning import KeptSteps, TuningReport, tune
+from auber.training.tuning import StepCache, TuningReport, tune
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -37,12 +37,12 @@ class Tunings:
         self._request, self._train, self._progress, self._fold = request, train, progress, fold
         self._num_folds = len(splits.folds)
         self._splits = splits if fold is None else splits.without_fold(fold)
-        self._captured: KeptSteps | None = None
+        self._captured: StepCache | None = None
 
     @contextmanager
     def reusing_captures(self) -> Iterator[None]:
         """Reuse the CUDA graphs of one tuning in the next; no head may be removed in between."""
-        self._captured = KeptSteps()
+        self._captured = StepCache()
         try:
             yield
         finally:
@@ -106,5 +106,5 @@ class Tunings:
             stage=label,
             name=tuning_series(stage, self._fold),
             progress=self._progress,
-            kept=self._captured,
+            step_cache=self._captured,
         )

@@ -24,9 +24,7 @@ def finished(tmp_path_factory):
     study = tiny_study(tiny_model_folder(place), methods=["original"], seeds=[0, 1])
     from auber.study import select_runs
 
-    run_study(
-        study, StudyFolder(place / "study"), Notes(), selection=select_runs(study, ["seed=0"])
-    )
+    run_study(study, StudyFolder(place / "study"), Notes(), runs=select_runs(study, ["seed=0"]))
     return place / "study"
 
 
