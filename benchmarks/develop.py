@@ -117,8 +117,7 @@ def run_experiment(arguments: argparse.Namespace) -> None:
                 start,
                 task=task,
                 method=method.name,
-                heads=arguments.heads if is_first or changed else None,
-                heads_from=None if method.decides_number else leader,
+                heads=arguments.heads if is_first or changed or method.decides_number else leader,
                 config=config.replace(changed),
                 out=out,
             )
