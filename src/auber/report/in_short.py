@@ -22,7 +22,7 @@ from auber.report.roles import CONTROL, METHODS, SUBJECT, is_ablation
 from auber.report.speeds import KIND as SPEED
 from auber.report.speeds import read_speed
 from auber.report.words import count
-from auber.training.ratio import Ratio
+from auber.training.timing import Ratio
 
 _HEADING = "## Should I prune heads to regularise my model, and what will I get?\n"
 _FIRST = "default"  # the preset that a reader who sets nothing has

@@ -75,7 +75,7 @@ def _check(
         task, method, config, heads=0 if ranks else None
     )  # how many it is told, auber decides
     job = make_job(ask, Start(model, tokenizer, "", tuned=run.name != START), None, None)
-    check_origin(job, is_given=method.makes_scouts(config.protocol))
+    check_origin(job, is_given=method.uses_fold_models(config.protocol))
 
 
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

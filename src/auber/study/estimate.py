@@ -114,7 +114,7 @@ def _bounds(
         method = METHODS[run.method]
         if method.choose_layer is not None:
             rewards = len(layers) * _rewards_of_a_layer(run.method, config, num_heads)
-        if method.makes_scouts(config.protocol):
+        if method.uses_fold_models(config.protocol):
             # All their tunings, and where it rewinds the first tuning of the pruned model.
             for own in map(splits.without_fold, range(len(splits.folds))):
                 steps += _steps(len(own.first), config.first) + _later_steps(own, config, layers)

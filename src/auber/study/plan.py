@@ -196,7 +196,7 @@ class Study:
 
     def needs_origin(self, block: Block, run: StudyRun) -> bool:
         """Whether a run makes scouts, out of what the start was tuned from."""
-        return run.method is not None and METHODS[run.method].makes_scouts(block.protocol)
+        return run.method is not None and METHODS[run.method].uses_fold_models(block.protocol)
 
     def load_task(self, name: str, seed: int = 0) -> TaskData:
         """The rows of one of its tasks; `seed` matters to generated ones only."""

@@ -55,7 +55,7 @@ def test_what_is_recorded_is_the_call_and_its_output(monkeypatch, tmp_path):
         work()
         return lambda: repeated.append(work)
 
-    monkeypatch.setattr(ways, "CudaRecorder", lambda device: recorder)
+    monkeypatch.setattr(ways, "CudaGraphCapture", lambda device: recorder)
     save_pruned(tmp_path / "mine")
     (subject,) = read_subjects((str(tmp_path / "mine"),), None)
     models = subject.build()
