@@ -303,7 +303,7 @@ class _ClassParser(_Parser):
         return tuple(sorted(names))
 
     def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> Rows:
-        return _build_rows(columns, (self.numbers[name] for name in labels))
+        return Rows.from_columns(columns, (self.numbers[name] for name in labels))
 
 
 class _NumberParser(_ClassParser):
@@ -321,13 +321,7 @@ class _NumberParser(_ClassParser):
         return self.parse_texts(where, fields), target
 
     def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> Rows:
-        return _build_rows(columns, labels)
-
-
-def _build_rows(
-    columns: Sequence[tuple[str, ...]], labels: Iterable[int] | Iterable[float]
-) -> Rows:
-    return Rows(columns[0], columns[1] if len(columns) == 2 else None, tuple(labels))
+        return Rows.from_columns(columns, labels)
 
 
 class _WordParser(_Parser):
