@@ -46,9 +46,8 @@ def test_a_search(folder):
     text = "\n".join(" ".join(line.split()) for line in lines)
     assert "3/12 60 s left best 0.9\n" in text
     assert "41% open layers: about 30 s left\n" in text
-    assert lines[-7:] == [
+    assert lines[-6:] == [
         "rewards asked 12  rewards computed 4  best score 0.875",
-        "stages done: first 12 s",
         "to come: last, evaluation",
         "layer  heads             removed  gain",
         "0      ■□■□   decided    2        +12.50",
@@ -111,13 +110,7 @@ def between_updates(monkeypatch):
             if left:
                 left.pop(0)()
 
-        clock = SimpleNamespace(
-            monotonic=time.monotonic,
-            sleep=sleep,
-            strftime=time.strftime,
-            localtime=time.localtime,
-        )
-        monkeypatch.setattr(watch, "time", clock)
+        monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
 
     return do
 
@@ -142,16 +135,9 @@ def begin_below(place, method, *, age):
     return folder
 
 
-def test_the_newest_of_several_runs(run_auber, tmp_path):
-    begin_below(tmp_path, "random", age=5)
-    begin_below(tmp_path, "auber", age=60)
-    (tmp_path / "notes.txt").write_text("mine")
-    code, out, _ = run_auber("watch", tmp_path, "--json")
-    assert (code, json.loads(out)["folder"]) == (0, str(tmp_path / "random"))
-
-
 def test_it_moves_on_to_the_next_run(run_auber, tmp_path, monkeypatch, between_updates):
     monkeypatch.setattr(watch, "_SURE_SECONDS", 1.5)
+    begin_below(tmp_path, "older", age=90)
     begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
     worse = {**RESULT, "dev": {"score": 0.5}}
     between_updates(lambda: begin_below(tmp_path, "random", age=0).write("result.json", worse))
@@ -180,22 +166,22 @@ def test_ctrl_c_exits_quietly(run_auber, folder, monkeypatch):
     assert (code, err) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["run.json", "study.toml"])
-def test_a_run_and_a_study_are_their_own_place(name, tmp_path):
-    (tmp_path / "below").mkdir()
-    for place in (tmp_path / name, tmp_path / "below" / "run.json"):
-        place.touch()
-    assert watch.find_place(tmp_path) == tmp_path
-
-
-def test_a_run_that_is_being_created_is_waited_for(tmp_path):
-    assert watch.find_place(tmp_path / "none") is None
-    assert watch.find_place(tmp_path) is None
-    (tmp_path / "run" / "stages").mkdir(parents=True)
-    for name in ("config.toml", ".lock"):
-        (tmp_path / "run" / name).touch()
-    assert watch.find_place(tmp_path / "run") is None
-    assert watch.find_place(tmp_path) is None
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (["x/run.json", "x/below/run.json"], "x"),
+        (["x/study.toml", "x/below/run.json"], "x"),
+        (["x/below/run.json", "x/notes.txt"], "x/below"),
+        ([], None),
+        (["x/config.toml", "x/.lock"], None),  # a run that is being created
+        (["x/run/config.toml", "x/run/.lock"], None),
+    ],
+)
+def test_the_place_that_is_read(tmp_path, files, found):
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert watch.find_place(tmp_path / "x") == (tmp_path / found if found else None)
 
 
 @pytest.mark.parametrize("name", ["x/thesis/a.tex", "x/thesis.pdf", "x"])
@@ -207,10 +193,13 @@ def test_something_else_is_an_error(tmp_path, name):
         watch.find_place(tmp_path / "x")
 
 
-def test_nothing_cannot_be_shown_once(run_auber, tmp_path):
-    code, _, err = run_auber("watch", tmp_path / "x", "--once")
-    assert code == 2
-    assert "must hold a run or a study, found neither" in err
+def test_nothing_and_damage_are_one_line(run_auber, folder):
+    code, _, err = run_auber("watch", folder.path / "x", "--once")
+    assert (code, "must hold a run or a study, found neither" in err) == (2, True)
+    (folder.path / "progress.json").write_text("3")
+    code, out, err = run_auber("watch", folder.path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "progress.json: must be a JSON object" in err
 
 
 def test_a_run_is_watched_without_torch(folder):

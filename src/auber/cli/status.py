@@ -26,7 +26,6 @@ from auber.system.records import Record, read_if_there
 
 R = TypeVar("R", bound=Record)
 
-_MESSAGES = 3  # of the last ones
 _STUDY = re.compile(r"(torchrun [-a-z]+ [0-9]+ -m )?auber study\b")
 
 
@@ -61,7 +60,6 @@ class RunStatus(Record):
     error: str | None = None  # what stopped it
     resume: str | None = None  # the command that continues it
     result: ResultRecord | None = None
-    messages: tuple[tuple[float, str], ...] = ()  # time and text
 
 
 class CellStatus(Record):
@@ -101,7 +99,6 @@ class _Events:
     series: str = ""  # of the numbers
     numbers: dict[str, float] = field(default_factory=dict)
     counted: float = 0.0  # time of the numbers
-    messages: list[tuple[float, str]] = field(default_factory=list)
 
     def add(self, line: bytes) -> None:
         """Add an event; skip a damaged line."""
@@ -120,8 +117,6 @@ class _Events:
             self.planned = event
         elif isinstance(event, records.StoppedEvent):
             self.error = printable(event.error)
-        elif isinstance(event, records.MessageEvent):
-            self.messages = [*self.messages, (event.time, printable(event.text))][-_MESSAGES:]
 
 
 class RunReader:
@@ -148,9 +143,10 @@ class RunReader:
         if identity is None:
             return RunStatus(folder=str(self.folder))
 
+        began = events.began
         process = progress.process if progress else None
-        if process is None and events.began is not None and events.began.process is not None:
-            process = ProcessRecord(id=events.began.process)
+        if process is None and began is not None and began.process is not None:
+            process = ProcessRecord(id=began.process)
         state = "complete" if result else _process_state(process, events.error)
         names = events.planned.stages if events.planned else sorted(done)
         stages = {name: done[name].seconds if name in done else None for name in names}
@@ -165,7 +161,6 @@ class RunReader:
             "stages": stages,
             "process": process,
             "result": result,
-            "messages": tuple(events.messages),
         }
         if events.planned is not None:
             status["num_heads"] = events.planned.heads_per_layer
@@ -179,13 +174,13 @@ class RunReader:
             status["silent_seconds"] = max(0.0, now - last) if last else None
             if state == "stopped":
                 status |= {"error": events.error, "resume": _resume_command(self.folder, process)}
-            elif events.began is not None:
-                status["running_seconds"] = max(0.0, now - events.began.time)
+            elif began is not None:
+                status["running_seconds"] = max(0.0, now - began.time)
             if progress is not None and progress.stage is not None:
                 stage = progress.stage
                 status |= {"stage": stage, "share": progress.share}
                 if events.counted >= stage.began:
-                    status["numbers"] = events.numbers
+                    status["numbers"] = dict(events.numbers)
                 if state != "stopped" and stage.done and stage.total:
                     left = (progress.time - stage.began) / stage.done * (stage.total - stage.done)
                     status["stage_seconds_left"] = max(0.0, left - max(0.0, now - progress.time))
@@ -253,7 +248,7 @@ class StudyReader:
             status = self._readers.setdefault(path, RunReader(path)).read()
             facts |= {"state": status.state, "error": status.error, "status": status}
         elif (failure := folder.failure(block, run)) is not None:
-            facts["error"] = failure.error
+            facts["error"] = printable(failure.error)
         return CellStatus.model_validate({**asdict(block), "run": run.name, **facts})
 
     def _process_state(self, open_blocks: set[Block], states: list[str]) -> str:

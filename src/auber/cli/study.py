@@ -55,7 +55,7 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run tasks x methods x seeds: skip complete runs, resume stopped ones, try failed ones again.
+    r"""Run tasks x methods x seeds: skip complete runs, resume stopped ones, try failed ones again.
 
     A study file holds what differs from the defaults, a key per line:
 

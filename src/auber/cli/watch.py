@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from auber.cli import screen
-from auber.errors import RunError
+from auber.errors import RunError, printable
 from auber.search.stages import is_layer_stage
 from auber.system.progress import describe_seconds
 
@@ -174,7 +174,7 @@ def _left(seconds: float | None, before: str = "") -> str:
 def _draw_run(status: RunStatus) -> list[RenderableType]:
     run = status.run
     if run is None:
-        return [Text(f"waiting for a run in {status.folder}", "yellow")]
+        return [Text(f"waiting for a run in {printable(status.folder)}", "yellow")]
     method = f"  method {run.method}" if run.kind == "prune" else ""
     facts = f"seed {status.seed}  protocol {status.protocol}  model {run.model}"
     standing = [status.state]
@@ -187,7 +187,10 @@ def _draw_run(status: RunStatus) -> list[RenderableType]:
             standing.append(f"last sign {describe_seconds(status.silent_seconds)} ago")
     parts: list[RenderableType] = [
         Text(f"auber {run.kind}  task {run.task}{method}  {facts}", "bold"),
-        Text("  ".join([*standing, f"in {status.folder}"]), _STYLES.get(status.state, "yellow")),
+        Text(
+            "  ".join([*standing, f"in {printable(status.folder)}"]),
+            _STYLES.get(status.state, "yellow"),
+        ),
     ]
     if status.result is not None:
         parts += map(Text, screen.describe_result(status.result.to_json()))
@@ -207,14 +210,9 @@ def _draw_run(status: RunStatus) -> list[RenderableType]:
     if status.numbers:
         numbers = (f"{name.replace('_', ' ')} {n:.4g}" for name, n in status.numbers.items())
         parts.append(Text("  ".join(numbers)))
-    others = {name: s for name, s in status.stages.items() if not is_layer_stage(name)}
-    done = [f"{name} {describe_seconds(s)}" for name, s in others.items() if s is not None]
-    later = [name for name, s in others.items() if s is None]
-    for words, names in (("stages done:", done), ("to come:", later)):
-        if names:
-            parts.append(Text(f"{words} {', '.join(names)}", "dim"))
-    for moment, text in status.messages:
-        parts.append(Text(f"{time.strftime('%H:%M:%S', time.localtime(moment))} {text}", "dim"))
+    later = [name for name, s in status.stages.items() if s is None and not is_layer_stage(name)]
+    if later:
+        parts.append(Text(f"to come: {', '.join(later)}", "dim"))
     if status.layers:
         layers: list[list[RenderableType]] = []
         for index, layer in enumerate(status.layers):
@@ -230,17 +228,18 @@ def _draw_run(status: RunStatus) -> list[RenderableType]:
 
 def _draw_study(status: StudyStatus) -> list[RenderableType]:
     states = [cell.state for cell in status.cells]
-    again = f"the same 'auber study ... --out {status.folder}'"
+    folder = printable(status.folder)
+    again = f"the same 'auber study ... --out {folder}'"
     bad = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
     standing = {
-        "complete": f"all runs are settled; next: auber report {status.folder}",
+        "complete": f"all runs are settled; next: auber report {folder}",
         "failed": f"all runs are settled, {bad}; {again} tries them again",
         "stopped": f"nobody is at work; {again} goes on from here",
     }.get(status.state, status.state)
     left = _left(status.seconds_left, "  about ")
     settled = f"{status.settled} of {status.total} runs settled{left}"
     parts: list[RenderableType] = [
-        Text(f"study {status.folder}  model {status.model}", "bold"),
+        Text(f"study {folder}  model {status.model}", "bold"),
         _draw_table(["", ""], [[_bar(status.settled / status.total), settled]]),
         Text(standing, _STYLES.get(status.state, "yellow")),
     ]
