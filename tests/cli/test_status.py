@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
-import psutil
 import pytest
 
 import auber
@@ -15,7 +13,6 @@ from auber.errors import RunError
 from auber.run import provenance
 from auber.study import StudyFolder, run_study, select_runs
 from auber.study.plan import Block
-from auber.system.locks import start_of
 from auber.system.progress import Progress
 from tests.cli.run_folder import NOW, RESULT, RunFolder
 from tests.small import small_config, small_start, small_task
@@ -180,17 +177,6 @@ def test_an_error_stops_a_run_whose_process_lives_on(searching):
 def test_a_process_on_another_machine_cannot_be_checked(searching):
     searching.progress("layer 1: searching", 3, 12, host="elsewhere.example")
     assert read(searching).state == "elsewhere"
-
-
-@pytest.mark.parametrize(
-    ("started", "after_boot", "state"),
-    [(3600, 0, "running"), (0, 3600, "running"), (3600, 3600, "stopped")],
-)
-def test_a_process_is_the_same_after_the_clock_was_set(searching, started, after_boot, state):
-    now = start_of(psutil.Process())
-    times = {"started": now[0] - started, "after_boot": now[1] + after_boot}
-    searching.progress("layer 1: searching", 3, 12, id=os.getpid(), **times)
-    assert read(searching).state == state
 
 
 def test_a_complete_run(searching):
