@@ -202,16 +202,6 @@ def test_nothing_and_damage_are_one_line(run_auber, folder):
     assert "progress.json: must be a JSON object" in err
 
 
-def test_a_run_is_watched_without_torch(folder):
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom auber.cli.watch import find_reader\n"
-        f"find_reader(Path({str(folder.path)!r})).read()\nprint('torch' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
-
-
 @pytest.mark.parametrize(("terminal", "is_live"), [("xterm", True), ("dumb", False)])
 def test_on_a_terminal(folder, terminal, is_live):
     folder.write("result.json", RESULT)
