@@ -1,11 +1,13 @@
-"""Results of other commands, as they write them."""
+"""Made results of other commands, as they write them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from auber.export.speed import Amount, Pair, RunSpeed, Speed, SpeedProvenance
+
 BUDGETS = (50, 100, 200, 300)
-REWARDS = (0, 10, *BUDGETS)
+REWARDS = (1, *range(10, 301, 10))
 
 
 def make_regret(task: str = "toys") -> dict[str, Any]:
@@ -36,42 +38,33 @@ def make_regret(task: str = "toys") -> dict[str, Any]:
     return {
         "format": 1,
         "kind": "auber regret",
-        "command": "auber regret runs/all",
+        "command": "python -m benchmarks.regret runs/all",
         "seeds": 2,
         "rewards": list(REWARDS),
         "panels": [{**names, "recorded": recorded, "layers": layers, "mean": means}],
     }
 
 
-def make_speed() -> dict[str, Any]:
-    """A run that is faster row by row and slower in batches."""
-
-    def times(milliseconds: float, batch: int) -> dict[str, float]:
-        quartiles = {"low_quartile": milliseconds, "high_quartile": milliseconds}
-        rate = 1000 * batch / milliseconds
-        return {"milliseconds": milliseconds, **quartiles, "rows_per_second": rate}
-
-    pairs = [
-        {
-            **{"runtime": "torch", "device": "cpu", "precision": "float32"},
-            **{"batch": batch, "length": 128, "rounds": 6},
-            "unpruned": times(40.0, batch),
-            "pruned": times(40.0 / ratio, batch),
-            "ratio": {"median": ratio, "low": ratio, "high": ratio},
-            "verdict": "",
-        }
-        for batch, ratio in ((1, 2.0), (32, 0.8))
-    ]
-    run = {
-        **{"name": "rte auber seed 0", "family": "bert", "heads_removed": 40, "heads": 144},
-        "plan": {},
-        "parameters": {"unpruned": 109_483_778, "pruned": 101_000_000},
-        "multiply_adds": {"unpruned": 11_000_000_000, "pruned": 9_900_000_000},
-        "pairs": pairs,
-    }
-    return {
-        **{"format": 1, "kind": "speed", "command": "auber speed x", "runs": [run]},
-        "left_out": ["torch on a GPU: there is none here"],
-        "seconds": 1.0,
-        "provenance": {"threads": 2},
-    }
+def make_speed() -> Speed:
+    """A run that is faster one by one and slower in batches."""
+    pairs = tuple(
+        Pair.of(("torch", "cpu", "float32"), batch, 128, unpruned=[0.04] * 6, pruned=[pruned] * 6)
+        for batch, pruned in ((1, 0.02), (32, 0.05))
+    )
+    run = RunSpeed(
+        name="rte auber seed 0",
+        family="bert",
+        heads_removed=40,
+        heads=144,
+        plan={},
+        parameters=Amount(unpruned=109_483_778, pruned=101_000_000),
+        multiply_adds=Amount(unpruned=11_000_000_000, pruned=9_900_000_000),
+        pairs=pairs,
+    )
+    return Speed(
+        command="auber speed x",
+        runs=(run,),
+        left_out=("torch on a GPU: there is none here",),
+        seconds=1.0,
+        provenance=SpeedProvenance(versions={}, commit=None, threads=2),
+    )

@@ -20,7 +20,7 @@ def regret(**changes):
 
 
 def speed(**changes):
-    return ResultsFile("speed.json", "speed", {**make_speed(), **changes})
+    return ResultsFile("speed.json", "speed", {**make_speed().to_json(), **changes})
 
 
 def test_regret():
@@ -34,19 +34,20 @@ def test_regret():
         "0.50 (-1.40 to 2.40)",
     )
     assert cells["random masks, in expectation"][3] == "0.80"
-    assert found.commands == ["auber prune --method exhaustive", "auber regret runs/all"]
+    assert found.commands == [
+        "auber prune --method exhaustive",
+        "python -m benchmarks.regret runs/all",
+    ]
     assert "agent, preset paper" in to_svg(draw_regret(found))
 
 
 def test_speed():
     sizes, times = speed_tables(read_speed(speed()))
-    assert sizes.title == (
-        "What pruning buys on cpu: sizes, and how many times as fast (95 % interval)"
-    )
+    assert sizes.columns[:4] == ("run", "heads removed", "parameters", "multiply-adds per row")
     assert sizes.rows[0][:3] == ("rte auber seed 0", "40 of 144", "101 M of 109.5 M (-7.7 %)")
     assert sizes.rows[0][4:] == ("2.00 (2.00 to 2.00)", "0.80 (0.80 to 0.80) slower")
-    assert sizes.notes[0].startswith("rows of 128 tokens, 2 CPU threads; ")
-    assert sizes.notes[1] == "left out: torch on a GPU: there is none here"
+    assert "128 tokens" in sizes.notes[0]
+    assert "torch on a GPU: there is none here" in sizes.notes[1]
     assert times.rows[0][1:4] == ("torch, cpu, float32, batch 1", "40 (40 to 40)", "20 (20 to 20)")
 
 
@@ -68,10 +69,17 @@ def test_damage_to_regret_is_named(changes, message):
     ("changes", "message"),
     [
         ({"format": 2}, "^speed.json: 'format' must be 1, found 2; .* measure it again$"),
-        ({"runs": []}, "^speed.json: 'runs' must be at least 1 entries long"),
-        ({"provenance": {}}, "^speed.json: lacks 'provenance.threads'"),
+        ({"runs": []}, "^speed.json: 'runs' must "),
+        ({"provenance": {}}, "^speed.json: lacks .*'provenance.threads'"),
         (
-            {"runs": [{**make_speed()["runs"][0], "parameters": {"unpruned": 0, "pruned": 0}}]},
+            {
+                "runs": [
+                    {
+                        **make_speed().to_json()["runs"][0],
+                        "parameters": {"unpruned": 0, "pruned": 0},
+                    }
+                ]
+            },
             "^speed.json: 'runs.0.parameters.unpruned' must be at least 1, found 0",
         ),
     ],

@@ -10,7 +10,6 @@ from auber.report.results_file import collect
 from auber.report.tables import to_csv
 from tests.report.results import make_result, write_plan, write_run, write_study
 
-
 ROOT = Path(__file__).parents[2]
 
 

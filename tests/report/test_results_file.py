@@ -214,7 +214,10 @@ def test_several_studies_or_models_are_refused(study, tmp_path):
         ),
         (lambda content: content["runs"][1].pop("origin"), "r.json: lacks 'runs.1.origin'"),
         (lambda content: content["left_out"].append({}), "r.json: lacks 'left_out.0.folder'"),
-        (lambda content: content["study"].update(tasks=["x"]), "r.json: study: Unknown task 'x'"),
+        (
+            lambda content: content["study"].update(tasks=["x"]),
+            "r.json: study: 'tasks' must be known or rows of your own. Unknown task 'x'",
+        ),
     ],
 )
 def test_a_damaged_file_is_named(study, tmp_path, change, message):
@@ -290,7 +293,6 @@ def test_lines_of_the_first_edition_know_of_no_fold_models(study, tmp_path):
 
 
 def test_a_report_imports_no_engine(study, tmp_path):
-    (study / "study.toml").unlink()
     save_results(study, tmp_path / "r.json")
     code = (
         "import sys\n"

@@ -152,10 +152,11 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
     from auber.report.html import make_page
     from auber.report.html.page import write_page
     from auber.report.runs import is_run
+    from auber.report.tables import FOLDER
 
     held, extras = _split(places)
     if out is None and len(held) == 1 and held[0].is_dir():
-        out = held[0] / "report"
+        out = held[0] / FOLDER
     if open_page and out is None:
         raise ConfigError("--open needs a page that is written, found no --out; add --out DIR")
     page = make_page(held, extras)

@@ -46,7 +46,7 @@ def gap_row(section: Section) -> GapRow | None:
 
 def direction(comparison: Comparison | None) -> int:
     """Return 1 for a significant gain, -1 for a significant loss, else 0."""
-    if comparison is None or not comparison.shown:
+    if comparison is None or not comparison.significant:
         return 0
     return 1 if comparison.paired.differences.mean > 0 else -1
 
@@ -146,7 +146,7 @@ def _points(
 def _detectable(comparison: Comparison) -> str:
     amount = comparison.paired.detectable
     pairs = comparison.paired.differences.n
-    if comparison.shown or amount is None or pairs < FEWEST_PAIRS:
+    if comparison.significant or amount is None or pairs < FEWEST_PAIRS:
         return ""
     return f" {pairs} pairs detect a difference of {amount:.1f} points with a power of 80 %."
 

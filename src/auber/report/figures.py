@@ -30,6 +30,7 @@ COLOURS = (
     "#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00", "#4aa3df", "#d1638f", "#2f8f8f",
     "#9ac04a", "#222222", "#777777",
 )  # fmt: skip
+TIME_PART_COLOURS = tuple(COLOURS[place] for place in (4, 5, 6, 7, 0, 1, 8, 2, 3, 9, 10))
 GAIN, LOSS, GREY, FAINT, INK = COLOURS[0], COLOURS[1], "#777777", "#e4e4e4", "#222222"
 
 _STYLE: Any = {

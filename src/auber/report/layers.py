@@ -135,7 +135,14 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
         for name, path in paths.items()
         if name in (BUDGET, PLAN) or is_layer_stage(name) or name.startswith(tuning_stage(0)[:-2])
     }
-    budget = _plan(stages[BUDGET].plan or {}) if BUDGET in stages else None
+    budget = None
+    if BUDGET in stages:
+        shares = stages[BUDGET].plan
+        if shares is None:
+            raise RunError(
+                f"{paths[BUDGET]}: lacks 'plan'; it is damaged or of another version: {REMEDY}"
+            )
+        budget = _plan(shares)
     layers = [
         _layer(paths[name], stages, plan, record, budget) for name in stages if is_layer_stage(name)
     ]
@@ -210,14 +217,11 @@ def _search(
                 f"{path}: must have a number for each of the layer's {len(present)} heads, found "
                 f"{len(numbers)}; it is damaged, {REMEDY}"
             )
-    masks = [(found.best, found.best_score), (found.rollout, found.rollout_score)]
-    masks += [(size.removed, size.score) for size in stage.sizes or ()]
-    scores = {tuple(sorted(mask)): score for mask, score in masks if score is not None}
-    begun = found.unpruned_score if found.given_score is None else found.given_score
+    scores = stage.scores
     return Search(
         found,
-        begun,
-        scores.get(tuple(sorted(removed))),
+        scores.given,
+        scores.of(removed),
         state=dict(zip(present, found.state, strict=False)),
         values=dict(zip(present, found.q_values[:-1], strict=False)),
         stop_value=found.q_values[-1] if found.q_values else None,

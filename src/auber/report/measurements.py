@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from auber.export.speed import Speed, describe, make_tables
 from auber.report.figures import COLOURS, add_legend, make_figure, style
 from auber.report.results_file import ResultsFile
 from auber.report.tables import Table, Value
-from auber.report.words import count
 from auber.system.records import Count, Name, Number, Record, parse
 
 if TYPE_CHECKING:
@@ -20,87 +19,10 @@ SPEED, REGRET = "speed", "auber regret"  # kinds of results
 _REMEDY = "measure it again"
 _BUDGETS = ("50", "100", "200", "300")  # rewards
 _OTHERS = {"greedy": "greedy", "random": "random masks, in expectation"}
-_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 class _Measurement(Record):
     model_config = ConfigDict(extra="ignore")  # a report shows less than a measurement keeps
-
-
-class Times(_Measurement):
-    """Times of one model on one batch."""
-
-    milliseconds: Number
-    low_quartile: Number
-    high_quartile: Number
-    rows_per_second: Number
-
-
-class Ratio(_Measurement):
-    """A ratio of times with its 95 % interval."""
-
-    median: Number
-    low: Number
-    high: Number
-
-    def __str__(self) -> str:
-        change = "" if self.low > 1 else " slower" if self.high < 1 else " no faster"
-        return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f}){change}"
-
-
-class Pair(_Measurement):
-    """The unpruned and the pruned model on one batch."""
-
-    runtime: Name
-    device: Name
-    precision: Name
-    batch: Count
-    length: Count
-    rounds: Count
-    unpruned: Times
-    pruned: Times
-    ratio: Ratio
-
-    @property
-    def setup(self) -> str:
-        """Runtime, device, precision and batch."""
-        return f"{self.runtime}, {self.device}, {self.precision}, batch {self.batch}"
-
-
-class Amount(_Measurement):
-    """A count in both models."""
-
-    unpruned: Annotated[int, Field(ge=1)]
-    pruned: Count
-
-    def __str__(self) -> str:
-        share = 100 * (self.pruned / self.unpruned - 1)
-        return f"{_short(self.pruned)} of {_short(self.unpruned)} ({share:+.1f} %)"
-
-
-class RunSpeed(_Measurement):
-    """One run."""
-
-    name: Name
-    heads_removed: Count
-    heads: Count
-    parameters: Amount
-    multiply_adds: Amount
-    pairs: Annotated[tuple[Pair, ...], Field(min_length=1)]
-
-
-class _Threads(_Measurement):
-    threads: Count
-
-
-class Speed(_Measurement):
-    """The result of `auber speed`."""
-
-    format: Literal[1]
-    command: Name
-    runs: Annotated[tuple[RunSpeed, ...], Field(min_length=1)]
-    left_out: tuple[Name, ...]
-    provenance: _Threads
 
 
 class _Interval(_Measurement):
@@ -170,45 +92,15 @@ def read_regret(file: ResultsFile) -> Regret:
 
 def speed_tables(speed: Speed) -> tuple[Table, Table]:
     """Return sizes and ratios of each run, and the times of every pair."""
-    pairs = [(run, pair) for run in speed.runs for pair in run.pairs]
-    setups = tuple(dict.fromkeys(pair.setup for _, pair in pairs))
-    devices = " and ".join(dict.fromkeys(pair.device for _, pair in pairs))
-    threads = count(speed.provenance.threads, "CPU thread")
-    notes = (
-        f"rows of {pairs[0][1].length} tokens, {threads}; both models have random weights, "
-        "on which "
-        "latency does not depend",
-        *(f"left out: {words}" for words in speed.left_out),
-    )
-    sizes = Table(
-        "speed1",
-        f"What pruning buys on {devices}: sizes, and how many times as fast (95 % interval)",
-        ("run", "heads removed", "parameters", "multiply-adds a row", *setups),
-        tuple(_sizes(run, setups) for run in speed.runs),
-        notes=notes,
-    )
-    times = Table(
-        "speed2",
-        f"Medians on {devices}, with quartiles",
-        (
-            "run",
-            "runtime",
-            "unpruned ms",
-            "pruned ms",
-            "unpruned rows/s",
-            "pruned rows/s",
-            "rounds",
-        ),
-        tuple(
-            (
-                run.name,
-                pair.setup,
-                *(_milliseconds(times) for times in (pair.unpruned, pair.pruned)),
-                *(f"{times.rows_per_second:.1f}" for times in (pair.unpruned, pair.pruned)),
-                str(pair.rounds),
-            )
-            for run, pair in pairs
-        ),
+    sizes, times = (
+        Table(
+            f"speed{number}",
+            table.title,
+            tuple(table.columns),
+            tuple(map(tuple, table.rows)),
+            notes=tuple(describe(speed).splitlines()) if number == 1 else (),
+        )
+        for number, table in enumerate(make_tables(speed), 1)
     )
     return sizes, times
 
@@ -266,21 +158,3 @@ def _quantities(search: _Search) -> tuple[_Mean | None, ...]:
 
 def _label(search: str) -> str:
     return _OTHERS.get(search, f"agent, preset {search}")
-
-
-def _sizes(run: RunSpeed, setups: Sequence[str]) -> tuple[str, ...]:
-    ratios = {pair.setup: str(pair.ratio) for pair in run.pairs}
-    heads = f"{run.heads_removed} of {run.heads}"
-    amounts = (str(run.parameters), str(run.multiply_adds))
-    return (run.name, heads, *amounts, *(ratios.get(setup, "") for setup in setups))
-
-
-def _milliseconds(times: Times) -> str:
-    return f"{times.milliseconds:.4g} ({times.low_quartile:.4g} to {times.high_quartile:.4g})"
-
-
-def _short(number: int) -> str:
-    for size, unit in _UNITS:
-        if number >= size:
-            return f"{number / size:.4g} {unit}"
-    return str(number)

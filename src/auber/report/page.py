@@ -13,6 +13,7 @@ from statistics import fmean
 from urllib.parse import quote
 
 from auber.errors import RunError, unknown_name
+from auber.export.speed import RunSpeed
 from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import MethodRow, PooledRow, Section, analyse
 from auber.report.answer import control_row, direction, gap_row, own_seconds
@@ -21,7 +22,6 @@ from auber.report.cells import CONTROL, SUBJECT, is_ablation, ordered
 from auber.report.measurements import (
     REGRET,
     SPEED,
-    RunSpeed,
     read_regret,
     read_speed,
     regret_table,
@@ -127,7 +127,7 @@ def _score(row: MethodRow) -> str:
     if row.comparison is None:
         return words
     change = f"{round(row.comparison.paired.differences.mean, 1) + 0.0:+.1f}"
-    return f"{words}, **{change}**" if row.comparison.shown else f"{words}, {change}"
+    return f"{words}, **{change}**" if row.comparison.significant else f"{words}, {change}"
 
 
 def _line(title: str, cells: Iterable[str]) -> str:
@@ -248,7 +248,7 @@ def _difference(row: PooledRow) -> str:
     words = f"{found.mean:+.1f}"
     if found.low is not None and found.high is not None:
         words += f" ({found.low:+.1f} to {found.high:+.1f})"
-    words = f"**{words}**" if row.comparison.shown else words
+    words = f"**{words}**" if row.comparison.significant else words
     return f"{words}, {count(found.n, 'pair')}"
 
 

@@ -18,6 +18,8 @@ from auber.system.files import write_text
 if TYPE_CHECKING:
     import pandas as pd
 
+FOLDER = "report"  # of tables and page in the folder of a run or a study
+
 _DECIMALS = {"P": 1, "p": 4, "corrected p": 4, "smallest exact p": 6, "seconds": 1}
 _TWO_DECIMALS = re.compile(r"^(published )?dev(?! rows)|^train(?! rows)|gap|difference|detectable")
 _SIGNED = re.compile(r"^gap( of .*)?$|difference")

@@ -11,7 +11,7 @@ from auber.report.html.run_page import standard_error
 from auber.report.html.shared import TIMES, settings_grids, time_parts
 from auber.report.layers import read_runs
 from auber.report.results_file import ResultsFile
-from auber.run.accounts import TIME_PARTS
+from auber.run.records import TIME_PARTS
 from tests.report.html.made import LAYERS, write_ranked, write_searched
 from tests.report.made import make_regret, make_speed
 from tests.report.results import make_result, write_run
@@ -217,7 +217,7 @@ def test_only_an_accuracy_has_a_standard_error(tmp_path):
 def test_results_of_other_commands(tmp_path):
     run = write_searched(tmp_path)
     regret = ResultsFile("regret.json", "auber regret", make_regret())
-    page = make_page([run], [regret, ResultsFile("speed.json", "speed", make_speed())])
+    page = make_page([run], [regret, ResultsFile("speed.json", "speed", make_speed().to_json())])
     assert titles(page)[3:5] == ["Regret", "Speed"]
     assert "regret" in names(page)
     message = "^other.json: must be results of kind auber regret or speed, found 'bench'"

@@ -9,7 +9,7 @@ from typing import Any
 
 from auber.config import settings
 from auber.errors import RunError
-from auber.report.figures import COLOURS, Bar, Curve, draw_bars, draw_searches
+from auber.report.figures import TIME_PART_COLOURS, Bar, Curve, draw_bars, draw_searches
 from auber.report.html.page import Block, Drawing, Drawings, Grid, grids, make_grid
 from auber.report.layers import Run
 from auber.report.measurements import (
@@ -23,26 +23,12 @@ from auber.report.measurements import (
 )
 from auber.report.records import RunRecord
 from auber.report.results_file import ResultsFile
+from auber.run.records import TIME_PARTS
 
 EXTRAS = (REGRET, SPEED)  # kinds of results that stand beside runs
 
-# What the seconds of a result are counted under, in the order they are spent.
-TIMES = {
-    "first": "first tuning",
-    "timing": "timing heads",
-    "choosing": "choosing heads",
-    "scouts": "fold models",
-    "rewards": "rewards",
-    "agent": "agent",
-    "rewind": "tuning the pruned pretrained model",
-    "layer_tuning": "tuning after layers",
-    "last": "last tuning",
-    "evaluation": "evaluation",
-    "other": "other",
-}
-TIME_COLOURS = dict(
-    zip(TIMES.values(), (COLOURS[i] for i in (4, 5, 6, 7, 0, 1, 8, 2, 3, 9, 10)), strict=True)
-)
+TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
+TIME_COLOURS = dict(zip(TIMES.values(), TIME_PART_COLOURS, strict=True))
 
 
 def time_parts(record: RunRecord) -> dict[str, float]:
