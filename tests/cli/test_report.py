@@ -257,7 +257,7 @@ def test_a_mistake_is_one_line(run_auber, tmp_path, arguments, message):
 
 
 def test_a_start_may_have_lost_all_heads_of_a_layer(run_auber, tmp_path):
-    """Models pruned elsewhere have such layers; a run of one is shown by its folder and by its results file."""
+    """A model pruned elsewhere; its run is shown by its folder and by its results file."""
     model, tokenizer = small_start()
     remove_heads(model, {0: range(4), 1: [0, 1, 2]}, allow_empty_layers=True)
     run = tmp_path / "study" / "run"

@@ -125,8 +125,9 @@ def test_another_result_of_a_run_is_refused_and_both_are_named(study, tmp_path):
     shutil.rmtree(study / "rte/seen/seed-0/auber")
     write_run(study, "rte/seen/seed-0/auber", make_result("rte", "auber", 0, 0.63))
     message = (
-        r"r.json: rte/seen/seed-0/auber and \S+study: rte/seen/seed-0/auber: two different results of mpnet-base, rte, "
-        r"protocol seen, auber, seed 0 \(dev 61.00, 20 heads removed, 12.5 s and dev 63.00, .*\); a results file keeps one"
+        r"r.json: rte/seen/seed-0/auber and \S+study: rte/seen/seed-0/auber: two different results "
+        r"of mpnet-base, rte, protocol seen, auber, seed 0 \(dev 61.00, 20 heads removed, 12.5 s and "
+        r"dev 63.00, .*\); a results file keeps one"
     )
     with pytest.raises(RunError, match=message):
         save_results(study, file)
@@ -183,7 +184,7 @@ def test_several_studies_or_models_are_refused(study, tmp_path):
     write_run(study, "x", make_result("rte", "auber", 5, 0.6, model="bert"))
     with pytest.raises(
         RunError,
-        match="--model-name renames one model, found bert, mpnet-base; save their runs from folders",
+        match="--model-name renames one model, found bert, mpnet-base; save their runs from",
     ):
         save_results(study, tmp_path / "r.json", model="m")
 
@@ -241,8 +242,8 @@ def test_a_file_without_a_run_is_refused(study, tmp_path, run_auber, option, sta
     code, out, err = run_auber("report", file, option, tmp_path / "new.json")
     assert (code, out) == (2, "")
     assert (
-        f"r.json: no finished run in it, found {starts} fine-tuned starts; save a folder with finished runs"
-        in err
+        f"r.json: no finished run in it, found {starts} fine-tuned starts; save a folder "
+        "with finished runs" in err
     )
     assert err.count("\n") == 1
 

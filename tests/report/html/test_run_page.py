@@ -47,9 +47,9 @@ def test_one_run(tmp_path):
     assert verdict.headline == "Dev accuracy 61.73, 3 of 12 heads removed."
     assert verdict.points == (
         "Train 95.00, 33.27 points above dev.",
-        "One run proves nothing. A score on 277 rows has a standard error of about 2.9 points. For a "
-        "verdict: auber study with several seeds and the control original+tuning, then auber report "
-        "of its folder.",
+        "One run proves nothing. A score on 277 rows has a standard error of about 2.9 points. For "
+        "a verdict: auber study with several seeds and the control original+tuning, then auber "
+        "report of its folder.",
         "In 3 of 3 layers the search had scored a better mask than the chosen one, by up to 2.00 "
         "points of reward.",
         "3000 rewards requested, 1500 computed; 10 s in total.",
