@@ -126,8 +126,8 @@ def test_another_result_of_a_run_is_refused_and_both_are_named(study, tmp_path):
     write_run(study, "rte/seen/seed-0/auber", make_result("rte", "auber", 0, 0.63))
     message = (
         r"r.json: rte/seen/seed-0/auber and \S+study: rte/seen/seed-0/auber: two different results "
-        r"of mpnet-base, rte, protocol seen, auber, seed 0 \(dev 61.00, 20 heads removed, 12.5 s and "
-        r"dev 63.00, .*\); a results file keeps one"
+        r"of mpnet-base, rte, protocol seen, auber, seed 0 \(dev 61.00, 20 heads removed, 12.5 s "
+        r"and dev 63.00, .*\); a results file keeps one"
     )
     with pytest.raises(RunError, match=message):
         save_results(study, file)

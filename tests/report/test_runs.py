@@ -65,8 +65,8 @@ def test_fine_tuned_starts_are_counted_and_are_no_method(tmp_path):
 def test_no_results_name_what_was_looked_for(tmp_path):
     write_run(tmp_path, "cut", None)
     message = (
-        r"no finished run below it \(folders with run.json and result.json, made by 'auber prune' or "
-        r"'auber study'\); "
+        r"no finished run below it \(folders with run.json and result.json, made by 'auber prune' "
+        r"or 'auber study'\); "
         "found 0 fine-tuned starts and 1 runs without a result"
     )
     with pytest.raises(RunError, match=message):
