@@ -10,15 +10,10 @@ from auber.report.figures import (
     Curve,
     HeadMap,
     ScoreRow,
-    add_legend,
     draw_bars,
-    draw_grouped_bars,
     draw_heads,
-    draw_lines,
     draw_scores,
     draw_searches,
-    make_figure,
-    style,
     to_svg,
     write_figure,
 )
@@ -93,17 +88,6 @@ def test_maps_of_heads_are_drawn():
         make_map([[0.0, 0.0]], from_zero=True),
     ]
     assert {"stop", "head", "layer"} <= set(texts(draw_heads(maps)))
-
-
-def test_lines_and_grouped_bars():
-    with style():
-        figure, (left, right) = make_figure(4, 2, columns=2)
-        draw_lines(left, {"auber": [(1, 2.0, 1.0, 3.0), (2, 3.0, 2.0, 4.0)]})
-        draw_grouped_bars(
-            right, ["rte", "wnli"], {"cpu": [(1.0, 0.5, 1.5), None], "gpu": [None] * 2}
-        )
-        add_legend(figure, left)
-    assert {"auber", "rte", "wnli"} <= set(texts(figure))
 
 
 @pytest.mark.parametrize("suffix", ["svg", "pdf", "png"])

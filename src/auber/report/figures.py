@@ -1,12 +1,7 @@
 """Figures drawn with matplotlib from plain numbers.
 
 One figure gives SVG, PDF and PNG, the same bytes each time: the hash salt of SVG is fixed and no
-date is written. All text is taken literally, without TeX. Draw on `axes` inside `style()`:
-
-    with style():
-        figure, (axes,) = make_figure(3.5, 2.5)
-        draw_lines(axes, {"auber": [(50, 1.2, 0.9, 1.5), (100, 0.7, 0.5, 0.9)]})
-    write_figure(figure, Path("regret.svg"))
+date is written. All text is taken literally, without TeX. Draw inside the context `style()`.
 """
 
 from __future__ import annotations
@@ -105,35 +100,6 @@ def add_legend(figure: Figure, axes: Axes, *, columns: int = 2) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
-
-
-def draw_lines(
-    axes: Axes, series: Mapping[str, Sequence[tuple[float, float, float, float]]]
-) -> None:
-    """Draw lines of (x, y, low, high) with their intervals."""
-    for (name, points), colour in zip(series.items(), _cycle(len(series)), strict=True):
-        x, y, low, high = zip(*points, strict=True)
-        axes.plot(x, y, color=colour, label=name)
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-
-
-def draw_grouped_bars(
-    axes: Axes,
-    groups: Sequence[str],
-    series: Mapping[str, Sequence[tuple[float, float, float] | None]],
-) -> None:
-    """Draw a bar of (value, low, high) for each series in each group; None leaves a gap."""
-    width = 0.8 / max(len(series), 1)
-    for place, (name, values) in enumerate(series.items()):
-        found = [(index, value) for index, value in enumerate(values) if value is not None]
-        x = [index + (place - (len(series) - 1) / 2) * width for index, _ in found]
-        y = [value for _, (value, _, _) in found]
-        errors = [[v - low for _, (v, low, _) in found], [high - v for _, (v, _, high) in found]]
-        axes.bar(
-            x, y, width, yerr=errors, color=COLOURS[place % len(COLOURS)], label=name, ecolor=INK
-        )
-    axes.set_xticks(range(len(groups)), list(groups))
-    axes.grid(visible=False, axis="x")
 
 
 @dataclass(frozen=True)
@@ -337,10 +303,6 @@ def draw_heads(panels: Sequence[HeadMap], *, columns: int = 3) -> Figure:
         for axes in every[len(panels) :]:
             axes.set_visible(False)
     return figure
-
-
-def _cycle(number: int) -> list[str]:
-    return [COLOURS[index % len(COLOURS)] for index in range(number)]
 
 
 def _several(rows: Sequence[ScoreRow]) -> bool:
