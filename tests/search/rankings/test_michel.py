@@ -8,6 +8,7 @@ from auber.models.surgery import gated_heads, remove_heads
 from auber.search.rankings import michel
 from auber.search.rankings.common import padded_batches
 from auber.search.rankings.michel import choose_plan, head_importance
+from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.search.made import random_rows, ranking_inputs
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
@@ -64,7 +65,7 @@ def test_against_finite_differences_row_by_row(model_type, labels, monkeypatch):
 
 
 def test_rows_of_opposite_sign_do_not_cancel():
-    """The absolute value is taken row by row: one gate for a whole batch would give the absolute value of a sum."""
+    """One gate for a whole batch would give the absolute value of a sum."""
     model = tiny_model()
     work = ranking_inputs(model)
     gate = torch.ones(4, requires_grad=True)
@@ -98,3 +99,25 @@ def test_a_layer_nothing_reads_keeps_its_zeros():
     with torch.no_grad():
         work.encoder.parts(1).output.weight.zero_()
     assert set(head_importance(work)[1].values()) == {0.0}
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_importance_for_every_task_type(kind):
+    """Compare with the model's own loss of one row at a time, without padding."""
+    model = tiny_model(kind=kind, num_labels=num_labels(kind))
+    rows = random_kind_rows(kind)
+    sums = {layer: torch.zeros(4) for layer in range(3)}
+    for row in range(len(rows)):
+        features = {name: torch.tensor([value]) for name, value in rows[row].items()}
+        answers = [features[name] for name in features if name in ("labels", "start_positions")]
+        if max(int(answer.max()) for answer in answers) < 0:
+            continue  # without an answer there is no loss
+        gates = {layer: torch.ones(4, requires_grad=True) for layer in sums}
+        with gated_heads(model, gates):
+            derivatives = torch.autograd.grad(model(**features).loss, list(gates.values()))
+        for layer, derivative in zip(gates, derivatives, strict=True):
+            sums[layer] += derivative.abs()
+    found = head_importance(ranking_inputs(model, rows=rows))
+    for layer, expected in sums.items():
+        normalised = (expected / expected.norm()).tolist()
+        assert list(found[layer].values()) == pytest.approx(normalised, rel=1e-3, abs=1e-4)
