@@ -48,7 +48,7 @@ def listed(values):
 def test_differences_over_the_pairs(section):
     rows = {row.reference: row for row in section.learned}
     assert f"over the 15 pairs {listed([interval(rows[name]) for name in RIVALS])}." in FOUND
-    assert [name for name in RIVALS if rows[name].comparison.shown] == ["random"]
+    assert [name for name in RIVALS if rows[name].comparison.significant] == ["random"]
     assert f"a p of {rows['confidence'].comparison.corrected:.3f} corrected for the four" in FOUND
     control = interval(rows["original+tuning"])
     assert f"| {control.removesuffix(')')}, 15 pairs): level" in FOUND
@@ -174,9 +174,9 @@ def test_an_agent_that_learns_sooner():
         in said
     )
     assert min(tested, key=lambda name: tested[name].p) == "32-double"
-    assert [tested[name].shown for name in ("32-double", "32", "64", "double", "32-updates")] == [
-        True
-    ] + [False] * 4
+    assert [
+        tested[name].significant for name in ("32-double", "32", "64", "double", "32-updates")
+    ] == [True] + [False] * 4
     random = fmean(panel["mean"]["random"]["100"]["mean"] for panel in panels["128"].values())
     assert f"where random masks are at {random:.2f}" in said
     (wnli,), (rte,) = (
@@ -252,7 +252,7 @@ def test_what_the_parts_are_worth():
         in said
     )
     assert min(tested.values(), key=lambda comparison: comparison.p) is tested[plain]
-    assert not any(comparison.shown for comparison in tested.values())
+    assert not any(comparison.significant for comparison in tested.values())
     assert (
         f"begin from it is at {found[priorless][against]}, which is level, at "
         f"{found[priorless][f'develop log-likelihood against {WHOLE}']} in the log-likelihood, uncorrected, and removes "

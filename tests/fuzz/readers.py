@@ -27,7 +27,7 @@ from auber.cli.screen import describe_result
 from auber.config import make_config
 from auber.data import make_task
 from auber.data.glue import FORMATS, read_glue
-from auber.export.speed.subjects import read_subjects
+from auber.export.subjects import read_subjects
 from auber.models import checkpoint
 from auber.models.legacy import import_model
 from auber.models.plan import PruningPlan
@@ -369,7 +369,7 @@ def _exhaustive(folder: Path) -> None:
 
 
 def _measured(folder: Path) -> None:
-    from tests.export.speed.runs import make_run
+    from tests.export.models import make_run
 
     make_run(folder / "run")
 
@@ -538,7 +538,7 @@ def _model(folder: Path) -> None:
 
 
 def _read_start(name: str, folder: Path) -> None:
-    checkpoint.load_start(folder / name, num_labels=2)
+    checkpoint.load_classifier(folder / name, num_labels=2)
 
 
 def _old_model(folder: Path) -> None:

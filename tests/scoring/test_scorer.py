@@ -101,7 +101,7 @@ def test_the_key_identifies_weights_rows_and_metric():
 def test_the_key_identifies_the_answers(kind):
     model, rows = made(kind)
     other = random_kind_rows(kind)
-    other.answers = copy.deepcopy(random_kind_rows(kind, seed=1).answers)
+    other.targets = copy.deepcopy(random_kind_rows(kind, seed=1).targets)
     keys = [
         LayerScorer(model, 0, each, METRICS_OF[kind][0], cpu()).key
         for each in (rows, other, random_kind_rows(kind))

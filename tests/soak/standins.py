@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.data import TASKS, TaskEntry
-from auber.data.agreement import make_agreement
+from auber.data.generated import make_agreement
 from auber.data.task import TaskData
 from auber.models.plan import PruningPlan
 from auber.search.methods import Method, RankingChoice, RankingInputs

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from auber import api
-from auber.data.agreement import make_agreement
+from auber.data.generated import make_agreement
 from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.models import checkpoint
 from auber.run import files as run_files

@@ -51,7 +51,7 @@ def record_of(folder):
 
 
 def test_the_record_has_the_digest_of_the_bare_encoder(model, folder):
-    encoder = checkpoint.load_start(model, num_labels=2, seed=9).model.base_model
+    encoder = checkpoint.load_classifier(model, num_labels=2, seed=9).model.base_model
     assert record_of(folder).weights == checkpoint.weights_digest(encoder)
 
 

@@ -83,7 +83,7 @@ def test_frozen_parameters_get_no_gradient():
 def test_a_batch_with_nothing_to_learn_from_has_no_loss(kind):
     rows = random_kind_rows(kind, 40)
     if kind == "tokens":
-        rows.answers.tags[0][:] = [NO_TAG] * rows.lengths[0]
+        rows.targets.tags[0][:] = [NO_TAG] * rows.lengths[0]
         empty = [0]
     else:
         empty = [row for row in range(len(rows)) if rows[row]["start_positions"] < 0]

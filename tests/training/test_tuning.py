@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from auber.config import FirstTuning, LastTuning
-from auber.data.agreement_model import build_tokenizer, vocabulary
 from auber.data.encoding import encode_split
-from auber.data.task_types import KINDS
+from auber.data.generated import build_tokenizer, vocabulary
+from auber.data.task_types import TASK_TYPES
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_heads
 from auber.system.progress import Progress
@@ -217,7 +217,7 @@ def test_early_stopping_watches_the_metric_of_the_task_type(kind):
     settings = LastTuning(
         epochs=2, learning_rate=5e-3, batch_size=32, evaluations_per_epoch=2, patience=20
     )
-    watched, metric = rows.select(range(30)), KINDS[kind].metric
+    watched, metric = rows.select(range(30)), TASK_TYPES[kind].metric
     report = tune(model, rows, settings, seed=0, hardware=cpu(), watch=(watched, metric))
     assert len(report.watched) == 5
     best = max(report.watched, key=lambda entry: (entry[1], -entry[2]))

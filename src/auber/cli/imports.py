@@ -1,4 +1,4 @@
-"""`auber import`: a pruned folder of transformers 4, written anew."""
+"""`auber import`: convert a pruned folder of transformers 4."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Turn a model that transformers 4 has pruned into a folder that loads today.
+    """Convert a model that transformers 4 has pruned into a folder that loads today.
 
-    transformers 5 can no longer load such a folder. The new one holds the same weights and loads anywhere; the old one is left
-    as it is. Weights must be safetensors: a pickle (pytorch_model.bin) can run code and is never read.
+    transformers 5 can no longer load such a folder. The new one holds the same weights and loads
+    anywhere; the old one does not change. Weights must be safetensors: a pickle (pytorch_model.bin)
+    can run code and is never read.
 
     Example: auber import old-model --out new-model
     """
@@ -47,9 +48,10 @@ def command(
         )
         return
     print(
-        f"{imported.place}: {imported.architecture}, {plan.num_removed} of {imported.num_heads} heads removed"
+        f"{imported.place}: {imported.architecture}, {plan.num_removed} of {imported.num_heads} "
+        "heads removed"
     )
     if not imported.has_tokenizer:
         print(
-            "the folder has no tokenizer; save the one the model was trained with into the new folder"
+            "the folder has no tokenizer; save the one the model was trained with into the new one"
         )

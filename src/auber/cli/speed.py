@@ -1,4 +1,4 @@
-"""`auber speed`: what pruning buys, measured beside the unpruned model."""
+"""`auber speed`: measure size and speed beside the unpruned model."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from auber.cli import options, screen
-from auber.export.speed.request import Request, parse_batches
 from auber.training.timing import Limits
 
 if TYPE_CHECKING:
-    from auber.export.speed.record import Speed
+    from auber.export.speed import Speed
 
 _LIMITS = Limits()
 
@@ -28,7 +27,8 @@ _Model = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="The unpruned model, a folder or hub name, of runs whose weights are gone; only its config is read.",
+        help="The unpruned model of runs whose weights are gone, a folder or hub name; only its "
+        "config is read.",
         show_default=False,
     ),
 ]
@@ -37,16 +37,17 @@ _Only = Annotated[
     typer.Option(
         "--only",
         metavar="KEY=VALUE,...",
-        help="The runs of a results file by task, method, seed and protocol, such as method=auber,seed=1; may be repeated.",
+        help="Pick runs of a results file by task, method, seed and protocol, such as "
+        "method=auber,seed=1; may be repeated.",
         show_default=False,
     ),
 ]
-_Batch = Annotated[str, typer.Option("--batch", help="Batch sizes with commas between.")]
+_Batch = Annotated[str, typer.Option("--batch", help="Batch sizes, separated by commas.")]
 _Length = Annotated[
     int | None,
     typer.Option(
         "--length",
-        help="Tokens of a row. [default: 128, or as many as the model has positions for]",
+        help="Tokens per row. [default: 128, or as many as the model has positions for]",
         show_default=False,
     ),
 ]
@@ -65,14 +66,14 @@ _Onnx = Annotated[
     ),
 ]
 _Threads = Annotated[int, typer.Option("--threads", help="CPU threads; 0: as many as torch finds.")]
-_Repeats = Annotated[int, typer.Option("--repeats", help="Timed rounds of each pair, 6 at least.")]
+_Repeats = Annotated[int, typer.Option("--repeats", help="Timed rounds of each pair, at least 6.")]
 _Seconds = Annotated[
     float,
-    typer.Option("--seconds", help="No further round of a pair begins after so many seconds."),
+    typer.Option("--seconds", help="Begin no further round of a pair after this many seconds."),
 ]
 _Out = Annotated[
     Path | None,
-    typer.Option("--out", help="A file to keep the result in, as JSON.", show_default=False),
+    typer.Option("--out", help="Write the result to this file, as JSON.", show_default=False),
 ]
 
 
@@ -91,14 +92,16 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure what pruning buys: parameters, multiply-adds, latency and throughput beside the unpruned model.
+    """Measure parameters, multiply-adds, latency and throughput beside the unpruned model.
 
-    Pruned and unpruned are timed in turn, round by round, in torch on the CPU, torch on a GPU (plain, and as a CUDA graph) and
-    onnxruntime, as far as they are here. The ratio is the median of the rounds' own; where its 95 % interval holds 1 the verdict
-    is "no faster".
+    Pruned and unpruned model are timed in turn, round by round, in torch on the CPU, torch on a GPU
+    (eagerly, and as a CUDA graph) and onnxruntime, as available. The ratio is the median over the
+    rounds. If its 95 % interval contains 1, the verdict is "no faster".
 
     Example: auber speed runs/mrpc runs/rte --batch 1,32 --out speed.json
     """
+    from auber.export.speed import Request, parse_batches
+
     request = Request(
         runs=tuple(runs),
         model=model,
@@ -113,7 +116,7 @@ def command(
     if out is not None:
         options.make_room(out)
 
-    from auber.export.speed.measure import measure_speed
+    from auber.export.measure import measure_speed
     from auber.run.provenance import command_line
     from auber.system.files import write_json
 
@@ -128,9 +131,9 @@ def command(
 
 
 def _print(speed: Speed) -> None:
-    from auber.export.speed.tables import describe, tables_of
+    from auber.export.speed import describe, make_tables
 
     print(describe(speed))
-    for table in tables_of(speed):
+    for table in make_tables(speed):
         print()
         screen.print_table(table.columns, table.rows, title=table.title)

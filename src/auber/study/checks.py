@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from auber.config import Config
 from auber.data.task import TaskData
-from auber.data.task_types import get_kind
+from auber.data.task_types import get_task_type
 from auber.errors import ConfigError
 from auber.models import checkpoint
 from auber.models.source import read_config
@@ -81,14 +81,14 @@ def _check(
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model without its weights, and its tokenizer."""
     if study.model == EMBEDDED:
-        from auber.data.agreement_model import build_model, build_tokenizer
+        from auber.data.generated import build_model, build_tokenizer
 
         return build_model(task.num_labels, 0), build_tokenizer()
     import torch
     import transformers
 
     config, plan = read_config(study.model)
-    auto_class = getattr(transformers, get_kind(task.kind).auto_class)
+    auto_class = getattr(transformers, get_task_type(task.kind).auto_class)
     with torch.device("meta"):
         model = auto_class.from_config(copy.deepcopy(config), trust_remote_code=False)
     remove_heads(model, plan, allow_empty_layers=True)

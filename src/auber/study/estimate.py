@@ -155,7 +155,7 @@ def _steps(rows: int, settings: FirstTuning | LayerTuning | LastTuning) -> int:
 def model_size(study: Study) -> tuple[int, int]:
     """Layers, and heads of a layer; `ModelError` where the study names no model that can be read."""
     if study.model == EMBEDDED:
-        from auber.data.agreement_model import NUM_HEADS, NUM_LAYERS
+        from auber.data.generated import NUM_HEADS, NUM_LAYERS
 
         return NUM_LAYERS, NUM_HEADS
     try:

@@ -19,11 +19,11 @@ from typing import Any
 
 from auber.config import settings, show_name, show_value
 from auber.data import TASKS, TaskData
-from auber.data.user_rows import OwnFiles
+from auber.data.user_rows import UserFiles
 from auber.errors import AuberError, TaskError, unknown_name
 
 DIGEST = "rows"
-FILE_KEYS = tuple(field.name for field in fields(OwnFiles))
+FILE_KEYS = tuple(field.name for field in fields(UserFiles))
 KEYS = (*FILE_KEYS, DIGEST)  # of a task's table; all others are settings
 
 _LISTS = ("text", "labels")
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 class OwnTask:
     """Rows of your own in a study."""
 
-    files: OwnFiles | None  # None: as a record tells of them
+    files: UserFiles | None  # None: as a record tells of them
     rows: str | None = (
         None  # digest of all that a score depends on; None while nobody has read them
     )
@@ -118,7 +118,7 @@ def read_own(name: str, table: Mapping[str, Any], problems: list[str]) -> OwnTas
     if len(problems) > before or (digest is not None and not named):
         return OwnTask(None, digest)
     try:
-        return OwnTask(OwnFiles.named(**named), digest)
+        return OwnTask(UserFiles.named(**named), digest)
     except TaskError as error:
         problems.append(f"{where}: {in_keys(error)}")
         return OwnTask(None, digest)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from auber.data.task import find_doubts
+from auber.data.task import describe_duplicates
 from auber.study.folder import RECORD, StudyFolder
 from auber.study.plan import Selection, Study, read_study
 
@@ -36,7 +36,7 @@ def know_rows(
     for name, own in study.own.items():
         if name in wanted or own.is_there:
             task = study.load_task(name)
-            for doubt in find_doubts(task) if name in wanted else ():
+            for doubt in describe_duplicates(task) if name in wanted else ():
                 say(f"{name}: {doubt}")
             known[name] = replace(own, rows=task.content_hash)
     return replace(study, own=known)

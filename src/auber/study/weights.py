@@ -67,7 +67,7 @@ def _began_with_them(study: Study, folder: StudyFolder) -> bool:
 def _load(study: Study, block: Block, seed: int) -> PreTrainedModel:
     """The model as the first tuning of a block gets it, with what it lacks drawn from a seed."""
     task = study.load_task(block.task, block.seed)
-    return checkpoint.load_start(
+    return checkpoint.load_classifier(
         study.model,
         num_labels=task.num_labels,
         label_names=task.label_names,

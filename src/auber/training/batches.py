@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from auber.data.answers import IGNORED
 from auber.data.encoding import EncodedRows, flat_columns, padding_of, part_batch
+from auber.data.targets import IGNORED
 from auber.metrics.tags import NO_TAG
 
 # Batches that are sorted together. On RTE's lengths with batches of 32, padding adds 96 % to the

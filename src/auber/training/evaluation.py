@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auber.data.batching import length_batches
-from auber.data.encoding import EncodedRows, pad_batch, part_batch
-from auber.data.task_types import get_kind
+from auber.data.encoding import EncodedRows, length_batches, pad_batch, part_batch
+from auber.data.task_types import get_task_type
 from auber.errors import ModelError
 from auber.metrics.task_metrics import get_metric, predicts_one_number
 from auber.system.distributed import num_processes
@@ -59,7 +58,7 @@ def predict(
     finally:
         model.train(was_training)
     places = torch.tensor(order).argsort()
-    if not get_kind(rows.kind).reads_all:
+    if not get_task_type(rows.kind).reads_all:
         return logits[places.to(logits.device)]
     by_row = torch.split_with_sizes(logits, [rows.lengths[row] for row in order])
     return torch.cat([by_row[place] for place in places.tolist()])

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from auber.data.answers import IGNORED
+from auber.data.targets import IGNORED
 from auber.metrics.spans import SpanTruth, span_loss
 from auber.metrics.tags import NO_TAG, TagTruth
 from auber.metrics.task_metrics import predicts_one_class

@@ -192,7 +192,7 @@ def _read_model(
 ) -> tuple[Any, str, str]:
     """The tokenizer, the name and the digest of an encoder that has no trained classifier and a position for every token."""
     start = load_encoder(model, tasks[0], seed=0)
-    if start.has_trained_classifier:
+    if start.is_trained:
         raise ModelError(
             f"{model}: has a trained classifier, which may have seen the rows to hold out; give the pretrained encoder"
         )
@@ -204,9 +204,9 @@ def _read_model(
 
 def load_encoder(
     model: str | Path, task: TaskData, seed: int, device: torch.device | None = None
-) -> checkpoint.Start:
+) -> checkpoint.Classifier:
     """A model loaded afresh, with a classifier for the task drawn from the seed where it has none."""
-    return checkpoint.load_start(
+    return checkpoint.load_classifier(
         model,
         num_labels=task.num_labels,
         label_names=task.label_names,

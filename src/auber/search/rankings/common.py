@@ -79,8 +79,7 @@ def padded_batches(
     inputs: RankingInputs, tokens_per_batch: int
 ) -> Iterator[tuple[dict[str, Tensor], Targets]]:
     """Yield all rows, longest first, as the model's inputs, each (rows, longest), and targets."""
-    from auber.data.batching import length_batches
-    from auber.data.encoding import pad_batch, part_batch
+    from auber.data.encoding import length_batches, pad_batch, part_batch
 
     rows, device = inputs.rows, inputs.hardware.device
     for batch in length_batches(rows.lengths, tokens_per_batch):
