@@ -1,4 +1,4 @@
-"""What can be tested of recordings without a GPU."""
+"""What can be tested of captures without a GPU."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_only_a_gpu_has_a_recorder():
 
 
 def test_recordings_share_the_pool_of_those_that_live(monkeypatch):
-    """As torch does: a graph that is given no pool makes one, and one that all its graphs have left takes no further graph."""
+    """Like torch: a graph without a pool makes one, and a pool without graphs is refused."""
     pools: list[WeakSet] = []
 
     class Graph:

@@ -113,11 +113,8 @@ def test_scores_of_spans():
     assert not scores.one_class
 
 
-# --- memory -----------------------------------------------------------------------------------------------------------
-
-
 class Room:
-    """Room for so many tokens at a time: a model that is given more runs out of it, as on a GPU. Takes down what was run."""
+    """Room for some tokens: a model that gets more runs out of memory. Records the rows run."""
 
     def __init__(self, model, tokens):
         self.ran, self.refused, self._tokens = [], [], tokens
@@ -167,8 +164,8 @@ def test_a_row_that_does_not_fit_is_one_line():
     Room(model, 0)
     model.train()
     message = (
-        r"^evaluating: one row of \d+ tokens does not fit into the memory of cpu \(CUDA out of memory. Tried to allocate 1 MiB.\); "
-        r"free some of it, or lower max_length$"
+        r"^evaluating: one row of \d+ tokens does not fit into the memory of cpu \(CUDA out of "
+        r"memory. Tried to allocate 1 MiB.\); free some of it, or lower max_length$"
     )
     with pytest.raises(ModelError, match=message):
         evaluate_rows(model, small_rows(30), "accuracy")

@@ -80,7 +80,10 @@ def test_a_layer_of_one_head():
 
 
 def test_too_many_heads():
-    message = r"^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
+    message = (
+        "^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, "
+        "found 17 heads; use"
+    )
     with pytest.raises(ConfigError, match=message):
         get_method("exhaustive").check(small_config(), {2: 16, 0: 17})
 

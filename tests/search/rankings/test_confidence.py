@@ -12,7 +12,7 @@ from tests.tiny_models import MODEL_TYPES, tiny_model
 
 
 def slow_confidence(model, rows):
-    """From the weights that the eager implementation gives, one row at a time, so that nothing is padded."""
+    """Use the weights of eager attention, one row at a time, without padding."""
     eager = copy.deepcopy(model)
     eager.set_attn_implementation("eager")
     found = None

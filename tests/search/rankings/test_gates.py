@@ -142,8 +142,8 @@ def test_what_cannot_be_recorded_is_said_and_trained_ordinarily(monkeypatch, cap
         assert refused.train(penalty, unheard) == ordinary.train(penalty, unheard)
     said = [record.getMessage() for record in caplog.records]
     assert said == [
-        "The training of gates on BertForSequenceClassification cannot be captured as a CUDA graph and runs several times slower: "
-        "called a synchronizing CUDA operation, at model.py:7"
+        "The training of gates on BertForSequenceClassification cannot be captured as a CUDA graph "
+        "and runs several times slower: called a synchronizing CUDA operation, at model.py:7"
     ]
 
 
