@@ -94,6 +94,32 @@ def make_splits(
     return _SPLITS[config.protocol](classes, config, num_layers)
 
 
+def hold_out(
+    rows: Sequence[int], labels: Sequence[Any] | None, share: float, seed: int
+) -> tuple[Indices, Indices]:
+    """Return rows to tune on and rows to score, each class in its share of both.
+
+    `labels` are those of all rows of train; None if the rows have no classes.
+    """
+    members = np.asarray(rows, np.int64)
+    size = int(members.max(initial=0)) + 1
+    classes = np.zeros(size, np.int64) if labels is None else np.asarray(labels, np.int64)
+    count, num_classes = _share(share, members), len(np.unique(classes[members]))
+    if count < max(num_classes, 1):
+        raise TaskError(
+            f"held-out rows: at least one row of each of the {num_classes} classes is needed, "
+            f"a share of {share:g} is {count} of {len(members)} rows; give more rows"
+        )
+    held_out = _draw_by_class(members, count, classes, seeds.generator(seed, "held-out rows"))
+    rest = np.setdiff1d(members, held_out)
+    if len(np.unique(classes[rest])) < num_classes:
+        raise TaskError(
+            "held-out rows: a class of a single row cannot be both tuned on and held out; give "
+            "more rows of each class"
+        )
+    return _indices(rest), _indices(held_out)
+
+
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
     rows = np.arange(len(classes))
     watch = _draw(
