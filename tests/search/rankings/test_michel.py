@@ -56,49 +56,49 @@ def test_against_finite_differences_row_by_row(model_type, labels, monkeypatch):
     monkeypatch.setattr(michel, "_TOKENS_PER_BATCH", 24)  # several batches, some rows padded
     model = tiny_model(model_type, num_labels=labels)
     remove_heads(model, {0: [1], 2: [0, 3]})
-    work = ranking_inputs(model, rows=random_rows(model, 6))
-    found = head_importance(work)
-    expected = slow_importance(model, work.rows)
+    inputs = ranking_inputs(model, rows=random_rows(model, 6))
+    found = head_importance(inputs)
+    expected = slow_importance(model, inputs.rows)
     for layer, heads in found.items():
-        assert tuple(heads) == work.encoder.present(layer)
+        assert tuple(heads) == inputs.encoder.present(layer)
         assert list(heads.values()) == pytest.approx(expected[layer], rel=1e-3, abs=1e-4)
 
 
 def test_rows_of_opposite_sign_do_not_cancel():
     """One gate for a whole batch would give the absolute value of a sum."""
     model = tiny_model()
-    work = ranking_inputs(model)
+    inputs = ranking_inputs(model)
     gate = torch.ones(4, requires_grad=True)
     losses = []
     with gated_heads(model, {1: gate}):
-        for inputs, targets in padded_batches(work, 1000):
-            losses.append(model(**inputs, **targets).loss)
+        for batch, targets in padded_batches(inputs, 1000):
+            losses.append(model(**batch, **targets).loss)
         (derivative,) = torch.autograd.grad(sum(losses), gate)
     cancelled = (derivative.abs() / derivative.norm()).tolist()
-    found = list(head_importance(work)[1].values())
+    found = list(head_importance(inputs)[1].values())
     assert max(abs(one - other) for one, other in zip(found, cancelled, strict=True)) > 0.05
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_heads_that_nothing_reads_go_first(model_type):
     model = tiny_model(model_type)
-    work = ranking_inputs(model, 3)
+    inputs = ranking_inputs(model, 3)
     dead = {0: (1, 2), 2: (3,)}
     with torch.no_grad():
         for layer, heads in dead.items():
             for head in heads:
-                work.encoder.parts(layer).output.weight[:, head * 8 : head * 8 + 8] = 0
-    choice = choose_plan(work)
+                inputs.encoder.parts(layer).output.weight[:, head * 8 : head * 8 + 8] = 0
+    choice = choose_plan(inputs)
     assert choice.plan == dead
     assert choice.details["importance"]["0"]["1"] == 0.0
 
 
 def test_a_layer_nothing_reads_keeps_its_zeros():
     model = tiny_model()
-    work = ranking_inputs(model)
+    inputs = ranking_inputs(model)
     with torch.no_grad():
-        work.encoder.parts(1).output.weight.zero_()
-    assert set(head_importance(work)[1].values()) == {0.0}
+        inputs.encoder.parts(1).output.weight.zero_()
+    assert set(head_importance(inputs)[1].values()) == {0.0}
 
 
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
