@@ -16,7 +16,7 @@ MODEL_TYPES = (
     "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta", "xlm-roberta",
 )  # fmt: skip
 ATTENTIONS = ("sdpa", "eager")
-# every (model type, attention implementation) that transformers offers
+# Every (model type, attention implementation) that transformers offers.
 VARIANTS = [
     (kind, attention)
     for kind in MODEL_TYPES
@@ -24,7 +24,7 @@ VARIANTS = [
     if attention != "sdpa" or kind not in ("deberta-v2", "mpnet")
 ]
 
-# what the published models of a family have, as small as the rest: distances that share a place, windows that end
+# What the published models of a family have, in small: distances that share a place, and windows.
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "deberta-v2": {
         "relative_attention": True,
@@ -39,13 +39,14 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "electra": {"embedding_size": 16},
     "modernbert": {
         "local_attention": 6,
-        "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3,  # its own are beyond this vocabulary
+        # Its own are beyond this vocabulary.
+        "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3,
     },
 }  # fmt: skip
 
 
 def tiny_config(model_type: str, **changes: Any) -> Any:
-    """A new config of 3 layers x 4 heads, hidden size 32; weights large enough for logits to differ visibly."""
+    """Return a config of 3 layers x 4 heads, hidden size 32, with weights of visible effect."""
     from transformers import CONFIG_MAPPING
 
     sizes: dict[str, Any] = {
@@ -80,13 +81,12 @@ def tiny_model(
     bare: bool = False,
     **changes: Any,
 ) -> Any:
-    """A model in eval mode with random weights, biases and norms; `changes` go to the config."""
+    """Return a model in eval mode with random weights, biases and norms."""
     import transformers
 
     if model_type == "deberta-v2":
-        with (
-            warnings.catch_warnings()
-        ):  # transformers scripts functions on import, which newer torch deprecates
+        # transformers scripts functions on import, which newer torch deprecates.
+        with warnings.catch_warnings():
             warnings.filterwarnings(
                 "ignore", r"`torch\.jit\.script` is deprecated", DeprecationWarning
             )
@@ -98,9 +98,8 @@ def tiny_model(
         model = auto.from_config(tiny_config(model_type, **changes), **options)
         with torch.no_grad():
             for parameter in model.parameters():
-                if (
-                    parameter.dim() == 1
-                ):  # transformers starts biases at 0 and norms at 1, which would hide mistakes
+                # transformers initializes biases to 0 and norms to 1, which would hide mistakes.
+                if parameter.dim() == 1:
                     parameter.add_(0.2 * torch.randn_like(parameter))
     return model.eval()
 
@@ -108,7 +107,7 @@ def tiny_model(
 def random_batch(
     model: Any, *, rows: int = 4, length: int = 9, seed: int = 0, padded: bool = True
 ) -> dict[str, Tensor]:
-    """Token ids, attention mask and, where the model reads them, token types; the first row has full length."""
+    """Return the inputs of the model; the first row has full length."""
     generator = torch.Generator().manual_seed(seed)
     pad = model.config.pad_token_id
     input_ids = torch.randint(5, VOCABULARY, (rows, length), generator=generator)
@@ -124,7 +123,7 @@ def random_batch(
 
 
 def tiny_tokenizer() -> Any:
-    """A lower-casing word-piece tokenizer that knows the letters a to z and some words."""
+    """Return a lower-casing word-piece tokenizer of the letters a to z and some words."""
     from transformers import BertTokenizer
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "the", "is"]
