@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import auber
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import PlanError
 from auber.export import dense
 from auber.export.dense import restore_heads
@@ -132,7 +132,9 @@ def test_the_other_task_types(kind, model_type, run_auber, tmp_path):
     model = save_pruned(tmp_path / "mine", model_type=model_type, kind=kind)
     code, _, err = run_auber("export", tmp_path / "mine", "--to", "dense", "--quiet")
     assert code == 0, err
-    loaded = getattr(transformers, KINDS[kind].auto_class).from_pretrained(tmp_path / "mine-dense")
+    loaded = getattr(transformers, TASK_TYPES[kind].auto_class).from_pretrained(
+        tmp_path / "mine-dense"
+    )
     whole = tiny_model(model_type, kind=kind, num_labels=num_labels(kind))
     assert shapes_of(loaded) == shapes_of(whole)
     batch, logits = random_batch(model), OUTPUTS[kind].logits

@@ -8,7 +8,7 @@ from auber.errors import ConfigError
 from auber.export import TARGETS, export_model
 from auber.export.measure import time_exported
 from auber.system.progress import Progress
-from auber.training.ratio import Limits
+from auber.training.timing import Limits
 from tests.export.models import save_pruned
 
 

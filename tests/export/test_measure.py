@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import ConfigError
 from auber.export import measure, onnx
 from auber.export.measure import (
@@ -21,7 +21,7 @@ from auber.export.subjects import read_subjects
 from auber.models.encoders import encoder_of
 from auber.models.random_rows import random_rows
 from auber.models.surgery import remove_heads
-from auber.training.cuda_graphs import RecordingError
+from auber.training.cuda_graphs import CaptureError
 from auber.training.outputs import OUTPUTS
 from tests.export.models import UNEVEN, make_run, save_pruned
 from tests.tiny_models import MODEL_TYPES, tiny_config, tiny_model
@@ -41,7 +41,7 @@ def build(folder, *args, **options):
 
 
 @pytest.mark.parametrize("pruned", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_multiply_adds_are_what_torch_counts(model_type, kind, pruned):
     model = tiny_model(model_type, kind=kind, attention="eager")
@@ -78,7 +78,7 @@ def test_requested_runtimes_are_chosen(monkeypatch):
         choose(device="cuda")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 def test_both_runtimes_compute_what_the_models_compute(kind, tmp_path):
     models = build(tmp_path / "mine", {0: [1, 2]}, kind=kind, num_hidden_layers=1)
     found = []
@@ -99,7 +99,7 @@ def test_a_captured_call_is_replayed(monkeypatch, tmp_path):
         work()
         return lambda: replayed.append(work)
 
-    monkeypatch.setattr(measure, "CudaRecorder", lambda device: recorder)
+    monkeypatch.setattr(measure, "CudaGraphCapture", lambda device: recorder)
     models = build(tmp_path / "mine")
     (plain,), _ = choose_runtimes(Request(runs=("x",), threads=1, device="cpu", onnx=False))
     with plain.open(models, plain.hardware) as calls:
@@ -201,7 +201,7 @@ def test_runs_of_several_task_types(run_auber, tmp_path):
     ("error", "reason"),
     [
         (
-            RecordingError("called a synchronizing CUDA operation, at model.py:7"),
+            CaptureError("called a synchronizing CUDA operation, at model.py:7"),
             "it cannot be captured: called a synchronizing CUDA operation, at model.py:7",
         ),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 GiB."), None),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import CheckpointError
 from auber.export import onnx
 from auber.export.onnx import OUTPUT_NAMES, graph_call, open_graph, write_graph
@@ -70,7 +70,7 @@ def test_a_graph_with_uneven_heads(model_type, kind, tmp_path, capfd, caplog):
 
 
 def test_every_task_type_has_outputs():
-    assert OUTPUT_NAMES.keys() == KINDS.keys()
+    assert OUTPUT_NAMES.keys() == TASK_TYPES.keys()
 
 
 def test_a_layer_without_heads(tmp_path):
@@ -135,7 +135,7 @@ def exported(tmp_path_factory):
     return export
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 def test_the_folder_and_its_page(kind, exported, run_auber, monkeypatch):
     model, (code, out, err), folder = exported(kind, run_auber)
     assert code == 0

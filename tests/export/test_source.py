@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import auber
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import ModelError, RunError
 from auber.export.source import read_source
 from auber.training.outputs import OUTPUTS
@@ -74,9 +74,9 @@ def test_a_bare_encoder_is_refused(tmp_path):
         read_source(tmp_path / "bare")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 def test_every_task_type(kind, tmp_path):
     save_pruned(tmp_path, kind=kind)
     source = read_source(tmp_path)
-    assert source.kind is KINDS[kind]
+    assert source.kind is TASK_TYPES[kind]
     assert source.outputs is OUTPUTS[kind]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import CheckpointError, ModelError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
@@ -51,7 +51,8 @@ def pretrained(tmp_path):
 @torch.no_grad()
 def output(model, batch):
     kind = next(
-        (kind for kind in TOKEN_KINDS if type(model).__name__.endswith(KINDS[kind].ending)), None
+        (kind for kind in TOKEN_KINDS if type(model).__name__.endswith(TASK_TYPES[kind].ending)),
+        None,
     )
     return model(**batch)[0] if kind is None else OUTPUTS[kind].logits(model(**batch))
 
@@ -376,7 +377,7 @@ def test_a_classifier_of_tokens_is_drawn_or_kept(kind, pretrained, tmp_path):
         checkpoint.load_classifier(pretrained, **wanted, seed=seed) for seed in (0, 0, 1)
     )
     assert not first.is_trained
-    assert type(first.model).__name__.endswith(KINDS[kind].ending)
+    assert type(first.model).__name__.endswith(TASK_TYPES[kind].ending)
     head = "classifier.weight" if names else "qa_outputs.weight"
     drawn = [loaded.model.state_dict()[head] for loaded in (first, again, other)]
     assert torch.equal(drawn[0], drawn[1])
@@ -407,14 +408,14 @@ def test_a_trained_classifier_is_kept(folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("has", "wants"),
-    [(has, wants) for has in KINDS for wants in KINDS if has != wants],
+    [(has, wants) for has in TASK_TYPES for wants in TASK_TYPES if has != wants],
     ids=lambda kind: kind,
 )
 def test_a_classifier_of_another_task_type_is_refused(has, wants, tmp_path):
     checkpoint.save(tiny_model(kind=has), tiny_tokenizer(), tmp_path)
     message = (
-        rf"its classifier is one for {has} \(Bert{KINDS[has].ending}\), the task is of kind "
-        rf"{wants} \(\.\.\.{KINDS[wants].ending}\); start from a model of that kind, or from the "
+        rf"its classifier is one for {has} \(Bert{TASK_TYPES[has].ending}\), the task is of kind "
+        rf"{wants} \(\.\.\.{TASK_TYPES[wants].ending}\); start from a model of that kind, or from the "
         "encoder without a classifier$"
     )
     with refuse(message):

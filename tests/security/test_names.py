@@ -10,9 +10,11 @@ from auber.data import load_task
 from auber.errors import AuberError, ConfigError, RunError, TaskError
 from auber.export.hub import check_name
 from auber.run.folder import Run
+from auber.run.records import RunIdentity
 from auber.study import StudyFolder, make_study
 from tests.small import small_config
 
+IDENTITY = RunIdentity(kind="prune", model="m", task="t", method="auber")
 OUTSIDE = [
     "../escaped",
     "../../escaped",
@@ -41,15 +43,13 @@ def test_tasks_of_a_study_are_known(name):
 
 @pytest.mark.parametrize("name", [*OUTSIDE, "", ".", "-rf", "~", "a b", "x" * 101])
 def test_names_of_your_own_rows_are_folder_names(name):
-    with pytest.raises(
-        ConfigError, match="your own rows have a folder by their name, which must be "
-    ):
+    with pytest.raises(ConfigError, match="must have other names for your own rows than"):
         make_study({**STUDY, "tasks": {name: {"train": "a.csv", "dev": "b.csv"}}})
 
 
 @pytest.mark.parametrize("seed", ["../x", -1, 0.5, True, 2**64])
 def test_seeds_are_numbers(seed):
-    with pytest.raises(ConfigError, match="seeds must be "):
+    with pytest.raises(ConfigError, match="'seeds.0' must be "):
         make_study({**STUDY, "seeds": [seed]})
 
 
@@ -91,8 +91,8 @@ def test_a_run_does_not_write_into_other_folders(tmp_path):
     with pytest.raises(
         RunError, match="somebody: must be a new or an empty folder; choose another --out$"
     ):
-        Run(tmp_path / "somebody", {}, small_config())
+        Run(tmp_path / "somebody", IDENTITY, small_config())
     (tmp_path / "link").symlink_to(tmp_path / "somebody")
     with pytest.raises(AuberError, match="must be a new or an empty folder"):
-        Run(tmp_path / "link", {}, small_config())
+        Run(tmp_path / "link", IDENTITY, small_config())
     assert [path.name for path in Path(tmp_path / "somebody").iterdir()] == ["notes.txt"]

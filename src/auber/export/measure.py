@@ -46,11 +46,10 @@ from auber.models.random_rows import random_rows
 from auber.run import provenance
 from auber.system.progress import Progress
 from auber.system.records import parse
-from auber.training.clock import Call, make_timer, side_by_side
-from auber.training.cuda_graphs import CudaRecorder, Recorder, RecordingError
+from auber.training.cuda_graphs import Capture, CaptureError, CudaGraphCapture
 from auber.training.devices import Hardware, resolve_hardware
 from auber.training.latency import Calls, Models, open_torch, tokenizer_inputs
-from auber.training.ratio import Limits
+from auber.training.timing import Call, Limits, make_timer, side_by_side
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -158,7 +157,7 @@ def _measure_run(
 
 def _explain_failure(error: Exception) -> str | None:
     """Return why a batch is left out; None for an unexpected error."""
-    if isinstance(error, RecordingError):
+    if isinstance(error, CaptureError):
         return f"it cannot be captured: {error}"
     # On a CPU, torch and onnxruntime raise no particular class when memory runs out.
     is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(
@@ -230,12 +229,12 @@ def _open_onnx(models: Models, hardware: Hardware) -> Iterator[Calls]:
 
 @contextmanager
 def _open_cuda_graph(models: Models, hardware: Hardware) -> Iterator[Calls]:
-    recorder = CudaRecorder(hardware.device)
+    recorder = CudaGraphCapture(hardware.device)
     with open_torch(models, hardware) as plain:
         yield lambda rows, length: [_capture(call, recorder) for call in plain(rows, length)]
 
 
-def _capture(call: Call, recorder: Recorder) -> Call:
+def _capture(call: Call, recorder: Capture) -> Call:
     """Return a call that replays this one with the same inputs and output tensors."""
     for _ in range(2):  # what libraries set up at first use cannot be captured
         call()

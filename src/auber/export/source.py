@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from auber.data.task_types import KINDS, Kind, kind_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ModelError, RunError
 from auber.models import checkpoint
 from auber.models.encoders import Encoder, encoder_of
@@ -37,7 +37,7 @@ class Source:
         return encoder_of(self.model)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TaskType:
         """The task type of the model."""
         return self.encoder.kind
 
@@ -84,8 +84,8 @@ def read_source(run: str | Path) -> Source:
                 "make the run again with keep_weights"
             )
     model = checkpoint.load(folder)
-    if kind_of_class(type(model).__name__) is None:
-        endings = " or ".join(f"...{kind.ending}" for kind in KINDS.values())
+    if task_type_of_class(type(model).__name__) is None:
+        endings = " or ".join(f"...{kind.ending}" for kind in TASK_TYPES.values())
         raise ModelError(
             f"{folder}: a model {endings} is needed, found {type(model).__name__}; "
             "fine-tune it for a task first"

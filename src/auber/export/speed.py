@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from auber.errors import ConfigError, unknown_name
 from auber.run.records import CommitRecord, HeadsByLayer
 from auber.system.records import LARGEST_NUMBER, Count, Name, Number, Record
-from auber.training.ratio import Limits, Ratio, brief, ratio_of, verdict
+from auber.training.timing import Limits, Ratio, brief, ratio_of, verdict
 
 DEVICES = ("auto", "cpu", "cuda")
 USUAL_LENGTH = 128  # tokens per row

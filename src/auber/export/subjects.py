@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import torch
 from pydantic import AfterValidator
 
-from auber.data.task_types import KINDS, Kind, kind_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ConfigError, PlanError, RunError
 from auber.export.speed import USUAL_LENGTH
 from auber.metrics.task_metrics import METRICS
@@ -46,7 +46,7 @@ class Subject:
     """An architecture, and the heads to remove from it."""
 
     name: str
-    kind: Kind  # the task type, which decides the classifier
+    kind: TaskType  # the task type, which decides the classifier
     config: PreTrainedConfig  # of the unpruned model
     plan: PruningPlan
 
@@ -239,7 +239,7 @@ def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
     if result is None or source.has_model:
         config, plan = read_config(model_folder(source.folder))
         named = str(config.architectures[0]) if config.architectures else None
-        kind = kind_of_class(named) or KINDS["sequence"]
+        kind = task_type_of_class(named) or TASK_TYPES["sequence"]
     else:
         if model is None:
             raise RunError(
@@ -248,7 +248,7 @@ def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
             )
         config = _read_architecture(model, path, result)
         plan = PruningPlan.from_json(result.to_json()["plan"], f"{path}: plan")
-        kind = KINDS[METRICS[result.metric].kind]
+        kind = TASK_TYPES[METRICS[result.metric].kind]
     try:
         plan.check(config.num_hidden_layers, config.num_attention_heads, allow_empty_layers=True)
     except PlanError as error:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from auber.data.task_types import KINDS, Kind, get_kind, kind_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type_of_class
 from auber.errors import CheckpointError, ModelError
 from auber.models.encoders import REMOVED_HEADS, encoder_of
 from auber.models.plan import PruningPlan
@@ -76,7 +76,7 @@ def save(
     if not any(
         isinstance(model, cls) and type(model).__name__ == cls.__name__ for cls in _classes(config)
     ):
-        endings = ", ".join(f"...{kind.ending}" for kind in KINDS.values())
+        endings = ", ".join(f"...{kind.ending}" for kind in TASK_TYPES.values())
         raise ModelError(
             f"A bare encoder or one of {endings} can be saved, found {type(model).__name__}"
         )
@@ -216,7 +216,7 @@ def _classes(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
     """Return the bare class and the classifiers of a config."""
     from transformers import MODEL_MAPPING
 
-    return MODEL_MAPPING[type(config)], *(kind.model_class(config) for kind in KINDS.values())
+    return MODEL_MAPPING[type(config)], *(kind.model_class(config) for kind in TASK_TYPES.values())
 
 
 def _load_pruned(
@@ -227,7 +227,7 @@ def _load_pruned(
     from transformers.initialization import no_init_weights
 
     name = config.architectures[0]
-    kind = kind_of_class(name)
+    kind = task_type_of_class(name)
     auto = getattr(transformers, "AutoModel" if kind is None else kind.auto_class)
     tensors = _read_tensors(folder)
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
@@ -332,7 +332,7 @@ def load_classifier(
         raise CheckpointError(
             f"'{source}' is a pruned model; download it and give the local folder"
         )
-    is_trained = _has_classifier(source, config, get_kind(kind))
+    is_trained = _has_classifier(source, config, get_task_type(kind))
     names = list(label_names) if label_names is not None else None
     if is_trained:
         check_labels(str(source), config, num_labels, names)
@@ -347,7 +347,7 @@ def load_classifier(
         config = copy.deepcopy(config)
         if config.num_labels != num_labels:
             config.num_labels = num_labels
-        model = _load_unpruned_classifier(source, config, get_kind(kind), is_trained, seed)
+        model = _load_unpruned_classifier(source, config, get_task_type(kind), is_trained, seed)
     elif is_trained:
         model = load(source).float()
     else:
@@ -408,10 +408,10 @@ def check_vocabulary(
         )
 
 
-def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: Kind) -> bool:
+def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: TaskType) -> bool:
     """Return whether a checkpoint has a trained classifier; raise if it is of another type."""
     architecture = str(config.architectures[0]) if config.architectures else None
-    found = kind_of_class(architecture)
+    found = task_type_of_class(architecture)
     if found not in (None, wanted):
         # Its tensors may have the same names and shapes, and would be loaded as if they fitted.
         raise CheckpointError(
@@ -423,7 +423,7 @@ def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: Kind) 
 
 
 def _load_unpruned_classifier(
-    source: str | Path, config: PreTrainedConfig, kind: Kind, is_trained: bool, seed: int
+    source: str | Path, config: PreTrainedConfig, kind: TaskType, is_trained: bool, seed: int
 ) -> PreTrainedModel:
     """Load a classifier in float32; an untrained one is drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):

@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.models import checkpoint
 from auber.models.encoders import FAMILIES, encoder_of
 from auber.models.plan import PruningPlan
@@ -93,7 +93,7 @@ def test_the_other_entries(model_type, form, tmp_path):
     remove_heads(model, PLAN)
     checkpoint.save(model, None, tmp_path)
     batch = random_batch(model)
-    loaded = load_remote(tmp_path, "AutoModel" if is_bare else KINDS[form].auto_class)
+    loaded = load_remote(tmp_path, "AutoModel" if is_bare else TASK_TYPES[form].auto_class)
     assert type(loaded).__name__ == type(model).__name__
     if is_bare:
         expected = model(**batch)[0]
