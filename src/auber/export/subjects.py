@@ -46,7 +46,7 @@ class Subject:
     """An architecture, and the heads to remove from it."""
 
     name: str
-    kind: TaskType  # the task type, which decides the classifier
+    task_type: TaskType  # decides the classifier
     config: PreTrainedConfig  # of the unpruned model
     plan: PruningPlan
 
@@ -54,7 +54,7 @@ class Subject:
         """Return the unpruned and the pruned classifier in eval mode."""
         import transformers
 
-        auto_class = getattr(transformers, self.kind.auto_class)
+        auto_class = getattr(transformers, self.task_type.auto_class)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seeds.derive(0, "speed model"))
             unpruned = auto_class.from_config(
@@ -154,7 +154,8 @@ def _read_sources(path: Path, wanted: Mapping[str, set[str]]) -> list[_Source]:
         return [_Source(result.name, path, path, result, path / "model")]
     if file.is_file():
         content = read_json(file, _REMEDY)
-        if isinstance(content, dict) and isinstance(content.get("runs"), list):
+        is_stored = isinstance(content, dict) and content.get("kind") == "runs"
+        if is_stored and isinstance(content.get("runs"), list):
             return [
                 _Source(
                     (result := _parse_result(line, path)).name,
@@ -239,7 +240,7 @@ def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
     if result is None or source.has_model:
         config, plan = read_config(model_folder(source.folder))
         named = str(config.architectures[0]) if config.architectures else None
-        kind = task_type_of_class(named) or TASK_TYPES["sequence"]
+        task_type = task_type_of_class(named) or TASK_TYPES["sequence"]
     else:
         if model is None:
             raise RunError(
@@ -248,12 +249,12 @@ def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
             )
         config = _read_architecture(model, path, result)
         plan = PruningPlan.from_json(result.to_json()["plan"], f"{path}: plan")
-        kind = TASK_TYPES[METRICS[result.metric].kind]
+        task_type = TASK_TYPES[METRICS[result.metric].kind]
     try:
         plan.check(config.num_hidden_layers, config.num_attention_heads, allow_empty_layers=True)
     except PlanError as error:
         raise RunError(f"{path}: {error}") from error
-    return Subject(name, kind, config, plan)
+    return Subject(name, task_type, config, plan)
 
 
 def _read_architecture(model: str, path: Path, result: _Result) -> PreTrainedConfig:

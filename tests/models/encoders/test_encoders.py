@@ -82,7 +82,7 @@ def test_classifiers_of_tokens(model_type, kind):
 
     whole = logits()
     assert encoder.reads == "all"
-    assert encoder.kind.name == kind
+    assert encoder.task_type.name == kind
     hidden = encoder.base(**batch)[0]  # (rows, length, hidden)
     torch.testing.assert_close(encoder.classify(hidden.flatten(0, 1)), whole.flatten(0, 1))
     with masked_heads(model, PLAN):
