@@ -134,12 +134,15 @@ class _Result(Record, extra="ignore"):
 class _Source:
     """Where a subject's plan and architecture are read from."""
 
-    name: str
     path: Path  # as given by the user
     place: Path  # distinguishes it from others
-    result: _Result | None  # None: a model folder
     folder: Path  # of its model
+    result: _Result | None = None  # None: a model folder
     is_stored: bool = False  # a run of a results file
+
+    @property
+    def name(self) -> str:
+        return _name_folder(self.path.resolve()) if self.result is None else self.result.name
 
     @property
     def has_model(self) -> bool:
@@ -151,39 +154,35 @@ def _read_sources(path: Path, wanted: Mapping[str, set[str]]) -> list[_Source]:
     file = path if path.is_file() else path / run_files.RESULT
     if run_files.is_run(path):
         result = _parse_result(run_files.read_result(path), file)
-        return [_Source(result.name, path, path, result, path / "model")]
-    if file.is_file():
-        content = read_json(file, _REMEDY)
-        is_stored = isinstance(content, dict) and content.get("kind") == "runs"
-        if is_stored and isinstance(content.get("runs"), list):
-            return [
-                _Source(
-                    (result := _parse_result(line, path)).name,
-                    path,
-                    path / str(line.get("folder")),
-                    result,
-                    path / "model",
-                    is_stored=True,
-                )
-                for line in _pick_lines(path, content["runs"], wanted)
-            ]
-        result = _parse_result(content, file)
-        return [_Source(result.name, path, path, result, file.parent / "model")]
-    if not path.is_dir():
-        raise RunError(
-            f"{path}: a run's folder, its result.json, a results file or a model folder is needed, "
-            "found nothing"
+        return [_Source(path, path, path / "model", result)]
+    if not file.is_file():
+        if not path.is_dir():
+            raise RunError(
+                f"{path}: a run's folder, its result.json, a results file or a model folder is "
+                "needed, found nothing"
+            )
+        return [_Source(path, path, path)]
+    content = read_json(file, _REMEDY)
+    if not isinstance(content, dict) or content.get("kind") != "runs":
+        return [_Source(path, path, file.parent / "model", _parse_result(content, file))]
+    return [
+        _Source(
+            path,
+            path / str(line.get("folder")),
+            path / "model",
+            _parse_result(line, path),
+            is_stored=True,
         )
-    return [_Source(_folder_name(path.resolve()), path, path, None, path)]
+        for line in _pick_lines(path, content.get("runs"), wanted)
+    ]
 
 
-def _pick_lines(
-    path: Path, lines: list[Any], wanted: Mapping[str, set[str]]
-) -> list[dict[str, Any]]:
+def _pick_lines(path: Path, lines: Any, wanted: Mapping[str, set[str]]) -> list[dict[str, Any]]:
     """Return the wanted runs of a results file that `auber report --save` wrote.
 
     Runs that removed nothing are only included if their method is named.
     """
+    lines = lines if isinstance(lines, list) else []
     lines = [line for line in lines if isinstance(line, dict) and line.get("kind") == "prune"]
     if "method" not in wanted:
         lines = [line for line in lines if line.get("removed")]
@@ -212,7 +211,7 @@ def _parse_result(data: Any, path: Path) -> _Result:
     return parse(_Result, data, str(path), _REMEDY)
 
 
-def _folder_name(folder: Path) -> str:
+def _name_folder(folder: Path) -> str:
     """Return the name of a model folder; a run's is named after its run."""
     if folder.name != "model":
         return folder.name
