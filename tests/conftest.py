@@ -27,17 +27,15 @@ LONGEST = (
     "test_demo.py",
     "soak/test_load.py",
     "export/test_onnx.py",
-    "run/test_prior.py",
+    "run/test_steps.py",
     "run/test_fold_models.py",
     "study/test_engines.py",
     "export/test_measure.py",
     "study/test_runner.py",
     "soak/test_faults.py",
     "experiments/test_programs.py",
-    "run/test_latency.py",
     "run/test_fine_tuned.py",
     "run/test_determinism.py",
-    "run/test_budget.py",
 )
 
 
