@@ -25,15 +25,13 @@ TESTS = Path(__file__).parent
 LONGEST = (
     "docs/test_running.py",
     "test_demo.py",
-    "soak/test_load.py",
     "export/test_onnx.py",
     "run/test_steps.py",
     "run/test_fold_models.py",
     "study/test_engines.py",
     "export/test_measure.py",
     "study/test_runner.py",
-    "soak/test_faults.py",
-    "experiments/test_programs.py",
+    "benchmarks/test_soak.py",
     "run/test_fine_tuned.py",
     "run/test_determinism.py",
 )

@@ -1,4 +1,4 @@
-"""`auber export`: write a pruned model for other programs."""
+"""`auber export`: a pruned model for other tools."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auber.cli import completion, options, screen
+from auber.cli import options, screen
 from auber.errors import ConfigError
 from auber.export import TARGETS, export_model
 
@@ -15,52 +15,49 @@ if TYPE_CHECKING:
     from auber.export.speed import Pair
     from auber.export.verification import Exported
 
-_Run = Annotated[
-    Path,
-    typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False),
-]
 _To = Annotated[
     str,
     typer.Option(
         "--to",
         help="; ".join(f"{target.name}: {target.doc}" for target in TARGETS.values()),
-        show_default=False,
-        autocompletion=completion.targets,
+        autocompletion=options.complete({name: target.doc for name, target in TARGETS.items()}),
     ),
 ]
-_Out = Annotated[Path | None, typer.Option("--out", help="A new folder. [default: RUN-TO]")]
 _Threads = Annotated[
-    int,
-    typer.Option("--threads", help="CPU threads of the timing; 0: as many as torch finds.", min=0),
+    int, typer.Option("--threads", help="CPU threads while timing; 0: torch's default.", min=0)
 ]
-_NoLatency = Annotated[bool, typer.Option("--no-latency", help="Do not time the graph.")]
 _Push = Annotated[
     str | None,
     typer.Option(
         "--push",
         metavar="NAME",
-        help="With --to hub: upload the folder as this model, private if it is new; log in first "
+        help="With --to hub: upload it under this name; a new model is private. Log in first "
         "with 'hf auth login'.",
-        show_default=False,
     ),
 ]
 
 
 def command(
-    run: _Run,
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.")
+    ],
     to: _To,
-    out: _Out = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A new folder. [default: RUN-TO]")
+    ] = None,
     threads: _Threads = 0,
-    no_latency: _NoLatency = False,
+    no_latency: Annotated[
+        bool, typer.Option("--no-latency", help="Do not time the ONNX graph.")
+    ] = False,
     push: _Push = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write a pruned model as an ONNX graph, at full size for plain transformers, or for the Hub.
+    """Export a pruned model: an ONNX graph, full size for transformers, or a folder to share.
 
-    The result is run on random rows of several lengths and batch sizes, and only kept if its logits
-    are those of the model. An ONNX graph is also timed, with one row per batch, beside the model
-    with its removed heads put back as zeros.
+    The export is run on random rows of several lengths and batch sizes and kept only if its logits
+    equal the model's. An ONNX graph is also timed at batch size 1, beside the same model with zeros
+    in place of its removed heads.
 
     Example: auber export runs/mrpc --to onnx
     """
@@ -117,13 +114,13 @@ def _print(exported: Exported, pair: Pair | None) -> None:
     print(f"{exported.to}: {exported.place} ({', '.join(exported.files)}; {size:.1f} MB)")
     print(
         f"checked on {exported.checked_rows} random rows: largest logit difference "
-        f"{exported.largest_difference:.2g} (at most {ALLOWED_DIFFERENCE:g} is allowed)"
+        f"{exported.largest_difference:.2g} (allowed: {ALLOWED_DIFFERENCE:g})"
     )
     if pair is not None:
         print(
             f"latency in onnxruntime, one row of {pair.length} tokens: "
-            f"{pair.pruned.milliseconds:.3g} ms, {pair.unpruned.milliseconds:.3g} ms with the "
-            "removed heads put back as zeros (a run does not keep the unpruned weights)"
+            f"{pair.pruned.milliseconds:.3g} ms; {pair.unpruned.milliseconds:.3g} ms with zeros in "
+            "place of the removed heads (the unpruned weights are not stored)"
         )
         print(f"{pair.verdict}, {pair.rounds} rounds")
     elif exported.graph is not None and not exported.source.encoder.removed:
