@@ -275,6 +275,6 @@ def test_a_known_task_has_its_own(option, encoder, run_auber, tmp_path):
 
 
 def test_the_list_of_tasks_names_the_formats(run_auber):
-    _, out, _ = run_auber("tasks")
+    _, out, _ = run_auber("list", "tasks")
     for word in ("--kind", "sequence", "tokens", "spans", "conll", "SQuAD json", "jsonl"):
         assert word in out

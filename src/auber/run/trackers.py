@@ -35,7 +35,7 @@ PROJECT = "auber"  # the project, or experiment, that runs are collected under
 
 
 # By the name of their package; the value is the argument of pip install.
-TRACKERS = {name: "'auber[track]'" for name in ("tensorboard", "mlflow")} | {
+TRACKERS = dict.fromkeys(("tensorboard", "mlflow"), "'auber[track]'") | {
     name: name for name in ("wandb", "aim", "clearml", "comet_ml", "dvclive", "swanlab", "trackio")
 }
 # The others need one ascending step for all numbers, and drop numbers with a lower one.
