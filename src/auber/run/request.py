@@ -214,9 +214,9 @@ def _make_request(
         command=provenance.recorded_command(),
     )
     _check_control(request)
-    _ = request.layers  # raises for missing ones
+    layers = request.layers  # also raises if the settings name others than the model has
     if method.choose_layer is not None:
-        _check_search(request, encoder)
+        _check_search(request, encoder, layers)
     _check_rows(start, task, config)
     return request
 
@@ -328,9 +328,9 @@ def _check_control(request: Request) -> None:
         )
 
 
-def _check_search(request: Request, encoder: Encoder) -> None:
+def _check_search(request: Request, encoder: Encoder, layers: list[int]) -> None:
     """Raise `ConfigError` for settings that the search cannot have."""
-    config, layers = request.config, request.layers
+    config = request.config
     search, latency = config.search, config.reward.latency
     if not request.needs_fold_models:
         for name, default, found in (
