@@ -153,7 +153,9 @@ def test_captured_steps_are_shared_while_no_head_is_removed(
     )
     auber.prune(model, tokenizer, task=small_task(), config=config)
     groups, alone = keeping.groups()
-    fold_models = [[f"scout-{fold}/{name}" for name in ("first/tuning", *rest)] for fold in range(2)]
+    fold_models = [
+        [f"scout-{fold}/{name}" for name in ("first/tuning", *rest)] for fold in range(2)
+    ]
     assert groups[:2] == fold_models
     assert len(groups) == 3
     assert groups[2][-1] == "last/tuning"
