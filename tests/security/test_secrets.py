@@ -40,13 +40,8 @@ def test_a_run_an_export_and_a_report(tmp_path, capsys, caplog, run_auber):
     caplog.set_level(logging.DEBUG)
     config = small_config(agent__episodes=2, agent__stop_value=-1000.0)  # so that heads go
     folder = save_whole(tmp_path / "start")
-    auber.prune(
-        folder,
-        task=small_task(),
-        config=config,
-        out=tmp_path / "run",
-        command=provenance.command_line(),
-    )
+    with provenance.recording(provenance.typed_command()):
+        auber.prune(folder, task=small_task(), config=config, out=tmp_path / "run")
     export_model(tmp_path / "run", "hub", out=tmp_path / "hub", progress=Progress())
     save_results(tmp_path / "run", tmp_path / "kept.json")
     code, out, err = run_auber("report", tmp_path / "run")
