@@ -26,16 +26,14 @@ LONGEST = (
     "docs/test_running.py",
     "test_demo.py",
     "export/test_onnx.py",
-    "run/test_prior.py",
+    "run/test_steps.py",
     "run/test_fold_models.py",
     "study/test_engines.py",
     "export/test_measure.py",
     "study/test_runner.py",
     "benchmarks/test_soak.py",
-    "run/test_latency.py",
     "run/test_fine_tuned.py",
     "run/test_determinism.py",
-    "run/test_budget.py",
 )
 
 
