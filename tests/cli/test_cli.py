@@ -497,7 +497,7 @@ def test_quiet_is_without_progress_and_not_without_what_a_reader_must_know(
         "finetune", "--model", files / "model", *rows, "--out", tmp_path / "run", *SMALL, "--quiet"
     )
     assert (code, err) == (0, "")
-    assert re.match(r"careful: (\d+) of \1 dev rows also stand in train: ", caplog.messages[-1])
+    assert re.match(r"careful: (\d+) of \1 dev rows are also in train, ", caplog.messages[-1])
 
 
 def test_a_model_of_numbers_is_scored_by_the_metric_of_its_run(run_auber, files, tmp_path):

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 import auber
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.export import TARGETS, dense, graph, onnx
 from auber.export.howto import NOUNS
 from auber.training.outputs import OUTPUTS
@@ -106,7 +106,7 @@ def test_dense_of_the_other_kinds(kind, model_type, run_auber, tmp_path):
     assert json.loads(out)["check"]["largest_difference"] < 1e-4
     folder = tmp_path / "mine-dense"
     assert not any("auber" in path.read_text() for path in folder.glob("*.json"))
-    loaded = getattr(transformers, KINDS[kind].auto_class).from_pretrained(folder)
+    loaded = getattr(transformers, TASK_TYPES[kind].auto_class).from_pretrained(folder)
     assert {name: tensor.shape for name, tensor in loaded.state_dict().items()} == {
         name: tensor.shape
         for name, tensor in tiny_model(model_type, kind=kind, num_labels=num_labels(kind))

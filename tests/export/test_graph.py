@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import ConfigError
 from auber.export import graph
 from auber.export.graph import GIVES, graph_call, open_graph, write_graph
@@ -93,7 +93,7 @@ def test_models_that_answer_token_by_token(kind, model_type, tmp_path):
 
 
 def test_every_kind_has_its_outputs():
-    assert GIVES.keys() == KINDS.keys()
+    assert GIVES.keys() == TASK_TYPES.keys()
 
 
 def test_a_layer_without_heads(tmp_path):

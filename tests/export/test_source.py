@@ -5,7 +5,7 @@ import json
 import pytest
 
 import auber
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import ModelError, RunError
 from auber.export.source import open_source
 from auber.training.outputs import OUTPUTS
@@ -75,9 +75,9 @@ def test_a_bare_encoder_is_refused(tmp_path):
         open_source(tmp_path / "bare")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 def test_every_kind_is_taken(kind, tmp_path):
     save_pruned(tmp_path / "mine", kind=kind)
     source = open_source(tmp_path / "mine")
-    assert source.kind is KINDS[kind]
+    assert source.kind is TASK_TYPES[kind]
     assert source.outputs is OUTPUTS[kind]

@@ -11,7 +11,7 @@ from auber.regret.replay import BUDGETS, REWARDS, replay_layer
 from auber.search.players import auber, greedy
 from auber.search.toy import ToyLayer
 from tests.regret.made import make_layer
-from tests.search.methods.works import CountingToy
+from tests.search.made import CountingToy
 from tests.small import small_config
 
 CONFIG = small_config(agent__episodes=40)
@@ -27,7 +27,7 @@ def missed(toy: CountingToy, optimum: float, rewards: int) -> float:
 def test_a_replay_is_the_search_on_the_layer_itself():
     """The methods play on a layer that counts what it is asked for; the replay must have missed the same."""
     toy = CountingToy(ToyLayer(8, 1, bias=0.002))
-    work = toy.work(CONFIG)
+    work = toy.search(CONFIG)
     chosen = auber.choose_layer(work)
     state = tuple(chosen.details["state"])
     # The toy model's one layer is layer 0, so that is the number the agent's draws come from.

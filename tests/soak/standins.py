@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from auber.data import TASKS, TaskEntry
-from auber.data.agreement import make_agreement
+from auber.data.generated import make_agreement
 from auber.data.task import TaskData
 from auber.models.plan import PruningPlan
-from auber.search.methods import Method, RankingChoice, RankingWork
+from auber.search.methods import Method, RankingChoice, RankingInputs
 from auber.search.registry import METHODS
 from auber.study import Study, make_study
 from tests.small import SETTINGS
@@ -31,7 +31,7 @@ _QUICK = {
 }
 
 
-def _sleep(work: RankingWork) -> RankingChoice:
+def _sleep(work: RankingInputs) -> RankingChoice:
     time.sleep(_SLEEP)
     return RankingChoice(PruningPlan())
 

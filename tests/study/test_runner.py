@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from auber import api
-from auber.data.agreement import make_agreement
+from auber.data.generated import make_agreement
 from auber.models import checkpoint
 from auber.scoring import LayerScorer
 from auber.study import State, StudyFolder, run_study, select_runs

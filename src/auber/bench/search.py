@@ -20,7 +20,7 @@ def check_search(subject: Subject) -> None:
     job = make_job(
         ask, Start(subject.model, subject.tokenizer, subject.name, tuned=True), None, None
     )
-    check_origin(job, is_given=method.makes_scouts(subject.config.protocol))
+    check_origin(job, is_given=method.uses_fold_models(subject.config.protocol))
 
 
 def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchRecord:
@@ -28,14 +28,14 @@ def measure_search(subject: Subject, preset: str, progress: Progress) -> SearchR
 
     The model counts as fine-tuned, so a first tuning is part of it only where the settings say `first.when = always`.
     """
-    makes_scouts = get_method("auber").makes_scouts(subject.config.protocol)
+    uses_fold_models = get_method("auber").uses_fold_models(subject.config.protocol)
     pruned, total = timed(
         lambda: api.prune(
             subject.model,
             subject.tokenizer,
             task=subject.task,
             origin=subject.model
-            if makes_scouts
+            if uses_fold_models
             else None,  # which weights scouts begin with is nothing to the time
             config=subject.config,
             progress=progress,

@@ -11,7 +11,7 @@ from auber.cli import options, screen
 from auber.errors import TaskError
 
 if TYPE_CHECKING:
-    from auber.data.task_types import Kind
+    from auber.data.task_types import TaskType
 
 _ROWS = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
 
@@ -101,13 +101,13 @@ def _asked_of(folder: str, kind: str | None) -> tuple[str | None, str | None]:
     return kind or (None if found is None else found.name), None
 
 
-def _config_of(folder: str) -> tuple[Any, Kind | None]:
-    from auber.data.task_types import kind_of_class
+def _config_of(folder: str) -> tuple[Any, TaskType | None]:
+    from auber.data.task_types import task_type_of_class
     from auber.models.checkpoint import model_folder
     from auber.models.source import read_config
 
     config, _ = read_config(str(model_folder(Path(folder))))
-    return config, kind_of_class((config.architectures or [""])[0])
+    return config, task_type_of_class((config.architectures or [""])[0])
 
 
 def _classes_of(folder: str) -> tuple[str, ...] | None:

@@ -80,7 +80,7 @@ def command(
         pair = None
         if exported.graph is not None and not no_latency and exported.source.encoder.removed:
             from auber.export.speed.exported import time_exported
-            from auber.training.ratio import Limits
+            from auber.training.timing import Limits
 
             pair = time_exported(exported, limits=Limits(), progress=progress)
         pushed = None if push is None else hub.push(exported, push)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from auber.cli import options, screen
 from auber.config import PRESETS, Value, make_config
 from auber.config import settings as declared_settings
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 
 _FORMATS = {
     "sequence": "csv, tsv, json, jsonl or parquet with --text q1[,q2] --label y",
@@ -27,7 +27,9 @@ def tasks(json: options.Json = False) -> None:
         print("\nYour own rows, with --train FILE --dev FILE and --kind:")
         for kind, formats in _FORMATS.items():
             print(
-                screen.wrap(f"{KINDS[kind].doc}; {formats}", first=f"  {kind:9} ", later=" " * 12)
+                screen.wrap(
+                    f"{TASK_TYPES[kind].doc}; {formats}", first=f"  {kind:9} ", later=" " * 12
+                )
             )
 
 

@@ -192,7 +192,7 @@ def read_task(
 ) -> TaskData:
     """The task the options describe."""
     from auber.data import load_task
-    from auber.data.user_rows import OWN, OwnFiles
+    from auber.data.user_rows import OWN, UserFiles
 
     if task is not None:
         if train or dev:
@@ -206,7 +206,7 @@ def read_task(
             "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"
         )
     _refuse_data(data)
-    files = OwnFiles.named(
+    files = UserFiles.named(
         train=train, dev=dev, kind=kind, text=text, label=label, labels=labels, metric=metric
     )
     return files.read(OWN if name is None else name)

@@ -9,7 +9,7 @@ import typer
 
 from auber.cli import options, screen
 from auber.export.speed.request import Request, parse_batches
-from auber.training.ratio import Limits
+from auber.training.timing import Limits
 
 if TYPE_CHECKING:
     from auber.export.speed.record import Speed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auber.data.task_types import KINDS, Kind, kind_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ModelError, RunError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
@@ -36,7 +36,7 @@ class Source:
         return encoder_of(self.model)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TaskType:
         """The kind of task the model answers."""
         return self.encoder.kind
 
@@ -71,8 +71,8 @@ def open_source(run: str | Path) -> Source:
                 f"{run}: a model is needed, the run's own was deleted; make the run again with keep_weights"
             )
     model = checkpoint.load(folder)
-    if kind_of_class(type(model).__name__) is None:
-        endings = " or ".join(f"...{kind.ending}" for kind in KINDS.values())
+    if task_type_of_class(type(model).__name__) is None:
+        endings = " or ".join(f"...{kind.ending}" for kind in TASK_TYPES.values())
         raise ModelError(
             f"{folder}: a model {endings} is needed, found {type(model).__name__}; fine-tune it for a task first"
         )

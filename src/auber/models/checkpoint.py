@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from auber.data.task_types import KINDS, Kind, get_kind, kind_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type_of_class
 from auber.errors import AuberError, CheckpointError, ModelError
 from auber.models.encoders import REMOVED_HEADS, encoder_of
 from auber.models.plan import PruningPlan
@@ -72,7 +72,7 @@ def save(
     if not any(
         isinstance(model, cls) and type(model).__name__ == cls.__name__ for cls in _classes(config)
     ):
-        endings = ", ".join(f"...{kind.ending}" for kind in KINDS.values())
+        endings = ", ".join(f"...{kind.ending}" for kind in TASK_TYPES.values())
         raise ModelError(
             f"A bare encoder or one of {endings} can be saved, found {type(model).__name__}"
         )
@@ -172,7 +172,7 @@ def load_start(
         raise CheckpointError(
             f"'{source}' is a pruned model; download it and give the local folder"
         )
-    trained = _has_classifier(source, config, get_kind(kind))
+    trained = _has_classifier(source, config, get_task_type(kind))
     names = list(label_names) if label_names is not None else None
     if trained:
         check_labels(str(source), config, num_labels, names)
@@ -181,7 +181,7 @@ def load_start(
     if not plan:
         check_weights(source, config)
         config = _with_labels(config, num_labels, names)
-        model = _load_classifier(source, config, get_kind(kind), trained, seed)
+        model = _load_classifier(source, config, get_task_type(kind), trained, seed)
     elif trained:
         model = load(source).float()
     else:
@@ -205,10 +205,10 @@ def name_answers(
         model.config.label2id = {name: index for index, name in enumerate(names)}
 
 
-def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: Kind) -> bool:
+def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: TaskType) -> bool:
     """Whether a checkpoint has a trained classifier; `CheckpointError` where it is one for another kind of task."""
     architecture = str(config.architectures[0]) if config.architectures else None
-    found = kind_of_class(architecture)
+    found = task_type_of_class(architecture)
     if found not in (None, wanted):
         # Their tensors may have the same names and fit, and would be taken for what they are not.
         raise CheckpointError(
@@ -219,7 +219,7 @@ def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: Kind) 
 
 
 def _load_classifier(
-    source: str | Path, config: PreTrainedConfig, kind: Kind, trained: bool, seed: int
+    source: str | Path, config: PreTrainedConfig, kind: TaskType, trained: bool, seed: int
 ) -> PreTrainedModel:
     """An unpruned classifier in float32; what an untrained one lacks beside the encoder is drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):
@@ -274,7 +274,7 @@ def _classes(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
     """The bare class and the classifiers of a config."""
     from transformers import MODEL_MAPPING
 
-    return MODEL_MAPPING[type(config)], *(kind.model_class(config) for kind in KINDS.values())
+    return MODEL_MAPPING[type(config)], *(kind.model_class(config) for kind in TASK_TYPES.values())
 
 
 def _class_of(config: PreTrainedConfig, folder: Path) -> type[PreTrainedModel]:
@@ -296,7 +296,7 @@ def _load_pruned(
     from transformers.initialization import no_init_weights
 
     cls = _class_of(config, folder)
-    kind = kind_of_class(cls.__name__)
+    kind = task_type_of_class(cls.__name__)
     auto = getattr(transformers, "AutoModel" if kind is None else kind.auto_class)
     tensors = _read_tensors(folder)
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}

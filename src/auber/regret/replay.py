@@ -18,7 +18,7 @@ from auber.errors import RunError
 from auber.regret.measure import best_after, expected_regret
 from auber.regret.tables import LayerTable
 from auber.search.game import PruningGame
-from auber.search.methods import LayerWork
+from auber.search.methods import LayerSearch
 from auber.search.players import greedy
 from auber.search.players.dqn import play_layer
 from auber.system.progress import Progress
@@ -89,7 +89,7 @@ def _play_agent(table: LayerTable, preset: str, config: Config, seed: int) -> Pl
         table.known.__getitem__,
         scale=config.reward.scale,
         stop_reward=config.reward.stop,
-        head_reward=config.reward.head,
+        unit_reward=config.reward.head,
     )
     outcome = play_layer(game, config.agent, seed=seed, layer=table.layer)
     return Play(
@@ -105,10 +105,10 @@ def _play_greedy(table: LayerTable, config: Config) -> Play:
         return [table.known[mask] for mask in masks]
 
     no_encoder = cast("Encoder", None)  # greedy search looks at scores alone
-    work = LayerWork(
+    search = LayerSearch(
         table.layer, no_encoder, tuple(range(len(table.heads))), look_up, config, Progress()
     )
-    choice = greedy.choose_layer(work)
+    choice = greedy.choose_layer(search)
     return Play(
         regret=_regrets(table, choice.details["curve"]),
         choice=_POINTS * (table.optimum - table.known[choice.removed]),

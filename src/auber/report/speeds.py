@@ -10,7 +10,7 @@ from auber.export.speed.tables import describe, tables_of
 from auber.report.columns import Column, Table, TableSection
 from auber.report.results_file import ResultsFile
 from auber.run.fields import Fields
-from auber.training.ratio import Ratio
+from auber.training.timing import Ratio
 
 KIND = "speed"
 FORMAT = 1

@@ -172,7 +172,7 @@ def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> s
     """Return the model to fine-tune; the generated one is made once for a block."""
     if study.model != EMBEDDED:
         return study.model
-    from auber.data.agreement_model import build_model, build_tokenizer
+    from auber.data.generated import build_model, build_tokenizer
 
     path = folder.block_path(block) / EMBEDDED
     if not path.is_dir():

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from auber.config import Config
-from auber.data.task import TaskData, find_doubts
-from auber.data.task_types import get_kind
+from auber.data.task import TaskData, describe_duplicates
+from auber.data.task_types import get_task_type
 from auber.errors import ConfigError
 from auber.models import checkpoint
 from auber.models.source import read_config
@@ -68,20 +68,20 @@ def _check_request(
     ranks = method.removes_heads and not method.decides_number  # its number comes from `auber`
     ask = make_ask(task, method, config, heads=0 if ranks else None)
     job = make_job(ask, Start(model, tokenizer, "", tuned=run.name != START), None, None)
-    check_origin(job, is_given=method.makes_scouts(config.protocol))
+    check_origin(job, is_given=method.uses_fold_models(config.protocol))
 
 
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model without its weights, and its tokenizer."""
     if study.model == EMBEDDED:
-        from auber.data.agreement_model import build_model, build_tokenizer
+        from auber.data.generated import build_model, build_tokenizer
 
         return build_model(task.num_labels, 0), build_tokenizer()
     import torch
     import transformers
 
     config, plan = read_config(study.model)
-    auto_class = getattr(transformers, get_kind(task.kind).auto_class)
+    auto_class = getattr(transformers, get_task_type(task.kind).auto_class)
     with torch.device("meta"):
         model = auto_class.from_config(copy.deepcopy(config), trust_remote_code=False)
     remove_heads(model, plan, allow_empty_layers=True)
@@ -103,7 +103,7 @@ def identify_rows(
     for name, own in study.own.items():
         if name in wanted or own.has_files:
             task = study.load_task(name)
-            for doubt in find_doubts(task) if name in wanted else ():
+            for doubt in describe_duplicates(task) if name in wanted else ():
                 say(f"{name}: {doubt}")
             study = study.change_task(name, rows=task.content_hash)
     return study

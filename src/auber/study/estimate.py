@@ -110,7 +110,7 @@ def _count_steps(run: StudyRun, config: Config, splits: Splits, layers: Sequence
     if run.method is None:
         return steps
     method = METHODS[run.method]
-    if method.makes_scouts(config.protocol):
+    if method.uses_fold_models(config.protocol):
         for own in map(splits.without_fold, range(len(splits.folds))):
             steps += _steps(len(own.first), config.first) + _later_steps(own, config, layers)
         if config.search.rewind:
@@ -150,7 +150,7 @@ def _most_rewards(method: str, config: Config, num_heads: int) -> int:
 def model_size(study: Study) -> tuple[int, int]:
     """Return the numbers of layers and of heads in a layer."""
     if study.model == EMBEDDED:
-        from auber.data.agreement_model import NUM_HEADS, NUM_LAYERS
+        from auber.data.generated import NUM_HEADS, NUM_LAYERS
 
         return NUM_LAYERS, NUM_HEADS
     from auber.models.source import read_config

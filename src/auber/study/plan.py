@@ -216,7 +216,7 @@ class Study(Record):
 
     def needs_origin(self, block: Block, run: StudyRun) -> bool:
         """Return whether a run trains fold models, which start from the study's model."""
-        return run.method is not None and METHODS[run.method].makes_scouts(block.protocol)
+        return run.method is not None and METHODS[run.method].uses_fold_models(block.protocol)
 
     def load_task(self, name: str, seed: int = 0) -> TaskData:
         """Return the rows of a task; `seed` matters only to generated ones."""

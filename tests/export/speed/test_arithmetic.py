@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.export.speed.arithmetic import count_multiply_adds, count_parameters
 from auber.models.encoders import encoder_of
 from auber.models.random_rows import random_rows
@@ -13,7 +13,7 @@ from tests.tiny_models import MODEL_TYPES, tiny_model
 
 
 @pytest.mark.parametrize("pruned", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_the_count_is_what_torch_counts(model_type, kind, pruned):
     model = tiny_model(model_type, kind=kind, attention="eager")

@@ -11,7 +11,7 @@ import torch
 from auber.export import graph
 from auber.export.speed import measure, ways
 from auber.export.speed.ways import Way, choose_ways
-from auber.training.cuda_graphs import RecordingError
+from auber.training.cuda_graphs import CaptureError
 from tests.export.speed.runs import make_run
 from tests.tiny_models import tiny_config
 
@@ -76,13 +76,13 @@ def test_runs_of_every_kind_stand_side_by_side(run_auber, tmp_path):
 
 def test_what_cannot_be_recorded_is_left_out_and_said(run_auber, tmp_path, monkeypatch):
     def refuse(work):
-        raise RecordingError("called a synchronizing CUDA operation, at model.py:7")
+        raise CaptureError("called a synchronizing CUDA operation, at model.py:7")
 
     def with_a_recorder(request):
         chosen, left_out = choose_ways(request)
         return [*chosen, Way("torch CUDA graph", chosen[0].hardware, ways._open_recorded)], left_out
 
-    monkeypatch.setattr(ways, "CudaRecorder", lambda device: refuse)
+    monkeypatch.setattr(ways, "CudaGraphCapture", lambda device: refuse)
     monkeypatch.setattr(measure, "choose_ways", with_a_recorder)
     run = make_run(tmp_path / "mine")
     code, out, err = run_auber("speed", run, "--batch", "2", *QUICK, "--no-onnx", "--quiet")

@@ -6,7 +6,7 @@ from auber.errors import ConfigError
 from auber.export import export_model
 from auber.export.speed.exported import time_exported
 from auber.system.progress import Progress
-from auber.training.ratio import Limits
+from auber.training.timing import Limits
 from tests.export.models import save_pruned
 
 

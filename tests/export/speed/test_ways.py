@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import ConfigError
 from auber.export.speed import ways
 from auber.export.speed.request import Request
@@ -32,7 +32,7 @@ def test_what_is_asked_for_is_chosen(monkeypatch):
         chosen(device="cuda")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TASK_TYPES)
 def test_both_runtimes_compute_what_the_models_compute(kind, tmp_path):
     save_pruned(tmp_path / "mine", {0: [1, 2]}, kind=kind, num_hidden_layers=1)
     (subject,) = read_subjects((str(tmp_path / "mine"),), None)
@@ -55,7 +55,7 @@ def test_what_is_recorded_is_the_call_and_its_output(monkeypatch, tmp_path):
         work()
         return lambda: repeated.append(work)
 
-    monkeypatch.setattr(ways, "CudaRecorder", lambda device: recorder)
+    monkeypatch.setattr(ways, "CudaGraphCapture", lambda device: recorder)
     save_pruned(tmp_path / "mine")
     (subject,) = read_subjects((str(tmp_path / "mine"),), None)
     models = subject.build()

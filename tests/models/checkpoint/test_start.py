@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import CheckpointError, ModelError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
@@ -80,7 +80,7 @@ def test_a_start_of_tokens_has_a_new_classifier_or_its_own(kind, tmp_path):
         checkpoint.load_start(tmp_path / "bare", **wanted, seed=seed) for seed in (0, 0, 1)
     )
     assert not first.has_trained_classifier
-    assert type(first.model).__name__.endswith(KINDS[kind].ending)
+    assert type(first.model).__name__.endswith(TASK_TYPES[kind].ending)
     head = "classifier.weight" if names else "qa_outputs.weight"
     drawn = [start.model.state_dict()[head] for start in (first, again, other)]
     assert torch.equal(drawn[0], drawn[1])
@@ -108,14 +108,14 @@ def test_a_trained_classifier_is_kept(folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("has", "wants"),
-    [(has, wants) for has in KINDS for wants in KINDS if has != wants],
+    [(has, wants) for has in TASK_TYPES for wants in TASK_TYPES if has != wants],
     ids=lambda kind: kind,
 )
 def test_a_classifier_of_another_kind_is_not_taken_for_one_of_this(has, wants, tmp_path):
     checkpoint.save(tiny_model(kind=has), tiny_tokenizer(), tmp_path)
     message = (
-        rf"its classifier is one for {has} \(Bert{KINDS[has].ending}\), the task is of kind {wants} "
-        rf"\(\.\.\.{KINDS[wants].ending}\); start from a model of that kind, or from the encoder without a classifier$"
+        rf"its classifier is one for {has} \(Bert{TASK_TYPES[has].ending}\), the task is of kind {wants} "
+        rf"\(\.\.\.{TASK_TYPES[wants].ending}\); start from a model of that kind, or from the encoder without a classifier$"
     )
     with pytest.raises(CheckpointError, match=message):
         checkpoint.load_start(tmp_path, num_labels=2, kind=wants)

@@ -19,8 +19,7 @@ from auber.export.speed.request import USUAL_LENGTH
 from auber.export.zeros import put_back
 from auber.models.random_rows import random_rows
 from auber.system.progress import Progress
-from auber.training.clock import make_timer, side_by_side
-from auber.training.ratio import Limits
+from auber.training.timing import Limits, make_timer, side_by_side
 
 
 def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> Pair:

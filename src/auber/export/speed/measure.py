@@ -16,8 +16,8 @@ from auber.export.speed.ways import Way, choose_ways
 from auber.models.encoders import encoder_of
 from auber.run import provenance
 from auber.system.progress import Progress
-from auber.training.clock import make_timer, side_by_side
-from auber.training.cuda_graphs import RecordingError
+from auber.training.cuda_graphs import CaptureError
+from auber.training.timing import make_timer, side_by_side
 
 
 def measure_speed(
@@ -77,7 +77,7 @@ def _measure_run(
 
 def _why_not(error: Exception) -> str | None:
     """Why a batch is left out; None where the error is another one."""
-    if isinstance(error, RecordingError):
+    if isinstance(error, CaptureError):
         return f"it cannot be recorded: {error}"
     # On a CPU torch and onnxruntime have no class for it; their messages say it.
     told = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
-from auber.training.ratio import Ratio, ratio_of, verdict
+from auber.training.timing import Ratio, ratio_of, verdict
 
 
 @dataclass(frozen=True)

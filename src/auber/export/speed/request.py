@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from auber.errors import ConfigError, unknown_name
-from auber.training.ratio import Limits
+from auber.training.timing import Limits
 
 DEVICES = ("auto", "cpu", "cuda")
 USUAL_LENGTH = 128  # tokens of a row

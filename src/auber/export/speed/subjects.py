@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auber.data.task_types import KINDS, Kind, kind_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ConfigError, PlanError, RunError
 from auber.export.speed.kept import KEYS, is_results_file, kept_results
 from auber.export.speed.request import USUAL_LENGTH
@@ -38,7 +38,7 @@ class Subject:
     """An architecture, and the heads to take from it."""
 
     name: str
-    kind: Kind  # of task, which decides the classifier
+    kind: TaskType  # of task, which decides the classifier
     config: PreTrainedConfig  # of the unpruned model
     plan: PruningPlan
 
@@ -150,7 +150,7 @@ def _subject(source: _Source, model: str | None) -> tuple[Subject, bool]:
             f"{path}: its plan is for {recorded['layers']} layers of {recorded['per_layer']} heads, --model {model} has "
             f"{shape['layers']} of {shape['per_layer']}; give the model it was pruned from"
         )
-    kind = KINDS[METRICS[result["metric"]].kind]
+    kind = TASK_TYPES[METRICS[result["metric"]].kind]
     return _fitted(
         name, kind, config, PruningPlan.from_json(result["plan"], f"{path}: plan"), path
     ), True
@@ -214,7 +214,7 @@ def _checked(result: Any, path: Path) -> dict[str, Any]:
 
 
 def _fitted(
-    name: str, kind: Kind, config: PreTrainedConfig, plan: PruningPlan, path: Path
+    name: str, kind: TaskType, config: PreTrainedConfig, plan: PruningPlan, path: Path
 ) -> Subject:
     try:
         plan.check(config.num_hidden_layers, config.num_attention_heads, allow_empty_layers=True)
@@ -223,10 +223,10 @@ def _fitted(
     return Subject(name, kind, config, plan)
 
 
-def _kind_of(config: PreTrainedConfig) -> Kind:
+def _kind_of(config: PreTrainedConfig) -> TaskType:
     """The kind of task that the class a config names is for."""
     named = str(config.architectures[0]) if config.architectures else None
-    return kind_of_class(named) or KINDS["sequence"]
+    return task_type_of_class(named) or TASK_TYPES["sequence"]
 
 
 def _read_config(source: str) -> tuple[PreTrainedConfig, PruningPlan]:

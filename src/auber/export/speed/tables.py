@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from auber.export.speed.record import Amount, Pair, RunSpeed, Speed, Times
-from auber.training.ratio import brief
+from auber.training.timing import brief
 
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 

@@ -26,10 +26,10 @@ from auber.export.graph import (
 from auber.export.speed.request import Request
 from auber.models.encoders import encoder_of
 from auber.models.random_rows import random_rows
-from auber.training.clock import Call
-from auber.training.cuda_graphs import CudaRecorder, Recorder
+from auber.training.cuda_graphs import Capture, CudaGraphCapture
 from auber.training.devices import Hardware, resolve_hardware
 from auber.training.latency import Calls, Models, open_torch, tokenizer_inputs
+from auber.training.timing import Call
 
 
 @dataclass(frozen=True)
@@ -88,17 +88,17 @@ def _open_onnx(models: Models, hardware: Hardware) -> Iterator[Calls]:
 
 @contextmanager
 def _open_recorded(models: Models, hardware: Hardware) -> Iterator[Calls]:
-    recorder = CudaRecorder(hardware.device)
+    capture = CudaGraphCapture(hardware.device)
     with open_torch(models, hardware) as plain:
-        yield lambda rows, length: [_recorded_call(call, recorder) for call in plain(rows, length)]
+        yield lambda rows, length: [_recorded_call(call, capture) for call in plain(rows, length)]
 
 
-def _recorded_call(call: Call, recorder: Recorder) -> Call:
-    """The call recorded: its inputs and its output stay where they are. `RecordingError` if it cannot be."""
+def _recorded_call(call: Call, capture: Capture) -> Call:
+    """The call recorded: its inputs and its output stay where they are. `CaptureError` if it cannot be."""
     for _ in range(2):  # what libraries set up at first use cannot be recorded
         call()
     output: list[object] = []
-    replay = recorder(lambda: output.append(call()))
+    replay = capture(lambda: output.append(call()))
 
     def again() -> object:
         replay()

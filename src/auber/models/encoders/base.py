@@ -6,7 +6,7 @@ unpruned model; a *position* counts the heads that are still present in a layer.
 
 The pieces `embed`, `attentions`, `between` and `classify` say what the model computes in eval mode around and inside its
 layers; with `parts` they are all that a search needs to keep what a mask does not change. The classifier is that of the
-model's class, one of those in `kinds.KINDS`.
+model's class, one of those in `task_types.TASK_TYPES`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from auber.data.task_types import KINDS, Kind, kind_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ModelError
 from auber.models.encoders.attention import Attention
 from auber.models.plan import PruningPlan
@@ -195,11 +195,11 @@ class Encoder(ABC):
         return None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TaskType:
         """The kind of task the model's classifier is for; `ModelError` where the model has none."""
-        kind = kind_of_class(type(self.model).__name__)
+        kind = task_type_of_class(type(self.model).__name__)
         if kind is None:
-            endings = " or ".join(f"...{each.ending}" for each in KINDS.values())
+            endings = " or ".join(f"...{each.ending}" for each in TASK_TYPES.values())
             raise ModelError(
                 f"{type(self.model).__name__} has no classifier; fine-tune it first, or load it as {endings}"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -23,7 +23,7 @@ def auto_map(config: PreTrainedConfig) -> dict[str, str]:
     """The entries that lead transformers' Auto classes to the file, which names its classes as transformers does."""
     from transformers import MODEL_MAPPING
 
-    classes = {kind.auto_class: kind.model_class(config) for kind in KINDS.values()}
+    classes = {kind.auto_class: kind.model_class(config) for kind in TASK_TYPES.values()}
     entries = {"AutoModel": MODEL_MAPPING[type(config)], **classes}
     return {entry: f"{MODELING_FILE.stem}.{cls.__name__}" for entry, cls in entries.items()}
 
