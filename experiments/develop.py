@@ -19,7 +19,7 @@ from auber import api
 from auber.config import Config, make_config
 from auber.data import load_task
 from auber.data.task import TaskData
-from auber.run.rates.tunings import hold_out
+from auber.data.splits import hold_out
 from auber.search.registry import get_method
 from experiments.command import changes, describe, parser, settings_of_all, write
 from experiments.summary import CONTROL
@@ -27,7 +27,8 @@ from experiments.summary import CONTROL
 
 def developing(task: TaskData, share: float, seed: int) -> TaskData:
     """The task with that share of its train rows, by class and seed, in the place of its dev rows."""
-    tuned, held_out = hold_out(task, share, seed)
+    labels = task.train.labels if task.has_classes else None
+    tuned, held_out = hold_out(range(len(task.train)), labels, share, seed)
     return replace(task, train=task.train.select(tuned), dev=task.train.select(held_out))
 
 
