@@ -26,11 +26,11 @@ LONGEST = (
     "docs/test_running.py",
     "test_demo.py",
     "soak/test_load.py",
-    "export/test_graph.py",
+    "export/test_onnx.py",
     "run/test_prior.py",
     "run/test_crossfit.py",
     "study/test_engines.py",
-    "export/test_export.py",
+    "export/test_measure.py",
     "study/test_runner.py",
     "soak/test_faults.py",
     "experiments/test_programs.py",
@@ -38,7 +38,6 @@ LONGEST = (
     "run/test_starts.py",
     "run/test_determinism.py",
     "run/test_budget.py",
-    "export/speed/test_ways.py",
 )
 
 

@@ -10,24 +10,23 @@ import json
 import platform
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 
+from rich.console import Console
+
 from auber.bench.record import read_bench
-from auber.cli.live.drawing import ASCII, Sheet
-from auber.cli.live.places import find_place
-from auber.cli.live.run import RunWatcher
-from auber.cli.live.run_drawing import draw_run
-from auber.cli.live.study import StudyWatcher
-from auber.cli.live.study_drawing import draw_study
 from auber.cli.screen import describe_result
+from auber.cli.status import RunReader
+from auber.cli.study_status import StudyReader
+from auber.cli.watch import draw, find_place
 from auber.config import make_config
 from auber.data import make_task
 from auber.data.glue import FORMATS, read_glue
-from auber.export.speed.subjects import read_subjects
+from auber.export.subjects import read_subjects
 from auber.models import checkpoint
 from auber.models.legacy import import_model
 from auber.models.plan import PruningPlan
@@ -49,7 +48,7 @@ from auber.study.folder import StudyFolder
 from auber.study.plan import read_study
 from auber.system.locks import FolderLock, drop_foreign_lock, read_holder
 from tests.bench.records import make_bench
-from tests.cli.live.folders import NOW, RESULT, RunFolder
+from tests.cli.run_folder import NOW, RESULT, RunFolder
 from tests.regret.made import make_run as make_tables
 from tests.report.html.made import write_ranked, write_searched
 from tests.report.results import make_result, write_plan, write_run
@@ -375,7 +374,7 @@ def _exhaustive(folder: Path) -> None:
 
 
 def _measured(folder: Path) -> None:
-    from tests.export.speed.runs import make_run
+    from tests.export.models import make_run
 
     make_run(folder / "run")
 
@@ -411,12 +410,12 @@ def _watched(folder: Path) -> None:
 
 
 def _watch_run(folder: Path) -> None:
-    """Look twice, as a watcher does, and draw all of it on two sizes of paper, and as JSON."""
-    watcher = RunWatcher(folder / "run", clock=lambda: NOW)
-    for height in (None, 12):
-        view = watcher.look()
-        draw_run(view, Sheet(60, height, ASCII))
-    json.dumps(asdict(view))
+    """Read twice, as `auber watch` does, and print the status, also as JSON."""
+    reader, console = RunReader(folder / "run", clock=lambda: NOW), Console(width=60, quiet=True)
+    for _ in range(2):
+        status = reader.read()
+        console.print(draw(status, console))
+    json.dumps(status.to_json())
 
 
 def _ended(folder: Path) -> None:
@@ -436,9 +435,9 @@ def _watched_study(folder: Path) -> None:
 
 def _watch_study(folder: Path) -> None:
     assert find_place(folder) == folder
-    view = StudyWatcher(folder, clock=lambda: NOW).look()
-    draw_study(view, Sheet(60, None, ASCII))
-    json.dumps(asdict(view))
+    status, console = StudyReader(folder, clock=lambda: NOW).read(), Console(width=60, quiet=True)
+    console.print(draw(status, console))
+    json.dumps(status.to_json())
 
 
 def _runs_side_by_side(folder: Path) -> None:
@@ -510,7 +509,7 @@ def _model(folder: Path) -> None:
 
 
 def _read_start(name: str, folder: Path) -> None:
-    checkpoint.load_start(folder / name, num_labels=2)
+    checkpoint.load_classifier(folder / name, num_labels=2)
 
 
 def _old_model(folder: Path) -> None:
@@ -541,8 +540,8 @@ READERS: dict[str, Reader] = {
         Reader("exhaustive run", ("run/result.json", "run/stages/layer-0.json"), _exhaustive, lambda f: read_tables([f / "run"])),
         Reader("score tables", ("tables.json",), _tables, lambda f: read_tables([f / "tables.json"])),
         Reader("bench", ("bench.json",), _file("bench.json", lambda: json.dumps(make_bench().to_json())), lambda f: read_bench(f / "bench.json").to_json()),
-        Reader("watched run", tuple(f"run/{name}" for name in ("progress.json", "events.jsonl", "scores.jsonl", "plan.json", "run.json", "config.toml", "stages/layer-00.json")), _watched, _watch_run),
-        Reader("ended run", ("run/result.json", "run/plan.json"), _ended, _watch_run),
+        Reader("watched run", tuple(f"run/{name}" for name in ("progress.json", "events.jsonl", "run.json", "config.toml", "stages/layer-00.json")), _watched, _watch_run),
+        Reader("ended run", ("run/result.json",), _ended, _watch_run),
         Reader("watched study", ("study.toml", *(f"mrpc/seen/seed-0/{name}" for name in ("auber/result.json", "original/events.jsonl", ".claim"))), _watched_study, _watch_study),
         Reader("page of runs", ("auber/result.json", "auber/stages/layer-00.json", "michel/stages/plan.json"), _runs_side_by_side, lambda f: make_page([f / "auber", f / "michel"]), share=0.3),
         Reader("page of a study", ("study.toml", "mrpc/seen/seed-0/auber/result.json"), _study_folder, lambda f: make_page([f]), share=0.3),

@@ -105,7 +105,7 @@ def test_a_wrong_study_is_refused_before_anything_is_made(
 def test_other_weights_under_the_same_name_are_refused(model, tmp_path):
     folder = StudyFolder(tmp_path / "study")
     run_study(tiny_study(model, methods=["original"]), folder, Notes())
-    encoder = checkpoint.load_start(model, num_labels=2, seed=9).model.base_model
+    encoder = checkpoint.load_classifier(model, num_labels=2, seed=9).model.base_model
     assert folder.recorded().weights == checkpoint.weights_digest(encoder)
 
     changed, tokenizer = small_start(bare=True)

@@ -15,7 +15,7 @@ from auber.bench.subjects import Subject, make_subject
 from auber.bench.tunings import compare_tunings
 from auber.config import Config
 from auber.data.task import TaskData
-from auber.export.speed.arithmetic import count_parameters
+from auber.export.measure import count_parameters
 from auber.run import provenance
 from auber.system.progress import Progress
 from auber.training.devices import Hardware, resolve_hardware

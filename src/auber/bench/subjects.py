@@ -63,7 +63,7 @@ def make_subject(
             SIZES[request.size], ROWS[request.rows], request.count, config, hardware
         )
     is_run = run_files.is_run(request.model)
-    start = checkpoint.load_start(
+    start = checkpoint.load_classifier(
         Path(request.model) / "model" if is_run else request.model,
         num_labels=2 if task is None else task.num_labels,
         label_names=None if task is None else task.label_names,

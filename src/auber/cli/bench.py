@@ -136,12 +136,10 @@ def command(
     settings = options.build_config(preset, task or request.rows, None, assignments, seed=seed)
     if out is not None:
         options.make_room(out)
+    from auber.data import load_task
+
     with screen.listening(quiet=quiet) as progress:
-        own = (
-            None
-            if task is None
-            else options.read_task(task, data, None, None, None, "", None, settings.seed)
-        )
+        own = None if task is None else load_task(task, data=data, seed=settings.seed)
         bench = _measure(request, settings, preset, progress, own)
     _hand_over(bench, out, as_json=json)
 

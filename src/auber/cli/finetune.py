@@ -1,4 +1,4 @@
-"""`auber finetune`: the first tuning alone."""
+"""`auber finetune`: the first fine-tuning alone."""
 
 from __future__ import annotations
 
@@ -53,14 +53,15 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fine-tune a pretrained encoder on a task: the start that several prunings can share.
+    """Fine-tune a pretrained encoder on a task, so that several prunings can share it.
 
-    Give the run to 'auber prune --model RUN'. Under the protocol heldout the reward rows are left out of this tuning.
+    Give the run to 'auber prune --model RUN'. Under protocol heldout the reward rows are left out
+    of the fine-tuning.
 
     Example: auber finetune --model bert-base-cased --task rte --out runs/rte-start
     """
     from auber import api
-    from auber.run import provenance
+    from auber.run.provenance import typed_command
 
     options.require_model(model)
     for option, given in (("--rates", rates), ("--epochs", epochs)):
@@ -69,19 +70,10 @@ def command(
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
-        rows = options.read_task(
-            task,
-            data,
-            train,
-            dev,
-            text,
-            label,
-            metric,
-            settings.seed,
-            kind=kind,
-            labels=labels,
-            name=name,
-        )
+        rows = options.task_from_options(
+            task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
+            label=label, labels=labels, metric=metric, seed=settings.seed
+        )  # fmt: skip
         if tune:
             from auber.run.recipe import choose_recipe, parse_epochs, parse_rates
 
@@ -106,12 +98,11 @@ def command(
             allow_upgrade=allow_upgrade,
             progress=progress,
             track=trackers,
-            command=provenance.typed_command(),
+            command=typed_command(),
         )
     if json:
         screen.print_json(tuned.result)
-    else:
-        print(screen.describe_result(tuned.result)[0])
-        print(
-            f"model: {out / 'model'}   Next: auber prune --model {shlex.quote(str(out))} ... --out RUN"
-        )
+        return
+    print(screen.describe_result(tuned.result)[0])
+    follow_up = f"auber prune --model {shlex.quote(str(out))} ... --out RUN"
+    print(f"model: {out / 'model'}   Next: {follow_up}")

@@ -67,7 +67,7 @@ def command(
     the options of 'auber prune'.
 
     Example: auber study studies/quick.toml --out runs/quick
-    """  # noqa: E501
+    """
     from auber.study import StudyFolder, change_study, read_study, select_runs
 
     study = change_study(read_study(file), model=model, seeds=seeds, data=data)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from auber.export.speed.record import RunSpeed
+from auber.export.speed import RunSpeed
 from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import PooledRow, Section, analyse
 from auber.report.answer import control_row, direction, gap_row

@@ -233,8 +233,8 @@ def _prepare(
 ) -> tuple[Callable[[], Any], EncodedRows, EncodedRows, RecipeRecord]:
     """Return a function that loads the model, the rows to tune on and to score, and a record."""
 
-    def load_start() -> checkpoint.Start:
-        return checkpoint.load_start(
+    def load_start() -> checkpoint.Classifier:
+        return checkpoint.load_classifier(
             model,
             num_labels=task.num_labels,
             label_names=task.label_names,

@@ -78,7 +78,7 @@ def load_start(
         run_files.check_digest(Path(place), result)
     elif (of_run := run_of(source)) is not None and of_run["data"] == task.content_hash:
         _check_held_out(source, of_run, config)
-    loaded = checkpoint.load_start(
+    loaded = checkpoint.load_classifier(
         place,
         num_labels=task.num_labels,
         label_names=task.label_names,
@@ -95,7 +95,7 @@ def load_start(
         loaded.model,
         tokenizer or loaded.tokenizer,
         name,
-        loaded.has_trained_classifier,
+        loaded.is_trained,
         source,
         result,
         classes=loaded.classes,
@@ -118,7 +118,7 @@ def _take_live(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task:
     check_fit(model, tokenizer, task, f"the live {name}")
     taken = copy.deepcopy(model).float()
     classes = checkpoint.classes_of(model.config)
-    checkpoint.name_answers(
+    checkpoint.name_outputs(
         taken, task.label_names, is_regression=task.is_regression, kind=task.kind
     )
     return Start(taken, tokenizer, name, tuned=True, classes=classes)

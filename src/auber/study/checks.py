@@ -118,7 +118,7 @@ def identify_weights(study: Study, pending: Sequence[PlacedRun]) -> Study:
     if study.model == EMBEDDED or not readers:
         return study
     task = study.load_task(readers[0].task)
-    model = checkpoint.load_start(
+    model = checkpoint.load_classifier(
         study.model,
         num_labels=task.num_labels,
         label_names=task.label_names,

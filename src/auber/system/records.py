@@ -141,7 +141,8 @@ _WANTED = {
 def _describe(cls: type[BaseModel], problem: Any) -> str:
     """Return one problem that pydantic found, in the words of this project."""
     kind, place, context = problem["type"], problem["loc"], problem.get("ctx", {})
-    key = ".".join(show_name(str(part)) for part in place)
+    # A member of a union is part of the place, as `tuple[int, ...]`, but not of the file.
+    key = ".".join(show_name(str(part)) for part in place if "[" not in str(part))
     if kind == "missing":
         return f"lacks '{key}'"
     if kind == "extra_forbidden":
