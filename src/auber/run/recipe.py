@@ -233,7 +233,7 @@ def _prepare(
 ) -> tuple[Callable[[], Any], EncodedRows, EncodedRows, RecipeRecord]:
     """Return a function that loads the model, the rows to tune on and to score, and a record."""
 
-    def load_start() -> checkpoint.Classifier:
+    def load_model() -> checkpoint.Classifier:
         return checkpoint.load_classifier(
             model,
             num_labels=task.num_labels,
@@ -247,18 +247,18 @@ def _prepare(
     remedy = "may have seen the rows to hold out; give the pretrained model, or leave --tune out"
     if is_run(model):
         raise ModelError(f"{model}: is a run, whose model {remedy}")
-    start = load_start()
-    if start.has_trained_classifier:
+    loaded = load_model()
+    if loaded.is_trained:
         raise ModelError(f"{model}: has a trained classifier, which {remedy}")
-    check_lengths(start.model, start.tokenizer, task, config.max_length, ("train", "dev"))
-    num_layers = encoder_of(start.model).num_layers
+    check_lengths(loaded.model, loaded.tokenizer, task, config.max_length, ("train", "dev"))
+    num_layers = encoder_of(loaded.model).num_layers
     rows = make_splits(task.train.labels, config, num_layers, not task.has_classes).first
     labels = task.train.labels if task.has_classes else None
     tuned, scored = hold_out(rows, labels, HELD_OUT, config.seed)
-    encoded = encode_split(start.tokenizer, task, "train", config.max_length)
+    encoded = encode_split(loaded.tokenizer, task, "train", config.max_length)
     record = RecipeRecord(
         model=Path(model).resolve().name if Path(model).exists() else str(model),
-        weights=checkpoint.weights_digest(start.model.base_model),
+        weights=checkpoint.weights_digest(loaded.model.base_model),
         task=task.name,
         data=task.content_hash,
         metric=task.metric,
@@ -274,7 +274,7 @@ def _prepare(
         rows_tuned=len(tuned),
         rows_held_out=len(scored),
     )
-    return lambda: load_start().model, encoded.select(tuned), encoded.select(scored), record
+    return lambda: load_model().model, encoded.select(tuned), encoded.select(scored), record
 
 
 def _resume(path: Path, record: RecipeRecord) -> RecipeRecord:
