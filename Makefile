@@ -25,14 +25,14 @@ test-all: $(READY)
 	$(BIN)/python -m pytest -m ""
 
 lint: $(READY)
-	$(BIN)/ruff format --check src tests notebooks experiments
-	$(BIN)/ruff check src tests notebooks experiments
+	$(BIN)/ruff format --check src tests notebooks benchmarks
+	$(BIN)/ruff check src tests notebooks benchmarks
 	$(BIN)/mypy
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 
 format: $(READY)
-	$(BIN)/ruff format src tests notebooks experiments
-	$(BIN)/ruff check --fix src tests notebooks experiments
+	$(BIN)/ruff format src tests notebooks benchmarks
+	$(BIN)/ruff check --fix src tests notebooks benchmarks
 
 # Build the site into site/ in strict mode, then run every code block of README and docs.
 docs: $(READY)
@@ -51,8 +51,8 @@ test-dist: $(READY)
 
 # Faults and load at full length, some twenty minutes of two cores; root, for it mounts small disks. Then the page with its figures.
 soak: $(READY)
-	$(BIN)/python -m tests.soak --out results/soak.json
-	AUBER_REGENERATE=1 $(BIN)/python -m pytest tests/soak/test_page.py
+	$(BIN)/python -m benchmarks.soak --out results/soak.json
+	$(BIN)/python -m benchmarks.pages reliability
 
 # torch comes first so that pip takes the pinned build before another package can require a newer one.
 $(READY): pyproject.toml constraints.txt

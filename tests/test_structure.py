@@ -18,7 +18,7 @@ SOURCE = Path(auber.__file__).parent
 # A package imports only from those before it.
 ORDER = [
     "errors", "system", "config", "metrics", "data", "models", "training", "scoring", "search", "run", "export", "api",
-    "callback", "demo", "study", "bench", "regret", "report", "cli",
+    "callback", "demo", "study", "report", "cli",
 ]  # fmt: skip
 
 

@@ -14,14 +14,13 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from auber import demo
-from auber.bench.catalogue import SIZES
 from auber.data.generated import build_model, build_tokenizer, vocabulary
 from auber.data.glue import FORMATS, HUB_DATASET
 from tests.docs import machines
@@ -230,11 +229,6 @@ def _shorten_demo(scene: Scene) -> None:
     scene.monkeypatch.setattr("auber.demo.SETTINGS", demo.SETTINGS | SHORT)
 
 
-def _shrink_small(scene: Scene) -> None:
-    """Replace the small model by the tiny one."""
-    scene.monkeypatch.setitem(SIZES, "small", replace(SIZES["tiny"], name="small"))
-
-
 def _table2(path: Path, seeds: Sequence[int] = (0, 1, 2)) -> None:
     """Write a small study with all tasks, and its model."""
     model = path.with_name("table2-model").resolve()
@@ -385,6 +379,5 @@ _OUTSIDE: dict[str, Callable[[Scene], None]] = {
     "--push": _take_uploads,
     "reward.shards": _hide_gpus,
     "auber demo": _shorten_demo,
-    "--size small": _shrink_small,
 }
 NAMES = frozenset({*_FILES, *_OBJECTS, *_OUTSIDE, *machines.NAMES})

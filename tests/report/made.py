@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from auber.export.speed import Amount, Pair, RunSpeed, Speed, SpeedProvenance
-from auber.regret.replay import BUDGETS, REWARDS
+from auber.report.regret_figure import BUDGETS
+
+REWARDS = (1, *range(10, 301, 10))
 
 
 def make_regret(task: str = "toys") -> dict[str, Any]:
@@ -36,7 +38,7 @@ def make_regret(task: str = "toys") -> dict[str, Any]:
     return {
         "format": 1,
         "kind": "auber regret",
-        "command": "auber regret runs/all",
+        "command": "python -m benchmarks.regret runs/all",
         "seeds": 2,
         "rewards": list(REWARDS),
         "panels": [{**names, "recorded": recorded, "layers": layers, "mean": means}],

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from auber.errors import RunError
-from auber.regret.files import compact_json
 from auber.report.page import render_page, write_page
 from auber.report.regrets import regret_figure, regret_table
 from auber.report.results_file import read_results_file, save_results
@@ -20,7 +19,7 @@ from tests.report.results import write_study
 def regret(tmp_path):
     file = tmp_path / "kept" / "regret.json"
     file.parent.mkdir()
-    file.write_text(compact_json(make_regret()))
+    file.write_text(json.dumps(make_regret()))
     return file
 
 
@@ -55,7 +54,7 @@ def test_regret_on_the_page(regret, tmp_path):
         "| task | layers | search | after 50 rewards |",
         "| toys | 2 | agent, preset paper | 0.50 (-1.40 to 2.40) |",
         "| toys | 2 | random masks, in expectation | 0.80 |",
-        "From regret.json, made by:\n\n    auber prune --method exhaustive\n    auber regret runs/all\n",
+        "From regret.json, made by:\n\n    auber prune --method exhaustive\n    python -m benchmarks.regret runs/all\n",
     ):
         assert words in text
     assert "![" not in text, "no drawing lies beside the file"

@@ -13,7 +13,6 @@ import sys
 import typer
 
 from auber.cli import (
-    bench,
     demo,
     doctor,
     evaluate,
@@ -22,7 +21,6 @@ from auber.cli import (
     imports,
     list,  # noqa: A004
     prune,
-    regret,
     report,
     speed,
     stops,
@@ -58,8 +56,6 @@ for name, command, summary in (
     ("watch", watch.command, "Follow a run or a study from another terminal."),
     ("list", list.command, "List tasks, models, methods, metrics or settings."),
     ("doctor", doctor.command, "Check the installation and print how to fix it."),
-    ("regret", regret.command, "Measure how far a search ends from a layer's best mask."),
-    ("bench", bench.command, "Measure what a search costs on this machine."),
 ):
     app.command(name, short_help=summary)(command)
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auber.errors import RunError, unknown_name
-from auber.regret.result import KIND as REGRET
 from auber.report import results_file, speeds
 from auber.report.evidence import render_evidence
 from auber.report.in_short import render_in_short
 from auber.report.origins import render_origins
+from auber.report.regrets import KIND as REGRET
 from auber.report.repeating import render_repeating
 from auber.report.results_file import ResultsFile, read_results_file
 from auber.report.yardsticks import render_regret, render_speed
@@ -44,7 +44,7 @@ _INTRODUCTION = """\
 # Results
 
 What was measured with this package, and what it shows. The page is made from the files below `results/` (studies, regret, speed)
-by `auber report FILE.json... --page docs/results.md`; a test compares. Nothing on it is written by hand but the notes.
+by `python -m benchmarks.pages results`; a test compares. Nothing on it is written by hand but the notes.
 """
 
 _EMPTY = """\

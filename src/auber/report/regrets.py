@@ -1,4 +1,4 @@
-"""Results of `auber regret` as a table: what each search misses of a layer's best mask, in the mean over the layers."""
+"""Results of `benchmarks.regret` as a table: what each search misses of a layer's best mask, in the mean over the layers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from auber.errors import RunError
-from auber.regret.figure import draw_regret, label_of
-from auber.regret.replay import BUDGETS
-from auber.regret.result import FORMAT
 from auber.report.columns import Column, Table, TableSection
+from auber.report.regret_figure import BUDGETS, draw_regret, label_of
 from auber.report.results_file import ResultsFile
 from auber.run.fields import Fields
+
+KIND = "auber regret"
+FORMAT = 1
 
 # What is told of a search, by its name in a result.
 _QUANTITIES = {

@@ -8,10 +8,10 @@ from typing import Any
 
 from auber.config import settings
 from auber.errors import RunError
-from auber.regret.result import KIND as REGRET
 from auber.report.html.page import Figure, Figures, Grid, Heading, Section, grids, section
 from auber.report.origins import commit_words, device_words
 from auber.report.record import RunRecord
+from auber.report.regrets import KIND as REGRET
 from auber.report.regrets import regret_figure, regret_table
 from auber.report.results_file import ResultsFile
 from auber.report.speeds import KIND as SPEED
