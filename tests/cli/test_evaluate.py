@@ -8,6 +8,7 @@ import pytest
 import auber
 from auber.cli.screen import describe_result
 from tests.cli.conftest import SMALL
+from tests.cli.run_folder import RESULT
 from tests.small import small_start
 
 
@@ -170,6 +171,6 @@ def test_the_rows_must_be_named(run_auber, tmp_path, files):
     assert run_auber("evaluate", model) == (2, "", message)
     (tmp_path / "run.json").write_text("{}")
     for task, advice in (("rte", "add --task rte\n"), ("own", rows)):
-        (tmp_path / "result.json").write_text(json.dumps({"task": task}))
+        (tmp_path / "result.json").write_text(json.dumps({**RESULT, "task": task}))
         named = f"which rows to score it on must be named (the run is of task '{task}'); {advice}"
         assert run_auber("evaluate", tmp_path) == (2, "", f"auber: {tmp_path}: {named}")

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import inspect
 import os
 import subprocess
 import sys
 
 import pytest
 
-from auber.cli import prune
 from auber.cli.options import build_config, complete_assignment, make_room
 from auber.errors import ConfigError
 
@@ -72,16 +70,6 @@ def test_completions_of_settings(incomplete, expected):
 def test_short_options_are_settings():
     config = build_config("default", None, None, ["agent.gamma=0.5"], seed=3, protocol=None)
     assert (config.seed, config.agent.gamma) == (3, 0.5)
-
-
-def test_shared_options_are_declared_once():
-    from auber.cli import evaluate, finetune
-
-    declared = inspect.signature(prune.command).parameters
-    for command in (finetune.command, evaluate.command):
-        for name, parameter in inspect.signature(command).parameters.items():
-            if name in declared:
-                assert parameter.annotation == declared[name].annotation
 
 
 def test_the_target_of_a_link_gets_a_folder(tmp_path):

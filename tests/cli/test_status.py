@@ -9,6 +9,7 @@ import pytest
 import auber
 from auber.cli.status import RunReader
 from auber.errors import RunError
+from auber.run import provenance
 from auber.system.locks import start_of
 from auber.system.progress import Progress
 from tests.cli.run_folder import NOW, RESULT, RunFolder
@@ -160,8 +161,9 @@ def test_the_resume_command_is_the_typed_one_and_the_result_names_no_folder(tmp_
 
     def prune(**changes):
         model, tokenizer = small_start()
-        settings = {"task": small_task(), "config": small_config(), "out": out, "command": command}
-        return auber.prune(model, tokenizer, **settings, **changes)
+        settings = {"task": small_task(), "config": small_config(), "out": out}
+        with provenance.recording(command):
+            return auber.prune(model, tokenizer, **settings, **changes)
 
     with pytest.raises(KeyboardInterrupt):
         prune(progress=Stopper())

@@ -22,8 +22,8 @@ def finished(tmp_path_factory):
     """The folder of a study of which seed 0 is done."""
     place = tmp_path_factory.mktemp("study")
     study = tiny_study(tiny_model_folder(place), methods=["original"], seeds=[0, 1])
-    selection = select_runs(study, ["seed=0"])
-    run_study(study, StudyFolder(place / "study"), Notes(), selection=selection)
+    runs = select_runs(study, ["seed=0"])
+    run_study(study, StudyFolder(place / "study"), Notes(), runs=runs)
     return place / "study"
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import Field
 
 from auber.config import load_toml
-from auber.errors import RunError, printable
+from auber.errors import printable
 from auber.run.records import (
     CurrentStage,
     MessageEvent,
@@ -29,9 +29,8 @@ from auber.run.records import (
     parse_event,
 )
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, is_tuning_series, layer_stage
-from auber.system import records
 from auber.system.locks import is_alive
-from auber.system.records import Record
+from auber.system.records import Record, read_if_there
 
 R = TypeVar("R", bound=Record)
 
@@ -105,10 +104,10 @@ class RunReader:
     def read(self) -> RunStatus:
         """Return the current status."""
         # Events last: they then cover what the other files show.
-        result = read_if_there(ResultRecord, self.folder / "result.json")
-        progress = read_if_there(ProgressRecord, self.folder / "progress.json")
+        result = _read(ResultRecord, self.folder / "result.json")
+        progress = _read(ProgressRecord, self.folder / "progress.json")
         for path in (self.folder / "stages").glob("*.json"):
-            stage = None if path.stem in self._stages else read_if_there(StageRecord, path)
+            stage = None if path.stem in self._stages else _read(StageRecord, path)
             if stage is not None:
                 self._stages[path.stem] = stage
         self._read_events()
@@ -162,7 +161,7 @@ class RunReader:
                 return
             self._seed = printable(str(config.get("seed")))
             self._protocol = printable(str(config.get("protocol")))
-            self._identity = read_if_there(RunIdentity, self.folder / "run.json")
+            self._identity = _read(RunIdentity, self.folder / "run.json")
 
     def _read_events(self) -> None:
         try:
@@ -277,14 +276,8 @@ class RunReader:
         return f"cd {shlex.quote(process.folder)} && {command}"
 
 
-def read_if_there(cls: type[R], path: Path) -> R | None:
-    """Return the record in a file, None if there is no such file."""
-    try:
-        return records.read(cls, path, "put a copy of it back, or start the run again")
-    except RunError:
-        if path.exists():
-            raise
-        return None
+def _read(cls: type[R], path: Path) -> R | None:
+    return read_if_there(cls, path, "put a copy of it back, or start the run again")
 
 
 def _seconds_left(stage: CurrentStage, written: float, now: float) -> float | None:

@@ -20,8 +20,8 @@ from auber.errors import ConfigError
 from auber.system.distributed import launch_words
 
 _WITH_RESUME = ("demo", "finetune", "prune")  # continue with --resume
-_UsageError: Any = typer.BadParameter.__base__  # typer may bring its own copy of click
 _AS_BEFORE = ("study",)  # continue with the same command
+_UsageError: Any = typer.BadParameter.__base__  # typer may bring its own copy of click
 
 
 class Terminated(KeyboardInterrupt):

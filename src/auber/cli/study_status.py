@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from auber.cli.status import RunReader, RunStatus, read_if_there
+from auber.cli.status import RunReader, RunStatus
 from auber.run.records import ResultRecord
 from auber.study.estimate import Clock
 from auber.study.folder import CLAIM, RECORD, State, StudyFolder
@@ -107,7 +107,7 @@ class StudyReader:
 
     def _dev(self, block: Block, run: StudyRun, path: Path) -> float | None:
         if path not in self._results:
-            result = read_if_there(ResultRecord, path / "result.json")
+            result = self._study_folder.result(block, run)
             if result is None:  # it is being computed again
                 return None
             self._results[path] = result

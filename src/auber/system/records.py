@@ -97,6 +97,16 @@ def read(
     return parse(cls, data, str(path), remedy, error=error)
 
 
+def read_if_there(cls: type[R], path: Path, remedy: str) -> R | None:
+    """Return the record in a JSON file, None if there is no such file; it may vanish meanwhile."""
+    try:
+        return read(cls, path, remedy)
+    except RunError:
+        if path.exists():
+            raise
+        return None
+
+
 def read_json(
     path: str | Path,
     remedy: str,
