@@ -25,9 +25,9 @@ import pandas
 from auber import api
 from auber.config import make_config, parse_assignment
 from auber.data import load_task
+from auber.data.splits import hold_out
 from auber.data.task import TaskData
 from auber.run import provenance
-from auber.run.rates.tunings import hold_out
 from auber.search.registry import get_method
 from auber.system.files import write_json
 from auber.system.records import Count, Name, Number, Record, read
@@ -140,7 +140,8 @@ def run_experiment(arguments: argparse.Namespace) -> None:
 
 def cut_development_rows(task: TaskData, share: float, seed: int) -> TaskData:
     """Return the task with a share of its train rows, drawn by class, in the place of dev."""
-    tuned, held_out = hold_out(task, share, seed)
+    labels = task.train.labels if task.has_classes else None
+    tuned, held_out = hold_out(range(len(task.train)), labels, share, seed)
     return replace(task, train=task.train.select(tuned), dev=task.train.select(held_out))
 
 

@@ -25,18 +25,17 @@ TESTS = Path(__file__).parent
 LONGEST = (
     "docs/test_running.py",
     "test_demo.py",
-    "export/test_graph.py",
+    "export/test_onnx.py",
     "run/test_prior.py",
     "run/test_crossfit.py",
     "study/test_engines.py",
-    "export/test_export.py",
-    "study/test_study.py",
+    "export/test_measure.py",
+    "study/test_runner.py",
     "benchmarks/test_soak.py",
     "run/test_latency.py",
     "run/test_starts.py",
     "run/test_determinism.py",
     "run/test_budget.py",
-    "export/speed/test_ways.py",
 )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from auber.data.agreement import COMPLEMENTS, NOUNS
-from auber.data.answers import AnyAnswers, Spans, Tags
 from auber.data.encoding import EncodedRows
+from auber.data.generated import COMPLEMENTS, NOUNS
+from auber.data.targets import AnyTargets, Spans, Tags
 from auber.data.task import TaskData
 from auber.data.user_rows import make_task
 from auber.metrics.tags import NO_TAG, read_scheme
@@ -42,7 +42,7 @@ def random_kind_rows(
     return EncodedRows(ids, types, random_answers(kind, lengths, draw), pad_token_id=1)
 
 
-def random_answers(kind: str, lengths: list[int], draw: np.random.Generator) -> AnyAnswers:
+def random_answers(kind: str, lengths: list[int], draw: np.random.Generator) -> AnyTargets:
     """Answers to rows of these lengths."""
     if kind == "tokens":
         tags = [draw.integers(0, len(TAGS), length) for length in lengths]

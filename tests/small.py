@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from auber.config import Config, make_config
-from auber.data.agreement import make_agreement
-from auber.data.agreement_model import build_tokenizer, vocabulary
 from auber.data.encoding import EncodedRows, encode_rows
+from auber.data.generated import build_tokenizer, make_agreement, vocabulary
 from auber.data.task import TaskData
 from auber.training.devices import Hardware, resolve_hardware
 from tests.tiny_models import tiny_model

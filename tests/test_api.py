@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import auber
-from auber.data.agreement_model import build_tokenizer
 from auber.data.encoding import encode_rows
+from auber.data.generated import build_tokenizer
 from auber.errors import CheckpointError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of

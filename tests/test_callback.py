@@ -13,7 +13,7 @@ from transformers import Trainer, TrainingArguments
 
 import auber
 from auber.data.encoding import encode_split, pad_batch
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.data.user_rows import make_task
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
@@ -151,7 +151,7 @@ def test_taggers_and_models_that_find_answers(kind, tmp_path):
     assert trainer.evaluate()["eval_loss"] > 0  # the trainer goes on with it
     trainer.save_model(tmp_path / "saved")
     entries = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
-    assert KINDS[kind].auto_class in entries
+    assert TASK_TYPES[kind].auto_class in entries
     for folder in ("saved", "run/model"):
         remote = getattr(modeling_auber, type(model).__name__).from_pretrained(tmp_path / folder)
         for loaded in (checkpoint.load(tmp_path / folder), remote):
@@ -163,8 +163,8 @@ def test_a_model_of_another_kind_is_noticed(kind, tmp_path):
     callback = auber.AuberCallback(task=small_kind_task(kind), config=small_config())
     assert_refused(
         make_trainer(tmp_path, callback),
-        rf"^task own: is of kind {kind} and needs a model \.\.\.{KINDS[kind].ending}, found BertForSequenceClassification; "
-        rf"give a model of that kind \({KINDS[kind].auto_class}\)$",
+        rf"^task own: is of kind {kind} and needs a model \.\.\.{TASK_TYPES[kind].ending}, found BertForSequenceClassification; "
+        rf"give a model of that kind \({TASK_TYPES[kind].auto_class}\)$",
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from auber import demo
 from auber.cli import app
-from auber.cli.live.run import RunWatcher
+from auber.cli.status import RunReader
 from auber.run.files import read_result
 from tests.short_demo import SHORT
 
@@ -51,7 +51,7 @@ def test_who_watches_a_demonstration_that_was_cut_is_told_the_command(tmp_path, 
     monkeypatch.setattr("auber.run.pipeline.Pipeline.finetune", stop)
     assert app(words.split()[1:], standalone_mode=False) == 130
     (place,) = tmp_path.glob("**/start")
-    told = RunWatcher(place).look().resume
+    told = RunReader(place).read().resume
     folder = place.parent.relative_to(tmp_path)
     assert told == (f"{words} --resume" if "--out" in words else f"{words} --out {folder} --resume")
 

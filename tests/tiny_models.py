@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 
 LAYERS, HEADS, HIDDEN, VOCABULARY, MAX_LENGTH = 3, 4, 32, 100, 24
 MODEL_TYPES = (
@@ -94,7 +94,7 @@ def tiny_model(
     options = {} if attention is None else {"attn_implementation": attention}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        auto = getattr(transformers, "AutoModel" if bare else KINDS[kind].auto_class)
+        auto = getattr(transformers, "AutoModel" if bare else TASK_TYPES[kind].auto_class)
         model = auto.from_config(tiny_config(model_type, **changes), **options)
         with torch.no_grad():
             for parameter in model.parameters():

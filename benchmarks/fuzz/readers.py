@@ -277,7 +277,7 @@ def _load(folder: Path) -> None:
 
 
 def _load_start(folder: Path) -> None:
-    checkpoint.load_start(folder / "model", num_labels=2)
+    checkpoint.load_classifier(folder / "model", num_labels=2)
 
 
 def _resume(run: str) -> Place:

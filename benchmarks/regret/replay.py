@@ -17,7 +17,7 @@ import numpy as np
 from auber.config import Config
 from auber.errors import RunError
 from auber.search.game import PruningGame
-from auber.search.methods import LayerWork
+from auber.search.methods import LayerSearch
 from auber.search.players import greedy
 from auber.search.players.dqn import play_layer
 from auber.system.progress import Progress
@@ -58,7 +58,7 @@ def play_agent(table: LayerTable, preset: str, config: Config, seed: int) -> Pla
         table.known.__getitem__,
         scale=config.reward.scale,
         stop_reward=config.reward.stop,
-        head_reward=config.reward.head,
+        unit_reward=config.reward.head,
     )
     outcome = play_layer(game, config.agent, seed=seed, layer=table.layer)
     return _play(
@@ -77,7 +77,7 @@ def play_greedy(table: LayerTable, config: Config) -> Play:
     def look_up(masks: Sequence[tuple[int, ...]]) -> list[float]:
         return [table.known[mask] for mask in masks]
 
-    layer = LayerWork(table.layer, no_encoder, heads, look_up, config, Progress())
+    layer = LayerSearch(table.layer, no_encoder, heads, look_up, config, Progress())
     choice = greedy.choose_layer(layer)
     return _play(
         _regrets(table, choice.details["curve"]),

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from auber.config import Config, make_config, parse_assignment
-from auber.export.speed.arithmetic import count_parameters
+from auber.export.measure import count_parameters
 from auber.run import provenance
 from auber.system.files import write_json
 from auber.system.progress import Progress

@@ -105,7 +105,7 @@ def load_subject(
     source: str, shape: RowShape, count: int | None, config: Config, hardware: Hardware
 ) -> Subject:
     """Return a model from a folder or the hub, with generated rows."""
-    model = checkpoint.load_start(
+    model = checkpoint.load_classifier(
         source, num_labels=2, seed=config.seed, device=hardware.device
     ).model
     return _assemble(Path(source).resolve().name, model, shape, count, config, hardware)

@@ -110,7 +110,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
             if run_files.is_run(self.out):
                 raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
             runs.require_place(Path(self.out), resume=False)
-        if get_method(self.method).makes_scouts(self.config.protocol):
+        if get_method(self.method).uses_fold_models(self.config.protocol):
             if state.global_step:
                 raise ConfigError(
                     f"AuberCallback: the training goes on after step {state.global_step}, and scouts are made of the model before the "

@@ -13,13 +13,13 @@ from typing import Any
 
 from auber import api
 from auber.config import Config, Value, make_config
-from auber.data.agreement import make_agreement
-from auber.data.agreement_model import (
+from auber.data.generated import (
     BATCH_SIZE,
     EPOCHS,
     LEARNING_RATE,
     build_model,
     build_tokenizer,
+    make_agreement,
 )
 from auber.system.progress import Progress
 

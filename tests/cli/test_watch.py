@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -10,9 +11,12 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from auber.cli import watch
-from tests.cli.live.folders import RESULT, RunFolder
+from auber.cli.status import RunReader
+from auber.errors import RunError
+from tests.cli.run_folder import NOW, RESULT, RunFolder
 
 
 @pytest.fixture
@@ -22,60 +26,129 @@ def folder(tmp_path):
     return folder
 
 
-def test_once(run_auber, folder):
+def drawn(folder, width=80, *, ascii_only=False):
+    encoding = "ascii" if ascii_only else "utf-8"
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace")
+    console = Console(file=file, width=width)
+    console.print(watch.draw(RunReader(folder.path, clock=lambda: NOW).read(), console))
+    file.seek(0)
+    return [line.rstrip() for line in file.read().splitlines()]
+
+
+def test_a_search(folder):
+    lines = drawn(folder)
+    assert lines[0] == (
+        "auber prune  task rte  method auber  seed 7  protocol heldout  model bert-tiny"
+    )
+    assert lines[1].startswith("running for 2 min  process ")
+    assert lines[2:7] == [
+        "✓ first 12 s   · last   · evaluation",
+        "layer 1: searching    ━━━━━───────────────  3/12  60 s left  best 0.9",
+        "whole run             ━━━━━━━━────────────  41%  open layers about 30 s",
+        "rewards asked 12  rewards computed 4  best score 0.875",
+        "✓  0 ■□■□  -2 +12.50   ▶  1 ▒▒▒▒   ·  2 ····",
+    ]
+
+
+def test_a_terminal_without_unicode(folder):
+    text = "\n".join(drawn(folder, ascii_only=True))
+    assert text.isascii()
+    assert "+  0 #-#-  -2 +12.50   >  1 ????" in text
+
+
+@pytest.mark.parametrize("width", [20, 40, 200])
+def test_no_line_is_wider_than_the_terminal(folder, width):
+    assert max(map(len, drawn(folder, width))) <= width
+
+
+def test_a_tuning(folder):
+    numbers = {"layer-01/tuning/loss": 0.25, "layer-01/tuning/steps_per_second": 4.0}
+    folder.event("numbers", step=8, values=numbers)
+    folder.progress("layer 1: tuning", 8, 16)
+    assert "loss 0.25  steps per second 4" in drawn(folder)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("KeyboardInterrupt: ", "stopped by Ctrl-C"),
+        ("Terminated: ", "stopped by SIGTERM"),
+        ("TuningError: loss nan", "TuningError: loss nan"),
+    ],
+)
+def test_what_stopped_a_run_and_how_it_resumes(folder, error, words):
+    command = (
+        "auber prune --model some-long-model-name --task rte --data glue --seed 7 --out runs/rte"
+    )
+    folder.progress("layer 1: searching", 3, 12, started=1.0, command=command)
+    folder.event("stopped", error=error)
+    lines = drawn(folder)
+    assert words in lines
+    assert not [line for line in lines if "stopped: " in line]
+    assert f"nobody is at work; go on with: {command} --resume" in " ".join(lines)
+
+
+def test_a_complete_run(folder):
+    folder.write("result.json", RESULT)
+    lines = drawn(folder, 400)
+    assert lines[1] == f"complete  in {folder.path}"
+    assert lines[2].startswith("dev accuracy 75.00, train 87.50, gap +12.50 points")
+    assert lines[3].startswith("2 of 12 heads removed; ")
+
+
+def test_once_and_json(run_auber, folder):
     code, out, _ = run_auber("watch", folder.path, "--once")
     assert code == 0
     assert out.startswith("auber prune  task rte  method auber  seed 7")
-    assert "\x1b" not in out, "no colours where nobody sees them"
-
-
-def test_json(run_auber, folder):
+    assert "\x1b" not in out
     code, out, _ = run_auber("watch", folder.path, "--json")
-    view = json.loads(out)
-    assert (code, view["state"], view["search"]["rewards_asked"]) == (0, "running", 12)
+    status = json.loads(out)
+    assert (code, status["state"], status["numbers"]["rewards_asked"]) == (0, "running", 12)
 
 
 @pytest.mark.parametrize("option", ["--once", "--json"])
-def test_one_look_at_a_run_that_has_stopped_is_exit_code_1(run_auber, folder, option):
+def test_once_of_a_stopped_run_is_exit_code_1(run_auber, folder, option):
     folder.event("stopped", error="KeyboardInterrupt: ")
     code, out, _ = run_auber("watch", folder.path, option)
     assert (code, "stopped" in out) == (1, True)
 
 
 @pytest.fixture
-def between_looks(monkeypatch):
-    """Has each of some things done after a look, one a look: what is seen does not depend on how fast the machine is."""
+def between_updates(monkeypatch):
+    """Call functions after an update each, so that the result does not depend on timing."""
 
-    def do(*things):
-        left = list(things)
+    def do(*calls):
+        left = list(calls)
 
         def sleep(seconds):
             time.sleep(seconds)
             if left:
                 left.pop(0)()
 
-        monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+        clock = SimpleNamespace(
+            monotonic=time.monotonic,
+            sleep=sleep,
+            strftime=time.strftime,
+            localtime=time.localtime,
+        )
+        monkeypatch.setattr(watch, "time", clock)
 
     return do
 
 
-def test_it_waits_for_a_run_follows_it_and_leaves_with_it(run_auber, tmp_path, between_looks):
-    def begin():
-        RunFolder(tmp_path / "run").search_layer_1()
-
-    def finish():
-        (tmp_path / "run" / "result.json").write_text(json.dumps(RESULT))
-
-    between_looks(begin, finish)
+def test_it_waits_for_a_run_and_follows_it(run_auber, tmp_path, between_updates):
+    between_updates(
+        lambda: RunFolder(tmp_path / "run").search_layer_1(),
+        lambda: (tmp_path / "run" / "result.json").write_text(json.dumps(RESULT)),
+    )
     code, out, _ = run_auber("watch", tmp_path / "run", "--interval", "0.1")
     assert code == 0
-    assert out.startswith(f"waiting for a run or a study in {tmp_path / 'run'} (Ctrl-C leaves)")
+    assert out.startswith(f"waiting for a run or a study in {tmp_path / 'run'} (Ctrl-C exits)")
     assert "layer 1: searching" in out
-    assert out.count(f"complete  in {tmp_path / 'run'}\ndev accuracy 75.00") == 1
+    assert out.count("dev accuracy 75.00") == 1
 
 
 def begin_below(place, method, *, age):
-    """A run in a folder of several, begun so many seconds ago."""
     folder = RunFolder(place / method, method)
     folder.search_layer_1()
     moment = time.time() - age
@@ -83,58 +156,36 @@ def begin_below(place, method, *, age):
     return folder
 
 
-def test_of_a_folder_of_several_the_run_begun_last_is_shown(run_auber, tmp_path):
+def test_the_newest_of_several_runs(run_auber, tmp_path):
     begin_below(tmp_path, "random", age=5)
     begin_below(tmp_path, "auber", age=60)
     (tmp_path / "notes.txt").write_text("mine")
-    code, out, _ = run_auber("watch", tmp_path, "--once")
-    assert code == 0
-    assert out.startswith("auber prune  task rte  method random  seed 7")
     code, out, _ = run_auber("watch", tmp_path, "--json")
-    assert json.loads(out)["folder"] == str(tmp_path / "random")
+    assert (code, json.loads(out)["folder"]) == (0, str(tmp_path / "random"))
 
 
-def test_it_goes_from_one_run_of_a_folder_to_the_next_and_leaves_with_the_last(
-    run_auber, tmp_path, monkeypatch, between_looks
-):
-    monkeypatch.setattr(watch, "_SURE_AFTER", 1.5)
+def test_it_moves_on_to_the_next_run(run_auber, tmp_path, monkeypatch, between_updates):
+    monkeypatch.setattr(watch, "_SURE_SECONDS", 1.5)
     begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
-
-    def later():
-        begin_below(tmp_path, "random", age=0).write(
-            "result.json", {**RESULT, "dev": {"score": 0.5}}
-        )
-
-    between_looks(later)
+    worse = {**RESULT, "dev": {"score": 0.5}}
+    between_updates(lambda: begin_below(tmp_path, "random", age=0).write("result.json", worse))
     code, out, _ = run_auber("watch", tmp_path, "--interval", "0.1")
-    assert code == 0
-    assert (
-        out.index("dev accuracy 75.00")
-        < out.index("method random")
-        < out.index("dev accuracy 50.00")
-    )
+    places = [out.index(text) for text in ("accuracy 75.00", "method random", "accuracy 50.00")]
+    assert (code, sorted(places)) == (0, places)
 
 
-def test_a_run_of_a_folder_that_has_stopped_is_left_with_exit_code_1(
-    run_auber, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(watch, "_SURE_AFTER", 0.2)
-    begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
-    begin_below(tmp_path, "random", age=0).progress("layer 1: searching", 3, 12, started=1.0)
-    code, out, _ = run_auber("watch", tmp_path, "--interval", "0.1")
-    assert code == 1
-    assert "nobody is at work" in out
-
-
-def test_a_run_that_has_stopped_is_left_with_exit_code_1(run_auber, folder, monkeypatch):
-    monkeypatch.setattr(watch, "_SURE_AFTER", 0.2)
-    folder.progress("layer 1: searching", 3, 12, started=1.0, command="auber prune --out run")
-    code, out, _ = run_auber("watch", folder.path, "--interval", "0.1")
+@pytest.mark.parametrize("several", [True, False])
+def test_it_exits_with_1_if_a_run_stopped(run_auber, tmp_path, monkeypatch, several):
+    monkeypatch.setattr(watch, "_SURE_SECONDS", 0.2)
+    run = begin_below(tmp_path, "random", age=0)
+    run.progress("layer 1: searching", 3, 12, started=1.0, command="auber prune --out run")
+    place = tmp_path if several else run.path
+    code, out, _ = run_auber("watch", place, "--interval", "0.1")
     assert code == 1
     assert "nobody is at work; go on with: auber prune --out run --resume" in out
 
 
-def test_ctrl_c_leaves_quietly(run_auber, folder, monkeypatch):
+def test_ctrl_c_exits_quietly(run_auber, folder, monkeypatch):
     def stop(_):
         raise KeyboardInterrupt
 
@@ -143,61 +194,65 @@ def test_ctrl_c_leaves_quietly(run_auber, folder, monkeypatch):
     assert (code, err) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "make", [lambda path: path.write_text(""), lambda path: (path / "thesis").mkdir(parents=True)]
-)
-def test_something_else_is_an_error(run_auber, tmp_path, make):
-    make(tmp_path / "x")
-    code, _, err = run_auber("watch", tmp_path / "x")
-    assert code == 2
-    assert err == (
-        f"auber: {tmp_path / 'x'}: must be the folder of a run, of several, or of a study, found something else; name its --out\n"
-    )
+@pytest.mark.parametrize("name", ["run.json", "study.toml"])
+def test_a_run_and_a_study_are_their_own_place(name, tmp_path):
+    (tmp_path / "below").mkdir()
+    for place in (tmp_path / name, tmp_path / "below" / "run.json"):
+        place.touch()
+    assert watch.find_place(tmp_path) == tmp_path
+
+
+def test_a_run_that_is_being_created_is_waited_for(tmp_path):
+    assert watch.find_place(tmp_path / "none") is None
+    assert watch.find_place(tmp_path) is None
+    (tmp_path / "run" / "stages").mkdir(parents=True)
+    for name in ("config.toml", ".lock"):
+        (tmp_path / "run" / name).touch()
+    assert watch.find_place(tmp_path / "run") is None
+    assert watch.find_place(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["x/thesis/a.tex", "x/thesis.pdf", "x"])
+def test_something_else_is_an_error(tmp_path, name):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).touch()
+    message = "x: must be the folder of a run, of several, or of a study, found something else;"
+    with pytest.raises(RunError, match=message):
+        watch.find_place(tmp_path / "x")
 
 
 def test_nothing_cannot_be_shown_once(run_auber, tmp_path):
     code, _, err = run_auber("watch", tmp_path / "x", "--once")
     assert code == 2
-    assert err.endswith(
-        "must hold a run or a study, found neither; without --once it is waited for\n"
-    )
+    assert "must hold a run or a study, found neither" in err
 
 
-def test_a_run_is_watched_without_loading_torch(folder):
+def test_a_run_is_watched_without_torch(folder):
     code = (
-        "import sys\nfrom pathlib import Path\nfrom auber.cli.watch import _find\n"
-        f"_find(Path({str(folder.path)!r})).look()\nprint('torch' in sys.modules)"
+        "import sys\nfrom pathlib import Path\nfrom auber.cli.watch import find_reader\n"
+        f"find_reader(Path({str(folder.path)!r})).read()\nprint('torch' in sys.modules)"
     )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout
-        == "False\n"
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
-@pytest.mark.parametrize(("terminal", "draws_over"), [("xterm", True), ("dumb", False)])
-def test_on_a_terminal_it_draws_over_itself_and_on_a_dumb_one_it_does_not(
-    folder, terminal, draws_over
-):
+@pytest.mark.parametrize(("terminal", "is_live"), [("xterm", True), ("dumb", False)])
+def test_on_a_terminal(folder, terminal, is_live):
     folder.write("result.json", RESULT)
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": terminal, "NO_COLOR": "1", "COLUMNS": "80", "LINES": "24"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "auber", "watch", str(folder.path)],
-        stdout=theirs,
-        stdin=theirs,
-        env=environment,
-    )
+    command = [sys.executable, "-m", "auber", "watch", str(folder.path)]
+    process = subprocess.Popen(command, stdout=theirs, stdin=theirs, env=environment)
     os.close(theirs)
     shown = b""
     while select.select([ours], [], [], 30)[0]:
         try:
             shown += os.read(ours, 65536)
-        except OSError:  # it has left
+        except OSError:  # it has exited
             break
     os.close(ours)
     assert process.wait() == 0
     assert b"dev accuracy 75.00" in shown
     assert b"\x1b[3" not in shown, "NO_COLOR"
-    assert (b"\x1b[?25l" in shown) == draws_over
+    assert (b"\x1b[?25l" in shown) == is_live

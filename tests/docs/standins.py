@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from auber import demo
-from auber.data.agreement_model import build_model, build_tokenizer, vocabulary
+from auber.data.generated import build_model, build_tokenizer, vocabulary
 from auber.data.glue import FORMATS, HUB_DATASET
 from tests.docs import machines
 from tests.docs.blocks import ROOT, Block

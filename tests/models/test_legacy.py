@@ -126,7 +126,8 @@ def test_a_folder_that_cannot_be_read(old, tmp_path):
         import_model(tmp_path / "nothing", tmp_path / "new")
     (old / "config.json").write_text("{")
     with pytest.raises(
-        CheckpointError, match=r"config.json: cannot be read as JSON \(.*\); save the model again$"
+        CheckpointError,
+        match=r"config.json: cannot be read \(.*\); it is damaged: save the model again$",
     ):
         import_model(old, tmp_path / "new")
 

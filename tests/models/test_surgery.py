@@ -388,7 +388,7 @@ def test_gates_that_do_not_fit():
     ):
         gated_heads(model, {5: torch.ones(4)}).__enter__()
     remove_heads(model, {0: [1]})
-    message = r"^layer 0: one gate a present head, shape \(3,\), is needed, found \(4,\)$"
+    message = r"^layer 0: one gate per present head, shape \(3,\), is needed, found \(4,\)$"
     with pytest.raises(PlanError, match=message):
         gated_heads(model, {0: torch.ones(4)}).__enter__()
     with pytest.raises(PlanError, match=r"shape \(3,\), is needed, found \(2, 4\)$"):

@@ -30,6 +30,7 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
         "seed": seed,
         "dev": {"score": dev, "one_class": False, "majority": MAJORITY[task]},
         "train": {"score": 0.95},
+        "gap": 0.95 - dev,
         "heads": {"removed": removed, "total": 144, "layers": 12, "per_layer": 12},
         "plan": {"0": list(range(10)), "5": list(range(10))} if removed else {},
         "tuned_layers": [] if method == "original" else [0, 3],

@@ -75,7 +75,7 @@ def test_the_command_shows_tables_and_verdicts(run_auber, tmp_path):
     code, out, err = run_auber("report", tmp_path)
     assert (code, err) == (0, "")
     assert "Table 2: the methods; mpnet-base, protocol seen" in out
-    assert "no difference shown" in out
+    assert "no significant difference" in out
     assert "4 (task, seed) pairs" in out
     assert "share one dev set" in out
     assert "mpnet-base, seen: careful: rte, michel: one class predicted in 1 of 1 run\n" in out
@@ -181,7 +181,7 @@ def test_the_command_prints_json(run_auber, tmp_path):
     assert (code, summary["runs"], summary["starts"], summary["left_out"]) == (0, 12, 0, [])
     (section,) = summary["sections"]
     assert section["coverage"] is None
-    assert section["gaps"][0]["verdict"].startswith("no difference shown")
+    assert section["gaps"][0]["verdict"].startswith("no significant difference")
     assert section["pooled"][0]["reference"] == "original+tuning"
     assert section["pooled"][0]["verdict"].startswith("ahead by 2.2 points, 95 % interval ")
     assert section["methods"][1]["verdict"] is None

@@ -203,7 +203,10 @@ def test_several_studies_or_models_are_refused(study, tmp_path):
         ),
         (lambda content: content["runs"].append(3), "r.json: runs: must be an object, found int"),
         (lambda content: content["left_out"].append({}), "r.json: left_out: lacks 'folder'"),
-        (lambda content: content["study"].update(tasks=["x"]), "r.json: study: Unknown task 'x'"),
+        (
+            lambda content: content["study"].update(tasks=["x"]),
+            "r.json: study: 'tasks' must be known or rows of your own. Unknown task 'x'",
+        ),
     ],
 )
 def test_a_damaged_file_is_named(study, tmp_path, change, message):

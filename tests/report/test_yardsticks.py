@@ -86,7 +86,7 @@ def test_speed_on_the_page(speed):
     text = render_page([speed])
     for words in (
         "## What removing heads buys in speed\n",
-        "### What pruning buys on cpu: sizes, and how many times as fast (95 % interval)\n",
+        "### Size and speedup on cpu (95 % interval)\n",
         "| rte auber seed 0 | 40 of 144 | 101 M of 109.5 M (-7.7 %) |",
         "| 2.00 (2.00 to 2.00) | 0.80 (0.80 to 0.80) slower |",
         "- rows of 128 tokens, 2 CPU threads; both models have random weights",
@@ -141,17 +141,17 @@ def test_damage_to_what_only_the_drawing_needs_is_named(regret):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("format", 2, "^speed.json: format 1 can be read, found 2; measure it again"),
-        ("runs", [], "^speed.json: must hold at least one run and one pair of times for each"),
+        ("format", 2, "^speed.json: 'format' must be 1, found 2; it is damaged"),
+        ("runs", [], "^speed.json: 'runs' must have at least one run"),
         (
             "runs.0.pairs.1.batch",
             1.5,
-            "^speed.json: run 0, pair 1: 'batch' must be a whole number, found 1.5",
+            "^speed.json: 'runs.0.pairs.1.batch' must be a whole number, found 1.5",
         ),
         (
             "runs.0.parameters.unpruned",
             0,
-            "^speed.json: run 0: 'parameters' of the unpruned model must be above 0, found 0",
+            "^speed.json: 'runs.0.parameters.unpruned' must be at least 1, found 0",
         ),
         ("provenance.threads", None, "^speed.json: lacks 'provenance.threads'"),
     ],

@@ -182,7 +182,7 @@ def test_a_run_on_the_start_that_was_cut(cut, unwound, monkeypatch, tmp_path):
 
 def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     seen, scored, tuned = {}, [], []
-    crossed = pipeline.CrossedScorer
+    crossed = pipeline.CrossFitScorer
 
     def listen(model, rows, *rest, watch=None, **more):
         if not hasattr(model, "mark"):
@@ -197,7 +197,7 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
         return crossed(parts, *rest)
 
     monkeypatch.setattr(tunings, "tune", listen)
-    monkeypatch.setattr(pipeline, "CrossedScorer", build)
+    monkeypatch.setattr(pipeline, "CrossFitScorer", build)
     prune(tmp_path / "run", agent__episodes=1)
     assert len(scored) == 9, "three scouts for each of three layers"
     for scout, rows, _ in scored:
@@ -387,7 +387,7 @@ def test_that_nothing_was_learned_is_said_once(monkeypatch, tmp_path):
             self.said.append(text)
 
     monkeypatch.setattr(
-        pipeline.CrossedScorer, "score_many", lambda self, masks: [0.0] * len(masks)
+        pipeline.CrossFitScorer, "score_many", lambda self, masks: [0.0] * len(masks)
     )
     model, tokenizer = small_start()
     config = small_config(**{"first__when": "always", **SETTINGS})

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import auber
-from auber.data.agreement import make_agreement
+from auber.data.generated import make_agreement
 from auber.scoring import LayerScorer
 from auber.study import StudyFolder, run_study
 from auber.training.devices import resolve_hardware

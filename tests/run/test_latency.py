@@ -8,7 +8,7 @@ import auber
 from auber.errors import ConfigError
 from auber.run import pipeline
 from auber.training.latency import Saving
-from auber.training.ratio import Ratio
+from auber.training.timing import Ratio
 from tests.run.test_crossfit import cut_and_resumed, prune, searches
 
 PAID = {"reward__head": 0.0, "reward__latency": 0.5, "reward__latency_rows": 3}

@@ -242,11 +242,11 @@ def test_tokens_on_which_every_model_scores_the_same(kind, metric):
     labels, device = num_labels(kind), torch.device("cpu")
     assert not measure.is_blind(rows.truth(device), labels)
     if kind == "spans":
-        blind = type(rows.answers)([[] for _ in range(6)], rows.answers.contexts)
+        blind = type(rows.targets)([[] for _ in range(6)], rows.targets.contexts)
     else:
         outside = 0 if metric == "entity_f1" else -100
-        blind = type(rows.answers)(
-            [[outside] * length for length in rows.lengths], rows.answers.scheme
+        blind = type(rows.targets)(
+            [[outside] * length for length in rows.lengths], rows.targets.scheme
         )
     rows = EncodedRows(rows.input_ids, None, blind)
     assert measure.is_blind(rows.truth(device), labels)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import auber
-from auber.cli.live.run import RunWatcher
+from auber.cli.status import RunReader
 from auber.errors import ConfigError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
@@ -80,9 +80,9 @@ def test_what_is_called_unpruned_is_the_layer_with_all_heads_where_anybody_asked
 def test_who_watches_sees_the_same_gain_as_the_page(run):
     (page,) = read_runs([run[1]])
     gains = {layer: search.chosen - search.begun for layer, search in page.searched}
-    assert {layer.layer: layer.gain for layer in RunWatcher(run[1]).look().layers} == pytest.approx(
-        gains
-    )
+    assert {
+        layer: status.gain for layer, status in enumerate(RunReader(run[1]).read().layers)
+    } == pytest.approx(gains)
 
 
 def test_with_much_caution_it_is_carried_out_as_it_is(tmp_path):

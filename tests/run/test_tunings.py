@@ -11,7 +11,7 @@ from auber.data.splits import LayerSplit, Splits
 from auber.run import tunings
 from auber.run.tunings import Tunings
 from auber.system.progress import Progress
-from auber.training.tuning import KeptSteps, TuningReport, tune
+from auber.training.tuning import StepCache, TuningReport, tune
 from tests.small import cpu, small_config, small_rows, small_start, small_task
 
 # Of twelve rows the last is all that is watched, and all that is tuned on after layer 1 are rows of fold 2.
@@ -108,12 +108,12 @@ class Keeping:
     """Which tunings of a run were given the same recorded steps, in the place of a tuning."""
 
     def __init__(self, monkeypatch):
-        self.given: list[tuple[str, KeptSteps | None]] = []
+        self.given: list[tuple[str, StepCache | None]] = []
         monkeypatch.setattr(tunings, "tune", self._tune)
 
-    def _tune(self, *arguments, name, kept, **options):
-        self.given.append((name, kept))
-        return tune(*arguments, name=name, kept=kept, **options)
+    def _tune(self, *arguments, name, step_cache, **options):
+        self.given.append((name, step_cache))
+        return tune(*arguments, name=name, step_cache=step_cache, **options)
 
     def groups(self):
         """The names of tunings that share their recorded steps, and of those that have none to share."""

@@ -30,11 +30,13 @@ def test_a_removal_pays_the_change_of_the_metric_in_points() -> None:
 
 
 def test_a_removal_pays_for_the_head_too() -> None:
-    game = make_game(head_reward=0.25)
+    game = make_game(unit_reward=0.25)
     assert game.step(0).reward == pytest.approx(2.25)
     assert game.step(1).reward == pytest.approx(8.25)
     assert game.step(game.stop).reward == 0.0
-    assert game.worth((0, 1)) - game.worth(()) == pytest.approx(10.5)  # what the episode has paid
+    assert game.objective((0, 1)) - game.objective(()) == pytest.approx(
+        10.5
+    )  # what the episode has paid
 
 
 def test_the_masks_asked_for_are_sorted() -> None:
@@ -84,7 +86,7 @@ def test_illegal_actions_are_refused_and_change_nothing() -> None:
     game = make_game()
     game.step(1)
     with pytest.raises(
-        GameError, match=r"^game: action 1 is illegal with heads \[1\] removed; legal: 0, 2, 3$"
+        GameError, match=r"^game: action 1 is illegal with \[1\] removed; legal: 0, 2, 3$"
     ):
         game.step(1)
     with pytest.raises(GameError, match=r"^game: action -1 is illegal"):
@@ -123,7 +125,7 @@ def test_a_score_must_be_finite() -> None:
     game = PruningGame(STATE, lambda removed: float("nan"))
     with pytest.raises(
         GameError,
-        match=r"^game: the score must be a finite number, found nan with heads \[0\] removed$",
+        match=r"^game: the score must be a finite number, found nan with \[0\] removed$",
     ):
         game.step(0)
     assert game.removed == ()
@@ -132,7 +134,7 @@ def test_a_score_must_be_finite() -> None:
 @pytest.mark.parametrize("state", [np.zeros((2, 2)), np.zeros(0), np.array([0.1, np.nan])])
 def test_a_state_must_be_one_number_per_head(state: np.ndarray) -> None:
     with pytest.raises(
-        GameError, match=r"^game: the initial state must be one finite number per head, found"
+        GameError, match=r"^game: the initial state must be one finite number per unit, found"
     ):
         PruningGame(state, SCORES.__getitem__)
 
@@ -157,8 +159,8 @@ def test_any_legal_play_ends_with_a_head_left_and_the_returns_add_up(
 
 
 def test_a_game_may_begin_without_some_heads() -> None:
-    game = make_game(head_reward=[0.25, -0.5, 1.0], given=(1,))
-    assert game.removed == game.given == (1,)
+    game = make_game(unit_reward=[0.25, -0.5, 1.0], prior=(1,))
+    assert game.removed == game.prior == (1,)
     np.testing.assert_array_equal(game.initial_state, np.array([0.5, 0.0, 0.2], dtype=np.float32))
     back = game.step(1)
     assert back.reward == pytest.approx(100 * (game.metric(()) - game.metric((1,))) - 0.5)
@@ -167,13 +169,13 @@ def test_a_game_may_begin_without_some_heads() -> None:
     assert game.legal_actions().tolist() == [True, False, True, True], "a head is changed once"
     taken = game.step(2)
     assert taken.reward == pytest.approx(100 * (game.metric((2,)) - game.metric(())) + 1.0)
-    assert game.worth((2,)) - game.worth((1,)) == pytest.approx(back.reward + taken.reward)
+    assert game.objective((2,)) - game.objective((1,)) == pytest.approx(back.reward + taken.reward)
     np.testing.assert_array_equal(game.reset(), game.initial_state)
     assert game.removed == (1,)
 
 
 def test_one_head_is_left_whatever_a_game_begins_with() -> None:
-    game = make_game(given=(0, 1))
+    game = make_game(prior=(0, 1))
     assert game.legal_actions().tolist() == [True, True, False, True]
     game.step(0)
     assert game.legal_actions().tolist() == [False, True, True, True]
@@ -185,6 +187,6 @@ def test_one_head_is_left_whatever_a_game_begins_with() -> None:
 
 @pytest.mark.parametrize("given", [(0, 1, 2), (3,), (-1,), (1, 1)])
 def test_heads_that_a_game_cannot_begin_without(given: tuple[int, ...]) -> None:
-    message = rf"^game: the heads it begins without must be some of its 3, found {re.escape(str(list(given)))}$"
+    message = rf"^game: the prior must remove some of the 3 units, but not all, found {re.escape(str(list(given)))}$"
     with pytest.raises(GameError, match=message):
-        make_game(given=given)
+        make_game(prior=given)

@@ -6,11 +6,11 @@ import pytest
 
 from auber.search.stages import (
     REWIND,
+    fold_model_stage,
     is_layer_stage,
     is_tuning_series,
     layer_of,
     layer_stage,
-    scout_stage,
     tuned_layer_of,
     tuning_series,
     tuning_stage,
@@ -29,7 +29,7 @@ def test_a_layer_is_read_out_of_its_stages(layer):
     [
         "first",
         "rewind",
-        scout_stage(1),
+        fold_model_stage(1),
         "layer-",
         "layer-x",
         "layer--1",
@@ -60,7 +60,7 @@ def test_the_numbers_of_a_tuning_are_found_by_its_stage(stage, name):
     assert tuning_series(stage) == name
     assert is_tuning_series(name, stage)
     assert tuning_series(stage, 1) == f"scout-1/{name}"
-    assert is_tuning_series(tuning_series(stage, 1), scout_stage(1))
+    assert is_tuning_series(tuning_series(stage, 1), fold_model_stage(1))
     for other in ("layer-04", "scout-0", "scout-10", "plan"):
         assert not is_tuning_series(name, other)
         assert not is_tuning_series(tuning_series(stage, 1), other)

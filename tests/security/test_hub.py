@@ -35,7 +35,7 @@ def hub(tmp_path, monkeypatch):
 
 
 def labels(source):
-    return checkpoint.load_start(source, num_labels=2).model.config.id2label
+    return checkpoint.load_classifier(source, num_labels=2).model.config.id2label
 
 
 @pytest.mark.parametrize("revision", [OLD, "v1"])
@@ -88,7 +88,7 @@ def test_shards_on_the_hub(hub, tmp_path, monkeypatch, name):
 def test_code_on_the_hub(hub, tmp_path):
     shutil.rmtree(hub / "snapshots" / NEW)
     save_with_code(hub / "snapshots" / NEW, tmp_path / "marker")
-    model = checkpoint.load_start("me/mine", num_labels=2).model
+    model = checkpoint.load_classifier("me/mine", num_labels=2).model
     assert type(model).__module__.startswith("transformers.models.bert")
     assert not (tmp_path / "marker").exists()
 

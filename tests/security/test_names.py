@@ -41,15 +41,13 @@ def test_nor_has_a_table_of_tasks(name):
 
 @pytest.mark.parametrize("name", [*OUTSIDE, "", ".", "-rf", "~", "a b", "x" * 101])
 def test_nor_have_rows_of_your_own(name):
-    with pytest.raises(
-        ConfigError, match="your own rows have a folder by their name, which must be "
-    ):
+    with pytest.raises(ConfigError, match="must have other names for your own rows than"):
         make_study({**STUDY, "tasks": {name: {"train": "a.csv", "dev": "b.csv"}}})
 
 
 @pytest.mark.parametrize("seed", ["../x", -1, 0.5, True, 2**64])
 def test_seeds_are_numbers(seed):
-    with pytest.raises(ConfigError, match="seeds must be "):
+    with pytest.raises(ConfigError, match="'seeds.0' must be "):
         make_study({**STUDY, "seeds": [seed]})
 
 

@@ -40,7 +40,7 @@ def refuse(folder, message):
     with pytest.raises(CheckpointError, match=message):
         checkpoint.load(folder)
     with pytest.raises(CheckpointError, match=message):
-        checkpoint.load_start(folder, num_labels=2)
+        checkpoint.load_classifier(folder, num_labels=2)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_config_cannot_name_another_file_of_weights(tmp_path, marker):
         json.dumps({**data, "transformers_weights": "adapter_model.bin"})
     )
     checkpoint.load(folder)
-    assert checkpoint.load_start(folder, num_labels=2).has_trained_classifier
+    assert checkpoint.load_classifier(folder, num_labels=2).is_trained
 
 
 def test_an_adapter_is_not_loaded_with_the_model(tmp_path, marker):
@@ -125,7 +125,7 @@ def test_records_are_no_pickles(tmp_path, marker):
     with pytest.raises(RunError, match="scores.jsonl, line 1: not a score .*; remove the line"):
         Ledger(tmp_path / "scores.jsonl")
     (tmp_path / "plan.json").write_bytes(data)
-    with pytest.raises(PlanError, match="plan.json: cannot be read as a plan"):
+    with pytest.raises(PlanError, match="plan.json: cannot be read"):
         PruningPlan.read(tmp_path / "plan.json")
     for name in ("run.json", "result.json"):
         (tmp_path / name).write_bytes(data)

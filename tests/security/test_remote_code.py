@@ -9,7 +9,7 @@ import pytest
 
 import auber
 from auber.errors import CheckpointError
-from auber.export.speed.subjects import read_subjects
+from auber.export.subjects import read_subjects
 from auber.models import checkpoint
 from auber.models.legacy import import_model
 from auber.models.source import read_config
@@ -101,7 +101,11 @@ def test_an_import(folder, tmp_path):
 @pytest.mark.parametrize("model_type", ["evil", "bert-evil", "llama"])
 def test_a_type_that_only_its_code_knows(folder, model_type):
     change_json(folder / "config.json", model_type=model_type)
-    for call in (auber.load, read_config, lambda place: checkpoint.load_start(place, num_labels=2)):
+    for call in (
+        auber.load,
+        read_config,
+        lambda place: checkpoint.load_classifier(place, num_labels=2),
+    ):
         with pytest.raises(
             CheckpointError, match=f"A model of type '{model_type}' cannot be pruned"
         ):

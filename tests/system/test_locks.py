@@ -23,7 +23,6 @@ from auber.system.locks import (
     drop_foreign_lock,
     held,
     is_alive,
-    is_moment,
     read_holder,
 )
 
@@ -232,8 +231,3 @@ def test_a_zombie_is_not_alive():
     assert not Holder(process=process.pid, started=started, host=HERE).is_running
     process.wait()
     assert not is_alive(process.pid)
-
-
-def test_is_moment():
-    assert all(is_moment(found) for found in (0, 1.5, 1_790_000_000.0))
-    assert not any(is_moment(found) for found in (-1, 1e300, float("nan"), True, "now", None))

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from auber.data.encoding import EncodedRows, pad_batch
-from auber.training.batches import LengthGroups, RowCollator
+from auber.data.encoding import EncodedRows, pad_batch, part_batch
+from auber.metrics.tags import NO_TAG
+from auber.training.batches import LengthGroups, RowCollator, cut_batch
+from auber.training.outputs import OUTPUTS
+from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.small import small_rows
+from tests.tiny_models import tiny_model
+from tests.training.test_trainer import SUBJECTS, subject
 
 
 def pair_lengths(count=1000):
@@ -105,3 +110,44 @@ def test_one_long_row_does_not_take_its_room_for_all_others():
     assert peak < 10e6, "2,001 rows of 8,192 tokens would take 131 MB a column"
     assert all(batch["input_ids"].shape == (32, 8) for batch in batches)
     assert collate([2000, 0])["input_ids"].shape == (2, 8192)
+
+
+def test_columns_of_tokens_are_padded_with_what_losses_ignore():
+    batch = RowCollator(random_kind_rows("tokens"))(range(17))
+    assert batch["labels"].shape == batch["input_ids"].shape
+    assert (batch["labels"][batch["attention_mask"] == 0] == NO_TAG).all()
+    batch = RowCollator(random_kind_rows("spans"))(range(17))
+    assert batch["start_positions"].shape == batch["end_positions"].shape == (17,)
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_padding_changes_no_loss(kind):
+    """Captured batches are padded to a multiple of 32."""
+    model = tiny_model(kind=kind, num_labels=num_labels(kind)).train(False)
+    rows = random_kind_rows(kind, 40)
+    short = [row for row in range(40) if rows.lengths[row] < 10]
+    losses = [
+        OUTPUTS[kind].batch_loss(model, *part_batch(RowCollator(rows, multiple)(short)))
+        for multiple in (1, 32)
+    ]
+    torch.testing.assert_close(*losses, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_the_parts_of_a_batch_make_it_up(name):
+    _, rows = subject(name, 11)
+    batch = RowCollator(rows)(range(11))
+    parts = list(cut_batch(batch, 4))
+    assert [len(part["input_ids"]) for part, _ in parts] == [4, 4, 3]
+    for key, column in batch.items():
+        assert torch.equal(torch.cat([part[key] for part, _ in parts]), column)
+    shares = torch.stack([share for _, share in parts])
+    assert shares.sum().item() == pytest.approx(1)
+    if name in TOKEN_KINDS:  # words and answers are spread unevenly
+        assert shares.tolist() != pytest.approx([4 / 11, 4 / 11, 3 / 11])
+
+
+def test_a_batch_with_nothing_to_learn_from_has_no_shares():
+    batch = RowCollator(subject("tokens", 4)[1])(range(4))
+    batch["labels"] = torch.full_like(batch["labels"], -100)
+    assert [share.item() for _, share in cut_batch(batch, 3)] == [0, 0]

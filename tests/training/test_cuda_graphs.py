@@ -11,12 +11,12 @@ import torch
 
 from auber.training import cuda_graphs as recording
 from auber.training.cuda_graphs import (
-    CudaRecorder,
-    RecordingError,
-    ShapeRecordings,
-    _MadeOnDevice,
+    CaptureError,
+    CudaGraphCapture,
+    ShapeGraphs,
+    _CreateOnDevice,
     _reason,
-    recorder_for,
+    capture_for,
 )
 from tests.recorders import Repeater, refuse
 
@@ -37,7 +37,7 @@ class Sums:
 
 def test_each_shape_is_recorded_when_it_comes_again_and_then_replayed():
     sums, recorder = Sums(), Repeater()
-    run = ShapeRecordings(sums, recorder)
+    run = ShapeGraphs(sums, recorder)
     counts = []
     for value, (rows, width) in enumerate([(2, 3), (2, 3), (3, 2), (2, 3), (3, 2), (3, 2), (1, 6)]):
         run(batch(rows, width, value))
@@ -49,7 +49,7 @@ def test_each_shape_is_recorded_when_it_comes_again_and_then_replayed():
 
 
 def test_what_was_given_stays_as_it_was():
-    run = ShapeRecordings(Sums(), Repeater())
+    run = ShapeGraphs(Sums(), Repeater())
     given = [batch(2, 3, value) for value in (1.0, 2.0, 3.0)]
     for one in given:
         run(one)
@@ -58,16 +58,16 @@ def test_what_was_given_stays_as_it_was():
 
 def test_work_that_cannot_be_recorded_is_not_done():
     sums = Sums()
-    run = ShapeRecordings(sums, refuse)
+    run = ShapeGraphs(sums, refuse)
     run(batch(2, 3))
     for _ in range(2):
-        with pytest.raises(RecordingError, match="synchronizing"):
+        with pytest.raises(CaptureError, match="synchronizing"):
             run(batch(2, 3))
     assert sums.found == [6]
 
 
 def test_only_a_gpu_has_a_recorder():
-    assert recorder_for(torch.device("cpu")) is None
+    assert capture_for(torch.device("cpu")) is None
 
 
 def test_recordings_share_the_pool_of_those_that_live(monkeypatch):
@@ -94,8 +94,8 @@ def test_recordings_share_the_pool_of_those_that_live(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph", record)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: None)
-    monkeypatch.setattr(recording, "_waiting_is_an_error", nullcontext)
-    recorder = CudaRecorder(torch.device("cuda", 0))
+    monkeypatch.setattr(recording, "_error_on_synchronization", nullcontext)
+    recorder = CudaGraphCapture(torch.device("cuda", 0))
     replays = [recorder(lambda: None) for _ in range(2)]
     del replays[0]
     replays.append(recorder(lambda: None))
@@ -108,7 +108,7 @@ def test_recordings_share_the_pool_of_those_that_live(monkeypatch):
 @pytest.mark.gpu
 def test_a_recorder_whose_recordings_are_gone_records_anew():
     place = torch.ones(1000, device="cuda")
-    recorder = CudaRecorder(place.device)
+    recorder = CudaGraphCapture(place.device)
     for _ in range(3):
         kept = []
         replay = recorder(lambda kept=kept: kept.append(place.cumsum(0)))
@@ -133,7 +133,7 @@ def test_the_reason_is_the_first_error_and_its_place():
 
 
 def test_what_a_model_makes_on_the_host_is_made_on_the_device():
-    with _MadeOnDevice(torch.device("meta")):
+    with _CreateOnDevice(torch.device("meta")):
         assert torch.arange(3).device.type == "meta"
         assert torch.arange(3, device="cpu").tolist() == [0, 1, 2]
         zero = torch.tensor(0.0, dtype=torch.bfloat16, device="cpu")

@@ -105,7 +105,7 @@ def test_scores_of_spans():
     pieces = predict(model, rows).split(rows.lengths)
     losses = [
         (log_softmax[0][spans[0][0]] + log_softmax[1][spans[0][1]]) / -2
-        for piece, spans in zip(pieces, rows.answers.spans, strict=True)
+        for piece, spans in zip(pieces, rows.targets.spans, strict=True)
         if spans and (log_softmax := piece.log_softmax(0).T) is not None
     ]
     scores = evaluate_rows(model, rows, "span_f1")

@@ -11,7 +11,7 @@ from auber.models.surgery import remove_heads
 from auber.training import latency as saving
 from auber.training.devices import Hardware
 from auber.training.latency import Saving, measure_saving
-from auber.training.ratio import Limits, Ratio
+from auber.training.timing import Limits, Ratio
 from tests.small import cpu
 from tests.tiny_models import MODEL_TYPES, tiny_model
 

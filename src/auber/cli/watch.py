@@ -1,30 +1,54 @@
-"""`auber watch`: a run or a study from outside, while it goes on."""
+"""`auber watch`: follow a run or a study from another terminal."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from auber.cli import screen
-from auber.cli.live.places import STUDY, find_place
 from auber.errors import RunError
+from auber.search.stages import is_layer_stage
+from auber.system.progress import describe_seconds
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from auber.cli.status import LayerStatus, RunReader, RunStatus
+    from auber.cli.study_status import StudyReader, StudyStatus
 
-    from auber.cli.live.drawing import Sheet
-
-# Seconds with nobody at work before it counts as left: between two blocks of a study, or two runs of a folder, there is nobody.
-_SURE_AFTER = 5.0
-_FILE_WIDTH = 200  # of what is printed into a pipe or a file
+RUN, STUDY = "run.json", "study.toml"
+_BEFORE_RUN = {"stages", "config.toml"}  # written before run.json
+# Between two runs of a study or of a folder, no process is at work.
+_SURE_SECONDS = 5.0
+_FILE_WIDTH = 200
+_STOPS = {"KeyboardInterrupt": "stopped by Ctrl-C", "Terminated": "stopped by SIGTERM"}
+_LOOKS = {  # of the states of runs, stages and layers: mark and style
+    "running": ("▶", "green"),
+    "complete": ("✓", "green"),
+    "elsewhere": ("▶", "yellow"),
+    "waiting": ("▶", "yellow"),
+    "stopped": ("!", "red"),
+    "failed": ("✗", "red"),
+    "skipped": ("○", "yellow"),
+    "missing": ("·", "dim"),
+    "done": ("✓", ""),
+    "current": ("▶", ""),
+    "open": ("·", "dim"),
+}
+_HEADS = {
+    "decided": ("✓", "■", "green"),
+    "searched": ("✓", "▒", "yellow"),
+    "open": ("·", "·", "dim"),
+}
+_ASCII = str.maketrans("✓▶·■□▒━─✗○…", "+>.#-?=-x~.")
 
 
 def command(
@@ -32,128 +56,264 @@ def command(
         Path,
         typer.Argument(
             metavar="RUN|DIR",
-            help="The folder of a run or of a study, or one of several runs: the newest is followed.",
-            show_default=False,
+            help="The folder of a run or a study, or of several runs: then the newest is shown.",
         ),
     ],
-    once: Annotated[bool, typer.Option("--once", help="Show it as it is now and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the status once and exit.")] = False,
     interval: Annotated[
-        float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)
+        float, typer.Option("--interval", help="Seconds between two updates.", min=0.1)
     ] = 1.0,
     json: Annotated[
-        bool, typer.Option("--json", help="Print one look as JSON on stdout and leave.")
+        bool, typer.Option("--json", help="Print the status as JSON on stdout and exit.")
     ] = False,
 ) -> None:
-    """Follow a search or a study in the terminal: stages, heads, rewards, time left, and whether anybody is at work.
+    """Follow a run or a study: stage, heads, scores, time left, and whether a process works on it.
 
-    It only reads the folder, so it can be started before, during or after the run, more than once, and on another machine that
-    sees the folder. It leaves when the run is over; Ctrl-C leaves it earlier and does nothing to the run. In a folder of several
-    runs, such as that of 'auber demo --out', it goes from one to the next. Exit code 1: the run has stopped without a result, or runs of the study have none at its end.
+    It only reads the folder: start it before, during or after the run, also on another machine that
+    sees the folder. It exits when the run is over; Ctrl-C exits earlier and does not affect the
+    run. In a folder of several runs, such as that of 'auber demo', it moves on to the next run.
+    Exit code 1: the run stopped without a result, or runs of the study failed.
 
-    Of the heads of a layer, each a square, ■ stays, □ is removed and ▒ is being decided; behind them stand how many went and what
-    that gained on the reward set, in points.
+    Heads are squares: ■ stays, □ is removed, ▒ is not decided. Behind them: how many heads the
+    layer lost, and the gain on the reward set in points.
 
     Example: auber watch runs/mrpc
     """
-    if once or json:
-        sight = _find(folder)
-        if sight is None:
-            raise RunError(
-                f"{folder}: must hold a run or a study, found neither; without --once it is waited for"
-            )
-        view = sight.look()
-        if json:
-            screen.print_json(asdict(view))
-        else:
-            console = Console()
-            _print(console, sight.draw(view, _sheet(console, bounded=False)))
-        if view.is_left or (view.is_over and not view.is_complete):
+    if not once and not json:
+        try:
+            ended_well = _follow(folder, interval)
+        except KeyboardInterrupt:
+            return
+        if not ended_well:
             raise typer.Exit(1)
         return
-    try:
-        ended_well = _follow(folder, interval)
-    except KeyboardInterrupt:
-        return  # whoever watched has seen enough
-    if not ended_well:
+    reader = find_reader(folder)
+    if reader is None:
+        raise RunError(
+            f"{folder}: must hold a run or a study, found neither; without --once 'auber watch' "
+            "waits for it"
+        )
+    status = reader.read()
+    if json:
+        screen.print_json(status.to_json())
+    else:
+        console = _console()
+        console.print(draw(status, console))
+    if status.state in ("stopped", "failed"):
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True)
-class _Sight:
-    """How to look at what lies in a place, and how to draw it."""
-
-    place: Path
-    look: Callable[[], Any]
-    draw: Callable[[Any, Sheet], list[Text]]
-
-
-def _find(folder: Path, known: _Sight | None = None) -> _Sight | None:
-    """What is to be seen in a folder; None while there is nothing. What is `known` already goes on until a newer run begins."""
-    if known is not None and known.place == folder:
-        return known
-    place = find_place(folder)
-    if place is None or (known is not None and known.place == place):
+def find_reader(
+    folder: Path, known: RunReader | StudyReader | None = None
+) -> RunReader | StudyReader | None:
+    """Return the reader of what is in a folder, `known` if nothing newer is; None if nothing is."""
+    place = known.folder if known and known.folder == folder else find_place(folder)
+    if place is None or (known is not None and known.folder == place):
         return known
     if (place / STUDY).is_file():
-        from auber.cli.live.study import StudyWatcher
-        from auber.cli.live.study_drawing import draw_study
+        from auber.cli.study_status import StudyReader
 
-        return _Sight(place, StudyWatcher(place).look, draw_study)
-    from auber.cli.live.run import RunWatcher
-    from auber.cli.live.run_drawing import draw_run
+        return StudyReader(place)
+    from auber.cli.status import RunReader
 
-    return _Sight(place, RunWatcher(place).look, draw_run)
+    return RunReader(place)
+
+
+def find_place(folder: Path) -> Path | None:
+    """Return the folder itself, or that of the newest run in it; None if there is nothing yet."""
+    if (folder / RUN).is_file() or (folder / STUDY).is_file():
+        return folder
+    runs = []
+    for path in folder.glob(f"[!.]*/{RUN}"):
+        with suppress(OSError):  # just deleted
+            runs.append((path.stat().st_mtime_ns, path.parent))
+    if runs:
+        return max(runs)[1]
+    others = [
+        path
+        for path in folder.glob("[!.]*")
+        if not any((path / name).exists() or path.name == name for name in _BEFORE_RUN)
+    ]
+    if folder.is_file() or others:
+        raise RunError(
+            f"{folder}: must be the folder of a run, of several, or of a study, found something "
+            "else; name its --out"
+        )
+    return None
 
 
 def _follow(folder: Path, interval: float) -> bool:
-    """Draw until it is over; whether there is a result, in a study one of every run."""
-    from rich.live import Live
-    from rich.text import Text
-
-    console = Console()
-    on_screen = console.is_terminal and not console.is_dumb_terminal
-    sight, last_sign, shown = None, time.monotonic(), ""
-    with (
-        Live(console=console, auto_refresh=False, vertical_overflow="crop")
-        if on_screen
-        else nullcontext() as live
-    ):
+    """Show the status until the run or study is over; return whether it has its results."""
+    console = _console()
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    reader, last_sign, shown = None, time.monotonic(), ""
+    live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
+    with live if is_live else nullcontext():
         while True:
-            sight = _find(folder, sight)
-            view = None
-            lines = [Text(f"waiting for a run or a study in {folder} (Ctrl-C leaves)")]
-            if sight is not None:
-                view = sight.look()
-                lines = sight.draw(view, _sheet(console, bounded=on_screen))
-            if live is not None:
-                live.update(Text("\n").join(lines), refresh=True)
-            elif (frame := "\n".join(line.plain for line in lines)) != shown:
-                _print(console, [*lines, Text()])
-                shown = frame
-            if view is not None and view.is_over and sight is not None and sight.place == folder:
-                return bool(view.is_complete)
-            if view is None or not (view.is_over or view.is_left):
+            reader = find_reader(folder, reader)
+            status = None if reader is None else reader.read()
+            waiting = f"waiting for a run or a study in {folder} (Ctrl-C exits)"
+            frame = Text(waiting) if status is None else draw(status, console)
+            if is_live:
+                live.update(frame, refresh=True)
+            else:
+                with console.capture() as capture:
+                    console.print(frame, "")  # an empty line between two frames
+                if capture.get() != shown:
+                    shown = capture.get()
+                    console.file.write(shown)
+                    console.file.flush()
+            state = status.state if status else "waiting"
+            if state in ("complete", "failed") and reader is not None and reader.folder == folder:
+                return state == "complete"
+            if state in ("waiting", "running", "elsewhere"):
                 last_sign = time.monotonic()
-            elif time.monotonic() - last_sign >= _SURE_AFTER:
-                return bool(view.is_complete)
+            elif time.monotonic() - last_sign >= _SURE_SECONDS:
+                return state == "complete"
             time.sleep(interval)
 
 
-def _sheet(console: Console, *, bounded: bool) -> Sheet:
-    """What the terminal takes; a frame that is not drawn over may be as long as it likes."""
-    from auber.cli.live.drawing import ASCII, UNICODE, Sheet
-
-    marks = UNICODE if console.encoding.startswith("utf") else ASCII
-    is_file = (
-        not console.is_terminal and "COLUMNS" not in os.environ
-    )  # nothing of a line needs to be cut there
-    return Sheet(
-        max(console.width, _FILE_WIDTH) if is_file else console.width,
-        console.height - 1 if bounded else None,
-        marks,
-    )
+def _console() -> Console:
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _FILE_WIDTH
+    return console
 
 
-def _print(console: Console, lines: list[Text]) -> None:
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
+def draw(status: RunStatus | StudyStatus, console: Console) -> RenderableType:
+    """Return the status to print, the important lines first: the screen may be short."""
+    from auber.cli.status import RunStatus
+
+    parts = _draw_run(status) if isinstance(status, RunStatus) else _draw_study(status)
+    frame = Group(*parts)
+    if console.encoding.startswith("utf"):
+        return frame
+    with console.capture() as capture:
+        console.print(frame, end="")
+    return Text.from_ansi(capture.get().translate(_ASCII))
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(text.rstrip(), style, no_wrap=True, overflow="ellipsis")
+
+
+def _bar(share: float, width: int) -> str:
+    filled = round(share * width)
+    return "━" * filled + "─" * (width - filled)
+
+
+def _draw_run(status: RunStatus) -> list[RenderableType]:
+    if status.run is None:
+        return [_line(f"waiting for a run in {status.folder}", "yellow")]
+    run = status.run
+    method = f"  method {run.method}" if run.kind == "prune" else ""
+    facts = f"seed {status.seed}  protocol {status.protocol}  model {run.model}"
+    parts: list[RenderableType] = [
+        _line(f"auber {run.kind}  task {run.task}{method}  {facts}", "bold"),
+        _standing(status),
+    ]
+    if status.result is not None:
+        parts += [_line(line) for line in screen.describe_result(status.result.to_json())]
+    if status.error is not None:
+        parts.append(Text(_STOPS.get(status.error.partition(":")[0], status.error), "red"))
+    if status.resume is not None:
+        parts.append(Text(f"nobody is at work; go on with: {status.resume}", "yellow"))
+    stages = Text()
+    for stage in status.stages:
+        if not is_layer_stage(stage.name):
+            took = "" if stage.seconds is None else f" {describe_seconds(stage.seconds)}"
+            mark, style = _LOOKS[stage.state]
+            stages.append(f"{mark} {stage.name}{took}   ", style)
+    parts += [stages, *_draw_progress(status)]
+    if status.layers:
+        cells = [
+            _layer(index, layer, status.num_heads) for index, layer in enumerate(status.layers)
+        ]
+        parts.append(Columns(cells, padding=(0, 3), column_first=True))
+    for moment, text in status.messages:
+        parts.append(_line(f"{time.strftime('%H:%M:%S', time.localtime(moment))} {text}", "dim"))
+    return parts
+
+
+def _standing(status: RunStatus) -> Text:
+    """Return whether a process is at work, since when, and where."""
+    text = _line(status.state, _LOOKS[status.state][1])
+    if status.running_seconds is not None:
+        text.append(f" for {describe_seconds(status.running_seconds)}")
+    if status.process is not None and status.state != "complete":
+        host = f" on {status.process.host}" if status.process.host else ""
+        text.append(f"  process {status.process.id}{host}")
+        if status.silent_seconds is not None:
+            text.append(f"  last sign {describe_seconds(status.silent_seconds)} ago")
+    return text.append(f"  in {status.folder}", "dim")
+
+
+def _draw_progress(status: RunStatus) -> list[Text]:
+    """Return the lines on the current stage and the whole run."""
+    lines = []
+    stage = status.stage
+    if stage is not None:
+        left = status.stage_seconds_left
+        bar = _bar(min(1.0, stage.done / stage.total) if stage.total else 0.0, 20)
+        time_left = "" if left is None else f"  {describe_seconds(left)} left"
+        count = f"{stage.done}/{stage.total or '?'}{time_left}"
+        lines.append(_line(f"{stage.name:<20}  {bar}  {count}  {stage.note}"))
+        if status.share is not None:
+            left = status.layers_seconds_left
+            time_left = "" if left is None else f"  open layers about {describe_seconds(left)}"
+            bar = _bar(status.share, 20)
+            lines.append(_line(f"{'whole run':<20}  {bar}  {status.share:.0%}{time_left}"))
+    numbers = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in status.numbers.items())
+    if status.numbers:
+        lines.append(_line("  ".join(numbers)))
+    return lines
+
+
+def _layer(index: int, layer: LayerStatus, num_heads: int) -> Text:
+    mark, stays, style = _HEADS.get(layer.state, ("▶", "▒", "yellow"))
+    text = Text(f"{mark} {index:>2} ", "dim" if layer.state == "open" else "", no_wrap=True)
+    for head in range(num_heads):
+        text.append(*(("□", "red") if head in layer.removed else (stays, style)))
+    if layer.state == "decided":
+        text.append(f" {-len(layer.removed) or '0':>3}")
+        if layer.gain is not None:
+            text.append(f" {100 * layer.gain:+.2f}", "dim")
+    return text
+
+
+def _draw_study(status: StudyStatus) -> list[RenderableType]:
+    parts: list[RenderableType] = [_line(f"study {status.folder}  model {status.model}", "bold")]
+    seconds = status.seconds_left
+    left = "" if seconds is None else f"  about {describe_seconds(seconds)} left"
+    bar = _bar(status.settled / status.total, 28)
+    parts.append(_line(f"{bar}  {status.settled} of {status.total} runs settled{left}"))
+    states = [cell.state for cell in status.cells]
+    counts = {state: states.count(state) for state in _LOOKS if state in states}
+    again = f"the same 'auber study ... --out {status.folder}'"
+    if status.state == "complete":
+        parts.append(Text(f"all runs are settled; next: auber report {status.folder}", "green"))
+    elif status.state == "failed":
+        bad = " and ".join(f"{counts[s]} {s}" for s in ("failed", "skipped") if s in counts)
+        parts.append(Text(f"all runs are settled, {bad}; {again} tries them again", "red"))
+    elif status.state == "stopped":
+        parts.append(Text(f"nobody is at work; {again} goes on from here", "yellow"))
+    failed = [cell for cell in status.cells if cell.state == "failed"]
+    parts += [_line(f"{cell.block} {cell.run}: {cell.error}", "red") for cell in failed[-3:]]
+    for run in status.current:
+        name = "/".join(Path(run.folder).parts[-4:])
+        mark, style = _LOOKS[run.state]
+        text = _line(f"{mark} {name}", style)
+        if run.stage is not None:
+            stage, share = run.stage, run.share
+            whole = "" if share is None else f"{_bar(share, 10)} {share:.0%}  "
+            text.append(f"  {whole}{stage.name} {stage.done}/{stage.total or '?'} {stage.note}")
+        parts.append(text)
+    runs = dict.fromkeys(cell.run for cell in status.cells)
+    grid = Table("", *runs, box=None, pad_edge=False, header_style="dim")
+    for block in dict.fromkeys(cell.block for cell in status.cells):
+        marks = {
+            cell.run: Text(*_LOOKS[cell.state]) for cell in status.cells if cell.block == block
+        }
+        grid.add_row(Text(block), *(marks.get(run, "") for run in runs))
+    legend = "  ".join(f"{_LOOKS[state][0]} {n} {state}" for state, n in counts.items())
+    return [*parts, grid, _line(legend, "dim")]

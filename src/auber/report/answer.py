@@ -137,7 +137,7 @@ def _points(section: Section, row: PooledRow | None, gap: GapRow | None) -> Iter
 def _detectable(comparison: Comparison) -> str:
     """How large a difference would have been found, where none was."""
     amount = comparison.paired.detectable
-    if comparison.shown or amount is None or comparison.paired.differences.n < FEWEST_PAIRS:
+    if comparison.significant or amount is None or comparison.paired.differences.n < FEWEST_PAIRS:
         return ""
     return f" So many pairs find a difference of about {amount:.1f} points in four of five such studies; smaller ones stay open."
 
@@ -218,6 +218,6 @@ def gap_row(section: Section) -> GapRow | None:
 
 def direction(comparison: Comparison) -> int:
     """1 for a shown gain, -1 for a shown loss, 0 where nothing is shown."""
-    if not comparison.shown:
+    if not comparison.significant:
         return 0
     return 1 if comparison.paired.differences.mean > 0 else -1

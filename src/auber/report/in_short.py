@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from auber.export.speed.record import RunSpeed
+from auber.export.speed import RunSpeed
 from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import PooledRow, Section, analyse
 from auber.report.answer import control_row, direction, gap_row
@@ -22,7 +22,7 @@ from auber.report.roles import CONTROL, METHODS, SUBJECT, is_ablation
 from auber.report.speeds import KIND as SPEED
 from auber.report.speeds import read_speed
 from auber.report.words import count
-from auber.training.ratio import Ratio
+from auber.training.timing import Ratio
 
 _HEADING = "## Should I prune heads to regularise my model, and what will I get?\n"
 _FIRST = "default"  # the preset that a reader who sets nothing has
@@ -178,7 +178,7 @@ def _interval(row: PooledRow) -> str:
     words = f"{found.mean:+.1f}"
     if found.low is not None and found.high is not None:
         words += f" ({found.low:+.1f} to {found.high:+.1f})"
-    return f"**{words}**" if row.comparison.shown else words
+    return f"**{words}**" if row.comparison.significant else words
 
 
 def _gaps(sections: Sequence[Section]) -> Iterable[str]:

@@ -181,7 +181,7 @@ def _renamed(source: Source, model: str | None) -> Source:
     return replace(
         source,
         records=tuple(record.named(model) for record in source.records),
-        studies={place: replace(study, model=model) for place, study in source.studies.items()},
+        studies={place: study.change(model=model) for place, study in source.studies.items()},
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from auber.models.encoders.base import Encoder
 from auber.models.plan import PruningPlan
-from auber.search.methods import LayerWork, Mask
+from auber.search.methods import LayerSearch, Mask
 
 
 def most_to_remove(encoder: Encoder, layers: Iterable[int]) -> int:
@@ -18,10 +18,10 @@ def most_to_remove(encoder: Encoder, layers: Iterable[int]) -> int:
     return sum(max(0, len(encoder.present(layer)) - 1) for layer in layers)
 
 
-def gains(work: LayerWork, scores: Mapping[Mask, float]) -> dict[Mask, float]:
+def gains(work: LayerSearch, scores: Mapping[Mask, float]) -> dict[Mask, float]:
     """What each mask that was scored is worth above the plan that the search began from, in points."""
-    begun = work.worth(work.given, scores[work.given])
-    return {mask: work.worth(mask, score) - begun for mask, score in scores.items()}
+    begun = work.objective(work.prior, scores[work.prior])
+    return {mask: work.objective(mask, score) - begun for mask, score in scores.items()}
 
 
 def best_by_size(gains: Mapping[Mask, float]) -> dict[int, tuple[Mask, float]]:

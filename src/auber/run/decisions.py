@@ -19,7 +19,7 @@ from auber.run.job import Job
 from auber.run.ledger import Ledger
 from auber.run.rewards import MeteredScorer
 from auber.scoring import MaskScorer
-from auber.search.methods import LayerWork, Mask, Method, RankingChoice, RankingWork
+from auber.search.methods import LayerSearch, Mask, Method, RankingChoice, RankingInputs
 from auber.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Decisions:
         hardware, config = self._job.hardware, self._job.config
         try:
             return method.choose_plan(
-                RankingWork(
+                RankingInputs(
                     model, encoder_of(model), num_removed, rows, hardware, config, self._progress
                 )
             )
@@ -72,7 +72,7 @@ class Decisions:
         metered = MeteredScorer(scorer, get_metric(self._job.reward_metric), self._ledger)
         started = time.perf_counter()
         cost = self._change_cost(metered)
-        work = LayerWork(
+        work = LayerSearch(
             layer,
             encoder,
             scorer.present,

@@ -23,8 +23,8 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_remaining
 from auber.run.folder import Run
-from auber.scoring import Part
-from auber.search.stages import scout_stage
+from auber.scoring import Fold
+from auber.search.stages import fold_model_stage
 
 if TYPE_CHECKING:
     import torch
@@ -57,7 +57,7 @@ class Scouts:
     @property
     def stages(self) -> list[str]:
         """The names of their stages."""
-        return [scout_stage(fold) for fold in range(len(self._folds))]
+        return [fold_model_stage(fold) for fold in range(len(self._folds))]
 
     def fresh(self, plan: PruningPlan) -> PreTrainedModel:
         """The origin without a plan's heads."""
@@ -73,16 +73,16 @@ class Scouts:
 
     def keep(self, fold: int, info: dict[str, Any]) -> None:
         """Write down what was made of a fold, for a run that is cut."""
-        self._run.finish_scout(scout_stage(fold), info, self._models[fold])
+        self._run.finish_scout(fold_model_stage(fold), info, self._models[fold])
 
-    def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[Part]:
+    def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[Fold]:
         """A copy of each scout without a plan's heads, and those of the rows that it scores."""
         found = []
         for fold, own in enumerate(self._folds):
             scored = np.intersect1d(rows, own).tolist()
             if scored:
                 scout = self._scout(fold, plan)
-                found.append(Part(scout, train.select(scored), self._identity(fold, scout)))
+                found.append(Fold(scout, train.select(scored), self._identity(fold, scout)))
         return found
 
     def release(self) -> None:
@@ -92,7 +92,7 @@ class Scouts:
 
     def _scout(self, fold: int, plan: PruningPlan) -> PreTrainedModel:
         if fold not in self._models:
-            self._models[fold] = self._run.load_stage(scout_stage(fold), self._device)
+            self._models[fold] = self._run.load_stage(fold_model_stage(fold), self._device)
         pruned = copy.deepcopy(self._models[fold])
         remove_remaining(pruned, plan)
         return pruned

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROGRESS = "progress.json"
+TUNING = "tuning.json"  # the trials of --tune, which come before the run
 
 # What a write that was cut leaves beside its place, by `write_text` and by `checkpoint.save`.
 _SCRATCH = re.compile(
@@ -447,6 +448,7 @@ def _is_unused(folder: Path) -> bool:
     """Whether a folder is empty, or holds no more than a run that was killed while it was being made."""
     ours = {LOCK, "stages", "config.toml"}
     names = {path.name for path in folder.iterdir() if not _SCRATCH.fullmatch(path.name)}
+    names.discard(TUNING)
     return not names or (
         names <= ours and (folder / "stages").is_dir() and not any((folder / "stages").iterdir())
     )

@@ -40,7 +40,7 @@ from auber.run.job import Job
 from auber.run.records import check_result, check_stage
 from auber.run.tunings import Tunings
 from auber.run.work import Work
-from auber.scoring import CrossedScorer, MaskScorer, Workers, make_scorer, open_workers
+from auber.scoring import CrossFitScorer, MaskScorer, Workers, make_scorer, open_workers
 from auber.search.registry import get_method
 from auber.search.stages import (
     BUDGET,
@@ -441,7 +441,7 @@ class Pipeline:
                 self.model, layer, self._train.select(rows), metric, hardware, workers
             )
         parts = self._scouts.parts(self._train, rows, self._beside(layer))
-        return CrossedScorer(parts, layer, metric, hardware)
+        return CrossFitScorer(parts, layer, metric, hardware)
 
     def _beside(self, layer: int) -> PruningPlan:
         """What is gone in the other layers while the scouts are asked for one: what was decided, else the prior."""

@@ -52,7 +52,7 @@ def make_ask(
     if heads is not None and heads < 0:
         raise ConfigError(f"--heads must be 0 or more, found {heads}")
     settings = settings.replace(method.settings)
-    if heads is not None and method.makes_scouts(
+    if heads is not None and method.uses_fold_models(
         settings.protocol
     ):  # it decides all layers before it tunes
         if heads == 0:
@@ -117,7 +117,7 @@ def check_pruning(
             f"first.when must be auto or never for a model that is trained already, found {config.first.when}"
         )
     check_origin(
-        job, is_given=job.method.makes_scouts(config.protocol)
+        job, is_given=job.method.uses_fold_models(config.protocol)
     )  # scouts of a model that is trained need one
 
 
@@ -200,7 +200,7 @@ def _check_number(
             f"--heads-from is for methods that are told how many heads go, and '{method.name}' is none; leave it out, or "
             + (
                 "give --heads"
-                if method.makes_scouts(protocol)
+                if method.uses_fold_models(protocol)
                 else "set protocol=crossfit and give --heads"
             )
         )
@@ -248,7 +248,7 @@ def _check_plans_of_all_layers(job: Job, encoder: Encoder) -> None:
     search, protocol = job.config.search, job.config.protocol
     if job.method.choose_layer is None:
         return
-    if not job.method.makes_scouts(protocol):
+    if not job.method.uses_fold_models(protocol):
         for name, nothing, found in (
             ("search.prior", "none", search.prior),
             ("search.heads", 0, search.heads),

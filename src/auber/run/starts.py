@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from auber.config import Config
 from auber.data.encoding import encode_split
 from auber.data.task import TaskData
-from auber.data.task_types import get_kind
+from auber.data.task_types import get_task_type
 from auber.errors import AuberError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
@@ -78,7 +78,7 @@ def load_start(
         run_files.check_digest(Path(place), result)
     elif (of_run := run_of(source)) is not None and of_run["data"] == task.content_hash:
         _check_held_out(source, of_run, config)
-    loaded = checkpoint.load_start(
+    loaded = checkpoint.load_classifier(
         place,
         num_labels=task.num_labels,
         label_names=task.label_names,
@@ -95,7 +95,7 @@ def load_start(
         loaded.model,
         tokenizer or loaded.tokenizer,
         name,
-        loaded.has_trained_classifier,
+        loaded.is_trained,
         source,
         result,
         classes=loaded.classes,
@@ -118,7 +118,7 @@ def _take_live(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task:
     check_fit(model, tokenizer, task, f"the live {name}")
     taken = copy.deepcopy(model).float()
     classes = checkpoint.classes_of(model.config)
-    checkpoint.name_answers(
+    checkpoint.name_outputs(
         taken, task.label_names, is_regression=task.is_regression, kind=task.kind
     )
     return Start(taken, tokenizer, name, tuned=True, classes=classes)
@@ -135,7 +135,7 @@ def warn_of_classes(name: str, classes: tuple[str, ...] | None, task: TaskData) 
 
 def check_origin(job: Job, *, is_given: bool) -> None:
     """Raise `ConfigError` where the settings do not go with scouts, or with an origin that is given to make them of."""
-    if not job.method.makes_scouts(job.config.protocol):
+    if not job.method.uses_fold_models(job.config.protocol):
         if is_given:
             raise ConfigError(
                 f"an origin is for scouts, which method {job.method.name} under protocol {job.config.protocol} has none of; "
@@ -162,7 +162,7 @@ def find_origin(
 ) -> PreTrainedModel | None:
     """The model that no row has tuned yet, where a run makes scouts of it: the start itself, or what it came from."""
     check_origin(job, is_given=origin is not None)
-    if not job.method.makes_scouts(job.config.protocol):
+    if not job.method.uses_fold_models(job.config.protocol):
         return None
     if job.first_tuning:
         _require_unseen(start.source, job.task, "give --model what it started from")
@@ -259,7 +259,7 @@ def check_lengths(
 
 def check_kind(model: PreTrainedModel, task: TaskData) -> None:
     """Raise `TaskError` unless a model is of the kind that a task is for."""
-    found, wanted = encoder_of(model).kind, get_kind(task.kind)
+    found, wanted = encoder_of(model).kind, get_task_type(task.kind)
     if found != wanted:
         raise TaskError(
             f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, found {type(model).__name__}; "

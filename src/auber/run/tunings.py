@@ -16,7 +16,7 @@ from auber.run.job import Job
 from auber.search.stages import REWIND, layer_stage, tuning_series
 from auber.system.progress import Progress
 from auber.system.seeds import derive
-from auber.training.tuning import KeptSteps, TuningReport, tune
+from auber.training.tuning import StepCache, TuningReport, tune
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -36,7 +36,7 @@ class Tunings:
         self._job, self._train, self._progress, self._scout = job, train, progress, scout
         self._all_splits = splits
         self._splits = splits if scout is None else splits.without_fold(scout)
-        self._kept: KeptSteps | None = None
+        self._kept: StepCache | None = None
 
     def of_scout(self, fold: int) -> Tunings:
         """The same tunings for the scout of a fold."""
@@ -51,7 +51,7 @@ class Tunings:
     @contextmanager
     def in_a_row(self) -> Iterator[None]:
         """Within the context, where no model loses heads, what one tuning records serves the next."""
-        self._kept = KeptSteps()
+        self._kept = StepCache()
         try:
             yield
         finally:
@@ -119,5 +119,5 @@ class Tunings:
             stage=said,
             name=tuning_series(stage, self._scout),
             progress=self._progress,
-            kept=self._kept,
+            step_cache=self._kept,
         )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import auber
-from auber.data.agreement_model import build_tokenizer, vocabulary
+from auber.data.generated import build_tokenizer, vocabulary
 from auber.training.evaluation import predict
 from tests.small import SETTINGS, small_rows
 from tests.tiny_models import tiny_model

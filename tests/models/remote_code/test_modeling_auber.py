@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.models import checkpoint
 from auber.models.encoders import FAMILIES, encoder_of
 from auber.models.plan import PruningPlan
@@ -93,7 +93,7 @@ def test_classifiers_of_tokens_have_their_entry(model_type, kind, tmp_path):
     model = tiny_model(model_type, kind=kind)
     remove_heads(model, {0: [1], 2: [0, 2, 3]})
     checkpoint.save(model, None, tmp_path)
-    loaded, batch = load_remote(tmp_path, KINDS[kind].auto_class), random_batch(model)
+    loaded, batch = load_remote(tmp_path, TASK_TYPES[kind].auto_class), random_batch(model)
     logits = OUTPUTS[kind].logits
     assert torch.equal(logits(loaded(**batch)), logits(model(**batch)))
     assert type(loaded).__name__ == type(model).__name__

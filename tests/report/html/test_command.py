@@ -53,7 +53,7 @@ def test_a_folder_has_tables_and_a_page(run_auber, tmp_path):
     )
     overfitting = out[out.index("Overfitting, against original+tuning") :].splitlines()
     assert overfitting[1].split()[:3] == ["method", "pairs", "gap"], "against whom is in the title"
-    assert any(line.startswith("  auber: no difference shown (") for line in overfitting)
+    assert any(line.startswith("  auber: no significant difference (") for line in overfitting)
     assert (tmp_path / "report" / "table2.md").is_file()
     assert 'id="regret"' in (tmp_path / "report" / "index.html").read_text()
     assert (tmp_path / "report" / "figures" / "regret.svg").is_file()

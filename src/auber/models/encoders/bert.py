@@ -1,4 +1,4 @@
-"""BERT, and the layout of modules that several families took over from it."""
+"""BERT, and the families whose layers have its layout: ELECTRA and RoBERTa."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from auber.models.encoders.base import Encoder, LayerParts
 
 
 class BertLayout(Encoder):
-    """A family whose layers are named as BERT's are."""
+    """A family whose layers have the module names of BERT."""
 
     def parts(self, layer: int) -> LayerParts:
-        """The modules of a layer."""
+        """Return the modules of a layer."""
         block = self.base.encoder.layer[layer]
         attention = block.attention
         return LayerParts(
@@ -28,7 +28,7 @@ class BertLayout(Encoder):
 
 
 class Bert(BertLayout):
-    """BERT: a pooler stands between the first token and the classifier."""
+    """BERT: a pooler between the first token and the classifier."""
 
     family = "bert"
     model_types = ("bert",)
@@ -36,3 +36,24 @@ class Bert(BertLayout):
     def _classify(self, first: Tensor) -> Tensor:
         logits: Tensor = self.model.classifier(self.base.pooler(first[:, None]))
         return logits
+
+
+class Electra(BertLayout):
+    """ELECTRA: embeddings that may be narrower than the layers."""
+
+    family = "electra"
+    model_types = ("electra",)
+
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """Return the first layer's input (batch, length, hidden)."""
+        embedded = super().embed(input_ids, token_type_ids)  # (batch, length, embedding_size)
+        if hasattr(self.base, "embeddings_project"):
+            embedded = self.base.embeddings_project(embedded)
+        return embedded
+
+
+class Roberta(BertLayout):
+    """RoBERTa, and the models that differ only in vocabulary and weights: XLM-R and CamemBERT."""
+
+    family = "roberta"
+    model_types = ("camembert", "roberta", "xlm-roberta")

@@ -1,0 +1,142 @@
+"""The pages of exported folders: a model card with a map of the heads, and how to run a graph.
+
+Everything comes from the model and, if it was exported from a run, from the run's result. Unknown
+numbers are left out. So are paths of the machine; the result of a run has none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from auber.export.source import Source
+from auber.metrics.spans import LONGEST_ANSWER
+from auber.models.encoders import Encoder
+from auber.models.remote_code import MODELING_FILE
+
+PICTURE = "heads.svg"
+NOUNS = {
+    "sequence": "A text classifier",
+    "tokens": "A tagger of words",
+    "spans": "A model that finds the answer to a question in a text",
+}
+_PIPELINE_TAGS = {
+    "sequence": "text-classification",
+    "tokens": "token-classification",
+    "spans": "question-answering",
+}
+_HUB_METRICS = {
+    "entity_f1": "f1",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "span_exact": "exact_match",
+    "span_f1": "f1",
+    "spearman": "spearmanr",
+    "token_accuracy": "accuracy",
+}
+# Metrics whose interval follows from the score and the number of rows.
+_SHARES_OF_ROWS = ("accuracy", "span_exact")
+
+
+def write_card(source: Source, place: str) -> str:
+    """Return the model card as Markdown; `place` is what a reader passes to `from_pretrained`."""
+    encoder, result = source.encoder, source.result
+    metric = None if result is None else result.metric
+    interval = None
+    if result is not None and metric in _SHARES_OF_ROWS and result.dev.rows:
+        low, high = accuracy_interval(result.dev.score, result.dev.rows)
+        interval = 100 * low, 100 * high
+    layers = [
+        {
+            "kept": len(encoder.present(layer)),
+            "heads": encoder.num_heads,
+            "removed": encoder.removed.removed(layer),
+        }
+        for layer in range(encoder.num_layers)
+    ]
+    return _render(
+        "card.md",
+        source,
+        tag=_PIPELINE_TAGS[source.kind.name],
+        metric=metric and _HUB_METRICS.get(metric, metric),
+        model_type=source.model.config.model_type,
+        architecture=type(source.model).__name__,
+        auto_class=source.kind.auto_class,
+        result=result,
+        interval=interval,
+        layers=layers,
+        picture=PICTURE,
+        lines=len(MODELING_FILE.read_text(encoding="utf-8").splitlines()),
+        place=place,
+    )
+
+
+def write_graph_page(source: Source, graph: str) -> str:
+    """Return the page on running the graph, a file of this name, as Markdown."""
+    return _render(
+        "graph.md",
+        source,
+        graph=graph,
+        positions=source.encoder.num_positions,
+        is_regression=source.model.config.problem_type == "regression",
+    )
+
+
+def accuracy_interval(share: float, rows: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share of rows, which stays between 0 and 1."""
+    from scipy.stats import binomtest
+
+    low, high = binomtest(round(share * rows), rows).proportion_ci(method="wilson")
+    return float(low), float(high)
+
+
+def draw_heads(encoder: Encoder) -> str:
+    """Return a map of layers and heads as SVG."""
+    cell, left, top, edge = 18, 64, 40, 12  # pixels
+    total = encoder.num_layers * encoder.num_heads
+    label = f"{encoder.removed.num_removed} of {total} heads removed; rows: layers, columns: heads"
+    width = max(left + encoder.num_heads * cell + edge, 360)
+    height = top + encoder.num_layers * cell + edge
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{label}" font-family="sans-serif" font-size="12" fill="#555555">',
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        f'<text x="{edge}" y="16" fill="#222222">{label}</text>',
+    ]
+    for head in range(encoder.num_heads):
+        x = left + (head + 0.5) * cell
+        parts.append(f'<text x="{x}" y="{top - 6}" text-anchor="middle">{head}</text>')
+    for layer in range(encoder.num_layers):
+        y, present = top + layer * cell, encoder.present(layer)
+        parts.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">layer {layer}</text>')
+        for head in range(encoder.num_heads):
+            colour, state = ("#0b5fa5", "present") if head in present else ("#e4e4e4", "removed")
+            parts.append(
+                f'<rect x="{left + head * cell + 1}" y="{y + 1}" width="{cell - 2}" '
+                f'height="{cell - 2}" fill="{colour}">'
+                f"<title>layer {layer}, head {head}: {state}</title></rect>"
+            )
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _render(template: str, source: Source, **values: Any) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(  # nosec B701 # Markdown is not escaped
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    removed, total = source.heads
+    return environment.get_template(template).render(
+        name=source.name,
+        noun=NOUNS[source.kind.name],
+        kind=source.kind.name,
+        removed=removed,
+        total=total,
+        longest=source.row_length,
+        longest_answer=LONGEST_ANSWER,
+        **values,
+    )
