@@ -1,4 +1,4 @@
-"""Pruning at the end of a Trainer script: the trainer's model becomes the result, and mistakes show before training."""
+"""Prune at the end of a Trainer script: the trainer's model becomes the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from auber.models.encoders import encoder_of
 from auber.models.remote_code import MODELING_FILE, modeling_auber
 from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import TOKEN_KINDS, small_kind_task
-from tests.run.test_crossfit import SETTINGS as CROSSFIT
+from tests.run.test_fold_models import SETTINGS as CROSSFIT
 from tests.small import small_config, small_start, small_task
 from tests.tiny_models import tiny_model
 
@@ -109,7 +109,7 @@ def test_the_trainers_model_becomes_the_pruned_one(tmp_path, callback, precision
 
 
 def kind_trainer(folder, callback, kind):
-    """A Trainer as those who tune taggers and question answering have one: rows that are encoded, and a collator."""
+    """Return a Trainer for tags or answers: encoded rows and a collator."""
     task = callback.task
     names = None if task.label_names is None else dict(enumerate(task.label_names))
     labels = {"num_labels": task.num_labels} | ({"id2label": names} if names else {})
@@ -207,17 +207,17 @@ def test_mistakes_show_when_the_callback_is_made():
         auber.AuberCallback(task=task, method="rondom")
     with pytest.raises(auber.AuberError, match=r"^Unknown preset 'papre'. Did you mean 'paper'"):
         auber.AuberCallback(task=task, config="papre")
-    message = r"^AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has tuned on rows that it holds out; leave the"
+    message = r"^AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has tuned on the rows to hold out; leave the"
     with pytest.raises(auber.AuberError, match=message):
         auber.AuberCallback(task=task, config=small_config(protocol="heldout"))
 
 
-SCOUTS = small_config(**{**CROSSFIT, "reward__head": 1.0})
+FOLD_MODELS = small_config(**{**CROSSFIT, "reward__head": 1.0})
 
 
 @pytest.mark.parametrize("precision", [{}, {"bf16": True}], ids=["float32", "bfloat16"])
-def test_scouts_are_made_of_what_the_trainer_began_with(tmp_path, precision):
-    callback = auber.AuberCallback(task=small_task(), config=SCOUTS, out=tmp_path / "run")
+def test_fold_models_are_trained_from_the_model_before_the_training(tmp_path, precision):
+    callback = auber.AuberCallback(task=small_task(), config=FOLD_MODELS, out=tmp_path / "run")
     trainer = make_trainer(tmp_path, callback, **precision)
     before = copy.deepcopy(trainer.model)
     trainer.train()
@@ -228,15 +228,15 @@ def test_scouts_are_made_of_what_the_trainer_began_with(tmp_path, precision):
     assert callback.pruned.result["cost"]["scout_steps"] > 0
 
 
-def test_a_training_that_goes_on_has_lost_what_it_began_with(tmp_path):
+def test_a_resumed_training_has_no_model_from_before(tmp_path):
     first = make_trainer(
         tmp_path, auber.AuberCallback(task=small_task(), method="original", config=small_config())
     )
     first.args.save_strategy = "steps"
     first.args.save_steps = 1
     first.train()
-    callback = auber.AuberCallback(task=small_task(), config=SCOUTS, out=tmp_path / "run")
-    message = r"^AuberCallback: the training goes on after step 1, and scouts are made of the model before the first; give config="
+    callback = auber.AuberCallback(task=small_task(), config=FOLD_MODELS, out=tmp_path / "run")
+    message = r"^AuberCallback: the training goes on after step 1, and fold models are trained from the model before the first; give config="
     with pytest.raises(auber.AuberError, match=message):
         make_trainer(tmp_path, callback).train(
             resume_from_checkpoint=str(tmp_path / "trainer" / "checkpoint-1")
@@ -259,7 +259,7 @@ def assert_refused(trainer, message):
     [
         (
             {"method": "random"},
-            "^method 'random' must be told how many heads to remove; give --heads P",
+            "^method 'random' must be given the number of heads to remove; give --heads P",
         ),
         (
             {"method": "random", "heads": 100},
@@ -268,7 +268,7 @@ def assert_refused(trainer, message):
         ({"heads": 99, "config": small_config(**CROSSFIT)}, "^search.heads must be from 0 to 9"),
         (
             {"config": small_config(**CROSSFIT, reward__shards=2)},
-            "^reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found 2",
+            "^reward.shards must be 1 under protocol crossfit, where each fold model has its own rows, found 2",
         ),
         (
             {"config": small_config(**CROSSFIT, first__when="always")},
@@ -280,7 +280,7 @@ def assert_refused(trainer, message):
         ),
     ],
 )
-def test_what_cannot_be_pruned_so_is_not_trained(tmp_path, options, message):
+def test_a_model_that_cannot_be_pruned_is_not_trained(tmp_path, options, message):
     callback = auber.AuberCallback(
         **{"task": small_task(), "config": small_config(), "out": tmp_path / "run", **options}
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 import auber
@@ -14,49 +12,11 @@ from auber.errors import ConfigError, RunError
 from auber.report.html import make_page
 from auber.report.html.model import read_runs
 from auber.report.html.render import render_html
-from auber.run import notices
-from auber.run.budget import best_by_size, best_plan
+from auber.run.decisions import best_plan
+from auber.run.files import read_json
 from auber.system.progress import Progress
-from tests.run.test_crossfit import SETTINGS, TASK, cut_and_resumed, prune, same_weights
+from tests.run.test_fold_models import SETTINGS, TASK, cut_and_resumed, prune, same_weights
 from tests.small import small_config, small_start, small_task
-
-
-def test_of_every_size_the_best_mask():
-    scores = {(): 0.5, (1,): 0.4, (0,): 0.45, (0, 1): 0.2, (2,): 0.45}
-    assert best_by_size(scores) == {0: ((), 0.5), 1: ((0,), 0.45), 2: ((0, 1), 0.2)}
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_no_other_way_to_share_the_heads_out_gains_more(seed):
-    random = np.random.default_rng(seed)
-    masks = [(), (0,), (0, 1), (0, 1, 2)]
-    layers = {
-        layer: {len(mask): (mask, float(random.normal())) for mask in masks} for layer in (0, 2, 5)
-    }
-    for wanted in range(10):
-        plan, gain = best_plan(wanted, layers)
-        ways = [sizes for sizes in itertools.product(range(4), repeat=3) if sum(sizes) == wanted]
-        gains = [
-            sum(of[size][1] for of, size in zip(layers.values(), sizes, strict=True))
-            for sizes in ways
-        ]
-        assert plan.num_removed == wanted
-        assert gain == pytest.approx(max(gains))
-        sizes = ways[int(np.argmax(gains))]
-        assert plan == {
-            layer: masks[size] for layer, size in zip(layers, sizes, strict=True) if size
-        }
-
-
-def test_sizes_that_do_not_add_up_to_the_number():
-    layers = {0: {0: ((), 0.5), 3: ((0, 1, 2), 0.4)}, 1: {0: ((), 0.5), 4: ((0, 1, 2, 3), 0.3)}}
-    assert [best_plan(wanted, layers)[0].num_removed for wanted in (1, 2, 5, 6, 9)] == [
-        0,
-        3,
-        4,
-        7,
-        7,
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +31,7 @@ def test_as_many_heads_go_as_are_asked_for(run):
     assert outcome.result["tuned_layers"] == list(outcome.plan)
     known = {}
     for layer in range(3):
-        stage = auber.run.files.read_json(folder / "stages" / f"layer-{layer:02}.json")
+        stage = read_json(folder / "stages" / f"layer-{layer:02}.json")
         assert stage["removed"] == []
         assert stage["search"]["present"] == [0, 1, 2, 3]
         known[layer] = {
@@ -101,9 +61,7 @@ def test_its_page_is_drawn(run):
     (view,) = read_runs([run[1]])
     for stage in view.stages:
         assert stage.removed == run[0].plan.removed(stage.layer)
-        sizes = auber.run.files.read_json(run[1] / "stages" / f"layer-{stage.layer:02}.json")[
-            "sizes"
-        ]
+        sizes = read_json(run[1] / "stages" / f"layer-{stage.layer:02}.json")["sizes"]
         assert stage.search.chosen in [
             each["score"] for each in sizes if len(each["removed"]) == len(stage.removed)
         ]
@@ -132,7 +90,7 @@ def test_a_damaged_record_of_it(run, tmp_path):
         ),
         (
             {"search__heads": 4, "protocol": "seen"},
-            "^search.heads must be 0 under protocol seen, which tunes after each layer before the next is known, found 4; "
+            "^search.heads must be 0 under protocol seen, which tunes after each layer before the next is decided, found 4; "
             "set protocol=crossfit$",
         ),
     ],
@@ -150,7 +108,7 @@ def test_rankings_are_matched_with_it_and_know_no_budget(run, tmp_path):
 
 
 def test_where_to_say_how_many(tmp_path):
-    message = "^method 'auber' decides itself how many heads go; leave out --heads, or set protocol=crossfit$"
+    message = "^method 'auber' decides itself how many heads to remove; leave out --heads, or set protocol=crossfit$"
     model, tokenizer = small_start()
     with pytest.raises(ConfigError, match=message):
         auber.prune(
@@ -205,8 +163,8 @@ def test_that_another_number_goes_is_said(tmp_path):
     number = found.plan.num_removed
     assert number < 5, "the one game after none that teach has seen few masks"
     assert (
-        f"search.heads asks for 5 heads, and the masks that were scored add up to {number} at the nearest; raise agent.episodes, "
-        "and more of them will be"
+        "search.heads asks for 5 heads, and the nearest sum of the scored masks is "
+        f"{number}; raise agent.episodes to score more"
     ) in Notes.said
 
 
@@ -214,10 +172,3 @@ def test_that_another_number_goes_is_said(tmp_path):
 def test_other_searches_meet_a_number_too(method, tmp_path):
     """Also one that is more than gains."""
     assert prune(tmp_path / "run", method, search__heads=9, reward__head=0.0).plan.num_removed == 9
-
-
-def test_where_all_masks_score_the_same_what_goes_could_be_others():
-    assert notices.equal_rewards(3, [0.5, 0.5], None) == (
-        "layer 3: all 2 masks scored the same (0.5000), so the rewards tell no head from another; what goes of it could as well "
-        "be other heads"
-    )

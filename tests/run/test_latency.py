@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-import auber
 from auber.errors import ConfigError
-from auber.run import pipeline
+from auber.run import steps
+from auber.run.files import read_json
 from auber.training.latency import Saving
 from auber.training.timing import Ratio
-from tests.run.test_crossfit import cut_and_resumed, prune, searches
+from tests.run.test_fold_models import cut_and_resumed, prune, searches
 
 PAID = {"reward__head": 0.0, "reward__latency": 0.5, "reward__latency_rows": 3}
 SEEN = {"protocol": "seen", "reward__measure": "metric"}
@@ -23,7 +23,7 @@ class Clock:
         saved = percent * 6 / 100  # of the time of six heads
         ratio = Ratio(1 / (1 - saved), 1.01, 2.0) if percent else Ratio(1.0, 0.9, 1.1)
         self.found = Saving(6, 3, 24, ratio)
-        monkeypatch.setattr(pipeline, "measure_saving", self)
+        monkeypatch.setattr(steps, "measure_saving", self)
 
     def __call__(self, model, hardware, rows, length, on_round):
         self.asked.append((rows, length))
@@ -43,7 +43,7 @@ def test_a_head_pays_for_what_it_saves(monkeypatch, tmp_path, protocol):
     ours, theirs = searches(tmp_path / "timed"), searches(tmp_path / "paid")
     assert [search["time_pay"] for search in ours] == pytest.approx([1.0] * 3)
     assert [search["best_score"] for search in ours] == [search["best_score"] for search in theirs]
-    stage = auber.run.files.read_json(tmp_path / "timed" / "stages" / "timing.json")
+    stage = read_json(tmp_path / "timed" / "stages" / "timing.json")
     assert stage["timing"] == clock.found.to_json()
     assert timed.result["cost"]["seconds"]["timing"] == stage["seconds"]
     assert "timing" not in paid.result["cost"]["seconds"]
@@ -76,7 +76,7 @@ def test_where_nothing_can_go_nothing_is_paid(monkeypatch, tmp_path):
     prune(tmp_path / "run", **PAID)
     assert len(clock.asked) == 1
     assert not any("time_pay" in search for search in searches(tmp_path / "run"))
-    assert auber.run.files.read_json(tmp_path / "run" / "stages" / "timing.json")["timing"] is None
+    assert read_json(tmp_path / "run" / "stages" / "timing.json")["timing"] is None
 
 
 @pytest.mark.parametrize("method", ["original+tuning", "michel"])
@@ -88,7 +88,7 @@ def test_only_searches_are_paid(monkeypatch, tmp_path, method):
 
 def test_it_is_measured_for_real(tmp_path):
     outcome = prune(tmp_path / "run", **PAID)
-    stage = auber.run.files.read_json(tmp_path / "run" / "stages" / "timing.json")
+    stage = read_json(tmp_path / "run" / "stages" / "timing.json")
     assert stage["timing"]["heads"] == 6
     assert (
         stage["timing"]["ratio"]["low"]

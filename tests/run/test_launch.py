@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from auber.run.files import read_record, read_result
+from auber.run.files import read_identity, read_result
 
 SCRIPT = """
 import sys, torch
@@ -58,7 +58,7 @@ def test_torchrun(tmp_path, protocol):
     assert len(set(digests)) == 1
     result = read_result(tmp_path / "run")
     assert result["dev"]["rows"] == 24
-    assert result["provenance"]["processes"] == read_record(tmp_path / "run")["processes"] == 2
+    assert result["provenance"]["processes"] == read_identity(tmp_path / "run").processes == 2
     events = [
         json.loads(line)["event"]
         for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()

@@ -261,10 +261,10 @@ def test_a_reward_set_that_tells_no_masks_apart_is_warned_of_once(caplog):
     pruned = prune(task, small_start(num_labels=1), reward__max_rows=1, progress=heard)
     assert warnings_of(caplog) == [
         "layer 0: reward set: spearman needs two different targets, not to be found in 1 row, so every model scores 0 and rewards "
-        "tell no masks apart; raise reward.fraction or reward.max_rows, or give more rows"
+        "cannot tell masks apart; raise reward.fraction or reward.max_rows, or give more rows"
     ]
     assert heard.said == [
-        f"layer {layer}: all 5 masks scored the same (0.0000), so the rewards tell no head from another; none is removed"
+        f"layer {layer}: all 5 masks scored the same (0.0000), so the rewards do not distinguish heads; none is removed"
         for layer in range(3)
     ]
     assert pruned.plan.num_removed == 0
@@ -286,7 +286,7 @@ def test_rewards_that_are_all_equal_are_told_and_so_is_what_the_choice_is_worth(
     pruned = prune(method=method, progress=heard, agent__stop_value=-1000.0)
     for layer in range(3):
         (told,) = (text for text in heard.said if text.startswith(f"layer {layer}: all"))
-        assert " masks scored the same (0.5000), so the rewards tell no head from another; " in told
+        assert " masks scored the same (0.5000), so the rewards do not distinguish heads; " in told
         removed = len(pruned.plan.removed(layer))
         assert told.endswith(
             f"the {removed} heads removed could as well be others"
@@ -340,8 +340,8 @@ def test_a_model_of_one_head_a_layer_is_tuned_and_loses_none(method, tmp_path):
         out=tmp_path / "run",
     )
     assert heard.said == [
-        "nothing to remove: one head stays in each layer, and layers 0, 1, 2 had no more to begin with; the model is tuned and "
-        "evaluated as it is"
+        "nothing to remove: one head must stay in each layer, and layers 0, 1, 2 had only one; "
+        "the model is tuned and evaluated as it is"
     ]
     assert pruned.plan.num_removed == 0
     assert pruned.result["cost"]["rewards_asked"] == 0
@@ -355,7 +355,8 @@ def test_a_layer_of_one_head_is_passed_over_and_the_others_are_not(tmp_path):
     heard = Heard()
     prune(model=(model, tokenizer), progress=heard, out=tmp_path / "run")
     assert (
-        heard.said[0] == "layer 1: one head stays in each layer, and there are no more: passed over"
+        heard.said[0]
+        == "layer 1: skipped, because one head must stay in each layer and there is only one"
     )
     searched = [
         "search" in json.loads((tmp_path / "run" / "stages" / f"layer-{layer:02}.json").read_text())
@@ -384,7 +385,7 @@ def test_the_command_on_a_model_of_one_head_a_layer(run_auber, tmp_path):
         "--set=first.batch_size=200",
     )
     assert code == 0
-    assert "nothing to remove: one head stays in each layer" in err
+    assert "nothing to remove: one head must stay in each layer" in err
     assert "0 of 3 heads removed" in out
     code, out, _ = run_auber("watch", run, "--once", "--json")
     assert code == 0

@@ -21,9 +21,9 @@ def searched(monkeypatch):
     stages: list[str] = []
     finish = Run.finish_stage
 
-    def listen(self, name, info, model=None):
+    def listen(self, name, info, model=None, **options):
         stages.append(name)
-        return finish(self, name, info, model)
+        return finish(self, name, info, model, **options)
 
     monkeypatch.setattr(Run, "finish_stage", listen)
     return stages
@@ -63,9 +63,7 @@ def test_a_ranking_method_chooses_among_all_layers(tmp_path):
 
 
 def test_a_layer_the_model_does_not_have(tmp_path):
-    message = (
-        r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; leave out"
-    )
+    message = r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; "
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path, search__layers="1,3")
     assert not (tmp_path / "run").exists(), "it is said before anything is made"
@@ -143,8 +141,8 @@ def test_scores_of_an_untrained_classifier_are_warned_of_once(
     auber.prune(encoder, task=small_task(), method="greedy", config=config)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert said == [
-        f"the classifier is untrained, for the model came without one and {found}: scores say nothing of the task or its heads; "
-        f"{remedy}, or start from a fine-tuned model"
+        f"the classifier is untrained, because the model came without one and {found}: scores say "
+        f"nothing about the task or its heads; {remedy}, or start from a fine-tuned model"
     ]
 
 

@@ -14,8 +14,9 @@ from auber.models.plan import PruningPlan
 from auber.report.html import make_page
 from auber.report.html.model import read_runs
 from auber.report.html.render import render_html
-from auber.run.fold_models import Scouts
-from tests.run.test_crossfit import cut_and_resumed, prune, same_weights
+from auber.run.files import read_json
+from auber.run.fold_models import FoldModels
+from tests.run.test_fold_models import cut_and_resumed, prune, same_weights
 from tests.small import small_start
 
 GATES = {
@@ -27,7 +28,7 @@ GATES = {
 
 
 def stage_of(folder, name):
-    return auber.run.files.read_json(folder / "stages" / f"{name}.json")
+    return read_json(folder / "stages" / f"{name}.json")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_with_much_caution_it_is_carried_out_as_it_is(tmp_path):
 
 
 def test_the_scouts_are_asked_beside_what_is_decided_and_else_beside_it(run, monkeypatch, tmp_path):
-    asked, parts = [], Scouts.parts
+    asked, parts = [], FoldModels.make_parts
 
     def listen(self, train, rows, plan):
         made = parts(self, train, rows, plan)
@@ -104,7 +105,7 @@ def test_the_scouts_are_asked_beside_what_is_decided_and_else_beside_it(run, mon
         assert {encoder_of(part.model).removed for part in made} == {plan}
         return made
 
-    monkeypatch.setattr(Scouts, "parts", listen)
+    monkeypatch.setattr(FoldModels, "make_parts", listen)
     outcome = prune(tmp_path / "run", **GATES)
     prior = PruningPlan.from_json(stage_of(tmp_path / "run", "prior")["plan"])
     expected = [
@@ -150,7 +151,7 @@ def test_its_page_tells_what_it_began_from(run):
 
 def test_a_protocol_that_tunes_between_layers(tmp_path):
     message = (
-        r"^search.prior must be none under protocol seen, which tunes after each layer before the next is known, found voita; "
+        r"^search.prior must be none under protocol seen, which tunes after each layer before the next is decided, found voita; "
         r"set protocol=crossfit$"
     )
     with pytest.raises(ConfigError, match=message):

@@ -209,14 +209,9 @@ def test_a_model_of_another_kind_is_refused():
 
 
 def test_rows_in_memory_go_straight_in(encoder):
-    train, dev = tagged_records(40, 0), tagged_records(12, 1)
+    task = auber.make_task(tagged_records(40, 0), tagged_records(12, 1), kind="tokens")
     pruned = auber.prune(
-        encoder,
-        train=train,
-        dev=dev,
-        kind="tokens",
-        method="original",
-        config=small_config(first__epochs=1),
+        encoder, task=task, method="original", config=small_config(first__epochs=1)
     )
     assert pruned.result["labels"] == 5
 

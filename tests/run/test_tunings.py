@@ -49,15 +49,15 @@ def heard(monkeypatch):
     return calls
 
 
-def made(progress=None):
+def made(progress=None, fold=None):
     job = SimpleNamespace(
         config=small_config(), hardware=cpu(), task=SimpleNamespace(metric="accuracy")
     )
-    return Tunings(job, small_rows(12), SPLITS, progress or Skips())
+    return Tunings(job, small_rows(12), SPLITS, progress or Skips(), fold)
 
 
 def test_the_tunings_of_a_run_in_their_order(heard):
-    assert len(made().all("model", [0, 1])) == 4
+    assert len(made().run_all("model", [0, 1])) == 4
     assert [call[:5] for call in heard] == [
         ("first tuning", "first/tuning", 12, "FirstTuning", None),
         ("layer 0: tuning", "layer-00/tuning", 3, "LayerTuning", None),
@@ -68,20 +68,20 @@ def test_the_tunings_of_a_run_in_their_order(heard):
 
 def test_a_scout_has_the_same_without_its_fold(heard):
     own = made()
-    own.all("model", [0, 1])
-    own.of_scout(1).all("scout", [0, 1])
+    own.run_all("model", [0, 1])
+    made(fold=1).run_all("fold model", [0, 1])
     assert [call[:5] for call in heard[4:]] == [
-        ("scout 2 of 3: first tuning", "scout-1/first/tuning", 8, "FirstTuning", None),
-        ("scout 2 of 3: layer 0: tuning", "scout-1/layer-00/tuning", 2, "LayerTuning", None),
-        ("scout 2 of 3: layer 1: tuning", "scout-1/layer-01/tuning", 2, "LayerTuning", None),
-        ("scout 2 of 3: last tuning", "scout-1/last/tuning", 7, "LastTuning", 1),
+        ("fold model 2 of 3: first tuning", "scout-1/first/tuning", 8, "FirstTuning", None),
+        ("fold model 2 of 3: layer 0: tuning", "scout-1/layer-00/tuning", 2, "LayerTuning", None),
+        ("fold model 2 of 3: layer 1: tuning", "scout-1/layer-01/tuning", 2, "LayerTuning", None),
+        ("fold model 2 of 3: last tuning", "scout-1/last/tuning", 7, "LastTuning", 1),
     ]
     assert [call[5] for call in heard[:4]] == [call[5] for call in heard[4:]], "from the same seeds"
 
 
 def test_where_no_row_is_left_nothing_is_tuned_or_watched(heard):
     progress = Skips()
-    reports = made(progress).of_scout(2).all("scout", [0, 1])
+    reports = made(progress, fold=2).run_all("fold model", [0, 1])
     assert [call[1:5] for call in heard] == [
         ("scout-2/first/tuning", 8, "FirstTuning", None),
         ("scout-2/layer-00/tuning", 2, "LayerTuning", None),
@@ -99,7 +99,7 @@ def test_the_first_on_other_rows(heard):
 def test_the_first_again_has_a_name_of_its_own_and_is_the_same(heard):
     own = made()
     own.first("model")
-    own.rewound("pruned")
+    own.first_after_rewind("pruned")
     assert heard[1][:2] == ("first tuning of the pruned model", "rewind/tuning")
     assert heard[1][2:] == heard[0][2:], "rows, settings and seed"
 
@@ -160,4 +160,4 @@ def test_what_is_recorded_serves_all_tunings_of_a_model_that_loses_no_heads_betw
 
     keeping = Keeping(monkeypatch)
     auber.prune(model, tokenizer, task=small_task(), config=small_config(first__when="always"))
-    assert keeping.groups()[0] == [], "every layer loses heads before its tuning"
+    assert keeping.groups()[0] == [["last/tuning"]], "every layer loses heads before its tuning"

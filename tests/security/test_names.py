@@ -10,9 +10,11 @@ from auber.data import load_task
 from auber.errors import AuberError, ConfigError, RunError, TaskError
 from auber.export.hub import check_name
 from auber.run.folder import Run
+from auber.run.records import RunIdentity
 from auber.study import StudyFolder, make_study
 from tests.small import small_config
 
+IDENTITY = RunIdentity(kind="prune", model="m", task="t", method="auber")
 OUTSIDE = [
     "../escaped",
     "../../escaped",
@@ -89,8 +91,8 @@ def test_a_run_does_not_write_into_what_is_not_its_own(tmp_path):
     with pytest.raises(
         RunError, match="somebody: must be a new or an empty folder; choose another --out$"
     ):
-        Run(tmp_path / "somebody", {}, small_config())
+        Run(tmp_path / "somebody", IDENTITY, small_config())
     (tmp_path / "link").symlink_to(tmp_path / "somebody")
     with pytest.raises(AuberError, match="must be a new or an empty folder"):
-        Run(tmp_path / "link", {}, small_config())
+        Run(tmp_path / "link", IDENTITY, small_config())
     assert [path.name for path in Path(tmp_path / "somebody").iterdir()] == ["notes.txt"]

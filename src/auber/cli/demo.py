@@ -32,9 +32,9 @@ def command(
     Example: auber demo --out runs/demo
     """
     from auber import demo
-    from auber.run.provenance import typed_command
+    from auber.run import provenance
 
-    typed = typed_command()
+    typed = provenance.typed_command()
     if resume and out is None:
         raise ConfigError("--resume continues the demo in a folder, found no --out; add it")
     if out is None:  # the command that resumes it has to name its folder
@@ -43,7 +43,8 @@ def command(
     folder = shlex.quote(str(out))
     with screen.listening(quiet=quiet) as progress:
         progress.say(f"runs go to {out}; follow them in another terminal: auber watch {folder}")
-        results = demo.run_demo(out, seed=seed, resume=resume, progress=progress, command=typed)
+        with provenance.recording(typed):
+            results = demo.run_demo(out, seed=seed, resume=resume, progress=progress)
     if json:
         screen.print_json({"start": results.start, **results.methods})
         return

@@ -81,13 +81,13 @@ def command(
 def _advise_rows(folder: str) -> str:
     """Return the advice on which rows to name, with the task of the run if it is known."""
     from auber.data import TASKS
-    from auber.run.files import find_run, read_field
+    from auber.run.files import find_run, read_result_record
 
     options_of_rows = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
     run = find_run(folder)
     if run is None:
         return f"; add {options_of_rows}"
-    task = read_field(run, "task")
+    task = read_result_record(run).task
     if task in TASKS:
         options_of_rows = f"--task {task}"
     return f" (the run is of task '{task}'); add {options_of_rows}"
@@ -96,11 +96,11 @@ def _advise_rows(folder: str) -> str:
 def _kind_and_metric(folder: str, kind: str | None) -> tuple[str | None, str | None]:
     """Return the kind of the user's rows, by default that of the model, and the run's metric."""
     from auber.metrics.task_metrics import get_metric
-    from auber.run.files import find_run, read_field
+    from auber.run.files import find_run, read_result_record
 
     run = find_run(folder)
     if run is not None:
-        metric = read_field(run, "metric")
+        metric = read_result_record(run).metric
         return kind, metric if kind in (None, get_metric(metric).kind) else None
     return kind or _model_kind_and_classes(folder)[0], None
 

@@ -9,7 +9,7 @@ import typer
 
 from auber.cli import options, screen
 from auber.errors import ConfigError
-from auber.run.tracking import check_trackers
+from auber.run.trackers import check_trackers
 
 _Tune = Annotated[
     bool,
@@ -61,7 +61,7 @@ def command(
     Example: auber finetune --model bert-base-cased --task rte --out runs/rte-start
     """
     from auber import api
-    from auber.run.provenance import typed_command
+    from auber.run import provenance
 
     options.require_model(model)
     for option, given in (("--rates", rates), ("--epochs", epochs)):
@@ -89,17 +89,16 @@ def command(
             )
             settings = recipe.apply(settings)
             progress.say(recipe.describe())
-        tuned = api.finetune(
-            model,
-            task=rows,
-            config=settings,
-            out=out,
-            resume=resume,
-            allow_upgrade=allow_upgrade,
-            progress=progress,
-            track=trackers,
-            command=typed_command(),
-        )
+        with provenance.recording(provenance.typed_command()):
+            tuned = api.finetune(
+                model,
+                task=rows,
+                config=settings,
+                out=out,
+                resume="upgrade" if resume and allow_upgrade else resume,
+                progress=progress,
+                track=trackers,
+            )
     if json:
         screen.print_json(tuned.result)
         return

@@ -12,7 +12,7 @@ import typer
 from auber.config import PRESETS, PROTOCOLS, Config, make_config, parse_assignment, settings
 from auber.data import TASKS
 from auber.errors import CheckpointError, ConfigError, TaskError
-from auber.run.tracking import TRACKERS
+from auber.run.trackers import TRACKERS
 
 if TYPE_CHECKING:
     from auber.data.task import TaskData

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from auber.cli import options, screen
-from auber.run.tracking import check_trackers
+from auber.errors import ConfigError
+from auber.run.trackers import check_trackers
 from auber.search.registry import METHODS
 
 _Method = Annotated[
@@ -86,8 +87,10 @@ def command(
     runs/ner
     """
     from auber import api
-    from auber.run.provenance import typed_command
+    from auber.run import provenance
 
+    if heads is not None and heads_from is not None:
+        raise ConfigError("--heads and --heads-from exclude each other; give one")
     options.require_model(model)
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
@@ -96,21 +99,19 @@ def command(
             task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
             label=label, labels=labels, metric=metric, seed=settings.seed
         )  # fmt: skip
-        pruned = api.prune(
-            model,
-            task=rows,
-            method=method,
-            heads=heads,
-            heads_from=heads_from,
-            origin=origin,
-            config=settings,
-            out=out,
-            resume=resume,
-            allow_upgrade=allow_upgrade,
-            progress=progress,
-            track=trackers,
-            command=typed_command(),
-        )
+        with provenance.recording(provenance.typed_command()):
+            pruned = api.prune(
+                model,
+                task=rows,
+                method=method,
+                heads=heads_from if heads is None else heads,
+                origin=origin,
+                config=settings,
+                out=out,
+                resume="upgrade" if resume and allow_upgrade else resume,
+                progress=progress,
+                track=trackers,
+            )
     if json:
         screen.print_json(pruned.result)
         return

@@ -24,8 +24,8 @@ from auber.errors import ConfigError, ModelError, RunError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.run.files import is_run
-from auber.run.folder import TUNING, require_place
-from auber.run.starts import check_lengths
+from auber.run.fine_tuned import check_lengths
+from auber.run.folder import TUNING, check_place
 from auber.system.distributed import num_processes
 from auber.system.files import write_json
 from auber.system.locks import held
@@ -213,7 +213,7 @@ def _require_grid(
 
 
 def _check_folder(folder: Path, *, resume: bool) -> None:
-    require_place(folder, resume=resume)
+    check_place(folder, resume=resume)
     if (folder / TUNING).is_file() and not resume:
         raise RunError(
             f"{folder}: holds the trials of --tune; add --resume to continue, or choose another "
@@ -248,7 +248,7 @@ def _prepare(
     if is_run(model):
         raise ModelError(f"{model}: is a run, whose model {remedy}")
     start = load_start()
-    if start.has_trained_classifier:
+    if start.is_trained:
         raise ModelError(f"{model}: has a trained classifier, which {remedy}")
     check_lengths(start.model, start.tokenizer, task, config.max_length, ("train", "dev"))
     num_layers = encoder_of(start.model).num_layers

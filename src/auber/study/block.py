@@ -17,6 +17,8 @@ from auber import api
 from auber.data.task import TaskData
 from auber.errors import RunError
 from auber.models import checkpoint
+from auber.run import provenance
+from auber.run.folder import Resume
 from auber.run.records import ResultRecord
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
@@ -119,32 +121,31 @@ def _do_run(
         _require_same_start(folder, study, block)
     out, config = folder.prepare(block, run), study.config(block, run)
     model = folder.run_path(block, START) if run.from_start else _model(study, folder, block, task)
-    if run.method is None:
-        api.finetune(
-            model,
-            task=task,
-            config=config,
-            out=out,
-            resume=True,
-            allow_upgrade=job.allow_upgrade,
-            progress=progress,
-            track=job.track,
-            command=job.command,
-        )
-    else:
+    resume: Resume = "upgrade" if job.allow_upgrade else True
+    with provenance.recording(job.command):
+        if run.method is None:
+            api.finetune(
+                model,
+                task=task,
+                config=config,
+                out=out,
+                resume=resume,
+                progress=progress,
+                track=job.track,
+            )
+            return
+        origin = _model(study, folder, block, task) if study.needs_origin(block, run) else None
         api.prune(
             model,
             task=task,
             method=run.method,
-            heads_from=folder.run_path(block, MATCHED) if run.is_matched else None,
-            origin=_model(study, folder, block, task) if study.needs_origin(block, run) else None,
+            heads=folder.run_path(block, MATCHED) if run.is_matched else None,
+            origin=origin,
             config=config,
             out=out,
-            resume=True,
-            allow_upgrade=job.allow_upgrade,
+            resume=resume,
             progress=progress,
             track=job.track,
-            command=job.command,
         )
 
 

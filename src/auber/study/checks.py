@@ -18,8 +18,7 @@ from auber.errors import ConfigError
 from auber.models import checkpoint
 from auber.models.source import read_config
 from auber.models.surgery import remove_heads
-from auber.run.request import make_ask, make_job
-from auber.run.starts import Start, check_origin
+from auber.run.request import check_pruning
 from auber.search.registry import get_method
 from auber.study.estimate import model_size
 from auber.study.folder import StudyFolder
@@ -66,9 +65,15 @@ def _check_request(
     """Raise what `prune`, or `finetune` for the first run, would raise before it computes."""
     method = get_method(run.method or "original")
     ranks = method.removes_heads and not method.decides_number  # its number comes from `auber`
-    ask = make_ask(task, method, config, heads=0 if ranks else None)
-    job = make_job(ask, Start(model, tokenizer, "", tuned=run.name != START), None, None)
-    check_origin(job, is_given=method.uses_fold_models(config.protocol))
+    check_pruning(
+        model,
+        tokenizer,
+        task=task,
+        method=method.name,
+        heads=0 if ranks else None,
+        config=config,
+        has_classifier=run.name != START,
+    )
 
 
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

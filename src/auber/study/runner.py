@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from auber.errors import ConfigError, unknown_name
-from auber.run.tracking import check_trackers
+from auber.run.trackers import check_trackers
 from auber.study.block import BlockJob, Listener, Outcome, outcome_of
 from auber.study.checks import check_runs, identify_rows, identify_weights
 from auber.study.engines import ENGINES, RETRIES, run_local, run_processes

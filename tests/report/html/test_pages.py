@@ -13,7 +13,7 @@ from auber.report.html.model import read_runs
 from auber.report.html.page import Grid, Words
 from auber.report.html.run_page import standard_error, time_parts
 from auber.report.results_file import read_results_file, save_results
-from auber.run.accounts import TIME_PARTS
+from auber.run.records import TIME_PARTS
 from tests.report.html.made import write_ranked, write_searched
 from tests.report.made import make_regret, make_speed
 from tests.report.results import make_result, write_plan, write_run, write_study

@@ -9,7 +9,7 @@ from html import escape
 
 from auber.export import charts
 from auber.report.html.palette import GAIN, LOSS
-from auber.run.accounts import TIME_PARTS
+from auber.run.records import TIME_PARTS
 
 _ROW, _TOP = 22.0, 8.0
 _LABEL_WIDTH, _PLOT_WIDTH, _TIMES_WIDTH = 106.0, 230.0, 190.0

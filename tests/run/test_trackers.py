@@ -10,7 +10,7 @@ import torch
 import auber
 from auber.errors import ConfigError, RunError
 from auber.run.folder import Run
-from auber.run.tracking.trackers import TRACKERS, TrackerEntry, check_trackers, open_tracker
+from auber.run.trackers import TRACKERS, TrackerEntry, check_trackers, open_tracker
 from tests.small import small_config, small_start, small_task
 
 
@@ -298,7 +298,7 @@ def test_a_tracker_that_fails_does_not_take_the_run_with_it(other, plain, tmp_pa
     assert [
         record.getMessage() for record in caplog.records if "tracker other" in record.getMessage()
     ] == [
-        "tracker other: hears no more of this run (OSError: connection lost)",
+        "tracker other: dropped for the rest of this run (OSError: connection lost)",
         "tracker other: could not be closed (OSError: gone)",
     ]
 

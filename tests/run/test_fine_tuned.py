@@ -12,7 +12,7 @@ import auber
 from auber.errors import ConfigError, RunError
 from auber.run.files import read_source
 from auber.system.progress import Progress
-from tests.run.test_crossfit import SETTINGS, TASK
+from tests.run.test_fold_models import SETTINGS, TASK
 from tests.small import small_config, small_start, small_task
 
 CONFIG = small_config(**SETTINGS)
@@ -52,7 +52,7 @@ def test_it_is_found_again(places):
     encoder, start = places
     listener = Sayings()
     found = prune(start, progress=listener)
-    assert f"scouts are made of {encoder}, which {start} was tuned from" in listener.said
+    assert f"fold models are trained from {encoder}, which {start} was tuned from" in listener.said
     named = auber.prune(start, task=TASK, config=CONFIG, out=start.parent / "named", origin=encoder)
     assert (found.plan, found.result["dev"]) == (named.plan, named.result["dev"])
     assert found.result["cost"]["scout_steps"] > 0
@@ -91,7 +91,7 @@ def test_a_start_serves_both_protocols_that_tune_it_on_all_rows(places):
 def test_it_is_gone(places):
     encoder, start = places
     shutil.rmtree(encoder)
-    message = f"^{start}: was tuned from {encoder}, of which scouts are made and which cannot be read .*; name it with --origin, or"
+    message = f"^{start}: was tuned from {encoder}, which fold models are trained from and which cannot be read .*; name it with --origin, or"
     with pytest.raises(ConfigError, match=message):
         prune(start)
     assert not (start.parent / "run").exists()
@@ -101,7 +101,7 @@ def test_it_is_another_by_now(places):
     encoder, start = places
     shutil.rmtree(encoder)
     auber.save(*small_start(bare=True, seed=5), encoder)
-    message = f"^{start}: was tuned from {encoder}, of which scouts are made and which holds other weights now; name what it was with"
+    message = f"^{start}: was tuned from {encoder}, which fold models are trained from and which has other weights now; name the earlier ones"
     with pytest.raises(ConfigError, match=message):
         prune(start)
 
@@ -110,7 +110,7 @@ def test_it_was_tuned_itself(places):
     _, start = places
     second = start.parent / "second"
     auber.finetune(start / "model", task=TASK, config=CONFIG, out=second)
-    message = f"^{second}: was tuned from {start / 'model'}, which was fine-tuned itself and may have seen rows that scouts must not: name"
+    message = f"^{second}: was tuned from {start / 'model'}, which fold models are trained from and which was fine-tuned itself, so that it may have seen these rows: name"
     with pytest.raises(ConfigError, match=message):
         prune(second)
 
@@ -120,14 +120,14 @@ def test_a_model_that_has_lost_heads_has_no_origin_with_the_same(places):
     first = prune(start)
     assert first.plan
     for place in (start.parent / "run", start.parent / "run" / "model"):
-        message = f"^{place}: has lost heads already, and scouts are made of a model with the same heads .*; choose --protocol seen$"
+        message = f"^{place}: has lost heads already, and fold models are trained from a model with the same heads .*; choose --protocol seen$"
         with pytest.raises(ConfigError, match=message):
             auber.prune(place, task=TASK, config=CONFIG, out=start.parent / "again")
 
 
 def test_a_live_model_has_no_place(tmp_path):
     auber.finetune(*small_start(), task=TASK, config=CONFIG, out=tmp_path / "start")
-    message = f"^{tmp_path / 'start'}: does not say what it was tuned from, and scouts are made of that: name it with --origin, or choose"
+    message = f"^{tmp_path / 'start'}: does not record what it was tuned from, which fold models are trained from: name it with --origin, or choose"
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "start")
 
@@ -137,12 +137,12 @@ def test_a_source_is_a_hub_name_or_lies_relative_to_the_run(places):
     record = json.loads((start / "run.json").read_text())
     assert record["source"] == "../encoder"
     assert read_source(start) == str(encoder)
-    for written, read in (("org/name@main", "org/name@main"), (None, None), (3, None)):
+    for written, read in (("org/name@main", "org/name@main"), (None, None)):
         (start / "run.json").write_text(json.dumps({**record, "source": written}))
         assert read_source(start) == read
 
 
-SEEN = "is of a run, whose model has seen rows that scouts must not"
+SEEN = "is of a run, whose model has seen rows that fold models must not see"
 
 
 def test_a_model_that_has_seen_rows_is_no_origin(places):
@@ -166,7 +166,7 @@ def test_a_trained_classifier_may_have_seen_rows(places):
     listener = Sayings()
     prune(elsewhere, origin=elsewhere, progress=listener)
     assert (
-        f"careful: scouts are made of {elsewhere}, whose classifier is trained; what it has seen of these rows is not unseen to them"
+        f"careful: fold models are trained from {elsewhere}, whose classifier is trained already; if it was trained on these rows, the rewards are too optimistic"
         in listener.said
     )
     listener = Sayings()
@@ -178,7 +178,7 @@ def test_a_trained_classifier_may_have_seen_rows(places):
         origin=encoder,
         progress=listener,
     )
-    assert not [words for words in listener.said if words.startswith("careful: scouts")]
+    assert not [words for words in listener.said if words.startswith("careful: fold models")]
 
 
 def test_an_origin_that_a_run_was_not_tuned_from_is_refused(places):
@@ -218,7 +218,11 @@ def test_a_model_of_other_rows_may_be_tuned_on(places):
         progress=listener,
     )
     assert found.result["cost"]["scout_steps"] > 0
-    assert [words for words in listener.said if words.startswith("careful: scouts are made of ")]
+    assert [
+        words
+        for words in listener.said
+        if words.startswith("careful: fold models are trained from ")
+    ]
 
 
 def test_rows_that_tuned_a_start_are_not_held_out_of_it(places):

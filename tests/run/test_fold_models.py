@@ -14,9 +14,9 @@ from auber.data.encoding import encode_split
 from auber.errors import ConfigError, RunError
 from auber.models.encoders import encoder_of
 from auber.models.surgery import remove_heads
-from auber.run import fold_models as scouts
-from auber.run import pipeline, tunings
-from auber.run.fold_models import Scouts
+from auber.run import fold_models, steps, tunings
+from auber.run.files import read_json
+from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
 from auber.system.progress import Progress
 from auber.system.seeds import derive
@@ -52,7 +52,7 @@ def prune(
     config = small_config(**{"first__when": "always", **SETTINGS, **changes})
     return auber.prune(
         model or start, tokenizer, task=TASK, method=method, config=config, out=folder, resume=resume, origin=origin,
-        heads=heads, heads_from=heads_from,
+        heads=heads if heads_from is None else heads_from,
     )  # fmt: skip
 
 
@@ -60,10 +60,10 @@ def cut_and_resumed(monkeypatch, folder, cut, **changes):
     """A run that was cut before one of its stages was written, and went on."""
     finish = Run.finish_stage
 
-    def stop(self, stage, *rest):
+    def stop(self, stage, *rest, **options):
         if stage == cut:
             raise CutError
-        return finish(self, stage, *rest)
+        return finish(self, stage, *rest, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(Run, "finish_stage", stop)
@@ -182,7 +182,7 @@ def test_a_run_on_the_start_that_was_cut(cut, unwound, monkeypatch, tmp_path):
 
 def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     seen, scored, tuned = {}, [], []
-    crossed = pipeline.CrossFitScorer
+    crossed = steps.CrossFitScorer
 
     def listen(model, rows, *rest, watch=None, **more):
         if not hasattr(model, "mark"):
@@ -197,7 +197,7 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
         return crossed(parts, *rest)
 
     monkeypatch.setattr(tunings, "tune", listen)
-    monkeypatch.setattr(pipeline, "CrossFitScorer", build)
+    monkeypatch.setattr(steps, "CrossFitScorer", build)
     prune(tmp_path / "run", agent__episodes=1)
     assert len(scored) == 9, "three scouts for each of three layers"
     for scout, rows, _ in scored:
@@ -210,14 +210,14 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
 
 def test_scouts_lose_what_the_model_loses(run, monkeypatch, tmp_path):
     found = []
-    parts = Scouts.parts
+    parts = FoldModels.make_parts
 
     def listen(self, train, rows, plan):
         made = parts(self, train, rows, plan)
         found.append((plan, [encoder_of(part.model).removed for part in made]))
         return made
 
-    monkeypatch.setattr(Scouts, "parts", listen)
+    monkeypatch.setattr(FoldModels, "make_parts", listen)
     outcome = prune(tmp_path / "run")
     assert [len(removed) for _, removed in found] == [3, 3, 3]
     assert all(each == plan for plan, removed in found for each in removed)
@@ -227,7 +227,7 @@ def test_scouts_lose_what_the_model_loses(run, monkeypatch, tmp_path):
 def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp_path):
     """A layer's scores are kept under a name that has the scout's weights in it and what it has lost, also where the run went on."""
     digested, named = [], []
-    digest, parts = scouts.weights_digest, Scouts.parts
+    digest, parts = fold_models.weights_digest, FoldModels.make_parts
 
     def count(model):
         digested.append(model)
@@ -238,8 +238,8 @@ def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp
         named.extend((part.identity, digest(part.model)) for part in made)
         return made
 
-    monkeypatch.setattr(scouts, "weights_digest", count)
-    monkeypatch.setattr(Scouts, "parts", listen)
+    monkeypatch.setattr(fold_models, "weights_digest", count)
+    monkeypatch.setattr(FoldModels, "make_parts", listen)
     assert prune(tmp_path / "run").plan == run[0].plan
     assert len(digested) == 3
     assert (
@@ -261,19 +261,7 @@ def test_a_run_that_was_cut_ends_like_an_unbroken_one(cut, run, monkeypatch, tmp
     if cut == "tuning-01" and not run[0].plan.removed(1):
         pytest.skip("layer 1 has lost nothing")
 
-    with monkeypatch.context() as patched:
-        for name in ("finish_stage", "finish_scout"):
-            finish = getattr(Run, name)
-
-            def stop(self, stage, *rest, finish=finish):
-                if stage == cut:
-                    raise CutError
-                return finish(self, stage, *rest)
-
-            patched.setattr(Run, name, stop)
-        with pytest.raises(CutError):
-            prune(tmp_path / "run")
-    again = prune(tmp_path / "run", resume=True)
+    again = cut_and_resumed(monkeypatch, tmp_path / "run", cut)
     assert again.plan == run[0].plan
     assert same_weights(again.model, run[0].model)
     assert again.result["cost"]["rewards_computed"] == run[0].result["cost"]["rewards_computed"]
@@ -313,14 +301,14 @@ def test_a_start_that_was_tuned_before_ends_like_one_tuned_in_the_run(run, tmp_p
 
 
 def test_a_fine_tuned_model_needs_its_origin(tmp_path):
-    message = r"^BertForSequenceClassification: is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin, "
+    message = r"^BertForSequenceClassification: is fine-tuned, and fold models must not have seen all rows: name the pretrained model with --origin, "
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", first__when="never")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_is_no_origin(run, tmp_path):
-    message = r"run: is of a run, whose model has seen rows that scouts must not; give --origin the model that it started from$"
+    message = r"run: is of a run, whose model has seen rows that fold models must not see; give --origin the model that it started from$"
     with pytest.raises(RunError, match=message):
         prune(tmp_path / "new", first__when="never", origin=run[1])
 
@@ -346,7 +334,7 @@ def test_an_origin_of_a_model_that_is_still_to_be_tuned(tmp_path):
 
 @pytest.mark.parametrize(("method", "protocol"), [("auber", "seen"), ("original", "crossfit")])
 def test_an_origin_that_nobody_asks_for(method, protocol, tmp_path):
-    message = rf"^an origin is for scouts, which method {method} under protocol {protocol} has none of; leave it out"
+    message = rf"^an origin is for fold models, which method {method} under protocol {protocol} does not use; leave it out"
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", method, protocol=protocol, origin=small_start()[0])
 
@@ -354,8 +342,8 @@ def test_an_origin_that_nobody_asks_for(method, protocol, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"first__epochs": 0}, r"^first.epochs must be at least 1 under protocol crossfit, whose scouts it tunes, found 0; raise it$"),
-        ({"reward__shards": 2}, r"^reward.shards must be 1 under protocol crossfit, where each scout has its own rows, found 2; leave it, or choose --protocol seen$"),
+        ({"first__epochs": 0}, r"^first.epochs must be at least 1 under protocol crossfit, which trains fold models, found 0; raise it$"),
+        ({"reward__shards": 2}, r"^reward.shards must be 1 under protocol crossfit, where each fold model has its own rows, found 2; leave it, or choose --protocol seen$"),
     ],
 )  # fmt: skip
 def test_settings_that_scouts_cannot_have(changes, message, tmp_path):
@@ -368,7 +356,7 @@ def test_damaged_weights_of_a_scout(monkeypatch, tmp_path):
         raise CutError
 
     with monkeypatch.context() as patched:
-        patched.setattr(pipeline.Pipeline, "_decide_layer", stop)
+        patched.setattr(steps.Steps, "decide", stop)
         with pytest.raises(CutError):
             prune(tmp_path / "run")
     (tmp_path / "run" / "stages" / "scout-2" / "model.safetensors").write_bytes(b"other")
@@ -386,9 +374,7 @@ def test_that_nothing_was_learned_is_said_once(monkeypatch, tmp_path):
         def say(self, text):
             self.said.append(text)
 
-    monkeypatch.setattr(
-        pipeline.CrossFitScorer, "score_many", lambda self, masks: [0.0] * len(masks)
-    )
+    monkeypatch.setattr(steps.CrossFitScorer, "score_many", lambda self, masks: [0.0] * len(masks))
     model, tokenizer = small_start()
     config = small_config(**{"first__when": "always", **SETTINGS})
     auber.prune(model, tokenizer, task=TASK, config=config, out=tmp_path / "run", progress=Notes())
@@ -409,22 +395,18 @@ def test_numbers_to_predict_are_rewarded_by_what_is_explained_of_them(tmp_path):
     found = auber.prune(
         model,
         tokenizer,
-        train=rows,
-        dev=rows[:20],
-        metric="spearman",
+        task=auber.make_task(rows, rows[:20], metric="spearman"),
         config=config,
         out=tmp_path / "run",
     )
     assert found.plan.num_removed > 0
     assert found.result["metric"] == "spearman"
-    stage = auber.run.files.read_json(tmp_path / "run" / "stages" / "layer-00.json")
+    stage = read_json(tmp_path / "run" / "stages" / "layer-00.json")
     assert 0 <= stage["search"]["unpruned_score"] <= 1
 
 
 def searches(out):
-    stages = [
-        auber.run.files.read_json(path) for path in sorted((out / "stages").glob("layer-*.json"))
-    ]
+    stages = [read_json(path) for path in sorted((out / "stages").glob("layer-*.json"))]
     return [stage["search"] for stage in stages if "search" in stage]
 
 

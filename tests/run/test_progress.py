@@ -9,7 +9,8 @@ import pytest
 
 from auber.run.files import read_json
 from auber.run.folder import Run
-from auber.run.tracking.folder import FolderListener
+from auber.run.progress import FolderProgress
+from auber.run.records import RunIdentity
 from auber.system.locks import start_of
 from tests.small import small_config
 
@@ -25,7 +26,11 @@ class Clock:
 
 @pytest.fixture
 def run(tmp_path):
-    return Run(tmp_path / "run", {"kind": "prune"}, small_config())
+    return Run(
+        tmp_path / "run",
+        RunIdentity(kind="prune", model="m", task="t", method="auber"),
+        small_config(),
+    )
 
 
 def events_of(run):
@@ -34,7 +39,7 @@ def events_of(run):
 
 def test_the_folder_says_who_is_at_work_and_where(run):
     clock = Clock()
-    with FolderListener(run, "auber prune --out run", clock, clock) as listener:
+    with FolderProgress(run, "auber prune --out run", clock, clock) as listener:
         listener.plan(5)
         listener.skip(1)
         listener.begin("layer 0: searching", 40)
@@ -71,7 +76,7 @@ def test_it_is_written_at_most_once_a_second_within_a_stage(run, monkeypatch):
         "write",
         lambda self, name, data: writes.append(data["stage"] and data["stage"]["done"]),
     )
-    with FolderListener(run, clock=clock, timer=clock) as listener:
+    with FolderProgress(run, clock=clock, timer=clock) as listener:
         listener.begin("first tuning", 100)
         for done in range(1, 31):
             clock.now += 0.1
@@ -84,7 +89,7 @@ def test_it_is_written_at_most_once_a_second_within_a_stage(run, monkeypatch):
 
 def test_a_clock_that_is_set_back_does_not_keep_it_from_being_written(run):
     clock, timer = Clock(), Clock()
-    with FolderListener(run, clock=clock, timer=timer) as listener:
+    with FolderProgress(run, clock=clock, timer=timer) as listener:
         listener.begin("first tuning", 100)
         clock.now -= 3600
         timer.now += 2
@@ -94,7 +99,7 @@ def test_a_clock_that_is_set_back_does_not_keep_it_from_being_written(run):
 
 
 def test_numbers_are_events(run):
-    with FolderListener(run, clock=Clock()) as listener:
+    with FolderProgress(run, clock=Clock()) as listener:
         listener.record(3, {"layer-00/search/return": 1.5})
     (event,) = events_of(run)
     assert (event["event"], event["step"], event["values"]) == (
@@ -107,14 +112,14 @@ def test_numbers_are_events(run):
 def test_words_that_nobody_could_type_again_are_left_out(run, tmp_path, monkeypatch):
     (tmp_path / "a\nb").mkdir()
     monkeypatch.chdir(tmp_path / "a\nb")
-    with FolderListener(run, "auber prune --out 'a\nb'"):
+    with FolderProgress(run, "auber prune --out 'a\nb'"):
         written = read_json(run.folder / "progress.json")
     assert (written["process"]["command"], written["process"]["folder"]) == (None, None)
 
 
 def test_an_error_is_the_last_event_and_leaves_the_place(run):
     def fail():
-        with FolderListener(run) as listener:
+        with FolderProgress(run) as listener:
             listener.begin("first tuning", 10)
             raise ValueError("out of luck\nand more")
 
@@ -125,7 +130,7 @@ def test_an_error_is_the_last_event_and_leaves_the_place(run):
 
 
 def test_a_complete_run_keeps_no_progress(run):
-    with FolderListener(run):
+    with FolderProgress(run):
         run.write("result.json", {})
     assert not (run.folder / "progress.json").exists()
 
@@ -135,7 +140,7 @@ def test_a_place_that_cannot_be_written_costs_one_warning_and_no_run(run, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Run, "write", refuse)
-    with FolderListener(run) as listener:
+    with FolderProgress(run) as listener:
         listener.begin("first tuning", 1)
         listener.end()
     (record,) = caplog.records
