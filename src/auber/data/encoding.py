@@ -138,7 +138,7 @@ def encode_rows(tokenizer: Any, rows: AnyRows, max_length: int, is_regression: b
             f"rows of kind sequence are needed here, found rows of kind {rows.kind}; "
             "give texts with labels"
         )
-    _require_padding(tokenizer)
+    _check_tokenizer(tokenizer, needs_offsets=False)
     encoded = tokenizer(
         list(rows.first),
         None if rows.second is None else list(rows.second),
@@ -160,8 +160,7 @@ def encode_words(
     Words that are cut off, or that the tokenizer drops, are neither learned nor scored; a warning
     counts them.
     """
-    _require_padding(tokenizer)
-    _require_offsets(tokenizer)
+    _check_tokenizer(tokenizer, needs_offsets=True)
     encoded = tokenizer(
         [" ".join(words) for words in rows.words],
         truncation=True,
@@ -190,12 +189,12 @@ def encode_questions(
 
     A warning counts the rows whose answers are cut off.
     """
-    _require_padding(tokenizer)
-    _require_offsets(tokenizer)
-    _require_room(tokenizer, rows, max_length, where)
+    _check_tokenizer(tokenizer, needs_offsets=True)
+    questions, texts = list(rows.questions), list(rows.contexts)
+    _require_room(tokenizer, questions, max_length, where)
     encoded = tokenizer(
-        list(rows.questions),
-        list(rows.contexts),
+        questions,
+        texts,
         truncation="only_second",
         max_length=max_length,
         padding=False,
@@ -327,29 +326,25 @@ def _span_of(answer: Answer, offsets: Offsets, context: Span) -> Span | None:
     return touched[0], touched[-1]
 
 
-def _require_padding(tokenizer: Any) -> None:
+def _check_tokenizer(tokenizer: Any, *, needs_offsets: bool) -> None:
+    name = type(tokenizer).__name__
     if tokenizer.pad_token_id is None:
         raise ModelError(
-            f"the tokenizer {type(tokenizer).__name__} has no padding token, so rows cannot be "
-            "batched; set tokenizer.pad_token"
+            f"the tokenizer {name} has no padding token, so rows cannot be batched; "
+            "set tokenizer.pad_token"
         )
-
-
-def _require_offsets(tokenizer: Any) -> None:
-    if not tokenizer.is_fast:
+    if needs_offsets and not tokenizer.is_fast:
         raise ModelError(
-            f"the tokenizer {type(tokenizer).__name__} does not report which characters a token "
-            "stands for, which tags and answers need; use a fast one"
+            f"the tokenizer {name} does not report which characters a token stands for, which "
+            "tags and answers need; use a fast one"
         )
 
 
-def _require_room(tokenizer: Any, rows: QuestionRows, max_length: int, where: str) -> None:
+def _require_room(tokenizer: Any, questions: list[str], max_length: int, where: str) -> None:
     """Raise `TaskError` if a question leaves no room for its context."""
     special = tokenizer.num_special_tokens_to_add(pair=True)
-    questions = tokenizer(
-        list(rows.questions), add_special_tokens=False, padding=False, truncation=False
-    )["input_ids"]
-    for row, question in enumerate(questions):
+    encoded = tokenizer(questions, add_special_tokens=False, padding=False, truncation=False)
+    for row, question in enumerate(encoded["input_ids"]):
         if len(question) + special >= max_length:
             raise TaskError(
                 f"{where} row {row}: the question's {len(question)} tokens and {special} special "

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from auber.data.files import read_text
 from auber.data.rows import Rows, check_text
@@ -27,47 +26,37 @@ class GlueFormat:
     """How one GLUE task is stored, in the folder and on the Hub."""
 
     folder: str
-    text: tuple[str, ...]
-    label: str
     label_names: tuple[str, ...]
-    hub_text: tuple[str, ...]
+    text: tuple[str, ...] = ("sentence1", "sentence2")
+    label: str = "label"
     metric: str = "accuracy"
     header: tuple[str, ...] | None = None  # the columns, if the files do not name them
     labels_are_words: bool = False  # in the files, instead of numbers
+
+    @property
+    def hub_text(self) -> tuple[str, ...]:
+        """The text columns on the Hub."""
+        return ("sentence",) if len(self.text) == 1 else ("sentence1", "sentence2")
 
 
 FORMATS = {
     "cola": GlueFormat(
         folder="CoLA",
-        header=("source", "label", "mark", "sentence"),
-        text=("sentence",),
-        label="label",
         label_names=("unacceptable", "acceptable"),
-        hub_text=("sentence",),
+        text=("sentence",),
         metric="matthews",
+        header=("source", "label", "mark", "sentence"),
     ),
     "mrpc": GlueFormat(
         folder="MRPC",
+        label_names=("not_equivalent", "equivalent"),
         text=("#1 String", "#2 String"),
         label="Quality",
-        label_names=("not_equivalent", "equivalent"),
-        hub_text=("sentence1", "sentence2"),
     ),
     "rte": GlueFormat(
-        folder="RTE",
-        text=("sentence1", "sentence2"),
-        label="label",
-        label_names=("entailment", "not_entailment"),
-        labels_are_words=True,
-        hub_text=("sentence1", "sentence2"),
+        folder="RTE", label_names=("entailment", "not_entailment"), labels_are_words=True
     ),
-    "wnli": GlueFormat(
-        folder="WNLI",
-        text=("sentence1", "sentence2"),
-        label="label",
-        label_names=("not_entailment", "entailment"),
-        hub_text=("sentence1", "sentence2"),
-    ),
+    "wnli": GlueFormat(folder="WNLI", label_names=("not_entailment", "entailment")),
 }
 
 
@@ -107,7 +96,8 @@ def load_glue_from_hub(name: str) -> TaskData:
 
     def read(split: str) -> Rows:
         rows = dataset["validation" if split == "dev" else split]
-        return _rows([tuple(rows[column]) for column in layout.hub_text], map(int, rows["label"]))
+        texts = [rows[column] for column in layout.hub_text]
+        return Rows.from_columns(texts, map(int, rows["label"]))
 
     return _task(name, layout, read)
 
@@ -120,10 +110,6 @@ def _layout(name: str) -> GlueFormat:
 
 def _task(name: str, layout: GlueFormat, read: Callable[[str], Rows]) -> TaskData:
     return check_task(TaskData(name, read("train"), read("dev"), layout.label_names, layout.metric))
-
-
-def _rows(texts: Sequence[Any], labels: Any) -> Rows:
-    return Rows(tuple(texts[0]), tuple(texts[1]) if len(texts) == 2 else None, tuple(labels))
 
 
 def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
@@ -153,7 +139,7 @@ def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
         for column, values in zip(text_columns, texts, strict=True):
             check_text(fields[column], where)
             values.append(fields[column])
-    return _rows(texts, labels)
+    return Rows.from_columns(texts, labels)
 
 
 def _column(name: str, header: Sequence[str], path: Path) -> int:

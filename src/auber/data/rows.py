@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self
@@ -57,6 +57,14 @@ class Rows(_Columns):
     first: tuple[str, ...]
     second: tuple[str, ...] | None
     labels: tuple[int, ...] | tuple[float, ...]
+
+    @classmethod
+    def from_columns(
+        cls, texts: Sequence[Iterable[str]], labels: Iterable[int] | Iterable[float]
+    ) -> Rows:
+        """Return rows of one or two columns of texts."""
+        columns = [tuple(column) for column in texts]
+        return cls(columns[0], columns[1] if len(columns) == 2 else None, tuple(labels))
 
     def texts(self) -> list[tuple[str, ...]]:
         """Return the one or two texts of each row."""

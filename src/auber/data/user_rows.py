@@ -303,8 +303,7 @@ class _ClassParser(_Parser):
         return tuple(sorted(names))
 
     def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> Rows:
-        first, second = columns if len(columns) == 2 else (*columns, None)
-        return Rows(first, second, tuple(self.numbers[name] for name in labels))
+        return Rows.from_columns(columns, (self.numbers[name] for name in labels))
 
 
 class _NumberParser(_ClassParser):
@@ -322,8 +321,7 @@ class _NumberParser(_ClassParser):
         return self.parse_texts(where, fields), target
 
     def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> Rows:
-        first, second = columns if len(columns) == 2 else (*columns, None)
-        return Rows(first, second, tuple(labels))
+        return Rows.from_columns(columns, labels)
 
 
 class _WordParser(_Parser):
@@ -349,9 +347,8 @@ class _WordParser(_Parser):
         return sort_tags({tag for tags in labels for tag in tags})
 
     def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> WordRows:
-        return WordRows(
-            *columns, tuple(tuple(self.numbers[tag] for tag in tags) for tags in labels)
-        )
+        numbers = tuple(tuple(self.numbers[tag] for tag in tags) for tags in labels)
+        return WordRows(columns[0], numbers)
 
 
 class _QuestionParser(_Parser):
@@ -368,7 +365,7 @@ class _QuestionParser(_Parser):
         return texts, tuple(dict.fromkeys(answers))  # annotators often give the same answer
 
     def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> QuestionRows:
-        return QuestionRows(*columns, tuple(labels))
+        return QuestionRows(columns[0], columns[1], tuple(labels))
 
 
 _PARSERS: dict[str, type[_Parser]] = {
