@@ -56,7 +56,7 @@ def test_a_search(searching):
     ]  # fmt: skip
     assert status.layers[0].gain == 0.125, "of the removed heads, not of the roll-out"
     assert status.numbers == {"rewards_asked": 12, "rewards_computed": 4, "best_score": 0.875}
-    assert (status.silent_seconds, status.running_seconds) == (4, 104)
+    assert status.silent_seconds == 4
     assert (status.resume, status.result) == (None, None)
     json.dumps(status.to_json())
 

@@ -176,8 +176,6 @@ def _draw_run(status: RunStatus) -> list[RenderableType]:
     method = f"  method {run.method}" if run.kind == "prune" else ""
     facts = f"seed {status.seed}  protocol {status.protocol}  model {run.model}"
     standing = [status.state]
-    if status.running_seconds is not None:
-        standing[0] += f" for {describe_seconds(status.running_seconds)}"
     if status.process is not None and status.state != "complete":
         host = f" on {status.process.host}" if status.process.host else ""
         standing.append(f"process {status.process.id}{host}")
