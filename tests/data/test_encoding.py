@@ -282,6 +282,3 @@ def test_the_type_of_a_task_decides_how_it_is_encoded():
         for split, count in (("train", 60), ("dev", 20)):
             encoded = encode_split(tiny_tokenizer(), task, split, 64)
             assert (encoded.kind, len(encoded)) == (kind, count)
-        message = f"^rows of kind sequence are needed here, found rows of kind {kind}; give texts"
-        with pytest.raises(TaskError, match=message):
-            encode_rows(tiny_tokenizer(), task.train, 32, False)

@@ -35,8 +35,6 @@ Array = NDArray[np.int64]
 HELDOUT_REWARD = 0.3
 HELDOUT_WATCH = 0.1
 
-_LISTS = ("first", "original_first", "last_train", "last_watch")
-
 
 @dataclass(frozen=True)
 class LayerSplit:
@@ -53,9 +51,9 @@ class Splits:
     protocol: str
     first: Indices
     original_first: Indices
-    layers: tuple[LayerSplit, ...]
     last_train: Indices
     last_watch: Indices
+    layers: tuple[LayerSplit, ...]
     folds: tuple[Indices, ...] = ()  # all of train, only under `crossfit`
 
     def without_fold(self, fold: int) -> Splits:
@@ -65,22 +63,23 @@ class Splits:
         def rest(rows: Indices) -> Indices:
             return tuple(row for row in rows if row not in held_out)
 
-        lists: dict[str, Any] = {name: rest(getattr(self, name)) for name in _LISTS}
-        layers = [LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers]
-        return Splits(protocol=self.protocol, layers=tuple(layers), **lists)
+        return Splits(
+            protocol=self.protocol,
+            first=rest(self.first),
+            original_first=rest(self.original_first),
+            last_train=rest(self.last_train),
+            last_watch=rest(self.last_watch),
+            layers=tuple(
+                LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers
+            ),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain JSON object."""
-        folds = {"folds": [list(fold) for fold in self.folds]} if self.folds else {}
-        return {
-            "protocol": self.protocol,
-            **{name: list(getattr(self, name)) for name in _LISTS},
-            "layers": [
-                {"mini_train": list(item.mini_train), "reward": list(item.reward)}
-                for item in self.layers
-            ],
-            **folds,
-        }
+        data = {**vars(self), "layers": [vars(layer) for layer in self.layers]}
+        if not self.folds:
+            del data["folds"]
+        return data
 
 
 def make_splits(

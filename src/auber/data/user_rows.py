@@ -76,10 +76,9 @@ def make_scored_rows(
     label: str | None = None,
     labels: Sequence[str] | None = None,
     metric: str | None = None,
-    name: str = OWN,
 ) -> TaskData:
     """Return rows to score a trained model on, as train and dev of a task; see `make_task`."""
-    return check_rows(_read_task(name, rows, rows, kind, text, label, labels, metric))
+    return check_rows(_read_task(OWN, rows, rows, kind, text, label, labels, metric))
 
 
 def split_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
