@@ -154,10 +154,8 @@ BAD_ROWS = [
     ({}, [{"text": None, "label": 1}], "train row 0, column 'text': the text is empty"),
     ({}, [{"text": 4, "label": 1}],
      "train row 0, column 'text': must be text, found int 4; put it in quotes$"),
-    ({}, [{"text": "\ud800", "label": 1}], "train row 0, column 'text': the text holds half a"),
     ({}, texts(1.5), "train row 0, column 'label': a class must be a word or a whole number, found "
      "1.5; for numbers to predict choose --metric pearson or spearman$"),
-    ({}, texts([1]), r"train row 0, column 'label': a class must be .*, found \[1\];"),
     ({}, texts(float("nan")), "train row 0, column 'label': a class must be .*, found nan;"),
     ({}, texts(None), "train row 0, column 'label': the label is empty; fill it in or leave"),
     ({}, texts(" "), "train row 0, column 'label': the label is empty"),
@@ -168,9 +166,6 @@ BAD_ROWS = [
       for value in ("high", "nan", "inf", "", "1_000e999", True)],
     ({"kind": "tokens"}, [{"tokens": ["a", "b"], "tags": ["O"]}],
      "train row 0: every word needs a tag, found 2 words and 1 tags; correct the row$"),
-    ({"kind": "tokens"}, [{"tokens": [], "tags": []}], "train row 0: has no words; fill it in"),
-    ({"kind": "tokens"}, [{"tokens": ["a", ""], "tags": ["O", "O"]}],
-     "train row 0, word 1: the text is empty"),
     ({"kind": "tokens"}, [{"tokens": "a b", "tags": ["O"]}], "train row 0, column 'tokens': must "
      "be a list, found str 'a b'; use jsonl or CoNLL columns$"),
     ({"kind": "tokens"}, [{"tokens": ["a"], "tags": "O"}],
@@ -185,8 +180,6 @@ BAD_ROWS = [
      r"train row 0, word 0 'a': tag '2' is not one of .* \(1\); correct it or leave the row out$"),
     ({"kind": "spans"}, [{**QUESTION, "context": 3}],
      "train row 0, column 'context': must be text, found int 3"),
-    ({"kind": "spans"}, [{**QUESTION, "question": " "}],
-     "train row 0, column 'question': the text is empty"),
 ]
 # fmt: on
 
@@ -199,8 +192,6 @@ def test_bad_rows_are_refused(options, train, message):
 
 # fmt: off
 BAD_ANSWERS = [
-    ({"text": ["mat"], "answer_start": [23]},
-     "answer_start must be from 0 to 22, .* found 23; correct it"),
     ({"text": ["mat"], "answer_start": [18]},
      "the context has ' ma' at answer_start 18, the answer's text is 'mat'; correct one of"),
     ([], "has no answer; questions without one cannot be learned here, leave the row out"),
