@@ -172,8 +172,7 @@ def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterato
 
 _TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
 
-
-# By what a metric compares: the numbers of text columns, and the same in words.
+# How many text columns a row may have, by what the metric compares.
 _TEXTS = {
     "classes": ((1, 2), "one or two text columns"),
     "numbers": ((1, 2), "one or two text columns"),

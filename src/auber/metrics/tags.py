@@ -40,9 +40,10 @@ class TagTruth:
 
     def to(self, device: torch.device | str) -> TagTruth:
         """Return a copy on the device."""
-        return TagTruth(
-            *(None if part is None else part.to(device) for part in vars(self).values())
-        )
+        places, tags, firsts = (part.to(device) for part in (self.places, self.tags, self.firsts))
+        types = None if self.types is None else self.types.to(device)
+        begins = None if self.begins is None else self.begins.to(device)
+        return TagTruth(places, tags, firsts, types, begins)
 
 
 def read_scheme(names: Sequence[str]) -> Scheme | None:
