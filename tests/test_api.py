@@ -197,28 +197,67 @@ def test_a_pruned_model_can_be_pruned_again(pruned):
     ("arguments", "error", "message"),
     [
         ({"method": "aubre"}, ConfigError, "Unknown method 'aubre'. Did you mean 'auber'?"),
-        ({"heads": 2}, ConfigError, "method 'auber' decides itself how many heads to remove; leave out --heads"),
-        ({"method": "random"}, ConfigError, "method 'random' must be given the number of heads to remove; give --heads P or"),
-        ({"method": "random", "heads": 10}, ConfigError, r"--heads must be from 0 to 9 \(one head stays in each layer\), found 10"),
+        (
+            {"heads": 2},
+            ConfigError,
+            "method 'auber' decides itself how many heads to remove; leave out --heads",
+        ),
+        (
+            {"method": "random"},
+            ConfigError,
+            "method 'random' must be given the number of heads to remove; give --heads P or",
+        ),
+        (
+            {"method": "random", "heads": 10},
+            ConfigError,
+            r"--heads must be from 0 to 9 \(one head stays in each layer\), found 10",
+        ),
         ({"method": "random", "heads": -1}, ConfigError, "--heads must be 0 or more, found -1"),
-        ({"method": "random", "heads": True}, ConfigError, "^--heads must be a whole number, found True$"),
-        ({"method": "original", "heads": 5}, ConfigError, "method 'original' removes no heads; leave out --heads"),
+        (
+            {"method": "random", "heads": True},
+            ConfigError,
+            "^--heads must be a whole number, found True$",
+        ),
+        (
+            {"method": "original", "heads": 5},
+            ConfigError,
+            "method 'original' removes no heads; leave out --heads",
+        ),
         ({"method": "random", "heads": "nowhere"}, RunError, "nowhere: not a run's folder"),
         ({"task": "mprc"}, TaskError, "Unknown task 'mprc'. Did you mean 'mrpc'?"),
-        ({"task": 3}, TaskError, "^task: .* is needed, found int; auber.make_task makes one of rows$"),
-        ({"config": {"seed": 1}}, ConfigError, "^config: must be a preset's name or a Config, found dict; pass single settings"),
-        ({"start": None}, ConfigError, "^model: must be a folder, a hub name, a finished run or a live transformers model, found NoneType$"),
-        ({"out": None, "resume": True}, ConfigError, "^resume: continues the run in a folder, found none; give out='runs/mine'$"),
+        (
+            {"task": 3},
+            TaskError,
+            "^task: .* is needed, found int; auber.make_task makes one of rows$",
+        ),
+        (
+            {"config": {"seed": 1}},
+            ConfigError,
+            "^config: must be a preset's name or a Config, found dict; pass single settings",
+        ),
+        (
+            {"start": None},
+            ConfigError,
+            "^model: must be a folder, a hub name, a finished run or a live transformers model, "
+            "found NoneType$",
+        ),
+        (
+            {"out": None, "resume": True},
+            ConfigError,
+            "^resume: continues the run in a folder, found none; give out='runs/mine'$",
+        ),
         ({"resume": "yes"}, ConfigError, "^resume: must be True, False or 'upgrade', found 'yes'$"),
         (
             {"config": small_config(agent__replay_size=4)},
             ConfigError,
-            r"agent.replay_size must be at least agent.learning_starts \(8\), found 4: no update would ever be made",
+            r"agent.replay_size must be at least agent.learning_starts \(8\), found 4: no "
+            r"update would ever be made",
         ),
         (
             {"config": small_config(agent__learning_starts=25, agent__choose="rollout")},
             ConfigError,
-            "^layer 0: agent.episodes must be .*, found 6: its games on 4 heads make 24 moves at most, and the first update waits for 25; ",
+            "^layer 0: agent.episodes must be .*, found 6: its games on 4 heads make 24 "
+            "moves at most, and the first update waits for 25; ",
         ),
         (
             {"config": small_config(protocol="heldout")},
@@ -228,10 +267,11 @@ def test_a_pruned_model_can_be_pruned_again(pruned):
         (
             {"task": small_task(40)},
             RunError,
-            r"start: was made with other rows \(task agreement\) than this run has \(task agreement\); start from a run made with",
+            r"start: was made with other rows \(task agreement\) than this run has \(task "
+            r"agreement\); start from a run made with",
         ),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_reported_before_anything_is_computed(
     start, tmp_path, arguments, error, message
 ):
@@ -243,7 +283,10 @@ def test_mistakes_are_reported_before_anything_is_computed(
 
 @pytest.mark.parametrize("work", [auber.prune, auber.finetune])
 def test_too_few_rows_leave_no_folder(work, tmp_path):
-    message = "^train, rows to watch: at least one row is needed, .* raise last.watch_fraction or give more rows$"
+    message = (
+        "^train, rows to watch: at least one row is needed, .* raise last.watch_fraction or give "
+        "more rows$"
+    )
     with pytest.raises(TaskError, match=message):
         work(*small_start(), task=small_task(4), config=CONFIG, out=tmp_path / "x")
     assert not (tmp_path / "x").exists()
@@ -251,7 +294,10 @@ def test_too_few_rows_leave_no_folder(work, tmp_path):
 
 def test_too_many_heads_for_exhaustive_search(tmp_path):
     model, tokenizer = small_start(hidden_size=34, num_attention_heads=17)
-    message = "^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
+    message = (
+        "^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, "
+        "found 17 heads; use"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(model, "exhaustive", tokenizer=tokenizer, out=tmp_path / "x")
     assert not (tmp_path / "x").exists()
@@ -271,7 +317,10 @@ def test_more_shards_than_rows(tmp_path):
     [("seen", "set protocol=crossfit and give --heads"), ("crossfit", "give --heads")],
 )
 def test_a_search_takes_no_number_from_another_run(start, pruned, protocol, remedy):
-    message = f"^--heads-from is for methods that take the number of heads to remove, and 'auber' decides it; leave it out, or {remedy}$"
+    message = (
+        f"^--heads-from is for methods that take the number of heads to remove, and 'auber' "
+        f"decides it; leave it out, or {remedy}$"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(start, heads=pruned[0], config=small_config(protocol=protocol))
 
@@ -299,7 +348,10 @@ def test_a_run_of_a_group_is_not_resumed_by_one_process(start, tmp_path, monkeyp
         with pytest.raises(KeyboardInterrupt):
             prune(start, out=tmp_path / "run", progress=Stop())
     assert read(tmp_path / "run" / "run.json")["processes"] == 2
-    message = r"run: is another run: processes was 2 and is now 1; use the same settings \(torchrun --nproc-per-node 2\) or another --out$"
+    message = (
+        r"run: is another run: processes was 2 and is now 1; use the same settings \(torchrun "
+        r"--nproc-per-node 2\) or another --out$"
+    )
     with pytest.raises(RunError, match=message):
         prune(start, out=tmp_path / "run", resume=True)
 
@@ -311,7 +363,10 @@ def test_a_run_is_resumed_with_its_number_of_threads(start, tmp_path):
         prune(start, **automatic, progress=Stop())
     torch.set_num_threads(2)
     try:
-        message = r"run: is another run: computed_on_threads was 1 and is now 2; use the same settings \(--set threads=1\) or"
+        message = (
+            r"run: is another run: computed_on_threads was 1 and is now 2; use the same settings "
+            r"\(--set threads=1\) or"
+        )
         with pytest.raises(RunError, match=message):
             prune(start, **automatic, resume=True)
         pruned = prune(start, config=small_config(threads=1), out=tmp_path / "run", resume=True)
@@ -338,7 +393,10 @@ def test_a_live_model_needs_its_tokenizer():
 @pytest.mark.parametrize("method", ["random", "original+tuning"])
 def test_a_run_with_other_tunings_is_not_matched(pruned, start, key, value, method):
     was = CONFIG.flat()[key]
-    message = rf"auber: has {key} = {was}, this run {value}; a run is compared only with the same tuning: give --set {key}={was}$"
+    message = (
+        rf"auber: has {key} = {was}, this run {value}; a run is compared only with the same "
+        rf"tuning: give --set {key}={was}$"
+    )
     with pytest.raises(RunError, match=message):
         prune(start, method, heads=pruned[0], config=CONFIG.replace({key: value}))
 
@@ -382,7 +440,10 @@ def test_rows_must_fit_the_positions_of_the_model():
     model, tokenizer = small_start()
     most = encoder_of(model).most_tokens
     given = {"task": auber.make_task(long_rows()[:-1], long_rows())}
-    message = rf"^task own: a dev row has 202 tokens and BertForSequenceClassification positions for {most}; set max_length={most}$"
+    message = (
+        rf"^task own: a dev row has 202 tokens and BertForSequenceClassification positions for "
+        rf"{most}; set max_length={most}$"
+    )
     long = {**given, "config": small_config(max_length=512)}
     for call, more in (
         (auber.prune, {"method": "random", "heads": 1}),
@@ -418,7 +479,10 @@ def test_labels_in_another_order_are_refused(tmp_path):
     names = TASK.label_names
     model.config.id2label = dict(enumerate(reversed(names)))
     checkpoint.save(model, tokenizer, tmp_path / "model")
-    order = rf": its classifier orders the labels {names[1]}, {names[0]}, the task {names[0]}, {names[1]}; .*\(--labels {names[1]},{names[0]}\)$"
+    order = (
+        rf": its classifier orders the labels {names[1]}, {names[0]}, the task {names[0]}, "
+        rf"{names[1]}; .*\(--labels {names[1]},{names[0]}\)$"
+    )
     with pytest.raises(CheckpointError, match=f"^{tmp_path / 'model'}{order}"):
         auber.evaluate(tmp_path / "model", task=TASK, config=CONFIG)
     with pytest.raises(CheckpointError, match=f"^the live BertForSequenceClassification{order}"):
@@ -428,10 +492,16 @@ def test_labels_in_another_order_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_labels": 3}, "trained classifier has 3 labels, the task has 2; choose the task it was trained on"),
-        ({"vocab_size": 20}, "tokenizer has 59 tokens, its model 20; use the tokenizer the model was trained with"),
+        (
+            {"num_labels": 3},
+            "trained classifier has 3 labels, the task has 2; choose the task it was trained on",
+        ),
+        (
+            {"vocab_size": 20},
+            "tokenizer has 59 tokens, its model 20; use the tokenizer the model was trained with",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_live_model_must_fit_the_task(changes, message):
     model = tiny_model("bert", **{"vocab_size": 59, "pad_token_id": 0, **changes})
     for call in (auber.prune, auber.finetune, auber.evaluate):
@@ -469,7 +539,10 @@ def test_classes_with_other_names_are_matched_with_one_warning(is_live, tmp_path
     auber.prune(*given, task=TASK, method="greedy", config=config, out=tmp_path / "run")
     name = "BertForSequenceClassification"
     names = [f"the live {name}", name] if is_live else [tmp_path / "model", "model"]
-    words = f"its classes are bad, good, the task's {', '.join(TASK.label_names)}; they are matched in this order"
+    words = (
+        f"its classes are bad, good, the task's {', '.join(TASK.label_names)}; they are matched "
+        f"in this order"
+    )
     found = [record.getMessage() for record in caplog.records if "classes" in record.getMessage()]
     assert found == [f"careful: {each}: {words}" for each in names]
     caplog.clear()

@@ -115,8 +115,14 @@ def kind_trainer(folder, callback, kind):
     labels = {"num_labels": task.num_labels} | ({"id2label": names} if names else {})
     model, tokenizer = small_start(kind=kind, **labels)
     arguments = TrainingArguments(
-        folder / "trainer", max_steps=2, learning_rate=1e-3, report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True
-    )  # fmt: skip
+        folder / "trainer",
+        max_steps=2,
+        learning_rate=1e-3,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+    )
     rows = {split: encode_split(tokenizer, task, split, 24) for split in ("train", "dev")}
     return Trainer(
         model,
@@ -163,7 +169,8 @@ def test_a_model_of_another_kind_is_noticed(kind, tmp_path):
     callback = auber.AuberCallback(task=small_kind_task(kind), config=small_config())
     assert_refused(
         make_trainer(tmp_path, callback),
-        rf"^task own: is of kind {kind} and needs a model \.\.\.{TASK_TYPES[kind].ending}, found BertForSequenceClassification; "
+        rf"^task own: is of kind {kind} and needs a model \.\.\.{TASK_TYPES[kind].ending}, "
+        rf"found BertForSequenceClassification; "
         rf"give a model of that kind \({TASK_TYPES[kind].auto_class}\)$",
     )
 
@@ -174,7 +181,8 @@ def test_tags_in_another_order_are_noticed(tmp_path):
     trainer.model.config.id2label = dict(enumerate(reversed(callback.task.label_names)))
     assert_refused(
         trainer,
-        r"BertForTokenClassification: its classifier orders the labels .*; give the task that order \(--labels .*\)$",
+        r"BertForTokenClassification: its classifier orders the labels .*; give the task "
+        r"that order \(--labels .*\)$",
     )
 
 
@@ -207,7 +215,10 @@ def test_mistakes_show_when_the_callback_is_made():
         auber.AuberCallback(task=task, method="rondom")
     with pytest.raises(auber.AuberError, match=r"^Unknown preset 'papre'. Did you mean 'paper'"):
         auber.AuberCallback(task=task, config="papre")
-    message = r"^AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has tuned on the rows to hold out; leave the"
+    message = (
+        r"^AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has "
+        r"tuned on the rows to hold out; leave the"
+    )
     with pytest.raises(auber.AuberError, match=message):
         auber.AuberCallback(task=task, config=small_config(protocol="heldout"))
 
@@ -236,7 +247,10 @@ def test_a_resumed_training_has_no_model_from_before(tmp_path):
     first.args.save_steps = 1
     first.train()
     callback = auber.AuberCallback(task=small_task(), config=FOLD_MODELS, out=tmp_path / "run")
-    message = r"^AuberCallback: the training goes on after step 1, and fold models are trained from the model before the first; give config="
+    message = (
+        r"^AuberCallback: the training goes on after step 1, and fold models are trained from "
+        r"the model before the first; give config="
+    )
     with pytest.raises(auber.AuberError, match=message):
         make_trainer(tmp_path, callback).train(
             resume_from_checkpoint=str(tmp_path / "trainer" / "checkpoint-1")
@@ -268,7 +282,8 @@ def assert_refused(trainer, message):
         ({"heads": 99, "config": small_config(**CROSSFIT)}, "^search.heads must be from 0 to 9"),
         (
             {"config": small_config(**CROSSFIT, reward__shards=2)},
-            "^reward.shards must be 1 under protocol crossfit, where each fold model has its own rows, found 2",
+            "^reward.shards must be 1 under protocol crossfit, where each fold model has its "
+            "own rows, found 2",
         ),
         (
             {"config": small_config(**CROSSFIT, first__when="always")},
@@ -294,15 +309,18 @@ def test_mistakes_show_before_the_training(tmp_path, callback, monkeypatch):
     )
     assert_refused(
         make_trainer(tmp_path, callback, tiny_model(num_labels=3)),
-        r"^the trainer's BertForSequenceClassification: its trained classifier has 3 labels, the task has 2; choose the task",
+        r"^the trainer's BertForSequenceClassification: its trained classifier has 3 labels, "
+        r"the task has 2; choose the task",
     )
     assert_refused(
         make_trainer(tmp_path, callback, tiny_model(bare=True)),
-        r"^BertModel has no classifier; fine-tune it first, or load it as \.\.\.ForSequenceClassification or ",
+        r"^BertModel has no classifier; fine-tune it first, or load it as "
+        r"\.\.\.ForSequenceClassification or ",
     )
     assert_refused(
         make_trainer(tmp_path, callback, tiny_model(kind="tokens")),
-        r"^task agreement: is of kind sequence and needs a model .*, found BertForTokenClassification; give a model of that kind",
+        r"^task agreement: is of kind sequence and needs a model .*, found "
+        r"BertForTokenClassification; give a model of that kind",
     )
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("")
@@ -336,5 +354,6 @@ def test_labels_in_another_order_are_noticed(tmp_path):
     callback = auber.AuberCallback(task=task, config=small_config())
     assert_refused(
         make_trainer(tmp_path, callback, **LABELS),
-        r"its classifier orders the labels wrong, right, the task right, wrong; give the task that order \(--labels .*\)$",
+        r"its classifier orders the labels wrong, right, the task right, wrong; give the "
+        r"task that order \(--labels .*\)$",
     )

@@ -21,8 +21,9 @@ from typing import Any
 import pandas
 
 from auber.config import PRESETS, parse_assignment
-from auber.report.regret_figure import draw_regret
-from auber.system.files import write_text
+from auber.report.figures import write_figure
+from auber.report.measurements import Regret, draw_regret
+from auber.system.records import parse
 from benchmarks.common import StageLines, command_line, run_program, show
 from benchmarks.regret.replay import BUDGETS
 from benchmarks.regret.result import measure_regret
@@ -60,7 +61,8 @@ def main(words: Sequence[str] | None = None) -> None:
     result = measure_regret(runs, players, seeds, StageLines(), settings, command)
     if arguments.out:
         write_compact(arguments.out, result)
-        write_text(arguments.out.with_suffix(".svg"), draw_regret(result))
+        regret = parse(Regret, result, "the result", "measure it again")
+        write_figure(draw_regret(regret), arguments.out.with_suffix(".svg"))
     if arguments.json:
         print(json.dumps(result, indent=1))
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from auber.export.speed import Amount, Pair, RunSpeed, Speed, SpeedProvenance
-from auber.report.regret_figure import BUDGETS
 
+BUDGETS = (50, 100, 200, 300)
 REWARDS = (1, *range(10, 301, 10))
 
 

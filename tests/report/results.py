@@ -19,7 +19,8 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
     result: dict[str, Any] = {
         "format": 1,
         "kind": "prune",
-        "command": f"auber study studies/table2.toml --model weights/mpnet --data ../glue --out runs/t2 --only seed={seed}",
+        "command": f"auber study studies/table2.toml --model weights/mpnet --data ../glue "
+        f"--out runs/t2 --only seed={seed}",
         "model": "mpnet-base",
         "method": method,
         "task": task,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from auber.report.analysis import analyse
-from auber.report.collect import collect
+from auber.report.results_file import collect
 from tests.report.results import make_result, write_plan, write_run, write_study
 
 SCORES = {
@@ -99,7 +99,7 @@ def test_draws_are_averaged_within_a_seed_first(tmp_path):
     assert (row.dev.mean, row.dev.n, row.draws) == (50.0, 2, 3)  # not 55, the mean over all four
     assert row.comparison.paired.differences.mean == -10
     assert row.flags == ("below the majority class (52.71)", "1 to 3 draws a seed")
-    assert "rte, random: a seed's score is the mean of its draws, up to 3." in section.notes
+    assert "rte, random: the score of a seed is the mean of up to 3 draws." in section.notes
 
 
 def test_only_seeds_in_common_are_compared(tmp_path):
@@ -172,11 +172,11 @@ def test_runs_that_began_with_other_weights_are_named(tmp_path):
             write_run(tmp_path / place, method, result)
     heldout, seen = report_of(tmp_path).sections
     assert heldout.notes == (
-        "Under heldout the controls' first tuning also had the rows that pay the rewards, so a difference to them is the price "
-        "of pruning and of holding rows back, together.",
+        "Under heldout the controls' first tuning also used the reward rows, so a difference to "
+        "them measures pruning and holding rows back together.",
     )
     assert seen.notes == (
-        "Careful: rte, seed 0: its methods did not begin with the same fine-tuned weights.",
+        "Careful: the methods of rte, seed 0, did not start from the same fine-tuned weights.",
     )
 
 
@@ -198,7 +198,8 @@ def test_what_the_seeds_share_is_said(tmp_path):
         )
     (section,) = report_of(tmp_path).sections
     assert section.notes == (
-        "The seeds of rte share one dev set: an interval speaks of other seeds, not of other rows.",
+        "The seeds of rte share one dev set: an interval is about other seeds, not about other "
+        "rows.",
         "The rows of agreement differ from seed to seed.",
     )
 
@@ -209,7 +210,8 @@ def test_rows_without_a_name_may_be_several_data_sets(tmp_path):
         write_run(tmp_path, f"own-{seed}", {**result, "task": "own"})
     (section,) = report_of(tmp_path).sections
     assert section.notes == (
-        "The rows of own differ from seed to seed. If they are several data sets, give each a --name.",
+        "The rows of own differ from seed to seed. If they are several data sets, give each a "
+        "--name.",
     )
 
 
@@ -221,8 +223,8 @@ def test_runs_that_differ_in_settings_are_named(tmp_path):
     write_run(tmp_path, "o", make_result("rte", "original+tuning", 0, 0.6, config=config))
     (section,) = report_of(tmp_path).sections
     assert section.notes[1:] == (
-        "Careful: rte, auber: its runs differ in agent.episodes.",
-        "Careful: rte: its methods differ in last.epochs.",
+        "Careful: the runs of rte, auber differ in agent.episodes.",
+        "Careful: the methods of rte differ in last.epochs.",
     )
 
 
@@ -234,7 +236,7 @@ def test_a_setting_that_older_runs_do_not_know_has_its_default_there(tmp_path, n
             result["config"]["reward.head"] = newer
         write_run(tmp_path, f"auber-{seed}", result)
     (section,) = analyse(collect(tmp_path)).sections
-    assert ("Careful: rte, auber: its runs differ in reward.head." in section.notes) == is_said
+    assert ("Careful: the runs of rte, auber differ in reward.head." in section.notes) == is_said
 
 
 def test_a_method_without_a_place_comes_last(tmp_path):

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from auber.errors import RunError
-from auber.report.page import SECTIONS, PageSection, render_page, write_page
+from auber.report.page import render_page, write_page
 from auber.report.results_file import save_results
+from tests.report.made import make_regret, make_speed
 from tests.report.results import make_result, write_plan, write_run, write_study
 
 METHODS = ["auber", "random", "original", "original+tuning"]
@@ -38,103 +39,101 @@ def files(tmp_path):
     )
     write_plan(tmp_path / "three", ["rte"], ["auber", "auber-l2"], [0, 1])
     write_study(tmp_path / "three", {"rte": {"auber-l2": [60.0, 61.0]}})
-    for name in ("two", "three"):
-        save_results(tmp_path / name, tmp_path / f"{name}.json")
+    save_results(tmp_path / "two", tmp_path / "two.json", notes=["Shared *GPU*."])
+    save_results(tmp_path / "three", tmp_path / "three.json")
     return [tmp_path / "two.json", tmp_path / "three.json"]
 
 
 def test_the_page_shows_what_the_files_hold(files):
     text = render_page(files)
     for words in (
-        "## Should I prune heads to regularise my model, and what will I get?\n",
-        "### mpnet-base, protocol seen (incomplete: 0 of 6 blocks so far)\n",
-        "**So far, and not the last word: yes. ",
-        "### Table 2: the methods (incomplete: 0 of 6 blocks so far)\n",
-        "### Table 3: auber and its ablations\n",
-        "| mrpc | auber | 3 | 20.0 ± 0.0 | 85.90 ± 0.36 |",
-        "| 20 | 86.03 |\n",  # published, beside it
-        "### Overfitting, against original+tuning (incomplete: ",
-        "- The rule. Shown is a difference of 3 pairs or more",
-        "- Published: another model (bert-base-cased, here mpnet-base).\n",
-        "### three.json\n",
-        "| auber study studies/table2.toml --model mpnet-base --data GLUE --out t2 --only seed=0 | 0123456789ab |"
-        " NVIDIA H200, bfloat16, 1 CPU thread | 7 | 88 |\n",
-        "| rte | seen | 0 | 3 | 50 | 12 |\n",
-        "    auber study studies/table2.toml --model bert-base-cased --out runs/table2\n",
+        "**Yes: auber has a significantly better dev score in every setting.**\n",
+        "- Preliminary: runs are missing in 1 of them.\n",
+        "|  | mpnet-base, protocol seen |\n",
+        "| preset | paper |\n",
+        "| heads removed | 14 % of 144 |\n",
+        "| against original+tuning | **+2.0 (+1.5 to +2.5)**, 6 pairs |\n",
+        "## mpnet-base, protocol seen (incomplete: 0 of 6 blocks so far)\n",
+        "| auber | 85.90 ± 0.36, P 20, **+1.9** | 66.00 ± 1.00, P 20, +2.1 |\n",
+        "| original+tuning | 84.00 ± 0.10 | 63.90 ± 0.36 |\n",
+        "### Table 3: ablations\n",
+        "| auber-l2 |  | 60.50 ± 0.71, P 20, -5.0 |\n",
+        "| two.json | 19 | 0.1 | NVIDIA H200, bfloat16, 1 CPU thread | 0123456789ab |\n",
+        "- two.json: Shared \\*GPU\\*.\n",
+        "    auber study studies/table2.toml --out runs/table2\n",
     ):
         assert words in text
-    headings = [line for line in text.splitlines() if line.startswith("## ")]
-    assert headings == [
-        "## Should I prune heads to regularise my model, and what will I get?",
-        "## The answer by model and protocol",
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## Should I prune heads to regularise my model?",
         "## mpnet-base, protocol seen (incomplete: 0 of 6 blocks so far)",
-        "## Table 1: the tasks",
         "## How to read the tables",
         "## Where the numbers come from",
-        "## How to repeat it",
     ]
-    assert text.count("Shown is a difference of") == 1
     assert text == render_page(files[::-1])
 
 
-def test_a_complete_study_is_not_called_incomplete(tmp_path):
-    write_plan(tmp_path / "s", ["rte"], ["auber", "original+tuning"], [0, 1, 2])
-    write_study(
-        tmp_path / "s",
-        {"rte": {method: SCORES["rte"][method] for method in ("auber", "original+tuning")}},
-    )
-    save_results(tmp_path / "s", tmp_path / "s.json")
-    text = render_page([tmp_path / "s.json"])
-    assert "incomplete" not in text
-    assert "Missing" not in text
-    assert "Every run that is not named as missing has a result." in text
+BETTER, WORSE, SAME = (83.0, 84.1, 84.9), (77.0, 78.1, 78.9), (79.0, 82.0, 82.0)
 
 
-def test_what_was_never_begun_and_what_failed_is_told(tmp_path):
+@pytest.mark.parametrize(
+    ("scores", "headline"),
+    [
+        ([BETTER, SAME], "It depends: auber has a significantly better dev score in some settings"),
+        (
+            [SAME, WORSE],
+            "No: auber has a significantly better dev score in no setting, a worse one",
+        ),
+        (
+            [SAME, SAME],
+            "No: auber has a significantly better dev score in no setting. What you get",
+        ),
+    ],
+)
+def test_the_headline_counts_settings(tmp_path, scores, headline):
+    files = []
+    for number, dev in enumerate(scores):
+        name = f"model-{number}"
+        control = {"auber": list(dev), "original+tuning": [80.0, 81.0, 82.0]}
+        write_study(tmp_path / name, {"mrpc": control}, model=name)
+        save_results(tmp_path / name, tmp_path / f"{name}.json")
+        files.append(tmp_path / f"{name}.json")
+    assert f"\n**{headline}" in render_page(files)
+
+
+def test_a_model_without_a_run_is_named(tmp_path):
     write_plan(tmp_path / "s", ["rte"], ["auber"], [0], protocols=["seen", "heldout"])
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
-    (tmp_path / "s" / "x.failed.json").write_text(
-        json.dumps({"error": "no room", "skipped": False})
-    )
     save_results(tmp_path / "s", tmp_path / "s.json")
     text = render_page([tmp_path / "s.json"])
-    assert (
-        "## mpnet-base, protocol heldout (incomplete: 0 of 1 blocks so far)\n\nNo run yet.\n"
-        in text
-    )
-    assert "1 run has no result and is in no number here: x (failed: no room)." in text
-    assert "Every run that is not named as missing has a result." not in text
+    title = "## mpnet-base, protocol heldout (incomplete: 0 of 1 blocks so far)"
+    assert f"{title}\n\nNo run yet.\n" in text
+    assert "**No answer yet**" in text
 
 
-def test_a_section_is_a_line_in_the_table_and_left_out_without_a_file(files, tmp_path):
-    def render_weather(found):
-        return f"## Weather\n\n{', '.join(file.name for file in found)}: {found[0].content['seconds']} s\n"
+def test_results_of_other_commands(tmp_path):
+    for name, content in (("regret", make_regret()), ("speed", make_speed().to_json())):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    (tmp_path / "regret.svg").write_text("<svg/>")
+    write_page(tmp_path / "page.md", [tmp_path / "speed.json", tmp_path / "regret.json"])
+    text = (tmp_path / "page.md").read_text()
+    assert [line for line in text.splitlines() if line.startswith("##")] == [
+        "## What a search misses of a layer's best mask",
+        "### Regret in points, 2 plays of each agent on each layer",
+        "#### made-up, protocol seen",
+        "## What removing heads buys in speed",
+        "### Size and speedup on cpu (95 % interval)",
+    ]
+    assert "![Regret in points](regret.svg)" in text
+    assert "Made by:\n\n    auber speed x\n" in text
 
-    sections = (SECTIONS[0], PageSection("weather", render_weather), *SECTIONS[1:])
-    assert "## Weather" not in render_page(files, sections)
-    for name in ("b", "a"):
-        (tmp_path / f"{name}.json").write_text(json.dumps({"kind": "weather", "seconds": 3}))
-    text = render_page([*files, tmp_path / "b.json", tmp_path / "a.json"], sections)
-    assert "\n\n## Weather\n\na.json, b.json: 3 s\n\n## Where the numbers come from\n" in text
-    alone = render_page([tmp_path / "a.json"], sections)
-    assert alone.endswith("\n\n## Weather\n\na.json: 3 s\n")
-    assert "No results are kept yet" not in alone
 
-
-def test_a_kind_without_a_section_is_named(tmp_path):
+def test_another_kind_is_named(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"kind": "run"}))
-    with pytest.raises(
-        RunError, match="^a.json: Unknown kind of results 'run'. Did you mean 'runs'"
-    ):
+    with pytest.raises(RunError, match="^a.json: Unknown kind of results 'run'. Did you mean"):
         render_page([tmp_path / "a.json"])
 
 
-def test_no_files_make_a_page_without_an_answer():
-    text = render_page([])
-    assert "No results are kept yet" in text
-    assert "## " not in text
-
-
 def test_a_page_that_cannot_be_written(tmp_path):
-    with pytest.raises(RunError, match=r"p.md: cannot be written \(.*\); choose another --page"):
+    assert "No results are kept yet" in render_page([])
+    with pytest.raises(RunError, match=r"p.md: cannot be written \(.*\); choose another place"):
         write_page(tmp_path / "none" / "p.md", [])

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from auber.errors import AuberError, ConfigError, RunError
-from auber.report.collect import collect
-from auber.report.results_file import read_results, read_results_file, save_results
+from auber.report.results_file import collect, read_place, read_results_file, save_results
 from tests.report.results import make_result, write_plan, write_run
 
 METHODS = ["auber", "original+tuning"]
@@ -88,7 +89,9 @@ def test_new_runs_are_added_and_those_not_in_the_folder_stay(study, tmp_path):
     assert kept < {line.rstrip(",") for line in lines_of(file)}, (
         "what was there is there byte for byte"
     )
-    added = read_results(file).records[3]
+    added = read_place(file).records[3]
+    assert content["runs"][3]["settings"] == {"seed": 1, "later": "new"}
+    assert content["runs"][3]["lacking"] == ["last.epochs", "random.draw"]
     assert added.config == {"seed": 1, "agent.episodes": 150, "later": "new"}
 
 
@@ -122,8 +125,9 @@ def test_another_result_of_a_run_is_refused_and_both_are_named(study, tmp_path):
     shutil.rmtree(study / "rte/seen/seed-0/auber")
     write_run(study, "rte/seen/seed-0/auber", make_result("rte", "auber", 0, 0.63))
     message = (
-        r"r.json: rte/seen/seed-0/auber and \S+study: rte/seen/seed-0/auber: two different results of mpnet-base, rte, "
-        r"protocol seen, auber, seed 0 \(dev 61.00, 20 heads removed, 12.5 s and dev 63.00, .*\); a results file keeps one"
+        r"r.json: rte/seen/seed-0/auber and \S+study: rte/seen/seed-0/auber: two different results "
+        r"of mpnet-base, rte, protocol seen, auber, seed 0 \(dev 61.00, 20 heads removed, 12.5 s "
+        r"and dev 63.00, .*\); a results file keeps one"
     )
     with pytest.raises(RunError, match=message):
         save_results(study, file)
@@ -139,7 +143,7 @@ def test_a_start_that_was_made_again(study, tmp_path, start, starts):
     changes = {"kind": "finetune", "start": start, "cost.seconds": {"total": 99.0}}
     write_run(study, "rte/seen/seed-0/start", make_result("rte", "original", 0, 0.6, **changes))
     save_results(study, file)
-    found = [record for record in read_results(file).records if record.is_start]
+    found = [record for record in read_place(file).records if record.is_start]
     assert len(found) == starts
     assert 12.5 in [record.seconds for record in found]
 
@@ -180,7 +184,7 @@ def test_several_studies_or_models_are_refused(study, tmp_path):
     write_run(study, "x", make_result("rte", "auber", 5, 0.6, model="bert"))
     with pytest.raises(
         RunError,
-        match="--model-name renames one model, found bert, mpnet-base; save their runs from folders",
+        match="--model-name renames one model, found bert, mpnet-base; save their runs from",
     ):
         save_results(study, tmp_path / "r.json", model="m")
 
@@ -194,15 +198,23 @@ def test_several_studies_or_models_are_refused(study, tmp_path):
         ),
         (
             lambda content: content.update(format=2),
-            "r.json: format 1 can be read, found 2; save the results again",
+            "r.json: 'format' must be 1, found 2; it is damaged .* save the results again",
         ),
         (lambda content: content.pop("runs"), "r.json: lacks 'runs'"),
         (
             lambda content: content.pop("kind"),
             r"r.json: must be a results file \(a JSON object that names its kind\)",
         ),
-        (lambda content: content["runs"].append(3), "r.json: runs: must be an object, found int"),
-        (lambda content: content["left_out"].append({}), "r.json: left_out: lacks 'folder'"),
+        (
+            lambda content: content["runs"].append(3),
+            "r.json: 'runs.3' must be a JSON object, found 3",
+        ),
+        (
+            lambda content: content["runs"][1].update(dev="x"),
+            "r.json: 'runs.1.dev' must be a finite",
+        ),
+        (lambda content: content["runs"][1].pop("origin"), "r.json: lacks 'runs.1.origin'"),
+        (lambda content: content["left_out"].append({}), "r.json: lacks 'left_out.0.folder'"),
         (
             lambda content: content["study"].update(tasks=["x"]),
             "r.json: study: 'tasks' must be known or rows of your own. Unknown task 'x'",
@@ -216,10 +228,10 @@ def test_a_damaged_file_is_named(study, tmp_path, change, message):
     change(content)
     file.write_text(json.dumps(content))
     with pytest.raises(AuberError, match=message):
-        read_results(file)
+        read_place(file)
 
 
-@pytest.mark.parametrize("option", ["--save", "--page", "--out"])
+@pytest.mark.parametrize("option", ["--save", "--out"])
 @pytest.mark.parametrize("starts", [0, 1])
 def test_a_file_without_a_run_is_refused(study, tmp_path, run_auber, option, starts):
     file = tmp_path / "r.json"
@@ -230,8 +242,8 @@ def test_a_file_without_a_run_is_refused(study, tmp_path, run_auber, option, sta
     code, out, err = run_auber("report", file, option, tmp_path / "new.json")
     assert (code, out) == (2, "")
     assert (
-        f"r.json: no finished run in it, found {starts} fine-tuned starts; save a folder with finished runs"
-        in err
+        f"r.json: no finished run in it, found {starts} fine-tuned starts; save a folder "
+        "with finished runs" in err
     )
     assert err.count("\n") == 1
 
@@ -248,9 +260,9 @@ def test_notes_are_kept_once_each_and_travel_with_the_file(study, tmp_path):
     assert "notes" not in json.loads(file.read_text())
     save_results(study, file, notes=["Two blocks shared the GPU.", " so it goes "])
     save_results(study, file, notes=["Two blocks shared the GPU."])
-    assert read_results(file).notes == ("Two blocks shared the GPU.", "so it goes")
+    assert read_place(file).notes == ("Two blocks shared the GPU.", "so it goes")
     save_results(file, tmp_path / "other.json", notes=["Later."])
-    assert read_results(tmp_path / "other.json").notes == (
+    assert read_place(tmp_path / "other.json").notes == (
         "Two blocks shared the GPU.",
         "so it goes",
         "Later.",
@@ -270,5 +282,26 @@ def test_a_note_that_is_no_text_is_named(study, tmp_path):
     file = tmp_path / "r.json"
     save_results(study, file, notes=["fine"])
     file.write_text(file.read_text().replace('"fine"', "3"))
-    with pytest.raises(RunError, match="r.json: 'notes' must be printable text, found 3"):
-        read_results(file)
+    with pytest.raises(RunError, match="r.json: 'notes.0' must be text, found 3"):
+        read_place(file)
+
+
+def test_lines_of_the_first_edition_know_of_no_fold_models(study, tmp_path):
+    file = tmp_path / "r.json"
+    save_results(study, file)
+    file.write_text(file.read_text().replace(', "scout_steps": 0', ""))
+    assert {record.scout_steps for record in read_place(file).records} == {0}
+
+
+def test_a_report_imports_no_engine(study, tmp_path):
+    save_results(study, tmp_path / "r.json")
+    code = (
+        "import sys\n"
+        "from auber.report.html import make_page\n"
+        "from auber.report.html.page import write_page\n"
+        "from pathlib import Path\n"
+        f"write_page(make_page([{str(tmp_path / 'r.json')!r}]), Path({str(tmp_path / 'out')!r}))\n"
+        "print([m for m in ('torch', 'transformers', 'auber.run.pipeline') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -54,9 +54,13 @@ def test_layers_of_one_head_are_named():
         (1, {}, "the head removed could as well be others"),
         (3, {}, "the 3 heads removed could as well be others"),
         (None, {}, "the removed heads could as well be others"),
-        (3, {"search__prior": "voita", "protocol": "crossfit"}, "the plan that the search starts from decides"),
+        (
+            3,
+            {"search__prior": "voita", "protocol": "crossfit"},
+            "the plan that the search starts from decides",
+        ),
     ],
-)  # fmt: skip
+)
 def test_equal_rewards_are_reported(removed, changes, worth):
     made, said = decisions(**changes)
     for scores in ([], [0.5], [0.5, 0.5, 0.25]):

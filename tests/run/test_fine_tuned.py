@@ -1,4 +1,4 @@
-"""A fine-tuning run remembers what it was tuned from, and a pruning of it makes its scouts of that."""
+"""A fine-tuning run records its pretrained model; fold models are trained from that."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = small_config(**SETTINGS)
 
 
 class Sayings(Progress):
-    """Keeps what is said."""
+    """Keeps the messages."""
 
     def __init__(self):
         super().__init__()
@@ -40,7 +40,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def places(made, tmp_path):
-    """An encoder's folder, and a run that has tuned it; the run knows where the encoder lies beside it."""
+    """Return the folder of an encoder, and of a run that has tuned it."""
     return tuple(shutil.copytree(made / name, tmp_path / name) for name in ("encoder", "start"))
 
 
@@ -78,7 +78,8 @@ def test_a_start_serves_both_protocols_that_tune_it_on_all_rows(places):
     assert seen.result["start"] == crossed.result["start"]
     with pytest.raises(
         RunError,
-        match=r"start: was made with protocol 'crossfit', this run has 'heldout'; start from a run made with",
+        match=r"start: was made with protocol 'crossfit', this run has 'heldout'; start from a run "
+        r"made with",
     ):
         auber.prune(
             start,
@@ -91,7 +92,10 @@ def test_a_start_serves_both_protocols_that_tune_it_on_all_rows(places):
 def test_it_is_gone(places):
     encoder, start = places
     shutil.rmtree(encoder)
-    message = f"^{start}: was tuned from {encoder}, which fold models are trained from and which cannot be read .*; name it with --origin, or"
+    message = (
+        f"^{start}: was tuned from {encoder}, which fold models are trained from and which "
+        f"cannot be read .*; name it with --origin, or"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(start)
     assert not (start.parent / "run").exists()
@@ -101,7 +105,10 @@ def test_it_is_another_by_now(places):
     encoder, start = places
     shutil.rmtree(encoder)
     auber.save(*small_start(bare=True, seed=5), encoder)
-    message = f"^{start}: was tuned from {encoder}, which fold models are trained from and which has other weights now; name the earlier ones"
+    message = (
+        f"^{start}: was tuned from {encoder}, which fold models are trained from and which has "
+        f"other weights now; name the earlier ones"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(start)
 
@@ -110,7 +117,10 @@ def test_it_was_tuned_itself(places):
     _, start = places
     second = start.parent / "second"
     auber.finetune(start / "model", task=TASK, config=CONFIG, out=second)
-    message = f"^{second}: was tuned from {start / 'model'}, which fold models are trained from and which was fine-tuned itself, so that it may have seen these rows: name"
+    message = (
+        f"^{second}: was tuned from {start / 'model'}, which fold models are trained from and "
+        f"which was fine-tuned itself, so that it may have seen these rows: name"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(second)
 
@@ -120,14 +130,20 @@ def test_a_model_that_has_lost_heads_has_no_origin_with_the_same(places):
     first = prune(start)
     assert first.plan
     for place in (start.parent / "run", start.parent / "run" / "model"):
-        message = f"^{place}: has lost heads already, and fold models are trained from a model with the same heads .*; choose --protocol seen$"
+        message = (
+            f"^{place}: has lost heads already, and fold models are trained from a model with "
+            f"the same heads .*; choose --protocol seen$"
+        )
         with pytest.raises(ConfigError, match=message):
             auber.prune(place, task=TASK, config=CONFIG, out=start.parent / "again")
 
 
 def test_a_live_model_has_no_place(tmp_path):
     auber.finetune(*small_start(), task=TASK, config=CONFIG, out=tmp_path / "start")
-    message = f"^{tmp_path / 'start'}: does not record what it was tuned from, which fold models are trained from: name it with --origin, or choose"
+    message = (
+        f"^{tmp_path / 'start'}: does not record what it was tuned from, which fold models are "
+        f"trained from: name it with --origin, or choose"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "start")
 
@@ -160,14 +176,13 @@ def test_a_model_that_has_seen_rows_is_no_origin(places):
 
 
 def test_a_trained_classifier_may_have_seen_rows(places):
-    """A folder does not say which: the caller is told."""
     encoder, start = places
     elsewhere = shutil.copytree(start / "model", start.parent / "elsewhere")
     listener = Sayings()
     prune(elsewhere, origin=elsewhere, progress=listener)
     assert (
-        f"careful: fold models are trained from {elsewhere}, whose classifier is trained already; if it was trained on these rows, the rewards are too optimistic"
-        in listener.said
+        f"careful: fold models are trained from {elsewhere}, whose classifier is trained "
+        f"already; if it was trained on these rows, the rewards are too optimistic" in listener.said
     )
     listener = Sayings()
     auber.prune(
@@ -188,7 +203,8 @@ def test_an_origin_that_a_run_was_not_tuned_from_is_refused(places):
         next(other.parameters()).add_(0.5)
     auber.save(other, tokenizer, start.parent / "other" / "encoder")
     message = (
-        f"^{start.parent / 'other' / 'encoder'}: the origin must have the weights that {start} was tuned from, found others; "
+        f"^{start.parent / 'other' / 'encoder'}: the origin must have the weights that "
+        f"{start} was tuned from, found others; "
         "give what it was tuned from, or choose --protocol seen$"
     )
     with pytest.raises(ConfigError, match=message):
@@ -205,7 +221,6 @@ def test_an_origin_that_a_run_was_not_tuned_from_is_refused(places):
 
 
 def test_a_model_of_other_rows_may_be_tuned_on(places):
-    """As from a large task to a small one; that its classifier is trained is said."""
     encoder, start = places
     other = small_task(40)
     auber.finetune(encoder, task=other, config=CONFIG, out=start.parent / "other")
@@ -226,10 +241,12 @@ def test_a_model_of_other_rows_may_be_tuned_on(places):
 
 
 def test_rows_that_tuned_a_start_are_not_held_out_of_it(places):
-    """Of a run, or its model, it is known; of any other model nobody knows, and that is said."""
     _, start = places
     held = CONFIG.replace({"protocol": "heldout", "search.prior": "none", "search.rewind": False})
-    message = "model: was made with protocol 'crossfit', this run has 'heldout'; start from a run made with the same"
+    message = (
+        "model: was made with protocol 'crossfit', this run has 'heldout'; start from a run made "
+        "with the same"
+    )
     with pytest.raises(RunError, match=message):
         auber.prune(start / "model", task=TASK, config=held)
     listener = Sayings()
@@ -246,7 +263,10 @@ def test_a_control_is_not_begun_with_a_start_that_held_rows_out(places, tmp_path
     held = CONFIG.replace({"protocol": "heldout", "search.prior": "none", "search.rewind": False})
     start = tmp_path / "held"
     auber.finetune(encoder, task=TASK, config=held, out=start)
-    message = f"^{start}: is tuned without the rows held out, and method 'original' has them from the start; give --model what it was tuned from$"
+    message = (
+        f"^{start}: is tuned without the rows held out, and method 'original' has them from the "
+        f"start; give --model what it was tuned from$"
+    )
     with pytest.raises(ConfigError, match=message):
         auber.prune(start, task=TASK, method="original", config=held)
     with pytest.raises(ConfigError, match="model: is tuned without the rows held out"):

@@ -1,4 +1,4 @@
-"""Protocol crossfit: scouts that never saw a row score it, and the plan is carried out on the model before any tuning."""
+"""Protocol crossfit: each row is scored by the fold model that was trained without it."""
 
 from __future__ import annotations
 
@@ -51,13 +51,20 @@ def prune(
     start, tokenizer = small_start()
     config = small_config(**{"first__when": "always", **SETTINGS, **changes})
     return auber.prune(
-        model or start, tokenizer, task=TASK, method=method, config=config, out=folder, resume=resume, origin=origin,
+        model or start,
+        tokenizer,
+        task=TASK,
+        method=method,
+        config=config,
+        out=folder,
+        resume=resume,
+        origin=origin,
         heads=heads if heads_from is None else heads_from,
-    )  # fmt: skip
+    )
 
 
 def cut_and_resumed(monkeypatch, folder, cut, **changes):
-    """A run that was cut before one of its stages was written, and went on."""
+    """Interrupt a run before one of its stages is written, and resume it."""
     finish = Run.finish_stage
 
     def stop(self, stage, *rest, **options):
@@ -108,24 +115,22 @@ def test_the_stages_of_a_run(run):
     assert {entry["stage"] for entry in events if entry["event"] == "stage"} == stages
 
 
-def test_scouts_count_apart_from_the_tuning_of_what_came_out(run):
+def test_fold_models_count_apart_from_the_tuning_of_the_result(run):
     cost = run[0].result["cost"]
     first = 2 * -(-60 // 32)  # epochs, batches
     splits = read_splits(run[1])
-    scouts = 0
+    steps = 0
     for fold in range(3):
         own = splits.without_fold(fold)
         after_layers = sum(-(-len(layer.mini_train) // 32) for layer in own.layers)
-        scouts += 2 * -(-len(own.first) // 32) + after_layers + 2 * -(-len(own.last_train) // 32)
-    assert cost["scout_steps"] == scouts + first, (
-        "with the start, which only tells the agent of its heads"
-    )
+        steps += 2 * -(-len(own.first) // 32) + after_layers + 2 * -(-len(own.last_train) // 32)
+    assert cost["scout_steps"] == steps + first, "with the first model, which serves the search"
     control = first + len(run[0].result["tuned_layers"]) * -(-20 // 32) + 2 * -(-54 // 32)
     assert cost["tuning_steps"] == control
     assert cost["seconds"]["scouts"] > 0
 
 
-def test_the_plan_is_carried_out_on_the_model_before_any_tuning(run):
+def test_the_plan_is_applied_to_the_pretrained_model(run):
     outcome, folder = run
     model, tokenizer = small_start()
     splits = read_splits(folder)
@@ -150,7 +155,7 @@ def unwound(tmp_path_factory):
     return prune(folder, search__rewind=False), folder
 
 
-def test_the_plan_is_carried_out_on_the_start_where_nothing_is_rewound(run, unwound):
+def test_without_rewind_the_plan_is_applied_to_the_fine_tuned_model(run, unwound):
     outcome, folder = unwound
     assert outcome.plan == run[0].plan
     model, tokenizer = small_start()
@@ -174,13 +179,13 @@ def test_the_plan_is_carried_out_on_the_start_where_nothing_is_rewound(run, unwo
 
 
 @pytest.mark.parametrize("cut", ["layer-00", "layer-02", "tuning-00", "last"])
-def test_a_run_on_the_start_that_was_cut(cut, unwound, monkeypatch, tmp_path):
+def test_a_run_without_rewind_is_resumed(cut, unwound, monkeypatch, tmp_path):
     again = cut_and_resumed(monkeypatch, tmp_path / "run", cut, search__rewind=False)
     assert again.plan == unwound[0].plan
     assert same_weights(again.model, unwound[0].model)
 
 
-def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
+def test_no_fold_model_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     seen, scored, tuned = {}, [], []
     crossed = steps.CrossFitScorer
 
@@ -199,16 +204,16 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     monkeypatch.setattr(tunings, "tune", listen)
     monkeypatch.setattr(steps, "CrossFitScorer", build)
     prune(tmp_path / "run", agent__episodes=1)
-    assert len(scored) == 9, "three scouts for each of three layers"
-    for scout, rows, _ in scored:
-        assert tuned.count(scout.mark) == 1 + 3 + 1, "first, after each layer, last"
+    assert len(scored) == 9, "three fold models for each of three layers"
+    for fold_model, rows, _ in scored:
+        assert tuned.count(fold_model.mark) == 1 + 3 + 1, "first, after each layer, last"
         # by their words: a sentence that stands in train twice may be in two folds
-        assert not all(tuple(ids) in seen[scout.mark] for ids in rows.input_ids)
+        assert not all(tuple(ids) in seen[fold_model.mark] for ids in rows.input_ids)
     splits = read_splits(tmp_path / "run")
     assert sorted(row for fold in splits.folds for row in fold) == list(range(60))
 
 
-def test_scouts_lose_what_the_model_loses(run, monkeypatch, tmp_path):
+def test_fold_models_lose_the_heads_that_the_model_loses(run, monkeypatch, tmp_path):
     found = []
     parts = FoldModels.make_parts
 
@@ -224,8 +229,8 @@ def test_scouts_lose_what_the_model_loses(run, monkeypatch, tmp_path):
     assert outcome.plan == run[0].plan
 
 
-def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp_path):
-    """A layer's scores are kept under a name that has the scout's weights in it and what it has lost, also where the run went on."""
+def test_a_fold_model_is_hashed_once(run, monkeypatch, tmp_path):
+    """The key of a score names the weights of the fold model and the heads it has lost."""
     digested, named = [], []
     digest, parts = fold_models.weights_digest, FoldModels.make_parts
 
@@ -252,12 +257,12 @@ def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp
     named.clear()
     cut_and_resumed(monkeypatch, tmp_path / "cut", "layer-01")
     assert named == [*whole[:6], *whole[3:]], (
-        "layer 1 was begun twice, the second time with scouts from the disk"
+        "layer 1 was begun twice, the second time with fold models from the disk"
     )
 
 
 @pytest.mark.parametrize("cut", ["scout-1", "layer-00", "layer-02", "rewind", "tuning-01", "last"])
-def test_a_run_that_was_cut_ends_like_an_unbroken_one(cut, run, monkeypatch, tmp_path):
+def test_a_run_is_resumed(cut, run, monkeypatch, tmp_path):
     if cut == "tuning-01" and not run[0].plan.removed(1):
         pytest.skip("layer 1 has lost nothing")
 
@@ -268,7 +273,7 @@ def test_a_run_that_was_cut_ends_like_an_unbroken_one(cut, run, monkeypatch, tmp
     assert again.result["cost"]["scout_steps"] == run[0].result["cost"]["scout_steps"]
 
 
-def test_who_asks_no_scout_runs_as_under_seen(run, tmp_path):
+def test_methods_without_fold_models_run_as_under_seen(run, tmp_path):
     for method in ("michel", "original+tuning"):
         found = [
             prune(tmp_path / f"{method} {protocol}", method, protocol=protocol, heads_from=matched)
@@ -281,7 +286,7 @@ def test_who_asks_no_scout_runs_as_under_seen(run, tmp_path):
 
 
 def _as_seen(folder, copy_of):
-    """A finished run's folder that says it was one under seen."""
+    """Copy a finished run's records with protocol seen."""
     copy_of.mkdir()
     for name in ("run.json", "result.json"):
         (copy_of / name).write_text(
@@ -290,7 +295,7 @@ def _as_seen(folder, copy_of):
     return copy_of
 
 
-def test_a_start_that_was_tuned_before_ends_like_one_tuned_in_the_run(run, tmp_path):
+def test_a_model_tuned_before_gives_the_same_run(run, tmp_path):
     model, tokenizer = small_start()
     config = small_config(**SETTINGS)
     start = auber.finetune(model, tokenizer, task=TASK, config=config, out=tmp_path / "start")
@@ -301,21 +306,30 @@ def test_a_start_that_was_tuned_before_ends_like_one_tuned_in_the_run(run, tmp_p
 
 
 def test_a_fine_tuned_model_needs_its_origin(tmp_path):
-    message = r"^BertForSequenceClassification: is fine-tuned, and fold models must not have seen all rows: name the pretrained model with --origin, "
+    message = (
+        r"^BertForSequenceClassification: is fine-tuned, and fold models must not have seen all "
+        r"rows: name the pretrained model with --origin, "
+    )
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", first__when="never")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_is_no_origin(run, tmp_path):
-    message = r"run: is of a run, whose model has seen rows that fold models must not see; give --origin the model that it started from$"
+def test_a_run_is_not_a_pretrained_model(run, tmp_path):
+    message = (
+        r"run: is of a run, whose model has seen rows that fold models must not see; give "
+        r"--origin the model that it started from$"
+    )
     with pytest.raises(RunError, match=message):
         prune(tmp_path / "new", first__when="never", origin=run[1])
 
 
 def test_an_origin_of_another_build(tmp_path):
     other = small_start(hidden_size=48)[0]
-    message = r"^BertForSequenceClassification: the origin must be built like the model BertForSequenceClassification, and have the same heads"
+    message = (
+        r"^BertForSequenceClassification: the origin must be built like the model "
+        r"BertForSequenceClassification, and have the same heads"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", first__when="never", origin=other)
     pruned = copy.deepcopy(small_start()[0])
@@ -327,14 +341,18 @@ def test_an_origin_of_another_build(tmp_path):
 def test_an_origin_of_a_model_that_is_still_to_be_tuned(tmp_path):
     with pytest.raises(
         ConfigError,
-        match=r"^an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out$",
+        match=r"^an origin goes with a fine-tuned model, and this one is still to be tuned; leave "
+        r"it out$",
     ):
         prune(tmp_path / "run", origin=small_start()[0])
 
 
 @pytest.mark.parametrize(("method", "protocol"), [("auber", "seen"), ("original", "crossfit")])
-def test_an_origin_that_nobody_asks_for(method, protocol, tmp_path):
-    message = rf"^an origin is for fold models, which method {method} under protocol {protocol} does not use; leave it out"
+def test_an_origin_that_is_not_used(method, protocol, tmp_path):
+    message = (
+        rf"^an origin is for fold models, which method {method} under protocol {protocol} does "
+        rf"not use; leave it out"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", method, protocol=protocol, origin=small_start()[0])
 
@@ -342,16 +360,24 @@ def test_an_origin_that_nobody_asks_for(method, protocol, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"first__epochs": 0}, r"^first.epochs must be at least 1 under protocol crossfit, which trains fold models, found 0; raise it$"),
-        ({"reward__shards": 2}, r"^reward.shards must be 1 under protocol crossfit, where each fold model has its own rows, found 2; leave it, or choose --protocol seen$"),
+        (
+            {"first__epochs": 0},
+            r"^first.epochs must be at least 1 under protocol crossfit, which trains fold "
+            r"models, found 0; raise it$",
+        ),
+        (
+            {"reward__shards": 2},
+            r"^reward.shards must be 1 under protocol crossfit, where each fold model has its "
+            r"own rows, found 2; leave it, or choose --protocol seen$",
+        ),
     ],
-)  # fmt: skip
-def test_settings_that_scouts_cannot_have(changes, message, tmp_path):
+)
+def test_settings_that_fold_models_cannot_have(changes, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", **changes)
 
 
-def test_damaged_weights_of_a_scout(monkeypatch, tmp_path):
+def test_damaged_weights_of_a_fold_model(monkeypatch, tmp_path):
     def stop(*_):
         raise CutError
 
@@ -362,12 +388,13 @@ def test_damaged_weights_of_a_scout(monkeypatch, tmp_path):
     (tmp_path / "run" / "stages" / "scout-2" / "model.safetensors").write_bytes(b"other")
     with pytest.raises(
         RunError,
-        match=r"^stage scout-2: .*scout-2/model.safetensors: must be the file the run wrote .*first.json and first/",
+        match=r"^stage scout-2: .*scout-2/model.safetensors: must be the file the run wrote "
+        r".*first.json and first/",
     ):
         prune(tmp_path / "run", resume=True)
 
 
-def test_that_nothing_was_learned_is_said_once(monkeypatch, tmp_path):
+def test_a_model_that_learned_nothing_is_reported_once(monkeypatch, tmp_path):
     class Notes(Progress):
         said: ClassVar[list[str]] = []
 
@@ -426,14 +453,17 @@ def test_with_caution_fewer_heads_go_and_each_has_to_gain(tmp_path):
         assert search["rewards_asked"] >= search["rewards_computed"] >= len(search["present"]) + 1
 
 
-def test_where_the_number_is_given_caution_decides_nothing(tmp_path):
+def test_with_a_number_of_heads_caution_is_not_used(tmp_path):
     found = prune(tmp_path / "run", reward__head=0.0, reward__caution=10.0, search__heads=3)
     assert found.plan.num_removed == 3
     assert not any("change_cost" in search for search in searches(tmp_path / "run"))
 
 
 def test_caution_needs_a_measure_by_row(tmp_path):
-    message = "^reward.caution must be 0 where rewards are changes of accuracy, which is no mean over rows, found 1; set it to 0, or reward.measure=smooth$"
+    message = (
+        "^reward.caution must be 0 where rewards are changes of accuracy, which is no mean over "
+        "rows, found 1; set it to 0, or reward.measure=smooth$"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", reward__measure="metric", reward__caution=1.0)
     assert not (tmp_path / "run").exists()

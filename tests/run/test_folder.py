@@ -72,9 +72,14 @@ def test_a_run_of_other_rows_or_weights_is_described_in_words(tmp_path):
     [
         ({"processes": 2}, {}, "processes was 2 and is now 1", "torchrun --nproc-per-node 2"),
         ({}, {"processes": 2}, "processes was 1 and is now 2", "without torchrun"),
-        ({"computed_on_threads": 1}, {"computed_on_threads": 2}, "computed_on_threads was 1 and is now 2", "--set threads=1"),
+        (
+            {"computed_on_threads": 1},
+            {"computed_on_threads": 2},
+            "computed_on_threads was 1 and is now 2",
+            "--set threads=1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_run_is_resumed_only_where_it_computes_alike(tmp_path, begun, asked, words, hint):
     open_run(tmp_path / "run", **begun)
     message = rf"run: is another run: {words}; use the same settings \({hint}\) or another --out$"
@@ -264,7 +269,6 @@ def test_weights_that_are_not_those_that_were_written(tmp_path):
 
 @pytest.mark.parametrize("tuned", [True, False])
 def test_the_way_out_of_damaged_weights_leads_back_to_what_is_there(tmp_path, tuned):
-    """To the first tuning, or to a start that needed none; a complete run has given the first's weights up."""
     run = open_run(tmp_path / "run")
     run.finish_stage("first", FIRST, tiny_model("bert") if tuned else None)
     run.finish_stage("layer-00", LAYER, tiny_model("bert"))
@@ -286,7 +290,10 @@ def test_a_disk_that_takes_nothing_more(tmp_path, monkeypatch):
     run = open_run(tmp_path / "run")
     run.finish_stage("first", FIRST)
     run.ledger.add("k", 0, {(1,): 0.5})
-    kept = "the finished stages (first) and 1 scores are kept: make room there or make the folder writable, then go on with --resume"
+    kept = (
+        "the finished stages (first) and 1 scores are kept: make room there or make the folder "
+        "writable, then go on with --resume"
+    )
     with pytest.raises(RunError) as caught, run.writing():
         raise OSError(28, "No space left on device", "/there")
     assert str(caught.value) == f"/there: cannot be written (No space left on device); {kept}"

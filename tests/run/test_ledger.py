@@ -90,7 +90,7 @@ def test_only_what_is_missing_is_computed(tmp_path):
 
 
 def test_scores_of_one_pass_are_written_whole_or_not_at_all(tmp_path):
-    """Where only some of them were known, the others would be computed in another pass, and perhaps other in their last bits."""
+    """Computed in another pass, the missing ones might differ in their last bits."""
     path = tmp_path / "scores.jsonl"
     ledger = Ledger(path)
     remember(ledger, "key", 0, {(): 0.5})

@@ -1,7 +1,4 @@
-"""Runs at the edge of what numbers can say: no numbers at all, nothing to choose from, rows too few to tell anything.
-
-Each case is defined: it ends in one line that says what to do, or in a result and words about what it is worth.
-"""
+"""Runs with extreme numbers: NaN and infinity, models that collapsed, too few rows or heads."""
 
 from __future__ import annotations
 
@@ -77,7 +74,7 @@ def stages_of(folder):
     return sorted(path.name for path in (folder / "stages").iterdir())
 
 
-# --- losses and weights that are no numbers ---------------------------------------------------------------------------
+# Losses and weights that are no numbers
 
 
 @pytest.mark.parametrize(
@@ -95,7 +92,7 @@ def stages_of(folder):
 def test_a_tuning_that_diverges_ends_the_run_and_leaves_nothing_of_its_stage(
     stage, rates, kept, monkeypatch, tmp_path
 ):
-    # The first head of the first layer goes, whatever the model: so there is a tuning after a layer.
+    # The first head of the first layer goes, so that there is a tuning after a layer.
     monkeypatch.setattr(
         LayerScorer,
         "score_many",
@@ -159,7 +156,10 @@ def test_the_command_says_it_in_one_line(run_auber, tmp_path):
 def test_a_start_with_a_weight_that_is_no_number(method, heads):
     model, tokenizer = small_start()
     model.bert.encoder.layer[1].attention.self.value.weight.data[0, 0] = math.nan
-    message = r"^start: the model's weights must be finite numbers, found others in bert\.encoder\.layer\.1\..*; check where"
+    message = (
+        r"^start: the model's weights must be finite numbers, found others in "
+        r"bert\.encoder\.layer\.1\..*; check where"
+    )
     with pytest.raises(ModelError, match=message):
         prune(model=(model, tokenizer), method=method, heads=heads, first__when="never")
 
@@ -168,12 +168,15 @@ def test_weights_too_large_to_compute_with_are_not_reported_as_a_score():
     model, tokenizer = small_start()
     for parameter in model.bert.encoder.layer[0].parameters():
         parameter.data *= 1e30
-    message = r"^evaluating: the loss on train must be a finite number, found (nan|inf): the model's weights are finite but"
+    message = (
+        r"^evaluating: the loss on train must be a finite number, found (nan|inf): the model's "
+        r"weights are finite but"
+    )
     with pytest.raises(ModelError, match=message):
         prune(model=(model, tokenizer), method="original", first__when="never")
 
 
-# --- models that have collapsed ---------------------------------------------------------------------------------------
+# Models that have collapsed
 
 
 def test_one_class_for_every_row_is_told(tmp_path):
@@ -208,7 +211,7 @@ def test_collapse_is_a_matter_of_several_rows():
     assert not predicts_one_number(numbers[:1])
 
 
-# --- rows that tell nothing -------------------------------------------------------------------------------------------
+# Rows that tell nothing
 
 
 @pytest.mark.parametrize(
@@ -255,16 +258,18 @@ def test_tokens_on_which_every_model_scores_the_same(kind, metric):
 
 
 def test_a_reward_set_that_tells_no_masks_apart_is_warned_of_once(caplog):
-    """Numbers to predict are of no class, so one row may be all of it; a correlation of one row is 0."""
+    """Regression targets have no class, so that the reward set may be a single row."""
     heard = Heard()
     task = sentences(12, dev=3, labels=(0.0, 1.0, 2.5), metric="spearman")
     pruned = prune(task, small_start(num_labels=1), reward__max_rows=1, progress=heard)
     assert warnings_of(caplog) == [
-        "layer 0: reward set: spearman needs two different targets, not to be found in 1 row, so every model scores 0 and rewards "
+        "layer 0: reward set: spearman needs two different targets, not to be found in 1 "
+        "row, so every model scores 0 and rewards "
         "cannot tell masks apart; raise reward.fraction or reward.max_rows, or give more rows"
     ]
     assert heard.said == [
-        f"layer {layer}: all 5 masks scored the same (0.0000), so the rewards do not distinguish heads; none is removed"
+        f"layer {layer}: all 5 masks scored the same (0.0000), so the rewards do not "
+        f"distinguish heads; none is removed"
         for layer in range(3)
     ]
     assert pruned.plan.num_removed == 0
@@ -273,7 +278,8 @@ def test_a_reward_set_that_tells_no_masks_apart_is_warned_of_once(caplog):
 def test_a_dev_set_that_tells_nothing_is_warned_of(caplog):
     prune(sentences(12, dev=1, metric="matthews"), method="original")
     assert warnings_of(caplog) == [
-        "dev: matthews needs rows of two classes, not to be found in 1 row, so every model scores 0; give more rows"
+        "dev: matthews needs rows of two classes, not to be found in 1 row, so every model "
+        "scores 0; give more rows"
     ]
 
 
@@ -295,7 +301,7 @@ def test_rewards_that_are_all_equal_are_told_and_so_is_what_the_choice_is_worth(
         )
 
 
-# --- heads that are all alike, and heads that are alone ---------------------------------------------------------------
+# Heads that are all alike, and heads that are alone
 
 
 def test_heads_of_equal_norms_are_searched_from_a_uniform_state(tmp_path):
@@ -392,7 +398,7 @@ def test_the_command_on_a_model_of_one_head_a_layer(run_auber, tmp_path):
     assert json.loads(out)["state"] == "complete"
 
 
-# --- rows that are few ------------------------------------------------------------------------------------------------
+# Rows that are few
 
 
 @pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
@@ -421,12 +427,14 @@ def test_one_row_of_each_class_is_enough_where_the_settings_let_it():
         (
             2,
             {},
-            "train, rows to watch: at least one row is needed, it would have none of 2; raise last.watch_fraction or give more rows",
+            "train, rows to watch: at least one row is needed, it would have none of 2; "
+            "raise last.watch_fraction or give more rows",
         ),
         (
             2,
             {"last__watch_fraction": 0.5},
-            "reward set: at least one row of each of the 2 classes is needed, it would have 1 of 2 rows; raise reward.fraction",
+            "reward set: at least one row of each of the 2 classes is needed, it would have "
+            "1 of 2 rows; raise reward.fraction",
         ),
         (
             4,

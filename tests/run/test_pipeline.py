@@ -112,7 +112,8 @@ def test_a_ranking_that_runs_out_of_memory_says_so(monkeypatch, tmp_path):
 
     monkeypatch.setattr("auber.search.rankings.michel.row_losses", pass_all)
     message = (
-        r"^plan: the passes of method 'michel' over the rows do not fit into the memory of cpu \(CUDA out of memory. Tried to "
+        r"^plan: the passes of method 'michel' over the rows do not fit into the memory of "
+        r"cpu \(CUDA out of memory. Tried to "
         r"allocate 5 MiB.\); free some of it, or lower max_length$"
     )
     with pytest.raises(ModelError, match=message):

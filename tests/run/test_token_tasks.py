@@ -1,4 +1,4 @@
-"""Whole runs on tasks that are answered token by token: from Python, and from files on the command line."""
+"""Runs on tagging and question answering, from Python and from the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from auber.training.evaluation import evaluate_rows
 from tests.kinds import METRICS_OF, TOKEN_KINDS, small_kind_task, tagged_records, write_kind_files
 from tests.small import SETTINGS, small_config, small_start, small_task
 
-# an agent to whom nothing looks worse than stopping: heads go, whatever so small a model has learned
+# the agent never stops early, so that heads go
 GREEDY_FOR_HEADS = {"agent.choose": "rollout", "agent.stop_value": -1e6}
 WORDS = [
     word
@@ -113,9 +113,20 @@ def test_finetune_then_prune_and_match(files, encoder, run_auber, tmp_path):
     assert code == 0, err
     started = json.loads(out)
     code, out, err = run_auber(
-        "prune", "--model", tmp_path / "start", *rows, "--method", "michel", "--heads", "4", "--out", tmp_path / "run",
-        *WORDS, "--quiet", "--json",
-    )  # fmt: skip
+        "prune",
+        "--model",
+        tmp_path / "start",
+        *rows,
+        "--method",
+        "michel",
+        "--heads",
+        "4",
+        "--out",
+        tmp_path / "run",
+        *WORDS,
+        "--quiet",
+        "--json",
+    )
     assert code == 0, err
     result = json.loads(out)
     assert result["heads"]["removed"] == 4
@@ -139,8 +150,8 @@ def test_rewards_in_parts_find_the_same_plan(kind, encoder, tmp_path):
     assert whole.result["dev"] == sharded.result["dev"]
 
 
-def test_scouts_reward_it_smoothly(files, encoder, run_auber, tmp_path):
-    """From the command line, with a start whose origin is remembered or named: each row scored by who never saw it."""
+def test_fold_models_give_a_smooth_reward(files, encoder, run_auber, tmp_path):
+    """From the command line, with a recorded or a named pretrained model."""
     kind, train, dev = files
     words = [
         "--train",
@@ -171,8 +182,8 @@ def test_scouts_reward_it_smoothly(files, encoder, run_auber, tmp_path):
     )
     assert code == 2
     assert (
-        "is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin"
-        in err
+        "is fine-tuned, and fold models must not have seen all rows: name the pretrained model with "
+        "--origin" in err
     )
     assert (result["protocol"], result["heads"]["removed"]) == ("crossfit", 3 * 3)
     assert result["cost"]["scout_steps"] > 0
@@ -195,7 +206,10 @@ def test_a_live_model_of_the_kind(kind):
 
 def test_a_model_of_another_kind_is_refused():
     model, tokenizer = small_start()
-    message = r"^task own: is of kind tokens and needs a model \.\.\.ForTokenClassification, found BertForSequenceClassification"
+    message = (
+        r"^task own: is of kind tokens and needs a model \.\.\.ForTokenClassification, found "
+        r"BertForSequenceClassification"
+    )
     with pytest.raises(TaskError, match=message):
         auber.prune(model, tokenizer, task=small_kind_task("tokens"), config=small_config())
     with pytest.raises(TaskError, match=message):
@@ -227,7 +241,8 @@ def test_rows_in_memory_go_straight_in(encoder):
         (["--kind", "tokens", "--labels", "O,B-X"], "auber: {train}, line 1, word 1 "),
         (
             [],
-            "auber: {train}, line 1: Unknown column 'text'. Known: tags, tokens; they look like rows of kind tokens: ",
+            "auber: {train}, line 1: Unknown column 'text'. Known: tags, tokens; they look "
+            "like rows of kind tokens: ",
         ),
     ],
 )
@@ -260,6 +275,6 @@ def test_a_known_task_has_its_own(option, encoder, run_auber, tmp_path):
 
 
 def test_the_list_of_tasks_names_the_formats(run_auber):
-    _, out, _ = run_auber("tasks")
+    _, out, _ = run_auber("list", "tasks")
     for word in ("--kind", "sequence", "tokens", "spans", "conll", "SQuAD json", "jsonl"):
         assert word in out

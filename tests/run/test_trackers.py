@@ -10,7 +10,7 @@ import torch
 import auber
 from auber.errors import ConfigError, RunError
 from auber.run.folder import Run
-from auber.run.trackers import TRACKERS, TrackerEntry, check_trackers, open_tracker
+from auber.run.trackers import TRACKERS, check_trackers, open_tracker
 from tests.small import small_config, small_start, small_task
 
 
@@ -54,7 +54,7 @@ def numbers_of(folder: Path) -> dict[tuple[str, int], float]:
     }
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# What is told
 
 
 def test_a_run_tells_its_search_its_tunings_and_its_result(plain):
@@ -83,7 +83,7 @@ def test_a_run_tells_its_search_its_tunings_and_its_result(plain):
     assert computed == outcome.result["cost"]["rewards_computed"]
 
 
-# --- which trackers ---------------------------------------------------------------------------------------------------
+# Which trackers
 
 
 def test_an_unknown_tracker_is_an_error_before_any_work(tmp_path):
@@ -96,8 +96,11 @@ def test_an_unknown_tracker_is_an_error_before_any_work(tmp_path):
 
 
 def test_a_tracker_that_is_not_installed_is_an_error_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setitem(TRACKERS, "mlflow", TrackerEntry("no_such_package", "'auber[track]'"))
-    message = r"^tracker mlflow: the package no_such_package must be installed, and is not; pip install 'auber\[track\]'$"
+    monkeypatch.setattr("auber.run.trackers.importlib.util.find_spec", lambda name: None)
+    message = (
+        r"^tracker mlflow: the package mlflow must be installed, and is not; pip install "
+        r"'auber\[track\]'$"
+    )
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "run", track=["mlflow"])
     assert not (tmp_path / "run").exists()
@@ -127,7 +130,7 @@ def test_the_command_line_says_it_too(run_auber, tmp_path):
     assert err.startswith("auber: Unknown tracker 'wandbe'. Did you mean 'wandb'?")
 
 
-# --- TensorBoard and MLflow for real ----------------------------------------------------------------------------------
+# TensorBoard and MLflow for real
 
 
 def test_tensorboard_gets_every_number_and_changes_none(plain, tmp_path):
@@ -194,7 +197,7 @@ def test_mlflow_keeps_its_store_in_the_run_and_goes_on_as_the_same(plain, tmp_pa
     )
 
 
-# --- the others -------------------------------------------------------------------------------------------------------
+# The others
 
 
 class OtherTracker:
@@ -232,7 +235,8 @@ def other(monkeypatch):
     class Tracker(OtherTracker):
         pass
 
-    monkeypatch.setitem(TRACKERS, "other", TrackerEntry("json", "other"))
+    monkeypatch.setitem(TRACKERS, "other", "other")
+    monkeypatch.setattr("auber.run.trackers.importlib.util.find_spec", lambda name: name)
     monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "other", Tracker)
     return Tracker
 
@@ -281,7 +285,8 @@ def test_each_tracker_gets_the_settings_of_a_run_once(other, tmp_path, monkeypat
 def test_a_tracker_that_cannot_be_opened_is_an_error_before_any_work(other, tmp_path, monkeypatch):
     other.fails_at_start = True
     message = (
-        r"^tracker other: cannot be opened \(OSError: no connection\); put that right or leave out --track other, "
+        r"^tracker other: cannot be opened \(OSError: no connection\); put that right or "
+        r"leave out --track other, "
         "and go on with --resume$"
     )
     with pytest.raises(RunError, match=message):

@@ -1,4 +1,4 @@
-"""What a method is given, made from tiny models, random rows and made-up layers."""
+"""Inputs of searches and rankings from tiny models, random rows and made-up layers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tiny_models import VOCABULARY, tiny_model
 
 
 def random_rows(model: Any, count: int = 12, *, seed: int = 0) -> EncodedRows:
-    """Rows of 2 to 11 tokens, with labels that fit the model: classes, or numbers where it has one output."""
+    """Return rows of 2 to 11 tokens with labels that fit the model, numbers for one output."""
     draw = torch.Generator().manual_seed(seed)
     lengths = torch.randint(2, 12, (count,), generator=draw).tolist()
     ids = [torch.randint(5, VOCABULARY, (length,), generator=draw).tolist() for length in lengths]
@@ -34,7 +34,7 @@ def random_rows(model: Any, count: int = 12, *, seed: int = 0) -> EncodedRows:
 
 
 def self_labelled(model: Any, count: int = 24) -> EncodedRows:
-    """Rows whose targets are what a one-output model gives: any working head that closes costs loss."""
+    """Return rows whose targets are the model's outputs: closing a working head costs loss."""
     rows = random_rows(model, count)
     return EncodedRows(
         rows.input_ids, rows.token_types, predict(model, rows).squeeze(-1), rows.pad_token_id
@@ -44,7 +44,7 @@ def self_labelled(model: Any, count: int = 24) -> EncodedRows:
 def ranking_inputs(
     model: Any, num_removed: int = 0, rows: EncodedRows | None = None, config: Config | None = None
 ) -> RankingInputs:
-    """A ranking method's work on a model."""
+    """Return the inputs of a ranking."""
     config = config or small_config()
     return RankingInputs(
         model=model,
@@ -58,7 +58,7 @@ def ranking_inputs(
 
 
 class CountingToy:
-    """A made-up layer that knows which masks it was asked for; its heads may have other numbers than their positions."""
+    """A made-up layer that records the masks scored; heads may be numbered unlike positions."""
 
     def __init__(self, layer: ToyLayer, heads: tuple[int, ...] | None = None) -> None:
         self.layer, self.asked = layer, list[tuple[int, ...]]()
@@ -74,7 +74,7 @@ class CountingToy:
     def search(
         self, config: Config | None = None, progress: Any = None, **given: Any
     ) -> LayerSearch:
-        """A layer-wise method's work on this layer; what it sees of weights is a tiny model's with as many heads."""
+        """Return a search of this layer; its weights are a tiny model's with as many heads."""
         num_heads = max(self.heads) + 1
         model = tiny_model(
             "bert", num_attention_heads=num_heads, hidden_size=4 * num_heads, num_hidden_layers=1

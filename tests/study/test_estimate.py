@@ -114,7 +114,7 @@ def test_no_search_takes_more_rewards_than_its_bound():
         }
         for name in ("auber", "greedy"):
             toy = CountingToy(ToyLayer(5, seed=1))
-            choice = METHODS[name].choose_layer(toy.work(config.replace(settings), given=given))
+            choice = METHODS[name].choose_layer(toy.search(config.replace(settings), prior=given))
             assert choice.rewards_computed <= _most_rewards(name, config.replace(settings), 5)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from auber.errors import ConfigError, TaskError
-from auber.report import FOLDER
+from auber.report.tables import FOLDER
 from auber.search.registry import METHODS
 from auber.study import change_study, make_study, read_study, select_runs
 from auber.study.plan import _REPORT, Block

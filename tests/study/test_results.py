@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-from auber.report import RENDERERS
 from auber.report.analysis import analyse
-from auber.report.collect import collect
 from auber.report.page import render_page
-from auber.report.results_file import save_results
-from auber.report.tables import all_tables
+from auber.report.paper_tables import all_tables
+from auber.report.results_file import collect, save_results
+from auber.report.tables import WRITERS
 
 
 def texts_of(place):
@@ -17,7 +16,7 @@ def texts_of(place):
     return {
         f"{table.name}.{suffix}": render(table)
         for table in tables
-        for suffix, render in RENDERERS.items()
+        for suffix, render in WRITERS.items()
     }
 
 
@@ -44,4 +43,4 @@ def test_the_file_is_small_and_names_no_place(unbroken, tmp_path):
     )
     assert {run["origin"]["command"] for run in content["runs"]} == {"auber study tiny.toml"}
     assert {key for run in content["runs"] for key in run["settings"]} == {"seed", "first.when"}
-    assert render_page([file]).count("### small-bert, protocol seen\n") == 1
+    assert render_page([file]).count("## small-bert, protocol seen\n") == 1

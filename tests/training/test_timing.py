@@ -36,9 +36,7 @@ def test_an_outlier_moves_nothing():
 def test_the_interval_is_the_narrowest_that_covers_95_in_100(count):
     values = [float(number) for number in range(1, count + 1)]
     found = ratio_of(values, [1.0] * count)
-    outside = int(
-        found.low
-    )  # so many values, at either end, are at the interval's end or beyond it
+    outside = int(found.low)  # values beyond or at the interval, at either end
     assert found.high == count + 1 - outside
     assert 2 * binom.cdf(outside - 1, count, 0.5) <= 0.05
     assert 2 * binom.cdf(outside, count, 0.5) > 0.05

@@ -18,7 +18,6 @@ from auber.cli import options, screen
 _EXTRAS = {
     "ray": "studies and rewards on a Ray cluster",
     "onnx": "auber export --to onnx",
-    "report": "the figures of auber report as PDF",
     "track": "--track tensorboard, --track mlflow",
 }
 

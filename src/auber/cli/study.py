@@ -59,12 +59,14 @@ def command(
 
     A study file holds what differs from the defaults:
 
-    model = "bert-base-cased"; tasks = ["mrpc", "rte"]; methods = ["auber", "random", "original+tuning"]; seeds = [0, 1]
+    model = "bert-base-cased"; tasks = ["mrpc", "rte"];
+    methods = ["auber", "random", "original+tuning"]; seeds = [0, 1]
 
-    Further keys: protocols, preset, draws, data, keep_weights, [settings], [tasks.NAME]. Exit code 1: some run failed.
+    Further keys: protocols, preset, draws, data, keep_weights, [settings], [tasks.NAME]. Exit code
+    1: some run failed.
 
-    Your own rows are a table [tasks.films] with train and dev, and where needed kind, text, label, labels and metric, as in
-    the options of 'auber prune'.
+    Your own rows are a table [tasks.films] with train and dev, and where needed kind, text, label,
+    labels and metric, as in the options of 'auber prune'.
 
     Example: auber study studies/quick.toml --out runs/quick
     """

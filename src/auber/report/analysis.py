@@ -1,11 +1,11 @@
-"""Runs to rows: each method on each task over its seeds, and the comparisons, each within one model and one protocol.
+"""Rows of all tables: each method on each task over its seeds, and paired comparisons.
 
-Scores are in points from here on, and a seed counts once (`cells`). A comparison is made on the seeds two methods have in
-common, as method minus reference; `caveats` has what must be known before believing one. A family of comparisons, corrected
-together, is what one table asks of one set of pairs: the methods of one task against `original+tuning`; the ablations of one
-task against `auber`; the pooled comparisons of `auber`; those with its ablations; the pooled train minus dev of every method
-against that of `original+tuning`. On the tasks that the control has learned, `auber` against it stands alone, and against the
-other methods they are a family.
+Models and protocols are never mixed. Differences are method minus reference on common seeds. These
+comparisons form one family each and are corrected together: the methods of one task against the
+control; the ablations of one task against the subject; the subject against all other methods, and
+against its ablations, over all pairs; the gaps of all methods against the control's. On the tasks
+that the control has learned, the subject against the control stands alone, and against the other
+methods forms a family.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ from statistics import fmean
 from auber.metrics.statistics import Comparison, Summary, compare
 from auber.report.caveats import find_collapse, find_flags, find_notes
 from auber.report.cells import (
+    ABLATIONS,
+    CONTROL,
+    SUBJECT,
+    Cell,
     Cells,
     common_seeds,
     dev_differences,
     dev_points,
     gap_points,
     group,
+    is_ablation,
     make_cells,
+    ordered,
     train_points,
 )
-from auber.report.collect import Collection
-from auber.report.coverage import Coverage, Key, cover
-from auber.report.folders import LeftOut
 from auber.report.published import Published, published
-from auber.report.record import RunRecord
-from auber.report.roles import ABLATIONS, CONTROL, METHODS, SUBJECT, is_ablation
+from auber.report.records import Key, RunRecord
+from auber.report.runs import Collection, Coverage, LeftOut, cover
 
 
 @dataclass(frozen=True)
@@ -43,45 +46,43 @@ class TaskRow:
     labels: int
     train_rows: int
     dev_rows: int
-    majority: tuple[float, float] | None  # least and greatest over the seeds, in points
+    majority: tuple[float, float] | None  # smallest and largest over the seeds, in points
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run took, on average."""
+    """The mean cost of a run."""
 
     rewards_asked: float
     rewards_computed: float
     tuning_steps: float
-    scout_steps: float
+    scout_steps: float  # of fold models
     seconds: float
-    first_seconds: float  # of them, into a first tuning of its own
+    first_seconds: float  # of them for a first tuning of its own
 
     @property
     def own_seconds(self) -> float:
-        """What came after the first tuning, which most runs share and some have to make for themselves."""
+        """The time after the first tuning, which most runs share."""
         return self.seconds - self.first_seconds
 
 
 @dataclass(frozen=True)
 class MethodRow:
-    """One method on one task, over its seeds."""
+    """One method on one task over its seeds."""
 
     task: str
     method: str
     seeds: tuple[int, ...]
-    draws: int  # the most draws a seed has
+    draws: int  # the largest number of draws of a seed
     removed: Summary
-    heads: float  # there were before any was removed
+    heads: float  # before pruning
     dev: Summary
     train: Summary
     gap: Summary
-    reference: str | None  # what it is compared with; None for the reference itself
-    comparison: Comparison | None  # None without a seed in common
-    collapse: tuple[str, ...]  # in how many runs the score is that of a constant answer
-    flags: tuple[
-        str, ...
-    ]  # all that a reader must know before believing the row, the collapse among it
+    reference: str | None  # None for the reference itself
+    comparison: Comparison | None  # None without a common seed
+    collapse: tuple[str, ...]  # how many runs score like a constant answer
+    flags: tuple[str, ...]  # all caveats, `collapse` among them
     published: Published | None
     cost: Cost
 
@@ -97,41 +98,37 @@ class PooledRow:
 
 
 @dataclass(frozen=True)
-class GapRow:
-    """How much a method overfits beside the control, over all pairs of a task and a seed that both have."""
+class GapRow(PooledRow):
+    """How much a method overfits compared with the control, over all common pairs."""
 
-    method: str
-    reference: str
-    tasks: tuple[str, ...]
     gap: float  # train minus dev, mean over the pairs
     reference_gap: float
-    train: float  # difference of the means
+    train: float  # differences of means
     dev: float
-    comparison: Comparison  # of the gaps
 
 
 @dataclass(frozen=True)
 class Section:
-    """All that was measured with one model under one protocol, and how much that is of what was asked for.
-
-    A coverage is None where no study asks for such runs.
-    """
+    """Everything about one model under one protocol. Coverages are None without a study."""
 
     model: str
     protocol: str
-    presets: tuple[str, ...]  # those that the studies take their settings from
+    presets: tuple[str, ...]
     methods: tuple[MethodRow, ...]
     ablations: tuple[MethodRow, ...]
     pooled: tuple[PooledRow, ...]
     learned_tasks: tuple[str, ...]  # those on which the control beats a constant answer
-    learned: tuple[
-        PooledRow, ...
-    ]  # the competitors of `pooled` on these tasks alone; empty where they are all or none
+    learned: tuple[PooledRow, ...]  # on these tasks alone; empty if they are all or none
     gaps: tuple[GapRow, ...]
     notes: tuple[str, ...]
     coverage: Coverage | None
     methods_coverage: Coverage | None
     ablations_coverage: Coverage | None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Model and protocol."""
+        return self.model, self.protocol
 
     @property
     def rows(self) -> list[MethodRow]:
@@ -140,10 +137,15 @@ class Section:
         others = [row for row in self.ablations if (row.task, row.method) not in known]
         return sorted([*self.methods, *others], key=lambda row: row.task)
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The wanted runs that are not there."""
+        return () if self.coverage is None else self.coverage.missing
+
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the tables show."""
+    """The content of all tables."""
 
     tasks: tuple[TaskRow, ...]
     sections: tuple[Section, ...]
@@ -153,74 +155,63 @@ class Report:
 
 
 def analyse(collection: Collection) -> Report:
-    """The rows of all tables."""
+    """Return the rows of all tables."""
     grouped = group(collection.runs, lambda run: (run.model, run.protocol))
-    places = sorted({*grouped, *((model, protocol) for model, protocol, *_ in collection.wanted)})
+    places = sorted({*grouped, *(key[:2] for key in collection.wanted)})
     sections = tuple(
         _section(
-            *place,
+            place,
             tuple(preset for *other, preset in collection.presets if tuple(other) == place),
             grouped.get(place, []),
             [key for key in collection.wanted if key[:2] == place],
         )
         for place in places
     )
-    return Report(
-        _task_rows(collection.runs),
-        sections,
-        len(collection.runs),
-        collection.starts,
-        collection.left_out,
-    )
+    tasks = tuple(_task_rows(collection.runs))
+    return Report(tasks, sections, len(collection.runs), collection.starts, collection.left_out)
 
 
 def _section(
-    model: str,
-    protocol: str,
+    place: tuple[str, str],
     presets: tuple[str, ...],
     runs: Sequence[RunRecord],
     wanted: Sequence[Key],
 ) -> Section:
-    cells = make_cells(runs)
+    cells, found = make_cells(runs), {run.key for run in runs}
     names = {run.method for run in runs}
-    found = {run.key for run in runs}
-    ablations = _ordered(filter(is_ablation, names), ABLATIONS)
-    methods = _ordered(names - set(ablations), METHODS)
+    ablations = ordered(filter(is_ablation, names), ABLATIONS)
+    methods = ordered(names - set(ablations))
     rivals = [name for name in methods if name != SUBJECT]
-    rivals.sort(key=lambda name: name != CONTROL)  # the control is the first question
-    return Section(
-        model,
-        protocol,
-        presets,
-        methods=tuple(_method_rows(cells, methods, CONTROL)),
-        ablations=tuple(_method_rows(cells, [SUBJECT, *ablations], SUBJECT)) if ablations else (),
-        pooled=(*_pooled_rows(cells, rivals), *_pooled_rows(cells, ablations)),
-        learned_tasks=tuple(_learned_cells(cells)),
-        learned=tuple(_learned_rows(cells, rivals)),
-        gaps=tuple(_gap_rows(cells, [*methods, *ablations])),
-        notes=tuple(find_notes(cells, protocol)),
-        coverage=cover(wanted, found),
-        methods_coverage=cover([key for key in wanted if not is_ablation(key[3])], found),
-        ablations_coverage=_ablations_coverage(wanted, found),
-    )
-
-
-def _ablations_coverage(wanted: Sequence[Key], found: set[Key]) -> Coverage | None:
-    """Of the ablations, and of the subject in the blocks that have one to compare with it."""
-    blocks = {(task, seed) for _, _, task, method, seed, _ in wanted if is_ablation(method)}
-    keys = [
+    rivals.sort(key=lambda name: name != CONTROL)  # the control comes first
+    learned_tasks, learned = _learned(cells, rivals)
+    # Of the ablations, and of the subject in the blocks that have one.
+    blocks = {(key[2], key[4]) for key in wanted if is_ablation(key[3])}
+    with_ablations = [
         key
         for key in wanted
         if (key[2], key[4]) in blocks and (is_ablation(key[3]) or key[3] == SUBJECT)
     ]
-    return cover(keys, found)
+    return Section(
+        *place,
+        presets,
+        methods=tuple(_method_rows(cells, methods, CONTROL)),
+        ablations=tuple(_method_rows(cells, [SUBJECT, *ablations], SUBJECT)) if ablations else (),
+        pooled=(*_pooled_rows(cells, rivals), *_pooled_rows(cells, ablations)),
+        learned_tasks=learned_tasks,
+        learned=learned,
+        gaps=tuple(_gap_rows(cells, [*methods, *ablations])),
+        notes=tuple(find_notes(cells, place[1])),
+        coverage=cover(wanted, found),
+        methods_coverage=cover([key for key in wanted if not is_ablation(key[3])], found),
+        ablations_coverage=cover(with_ablations, found),
+    )
 
 
 def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterable[MethodRow]:
     for task, of_task in cells.items():
         present = [name for name in methods if name in of_task]
         family = {
-            name: list(differences.values())
+            name: differences
             for name in present
             if name != reference and (differences := dev_differences(of_task, name, reference))
         }
@@ -228,6 +219,7 @@ def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterab
         seeds = {seed for name in present for seed in of_task[name].runs}
         for name in present:
             cell = of_task[name]
+            collapse = tuple(find_collapse(cell))
             yield MethodRow(
                 task,
                 name,
@@ -240,70 +232,61 @@ def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterab
                 gap=cell.summary(gap_points),
                 reference=None if name == reference else reference,
                 comparison=comparisons.get(name),
-                collapse=tuple(find_collapse(cell)),
-                flags=(*find_collapse(cell), *find_flags(cell, of_task.get(SUBJECT), seeds)),
+                collapse=collapse,
+                flags=(*collapse, *find_flags(cell, of_task.get(SUBJECT), seeds)),
                 published=published(task, name),
-                cost=Cost(
-                    cell.mean(lambda run: run.rewards_asked),
-                    cell.mean(lambda run: run.rewards_computed),
-                    cell.mean(lambda run: run.tuning_steps),
-                    cell.mean(lambda run: run.scout_steps),
-                    cell.mean(lambda run: run.seconds),
-                    cell.mean(lambda run: run.times.get("first", 0.0)),
-                ),
+                cost=_cost(cell),
             )
 
 
-def _pooled_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
-    """The subject against each of some methods, over all tasks: one family."""
+def _cost(cell: Cell) -> Cost:
+    return Cost(
+        cell.mean(lambda run: run.rewards_asked),
+        cell.mean(lambda run: run.rewards_computed),
+        cell.mean(lambda run: run.tuning_steps),
+        cell.mean(lambda run: run.scout_steps),
+        cell.mean(lambda run: run.seconds),
+        cell.mean(lambda run: run.times.get("first", 0.0)),
+    )
+
+
+def _pooled_rows(cells: Cells, rivals: Iterable[str]) -> Iterable[PooledRow]:
+    """Compare the subject with other methods over all tasks, as one family."""
     pairs = {
-        rival: {task: dev_differences(of_task, SUBJECT, rival) for task, of_task in cells.items()}
+        rival: {
+            task: differences
+            for task, of_task in cells.items()
+            if (differences := dev_differences(of_task, SUBJECT, rival))
+        }
         for rival in rivals
     }
     family = {
-        rival: [
-            difference for differences in of_rival.values() for difference in differences.values()
-        ]
+        rival: [each for differences in of_rival.values() for each in differences]
         for rival, of_rival in pairs.items()
+        if of_rival
     }
-    comparisons = compare(
-        {rival: differences for rival, differences in family.items() if differences}
-    )
-    for rival, comparison in comparisons.items():
-        tasks = tuple(task for task, differences in pairs[rival].items() if differences)
-        yield PooledRow(SUBJECT, rival, tasks, comparison)
+    for rival, comparison in compare(family).items():
+        yield PooledRow(SUBJECT, rival, tuple(pairs[rival]), comparison)
 
 
-def _compared(cells: Cells) -> Cells:
-    """The tasks on which the subject has the control beside it."""
-    return {
-        task: of_task
-        for task, of_task in cells.items()
-        if dev_differences(of_task, SUBJECT, CONTROL)
+def _learned(cells: Cells, rivals: Sequence[str]) -> tuple[tuple[str, ...], tuple[PooledRow, ...]]:
+    """Return the tasks that the control has learned, and the comparisons on them."""
+    compared = {
+        task: of_task for task, of_task in cells.items() if common_seeds(of_task, SUBJECT, CONTROL)
     }
-
-
-def _learned_cells(cells: Cells) -> Cells:
-    """Those of them that the control has learned."""
-    found = _compared(cells)
-    return {
+    learned = {
         task: of_task
-        for task, of_task in found.items()
+        for task, of_task in compared.items()
         if of_task[CONTROL].mean(lambda run: run.above_constant) > 0
     }
-
-
-def _learned_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
-    """The subject against the control, and against its other rivals, on the tasks that are learned; none where these are all or none."""
-    learned = _learned_cells(cells)
-    if len(learned) in (0, len(_compared(cells))):
-        return
-    yield from _pooled_rows(learned, [CONTROL])
-    yield from _pooled_rows(learned, [name for name in rivals if name != CONTROL])
+    if len(learned) in (0, len(compared)):
+        return tuple(learned), ()
+    others = [name for name in rivals if name != CONTROL]
+    return tuple(learned), (*_pooled_rows(learned, [CONTROL]), *_pooled_rows(learned, others))
 
 
 def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:
-    """Train minus dev of each method against the control's, over all tasks: one family."""
+    """Compare train minus dev of each method with the control's, as one family."""
     pairs = {
         method: {
             task: seeds
@@ -316,55 +299,41 @@ def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:
     pairs = {method: tasks for method, tasks in pairs.items() if tasks}
 
     def values(name: str, method: str, value: Callable[[RunRecord], float]) -> list[float]:
-        """Of a method, or of the control, in the pairs of that method."""
+        """Return the values of a method, or of the control, in the pairs of that method."""
         found = {task: cells[task][name].per_seed(value) for task in pairs[method]}
         return [found[task][seed] for task, seeds in pairs[method].items() for seed in seeds]
 
     family = {
         method: [
-            a - b
-            for a, b in zip(
+            own - other
+            for own, other in zip(
                 values(method, method, gap_points), values(CONTROL, method, gap_points), strict=True
             )
         ]
         for method in pairs
     }
     for method, comparison in compare(family).items():
+        means = [
+            (fmean(values(method, method, value)), fmean(values(CONTROL, method, value)))
+            for value in (gap_points, train_points, dev_points)
+        ]
+        (gap, reference_gap), (train, control_train), (dev, control_dev) = means
         yield GapRow(
             method,
             CONTROL,
             tuple(pairs[method]),
-            gap=fmean(values(method, method, gap_points)),
-            reference_gap=fmean(values(CONTROL, method, gap_points)),
-            train=fmean(values(method, method, train_points))
-            - fmean(values(CONTROL, method, train_points)),
-            dev=fmean(values(method, method, dev_points))
-            - fmean(values(CONTROL, method, dev_points)),
-            comparison=comparison,
+            comparison,
+            gap,
+            reference_gap,
+            train - control_train,
+            dev - control_dev,
         )
 
 
-def _task_rows(runs: Sequence[RunRecord]) -> tuple[TaskRow, ...]:
+def _task_rows(runs: Sequence[RunRecord]) -> Iterable[TaskRow]:
     grouped = group(
         runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows)
     )
-    rows = []
-    for (task, metric, labels, train_rows, dev_rows), of_task in sorted(grouped.items()):
+    for facts, of_task in sorted(grouped.items()):
         shares = [100 * run.majority for run in of_task if run.majority is not None]
-        rows.append(
-            TaskRow(
-                task,
-                metric,
-                labels,
-                train_rows,
-                dev_rows,
-                (min(shares), max(shares)) if shares else None,
-            )
-        )
-    return tuple(rows)
-
-
-def _ordered(names: Iterable[str], order: Sequence[str]) -> list[str]:
-    return sorted(
-        names, key=lambda name: (order.index(name) if name in order else len(order), name)
-    )
+        yield TaskRow(*facts, (min(shares), max(shares)) if shares else None)

@@ -1,7 +1,7 @@
-"""The dev results the paper published, for the columns beside ours and for nothing else.
+"""The dev results that the paper published, shown beside ours.
 
-They are of bert-base-cased. The paper does not say how many runs stand behind a number, and some (MRPC 83.97, WNLI 43.07)
-cannot come from a single one.
+They are of bert-base-cased. The paper does not state the number of runs, and some numbers (MRPC
+83.97, WNLI 43.07) cannot come from a single run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TASKS = ("mrpc", "cola", "rte", "wnli")
 
 @dataclass(frozen=True)
 class Published:
-    """One cell of the paper's tables: the score in points and, where it is given, the number of removed heads."""
+    """One cell of the paper's tables: the score in points, and removed heads if given."""
 
     score: float
     removed: int | None
@@ -43,7 +43,7 @@ _REMOVED: dict[str, tuple[int, int, int, int]] = {
 
 
 def published(task: str, method: str) -> Published | None:
-    """What the paper gives for a method on a task; None where it gives nothing."""
+    """Return what the paper gives for a method on a task, None if it gives nothing."""
     if task not in _TASKS or method not in _SCORES:
         return None
     place = _TASKS.index(task)

@@ -58,8 +58,9 @@ class PackedLayer:
         self._kernels = kernels if fits else None
         self._attends_by_kernel = fits and attention.disentangled is None
         num_heads = self._width // self._head_dim
-        has_bias = fits and attention.bias is not None
-        self._offsets = _by_offset(attention.bias, num_heads) if has_bias else None
+        self._offsets: torch.Tensor | None = None
+        if fits and attention.bias is not None:
+            self._offsets = _by_offset(attention.bias, num_heads)
         self._gelu_epilogue = (
             fits and parts.expand.weight.dtype == torch.bfloat16 and _is_gelu(parts.activation)
         )

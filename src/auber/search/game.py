@@ -88,23 +88,13 @@ class PruningGame:
                 f"game: the prior must remove some of the {self.num_units} units, but not all, "
                 f"found {list(prior)}"
             )
-        self._removed = self.prior
-        self._over = False
+        self.removed = self.prior  # now, sorted
+        self.over = False  # whether the episode has been stopped
 
     @property
     def initial_state(self) -> FloatArray:
         """The state before any action."""
         return self._state_without(self.prior)
-
-    @property
-    def removed(self) -> Mask:
-        """The units removed now, sorted."""
-        return self._removed
-
-    @property
-    def over(self) -> bool:
-        """Whether the episode has been stopped."""
-        return self._over
 
     @property
     def scores(self) -> Mapping[Mask, float]:
@@ -119,7 +109,7 @@ class PruningGame:
     @property
     def state(self) -> FloatArray:
         """The current state: 0 at the removed units."""
-        return self._state_without(self._removed)
+        return self._state_without(self.removed)
 
     def _state_without(self, removed: Mask) -> FloatArray:
         if not removed:
@@ -135,19 +125,19 @@ class PruningGame:
     def legal_actions(self) -> BoolArray:
         """Return which of the num_units + 1 actions are legal now; none if the episode is over."""
         legal = np.zeros(self.num_units + 1, dtype=np.bool_)
-        if not self._over:
+        if not self.over:
             legal[: self.num_units] = True
-            if len(self._removed) == self.num_units - 1:  # the last unit cannot be removed
+            if len(self.removed) == self.num_units - 1:  # the last unit cannot be removed
                 legal[: self.num_units] = False
-                legal[list(self._removed)] = True
-            legal[list(self.changes(self._removed))] = False
+                legal[list(self.removed)] = True
+            legal[list(self.changes(self.removed))] = False
             legal[self.stop] = True
         return _freeze(legal)
 
     def reset(self) -> FloatArray:
         """Begin a new episode and return the initial state."""
-        self._removed = self.prior
-        self._over = False
+        self.removed = self.prior
+        self.over = False
         return self.initial_state
 
     def step(self, action: int) -> Step:
@@ -156,20 +146,20 @@ class PruningGame:
         if not (0 <= action <= self.num_units and legal[action]):
             choices = ", ".join(map(str, np.flatnonzero(legal)))
             raise GameError(
-                f"game: action {action} is illegal with {list(self._removed)} removed; "
+                f"game: action {action} is illegal with {list(self.removed)} removed; "
                 f"legal: {choices or 'none, the episode is over: call reset()'}"
             )
         before = self.state
         if action == self.stop:
             forced = legal.sum() == 1
             reward = 0.0 if forced else self.stop_reward
-            self._over = True
+            self.over = True
             return Step(before, action, reward, None, self.legal_actions())
-        after: Mask = tuple(sorted({*self._removed} ^ {action}))
+        after: Mask = tuple(sorted({*self.removed} ^ {action}))
         self.rewards_asked += 1
-        gain = (self.metric(after) - self.metric(self._removed)) * self.scale
+        gain = (self.metric(after) - self.metric(self.removed)) * self.scale
         reward = gain + float(self.unit_rewards[action])
-        self._removed = after
+        self.removed = after
         return Step(before, action, reward, self.state, self.legal_actions())
 
     def objective(self, removed: Mask) -> float:

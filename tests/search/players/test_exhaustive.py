@@ -56,12 +56,12 @@ def test_every_score_is_kept_as_it_is():
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("matrix", ["value", "query", "key"])
 def test_the_states_are_those_an_agent_sees(matrix, norm):
-    work = CountingToy(ToyLayer(4), (0, 1, 3, 4)).search(
+    search = CountingToy(ToyLayer(4), (0, 1, 3, 4)).search(
         small_config(agent__episodes=0, search__matrix=matrix, search__norm=norm)
     )
     assert (
-        choose_layer(work).details["states"][matrix][norm]
-        == auber.choose_layer(work).details["state"]
+        choose_layer(search).details["states"][matrix][norm]
+        == auber.choose_layer(search).details["state"]
     )
 
 
@@ -80,7 +80,10 @@ def test_a_layer_of_one_head():
 
 
 def test_too_many_heads():
-    message = r"^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
+    message = (
+        "^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, "
+        "found 17 heads; use"
+    )
     with pytest.raises(ConfigError, match=message):
         get_method("exhaustive").check(small_config(), {2: 16, 0: 17})
 

@@ -12,7 +12,7 @@ from tests.tiny_models import MODEL_TYPES, tiny_model
 
 
 def slow_confidence(model, rows):
-    """From the weights that the eager implementation gives, one row at a time, so that nothing is padded."""
+    """Use the weights of eager attention, one row at a time, without padding."""
     eager = copy.deepcopy(model)
     eager.set_attn_implementation("eager")
     found = None
@@ -40,11 +40,11 @@ def slow_confidence(model, rows):
 def test_against_the_weights_of_eager_attention(model_type, removed):
     model = tiny_model(model_type)
     remove_heads(model, removed)
-    work = ranking_inputs(model)
-    expected = slow_confidence(model, work.rows)
-    found = head_confidence(work)
+    inputs = ranking_inputs(model)
+    expected = slow_confidence(model, inputs.rows)
+    found = head_confidence(inputs)
     for layer, heads in found.items():
-        assert tuple(heads) == work.encoder.present(layer)
+        assert tuple(heads) == inputs.encoder.present(layer)
         assert list(heads.values()) == pytest.approx(expected[layer], abs=1e-6)
     spread = [value for heads in found.values() for value in heads.values()]
     assert max(spread) - min(spread) > 0.05  # the check would be idle on heads that are all alike
@@ -69,11 +69,11 @@ def test_a_longer_row_beside_it_changes_nothing():
 
 
 def test_the_least_confident_go():
-    work = ranking_inputs(tiny_model(), 2)
-    choice = choose_plan(work)
+    inputs = ranking_inputs(tiny_model(), 2)
+    choice = choose_plan(inputs)
     ranked = sorted(
         (value, layer, head)
-        for layer, heads in head_confidence(work).items()
+        for layer, heads in head_confidence(inputs).items()
         for head, value in heads.items()
     )
     assert {(layer, head) for layer, heads in choice.plan.items() for head in heads} == {

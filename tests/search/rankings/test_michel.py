@@ -8,6 +8,7 @@ from auber.models.surgery import gated_heads, remove_heads
 from auber.search.rankings import michel
 from auber.search.rankings.common import padded_batches
 from auber.search.rankings.michel import choose_plan, head_importance
+from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.search.made import random_rows, ranking_inputs
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
@@ -55,46 +56,68 @@ def test_against_finite_differences_row_by_row(model_type, labels, monkeypatch):
     monkeypatch.setattr(michel, "_TOKENS_PER_BATCH", 24)  # several batches, some rows padded
     model = tiny_model(model_type, num_labels=labels)
     remove_heads(model, {0: [1], 2: [0, 3]})
-    work = ranking_inputs(model, rows=random_rows(model, 6))
-    found = head_importance(work)
-    expected = slow_importance(model, work.rows)
+    inputs = ranking_inputs(model, rows=random_rows(model, 6))
+    found = head_importance(inputs)
+    expected = slow_importance(model, inputs.rows)
     for layer, heads in found.items():
-        assert tuple(heads) == work.encoder.present(layer)
+        assert tuple(heads) == inputs.encoder.present(layer)
         assert list(heads.values()) == pytest.approx(expected[layer], rel=1e-3, abs=1e-4)
 
 
 def test_rows_of_opposite_sign_do_not_cancel():
-    """The absolute value is taken row by row: one gate for a whole batch would give the absolute value of a sum."""
+    """One gate for a whole batch would give the absolute value of a sum."""
     model = tiny_model()
-    work = ranking_inputs(model)
+    inputs = ranking_inputs(model)
     gate = torch.ones(4, requires_grad=True)
     losses = []
     with gated_heads(model, {1: gate}):
-        for inputs, targets in padded_batches(work, 1000):
-            losses.append(model(**inputs, **targets).loss)
+        for batch, targets in padded_batches(inputs, 1000):
+            losses.append(model(**batch, **targets).loss)
         (derivative,) = torch.autograd.grad(sum(losses), gate)
     cancelled = (derivative.abs() / derivative.norm()).tolist()
-    found = list(head_importance(work)[1].values())
+    found = list(head_importance(inputs)[1].values())
     assert max(abs(one - other) for one, other in zip(found, cancelled, strict=True)) > 0.05
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_heads_that_nothing_reads_go_first(model_type):
     model = tiny_model(model_type)
-    work = ranking_inputs(model, 3)
+    inputs = ranking_inputs(model, 3)
     dead = {0: (1, 2), 2: (3,)}
     with torch.no_grad():
         for layer, heads in dead.items():
             for head in heads:
-                work.encoder.parts(layer).output.weight[:, head * 8 : head * 8 + 8] = 0
-    choice = choose_plan(work)
+                inputs.encoder.parts(layer).output.weight[:, head * 8 : head * 8 + 8] = 0
+    choice = choose_plan(inputs)
     assert choice.plan == dead
     assert choice.details["importance"]["0"]["1"] == 0.0
 
 
 def test_a_layer_nothing_reads_keeps_its_zeros():
     model = tiny_model()
-    work = ranking_inputs(model)
+    inputs = ranking_inputs(model)
     with torch.no_grad():
-        work.encoder.parts(1).output.weight.zero_()
-    assert set(head_importance(work)[1].values()) == {0.0}
+        inputs.encoder.parts(1).output.weight.zero_()
+    assert set(head_importance(inputs)[1].values()) == {0.0}
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_importance_for_every_task_type(kind):
+    """Compare with the model's own loss of one row at a time, without padding."""
+    model = tiny_model(kind=kind, num_labels=num_labels(kind))
+    rows = random_kind_rows(kind)
+    sums = {layer: torch.zeros(4) for layer in range(3)}
+    for row in range(len(rows)):
+        features = {name: torch.tensor([value]) for name, value in rows[row].items()}
+        answers = [features[name] for name in features if name in ("labels", "start_positions")]
+        if max(int(answer.max()) for answer in answers) < 0:
+            continue  # without an answer there is no loss
+        gates = {layer: torch.ones(4, requires_grad=True) for layer in sums}
+        with gated_heads(model, gates):
+            derivatives = torch.autograd.grad(model(**features).loss, list(gates.values()))
+        for layer, derivative in zip(gates, derivatives, strict=True):
+            sums[layer] += derivative.abs()
+    found = head_importance(ranking_inputs(model, rows=rows))
+    for layer, expected in sums.items():
+        normalised = (expected / expected.norm()).tolist()
+        assert list(found[layer].values()) == pytest.approx(normalised, rel=1e-3, abs=1e-4)

@@ -1,55 +1,96 @@
-"""What a page is made of: a verdict, then sections of text, figures and tables, all plain values.
+"""What a page consists of, and how it becomes one HTML file with its figures beside it.
 
-Every text is plain and is escaped where it is rendered. The only markup is a figure's drawing, which `auber.export.charts` makes
-of numbers and escaped words.
+The file needs nothing else: style and script are named by their hashes in a content security
+policy, figures are embedded as data, and nothing else may run or load. The templates escape every
+text.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
-from auber.report.columns import Column, Detail, Table, plain
+from auber.errors import RunError
+from auber.report.figures import SHADES, HeadMap, to_svg, write_figure
+from auber.report.tables import Table, is_numeric
+from auber.system.files import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INDEX, FIGURES = "index.html", "figures"
+
+_LONG = 40  # characters of a cell that wraps
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One drawing; `name` is its file's beside the page."""
+class Drawing:
+    """One figure; `name` is that of its files, `alt` its content in words."""
 
     name: str
     title: str
-    svg: str
+    alt: str
+    draw: Callable[[], Figure]
+
+    @cached_property
+    def figure(self) -> Figure:
+        """The drawn figure."""
+        return self.draw()
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as SVG."""
+        return to_svg(self.figure)
+
+    @property
+    def data(self) -> str:
+        """The SVG as the address of an image."""
+        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg.encode()).decode()}"
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Drawings that stand side by side where there is room, and what is to be known of all of them."""
+class Drawings:
+    """Figures side by side with a common caption."""
 
-    kind: ClassVar[str] = "figures"
+    kind: ClassVar[str] = "drawings"
     caption: str
-    items: tuple[Figure, ...]
+    drawings: tuple[Drawing, ...]
 
 
 @dataclass(frozen=True)
-class Heading:
-    """The head of a column."""
+class HeadMaps:
+    """Maps side by side with a common caption, and the same as figures for their files."""
 
-    title: str
-    is_text: bool = True
+    kind: ClassVar[str] = "maps"
+    caption: str
+    maps: tuple[HeadMap, ...]
+    drawings: tuple[Drawing, ...]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table; the first cell of a row names the row. A folded one is opened by who wants it."""
+    """A table whose first column names the rows; a folded one is opened by the reader."""
 
     kind: ClassVar[str] = "table"
     caption: str
-    columns: tuple[Heading, ...]
+    columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     folded: bool = False
+
+    @property
+    def classes(self) -> list[str]:
+        """The CSS class of each column."""
+        found = []
+        for cells in zip(*self.rows, strict=True):
+            is_long = max(map(len, cells)) > _LONG
+            found.append("number" if is_numeric(cells) else "long" if is_long else "")
+        return found
 
 
 @dataclass(frozen=True)
@@ -60,12 +101,12 @@ class Words:
     sentences: tuple[str, ...]
 
 
-Block = Figures | Grid | Words
+Block = Drawings | HeadMaps | Grid | Words
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, named in its contents."""
+    """A part of the page that the contents name."""
 
     anchor: str
     title: str
@@ -74,7 +115,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be known first: about what, in one sentence, then why."""
+    """What to know first: one sentence and its reasons."""
 
     about: str
     headline: str
@@ -92,94 +133,109 @@ class Page:
     sections: tuple[Section, ...]
 
     @property
-    def figures(self) -> Iterator[Figure]:
-        """Every drawing, in order."""
+    def drawings(self) -> Iterator[Drawing]:
+        """Every figure in order."""
         for section in self.sections:
             for block in section.blocks:
-                if isinstance(block, Figures):
-                    yield from block.items
+                if isinstance(block, Drawings | HeadMaps):
+                    yield from block.drawings
 
 
-def section(anchor: str, title: str, blocks: Iterable[Block | None]) -> Section | None:
-    """A section of the blocks that are there; None where there are none."""
-    found = tuple(block for block in blocks if block is not None)
-    return Section(anchor, title, found) if found else None
-
-
-def figures(caption: str, items: Iterable[Figure | None]) -> Figures | None:
-    """The drawings that are there; None where there are none."""
-    found = tuple(item for item in items if item is not None)
-    return Figures(caption, found) if found else None
-
-
-def joined(blocks: Iterable[Figures | None]) -> Figures | None:
-    """The drawings of several blocks in one row, with all that is said of them."""
-    found = [block for block in blocks if block is not None]
-    return figures(
-        " ".join(block.caption for block in found),
-        (item for block in found for item in block.items),
-    )
+def make_grid(
+    caption: str,
+    rows: Iterable[Mapping[str, str]],
+    notes: Iterable[str] = (),
+    *,
+    folded: bool = False,
+) -> Grid | None:
+    """Return a table of rows with the same keys, None without rows."""
+    found = list(rows)
+    if not found:
+        return None
+    cells = tuple(tuple(row.values()) for row in found)
+    return Grid(caption, tuple(found[0]), cells, tuple(notes), folded)
 
 
 def grids(table: Table) -> Iterator[Grid]:
-    """A report's table, one for each of its sections."""
-    places = [place for place, column in enumerate(table.columns) if column.detail <= Detail.PAGE]
-    columns = tuple(_heading(table.columns[place]) for place in places)
-    for part in table.sections:
-        rows = tuple(
-            tuple(plain(table.columns[place], row[place]) for place in places) for row in part.rows
-        )
-        caption = table.title if part.title is None else f"{table.title}; {part.title}"
-        if rows:
-            yield _without_empty(Grid(caption, columns, rows, (*part.notes, *table.notes)))
+    """Yield the tables of a report without empty columns, one for each section."""
+    for shown in table.sections():
+        cells = shown.cells
+        kept = [name for place, name in enumerate(cells) if place == 0 or any(cells[name])]
+        rows = tuple(map(tuple, cells[kept].to_numpy().tolist()))
+        caption = table.title if shown.place is None else f"{table.title}; {shown.title}"
+        yield Grid(caption, tuple(kept), rows, (*shown.part.notes, *table.notes))
 
 
-def _without_empty(grid: Grid) -> Grid:
-    """Without the columns that say nothing of any row, such as published numbers of tasks the paper does not have."""
-    kept = [
-        place
-        for place in range(len(grid.columns))
-        if place == 0 or any(row[place] for row in grid.rows)
-    ]
-    columns = tuple(grid.columns[place] for place in kept)
-    return replace(
-        grid, columns=columns, rows=tuple(tuple(row[place] for place in kept) for row in grid.rows)
-    )
-
-
-def _heading(column: Column) -> Heading:
-    return Heading(column.title, column.is_text)
-
-
-def slug(*words: str) -> str:
-    """A name for a file or an anchor, of small letters, digits and dashes alone."""
-    return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:60] or "unnamed"
-
-
-def distinct(page: Page) -> Page:
-    """The page with no two figures or anchors of one name: the second of a name gets a number."""
-    names: dict[str, int] = {}
+def make_sections(parts: Iterable[tuple[str, str, Sequence[Block | None]]]) -> tuple[Section, ...]:
+    """Return the sections (anchor, title, blocks) that have a block, under distinct names."""
     anchors: dict[str, int] = {}
+    names: dict[str, int] = {}
     sections = []
-    for part in page.sections:
-        blocks = [
+    for anchor, title, blocks in parts:
+        found = tuple(
             replace(
                 block,
-                items=tuple(
-                    replace(item, name=_numbered(item.name, names)) for item in block.items
-                ),
+                drawings=tuple(replace(d, name=_number(d.name, names)) for d in block.drawings),
             )
-            if isinstance(block, Figures)
+            if isinstance(block, Drawings | HeadMaps)
             else block
-            for block in part.blocks
-        ]
-        sections.append(replace(part, anchor=_numbered(part.anchor, anchors), blocks=tuple(blocks)))
-    return replace(page, sections=tuple(sections))
+            for block in blocks
+            if block is not None and not (isinstance(block, Drawings) and not block.drawings)
+        )
+        if found:
+            sections.append(Section(_number(anchor, anchors), title, found))
+    return tuple(sections)
 
 
-def _numbered(name: str, seen: dict[str, int]) -> str:
+def _number(name: str, seen: dict[str, int]) -> str:
     while name in seen:
         seen[name] += 1
         name = f"{name}-{seen[name]}"
     seen[name] = 1
     return name
+
+
+def render_page(page: Page) -> str:
+    """Return the page as one HTML file."""
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("auber.report.html"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Our own files: the style sheet and the script take no text of runs.
+    style = Markup(environment.get_template("style.css").render(shades=SHADES))  # nosec B704
+    script = Markup(environment.get_template("script.js").render())  # nosec B704
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; "
+        f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
+    )
+    return environment.get_template("page.html").render(
+        page=page, style=style, script=script, policy=policy
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def write_page(page: Page, out: Path) -> tuple[Path, ...]:
+    """Write the page, and each figure as SVG and PDF; the page is the first of the paths."""
+    written = [out / INDEX]
+    try:
+        (out / FIGURES).mkdir(parents=True, exist_ok=True)
+        write_text(out / INDEX, render_page(page))
+        for drawing in page.drawings:
+            path = out / FIGURES / f"{drawing.name}.svg"
+            write_text(path, drawing.svg)
+            write_figure(drawing.figure, path.with_suffix(".pdf"))
+            written += [path, path.with_suffix(".pdf")]
+    except OSError as error:
+        raise RunError(
+            f"{out}: cannot be written ({error}); it must be a folder of its own"
+        ) from error
+    return tuple(written)

@@ -1,160 +1,168 @@
-"""The page of one run, or of several side by side."""
+"""The page of one run, or of several runs side by side."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from auber.data import TASKS
-from auber.report.html import bars, lines, maps
-from auber.report.html.details import extra_sections, origins_grid, settings_grids
-from auber.report.html.model import RunView, Search
+from auber.report.figures import Bar, HeadMap, ScoreRow, draw_bars, draw_heads, draw_scores
 from auber.report.html.page import (
-    Figure,
-    Figures,
+    Drawing,
+    Drawings,
     Grid,
-    Heading,
+    HeadMaps,
     Page,
-    Section,
     Verdict,
-    figures,
-    joined,
-    section,
-    slug,
+    make_grid,
+    make_sections,
 )
-from auber.report.record import RunRecord
+from auber.report.html.shared import (
+    begun_from,
+    curves_of,
+    draw_times,
+    drawings,
+    extra_parts,
+    search_drawing,
+    settings_grids,
+    time_parts,
+)
+from auber.report.layers import Layer, Run, Scores
+from auber.report.records import RunRecord
 from auber.report.results_file import ResultsFile
+from auber.report.words import commit_of, device_of, method_of, slug, versions_of
 
-_SCORE_NAMES = {
+_RANKINGS = {
+    "state": "State before any removal",
     "importance": "Importance (how much the loss depends on the head)",
     "confidence": "Confidence (mean largest attention weight)",
-    "gates": "Gates (the higher, the more open)",
+    "gates": "Gates (higher means more open)",
 }
 
 
-def make_run_page(runs: Sequence[RunView], extras: Sequence[ResultsFile] = ()) -> Page:
-    """Everything about some runs."""
+def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Page:
+    """Return everything about some runs."""
     first = runs[0].record
     records = {run.label: run.record for run in runs}
     if len(runs) == 1:
-        title = f"{_method(first)} on {first.task}"
+        title = f"{method_of(first)} on {first.task}"
         subtitle = f"{first.model}, protocol {first.protocol}, seed {first.seed}"
     else:
         title = f"{len(runs)} runs side by side"
-        subtitle = "; ".join(f"{run.label}: {run.record.words}" for run in runs)
-    heads = [_plan_figures(runs), _score_figures(runs), _value_figures(runs)]
-    course = [_search_figures(runs), _timelines(runs), _times_figure(runs)]
-    if (
-        len(runs) == 1
-    ):  # all of one run fits beside each other; of several, what is alike stands in a row
-        heads, course = [joined(heads)], [joined(course)]
-    sections: list[Section | None] = [
-        section("scores", "Scores", [_scores_figure(runs), _scores_grid(runs)]),
-        section("heads", "Heads, and the agent's values" if _has_values(runs) else "Heads", heads),
-        section(
-            "course", "Search, what was removed when, and time", [*course, *map(_stages_grid, runs)]
-        ),
-        *extra_sections(extras),
-        section("settings", "Configuration", settings_grids(records)),
-        section("origins", "Provenance", [origins_grid(records)]),
-    ]
+        subtitle = "; ".join(f"{run.label}: {run.record}" for run in runs)
+    has_values = any(search.values for run in runs for _, search in run.searched)
+    course = [_searches(runs), _timelines(runs), _times(runs)]
+    if len(runs) == 1:  # the figures of one run fit side by side
+        found = [block for block in course if block is not None]
+        figures = [drawing for block in found for drawing in block.drawings]
+        course = [drawings(" ".join(block.caption for block in found), figures)]
+    sections = make_sections([
+        ("scores", "Scores", [_scores(runs), _scores_grid(runs)]),
+        ("heads", "Heads, and the agent's values" if has_values else "Heads", _heads(runs)),
+        ("course", "Search, removals and time", [*course, *map(_layers_grid, runs)]),
+        *extra_parts(extras),
+        ("settings", "Configuration", settings_grids(records)),
+        ("origins", "Provenance", [_origins(runs)]),
+    ])  # fmt: skip
     verdicts = (*_comparison(runs), *(_verdict(run, alone=len(runs) == 1) for run in runs))
-    return Page(title, subtitle, verdicts, tuple(part for part in sections if part is not None))
+    return Page(title, subtitle, verdicts, sections)
 
 
-def _has_values(runs: Sequence[RunView]) -> bool:
-    return any(search.values for run in runs for _, search in run.searched)
+# --- verdicts ---
 
 
-def _titled(run: RunView, words: str, runs: Sequence[RunView]) -> str:
-    """What a figure shows, and of which run where there are several."""
-    return words if len(runs) == 1 else f"{run.label}: {words[0].lower()}{words[1:]}"
-
-
-def _method(record: RunRecord) -> str:
-    return "Fine-tuned start" if record.is_start else record.method
-
-
-def _verdict(run: RunView, *, alone: bool) -> Verdict:
+def _verdict(run: Run, *, alone: bool) -> Verdict:
     record = run.record
     total = record.layers * record.heads
-    went = f"{record.removed} of {total} heads removed" if record.removed else "no head removed"
-    headline = f"Dev {record.metric} {100 * record.dev:.2f}, {went}."
+    removed = f"{record.removed} of {total} heads removed" if record.removed else "no head removed"
+    headline = f"Dev {record.metric} {100 * record.dev:.2f}, {removed}."
     return Verdict(run.label, headline, tuple(_points(run, alone=alone)))
 
 
-def _points(run: RunView, *, alone: bool) -> Iterable[str]:
+def _points(run: Run, *, alone: bool) -> Iterable[str]:
     record = run.record
     gap = 100 * (record.train - record.dev)
-    side = (
-        "above dev; overfitting less would make this distance smaller" if gap > 0 else "below dev"
+    yield (
+        f"Train {100 * record.train:.2f}, {abs(gap):.2f} points "
+        f"{'above' if gap > 0 else 'below'} dev."
     )
-    yield f"Train {100 * record.train:.2f}, {abs(gap):.2f} points {side}."
     if record.one_class:
-        yield "Careful: the model gives everything in dev the same answer, so its score says nothing of the rows."
+        yield "Careful: the model gives every dev row the same answer, so its score means nothing."
     elif record.equals_majority:
-        yield "Careful: the score is exactly that of always answering the most frequent class."
-    elif (
-        record.metric == "accuracy" and record.majority is not None and record.dev < record.majority
-    ):
-        yield f"Careful: always answering the most frequent class would score {100 * record.majority:.2f}."
+        yield "Careful: the score is exactly that of always giving the most frequent class."
+    elif record.metric == "accuracy" and record.above_constant < 0:
+        yield (
+            "Careful: always giving the most frequent class scores "
+            f"{100 * (record.majority or 0):.2f}."
+        )
     if alone:
-        yield f"One run proves nothing.{_doubt(record)} To know more: {_more_runs(record)}."
-    below = [layer for layer, search in run.searched if _is_below(search)]
+        yield f"One run proves nothing.{_doubt(record)} For a verdict: {_more_runs(record)}."
+    below = [
+        index
+        for index, search in run.searched
+        if search.chosen is not None
+        and search.begun is not None
+        and search.chosen < search.begun - 1e-12
+    ]
     if below:
-        which = f"layer{'s' if len(below) > 1 else ''} {', '.join(map(str, below))}"
-        yield f"What was chosen scored below {begun_from([run])} on the reward set in {which}."
+        layers = f"layer{'s' if len(below) > 1 else ''} {', '.join(map(str, below))}"
+        yield f"The choice scored below {begun_from([run])} on the reward set in {layers}."
     missed = [100 * amount for _, search in run.searched if (amount := search.missed) is not None]
     if run.size_was_given:
-        yield "How many heads go was given: of each layer its best mask of the size by which the layers share them out best."
-    elif missed and max(missed) > 0:
-        worse = sum(amount > 0 for amount in missed)
         yield (
-            f"In {worse} of {len(missed)} layers the search had seen a better mask than the one chosen, by up to "
-            f"{max(missed):.2f} points of reward."
+            "The number of heads was given: the layers share it so that the sum of gains is "
+            "largest."
+        )
+    elif missed and max(missed) > 0:
+        yield (
+            f"In {sum(amount > 0 for amount in missed)} of {len(missed)} layers the search "
+            "had scored a "
+            f"better mask than the chosen one, by up to {max(missed):.2f} points of reward."
         )
     if run.removed_before:
-        yield f"{run.removed_before} of the heads had been removed before this run began."
+        yield f"{run.removed_before} of the heads were removed before this run."
     if record.rewards_asked:
-        yield f"{record.rewards_asked} rewards asked for, {record.rewards_computed} of them computed; {record.seconds:.0f} s in all."
+        yield (
+            f"{record.rewards_asked} rewards requested, {record.rewards_computed} computed; "
+            f"{record.seconds:.0f} s in total."
+        )
 
 
-def _comparison(runs: Sequence[RunView]) -> Iterable[Verdict]:
-    """The runs against the first, where their scores mean the same."""
+def _comparison(runs: Sequence[Run]) -> Iterable[Verdict]:
+    """Compare runs with the first one if their scores mean the same."""
     if len(runs) < 2:
         return
     first = runs[0].record
-    if any((run.record.data, run.record.metric) != (first.data, first.metric) for run in runs):
+    if not _are_comparable(runs):
+        headline = "These runs have different rows or metrics: their scores are not comparable."
         yield Verdict(
-            "Side by side",
-            "These runs are of different rows or metrics: their scores are not comparable.",
-            ("Heads, searches and times are shown beside each other all the same.",),
+            "Side by side", headline, ("Heads, searches and times are shown all the same.",)
         )
         return
     words = [
-        f"{run.label} {100 * (run.record.dev - first.dev):+.2f} points on dev, "
+        f"{run.label}: {100 * (run.record.dev - first.dev):+.2f} points on dev, "
         f"{run.record.removed - first.removed:+d} heads removed, against {runs[0].label}."
         for run in runs[1:]
     ]
-    starts = (
-        ""
-        if len({run.record.start for run in runs}) == 1
-        else " They did not begin with the same fine-tuned weights."
-    )
-    yield Verdict(
-        "Side by side",
-        "One run each shows no difference between methods or settings.",
-        (
-            *words,
-            f"For a verdict the pairs of several seeds are needed: {_more_runs(first)}.{_doubt(first)}{starts}",
-        ),
-    )
+    same_start = len({run.record.start for run in runs}) == 1
+    start = "" if same_start else " They did not start from the same fine-tuned weights."
+    headline = "Single runs do not show a difference between methods or settings."
+    more = f"For a verdict: {_more_runs(first)}.{_doubt(first)}{start}"
+    yield Verdict("Side by side", headline, (*words, more))
+
+
+def _are_comparable(runs: Sequence[Run]) -> bool:
+    return len({(run.record.data, run.record.metric) for run in runs}) == 1
 
 
 def _more_runs(record: RunRecord) -> str:
-    """What makes the pairs that a verdict needs."""
     files = "" if record.task in TASKS else ", the files of your rows"
-    return f"auber study with several seeds{files} and the control original+tuning, then auber report of its folder"
+    return (
+        f"auber study with several seeds{files} and the control original+tuning, then auber report "
+        "of its folder"
+    )
 
 
 def _doubt(record: RunRecord) -> str:
@@ -165,9 +173,10 @@ def _doubt(record: RunRecord) -> str:
 
 
 def standard_error(record: RunRecord) -> float | None:
-    """Of an accuracy on so many rows, in points; None for other metrics.
+    """Return the standard error of an accuracy in points, None for other metrics.
 
-    Two right and two wrong answers are added (Agresti and Coull), without which rows that are all right would seem certain.
+    Two right and two wrong answers are added (Agresti and Coull); otherwise a perfect score would
+    seem certain.
     """
     if record.metric != "accuracy":
         return None
@@ -176,344 +185,302 @@ def standard_error(record: RunRecord) -> float | None:
     return 100 * math.sqrt(share * (1 - share) / rows)
 
 
-def _is_below(search: Search) -> bool:
-    return (
-        search.chosen is not None
-        and search.begun is not None
-        and search.chosen < search.begun - 1e-12
-    )
+# --- scores ---
 
 
-def _scores_figure(runs: Sequence[RunView]) -> Figures | None:
-    if len(runs) < 2 or len({(run.record.data, run.record.metric) for run in runs}) > 1:
+def _scores(runs: Sequence[Run]) -> Drawings | None:
+    if len(runs) < 2 or not _are_comparable(runs):
         return None
     rows = []
     for run in runs:
         score, error = 100 * run.record.dev, standard_error(run.record)
-        ends = (None, None) if error is None else (score - error, score + error)
-        rows.append(bars.ScoreRow(run.label, (("dev", score),), score, *ends))
+        low, high = (None, None) if error is None else (score - error, score + error)
+        rows.append(ScoreRow(run.label, (score,), score, low, high))
     record = runs[0].record
-    label = "Dev scores: " + "; ".join(f"{row.name} {row.mean:.2f}" for row in rows)
-    majority = (
-        100 * record.majority
-        if record.metric == "accuracy" and record.majority is not None
-        else None
+    is_share = record.metric == "accuracy" and record.majority is not None
+    majority = 100 * (record.majority or 0) if is_share else None
+    title = f"{record.task}: dev {record.metric}"
+    alt = "Dev scores: " + "; ".join(f"{row.name} {row.mean:.2f}" for row in rows)
+    draw = partial(draw_scores, rows, f"dev {record.metric}, points", majority, "standard error")
+    caption = (
+        "Dev scores. Bars: one standard error for this number of rows, no interval over seeds."
     )
-    svg = bars.draw_scores(
-        rows,
-        x_title=f"dev {record.metric}, points",
-        majority=majority,
-        label=label,
-        interval="standard error",
-    )
-    caption = "Dev scores. A bar is one standard error of a score on so many rows to either side, no interval over seeds."
-    return Figures(caption, (Figure("scores", f"{record.task}: dev {record.metric}", svg),))
+    return Drawings(caption, (Drawing("scores", title, alt, draw),))
 
 
-def _scores_grid(runs: Sequence[RunView]) -> Grid:
-    titles = (
-        "task",
-        "method",
-        "seed",
-        "dev",
-        "train",
-        "gap",
-        "heads removed",
-        "rewards computed",
-        "tuning steps",
-        "scout steps",
-        "seconds",
-    )
-    rows = [
-        (
-            run.label,
-            run.record.task,
-            _method(run.record),
-            str(run.record.seed),
-            f"{100 * run.record.dev:.2f}",
-            f"{100 * run.record.train:.2f}",
-            f"{100 * (run.record.train - run.record.dev):+.2f}",
-            f"{run.record.removed} of {run.record.layers * run.record.heads}",
-            str(run.record.rewards_computed),
-            str(run.record.tuning_steps),
-            str(run.record.scout_steps),
-            f"{run.record.seconds:.1f}",
-        )
-        for run in runs
-    ]
-    columns = (Heading("run"), *(Heading(title, title in ("task", "method")) for title in titles))
-    return Grid("Scores in points (the metric times 100), and what they took", columns, tuple(rows))
-
-
-def _plan_figures(runs: Sequence[RunView]) -> Figures | None:
-    caption = "Each square is a head; a crossed one is gone. Point at a square, or step through them with the arrow keys, for its numbers."
-    return figures(caption, [_plan_figure(run, runs) for run in runs if not run.record.is_start])
-
-
-def _plan_figure(run: RunView, runs: Sequence[RunView]) -> Figure:
-    record = run.record
-    went = "; ".join(
-        f"layer {layer}: {', '.join(map(str, heads))}" for layer, heads in run.plan.items()
-    )
-    svg = maps.draw_plan(
-        run.plan,
-        record.layers,
-        record.heads,
-        title=_head_words(run),
-        label=f"Heads removed. {went or 'None'}.",
-    )
-    words = f"{record.removed} of {record.layers * record.heads} heads removed"
-    return Figure(slug("heads", run.label), _titled(run, words, runs), svg)
-
-
-def _score_figures(runs: Sequence[RunView]) -> Figures | None:
-    found = []
+def _scores_grid(runs: Sequence[Run]) -> Grid | None:
+    rows = []
     for run in runs:
-        states = {layer: search.state for layer, search in run.searched if search.state}
-        if run.ranking is not None:
-            name = run.ranking.name
-            found.append(_score_figure(run, runs, run.ranking.scores, name, _SCORE_NAMES[name]))
-        elif states:
-            found.append(_score_figure(run, runs, states, "state", "State before any removal"))
-    caption = "What the method went by in each head: the stronger the colour, the higher."
-    if any(search.state for run in runs for _, search in run.searched):
-        caption += " State: the norms of a layer's heads, standardised and through a softmax, as the agent sees them at first."
-    return figures(caption, found)
+        record = run.record
+        rows.append({
+            "run": run.label,
+            "task": record.task,
+            "method": method_of(record),
+            "seed": str(record.seed),
+            "dev": f"{100 * record.dev:.2f}",
+            "train": f"{100 * record.train:.2f}",
+            "gap": f"{100 * (record.train - record.dev):+.2f}",
+            "heads removed": f"{record.removed} of {record.layers * record.heads}",
+            "rewards computed": str(record.rewards_computed),
+            "tuning steps": str(record.tuning_steps),
+            "fold model steps": str(record.scout_steps),
+            "seconds": f"{record.seconds:.1f}",
+        })  # fmt: skip
+    return make_grid("Scores in points (the metric times 100), and costs", rows)
 
 
-def _score_figure(
-    run: RunView, runs: Sequence[RunView], scores: maps.Scores, name: str, words: str
-) -> Figure | None:
-    if not any(scores.values()):
-        return None
-    label = f"{run.label}: {words} of every head; removed heads are crossed"
-    svg = maps.draw_scores(
-        scores, run.plan, run.record.layers, run.record.heads, title=_head_words(run), label=label
+# --- heads ---
+
+
+def _heads(runs: Sequence[Run]) -> list[HeadMaps | None]:
+    return [_head_maps(run, runs) for run in runs if not run.record.is_start]
+
+
+def _head_maps(run: Run, runs: Sequence[Run]) -> HeadMaps:
+    """Map what was removed, what the method ranked heads by, and the agent's values."""
+    layers, heads = range(run.record.layers), range(run.record.heads)
+    describe = _describe(run)
+    texts = [[describe(layer, head) for head in heads] for layer in layers]
+    removed = frozenset((layer, head) for layer, gone in run.plan.items() for head in gone)
+
+    def rows(scores: Scores) -> list[list[float | None]]:
+        return [[scores.get(layer, {}).get(head) for head in heads] for layer in layers]
+
+    title = f"{run.record.removed} of {len(layers) * len(heads)} heads removed"
+    maps = [
+        HeadMap(
+            title,
+            [[float((layer, head) in removed) for head in heads] for layer in layers],
+            texts,
+            "Red: removed. Right: number of removed heads.",
+            removed,
+            is_gain=False,
+            from_zero=True,
+            counts=[f"-{n}" if (n := len(run.plan.removed(layer))) else "" for layer in layers],
+        )
+    ]
+    caption = "Each square is a head; a crossed one is removed. Point at it, or use the arrow keys."
+    states = {index: search.state for index, search in run.searched if search.state}
+    name, scores = run.ranking or ("state", states)
+    if any(scores.values()):
+        found = HeadMap(_RANKINGS[name], rows(scores), texts, removed=removed)
+        low, high = found.limits
+        maps.append(replace(found, legend=f"Stronger means higher: {low:.3g} to {high:.3g}."))
+    if states:
+        caption += (
+            " State: the norms of a layer's heads, standardised and through a softmax, as "
+            "the agent "
+            "sees them first."
+        )
+    values = {index: search.values for index, search in run.searched if search.values}
+    if values:
+        maps.append(_value_map(run, rows(values), texts, removed))
+        what = "changing" if run.has_prior else "removing"
+        caption += (
+            f" Values: the points of reward that the trained agent expects of {what} a head first, "
+            "or of stopping. It judges again after each action, so a head of low value may "
+            "go later."
+        )
+    went = "; ".join(f"layer {index}: {', '.join(map(str, run.plan[index]))}" for index in run.plan)
+    drawing = Drawing(
+        slug("heads", run.label),
+        _titled(run, title, runs),
+        f"Heads removed. {went or 'None'}.",
+        partial(draw_heads, maps),
     )
-    return Figure(slug(name, run.label), _titled(run, words, runs), svg)
+    return HeadMaps(_titled(run, caption, runs), tuple(maps), (drawing,))
 
 
-def _head_words(run: RunView) -> Callable[[int, int], str]:
+def _value_map(
+    run: Run,
+    values: list[list[float | None]],
+    texts: list[list[str]],
+    removed: frozenset[tuple[int, int]],
+) -> HeadMap:
+    stops = {index: search.stop_value for index, search in run.searched}
+
+    def stop_text(layer: int) -> str:
+        value = stops.get(layer)
+        words = "not recorded" if value is None else f"value {value:+.3f} points"
+        return f"layer {layer}, stopping at once: {words}"
+
+    found = HeadMap(
+        "The agent's values, points of reward",
+        [[*row, stops.get(layer)] for layer, row in enumerate(values)],
+        [[*row, stop_text(layer)] for layer, row in enumerate(texts)],
+        removed=removed,
+        is_signed=True,
+        stop=True,
+    )
+    return replace(
+        found, legend=f"Blue: gain, red: loss, full colour at {found.limits[1]:.2f} points."
+    )
+
+
+def _describe(run: Run) -> Callable[[int, int], str]:
+    """Return a function that tells everything known about a head."""
     searches = dict(run.searched)
 
-    def words(layer: int, head: int) -> str:
-        parts = [
-            f"layer {layer}, head {head}: {'removed' if head in run.plan.removed(layer) else 'kept'}"
-        ]
+    def describe(layer: int, head: int) -> str:
+        state = "removed" if head in run.plan.removed(layer) else "kept"
+        parts = [f"layer {layer}, head {head}: {state}"]
         search = searches.get(layer)
-        if search is not None and head in search.state:
-            parts.append(f"state {search.state[head]:.4f}")
-        if search is not None and head in search.values:
-            first = "putting it back" if head in search.given else "removing it"
-            parts.append(f"value of {first} first {search.values[head]:+.3f} points")
-        if search is not None and search.best_mask:
-            parts.append(f"{'in' if head in search.best_mask else 'not in'} the best mask seen")
-        score = None if run.ranking is None else run.ranking.scores.get(layer, {}).get(head)
-        if run.ranking is not None and score is not None:
-            parts.append(f"{run.ranking.name} {score:.4g}")
+        if search is not None:
+            if head in search.state:
+                parts.append(f"state {search.state[head]:.4f}")
+            if head in search.values:
+                action = "putting it back" if head in search.record.given else "removing it"
+                parts.append(f"value of {action} first {search.values[head]:+.3f} points")
+            if search.record.best:
+                place = "in" if head in search.record.best else "not in"
+                parts.append(f"{place} the best mask scored")
+        if run.ranking is not None:
+            name, scores = run.ranking
+            if head in scores.get(layer, {}):
+                parts.append(f"{name} {scores[layer][head]:.4g}")
         return "; ".join(parts)
 
-    return words
+    return describe
 
 
-def begun_from(runs: Iterable[RunView]) -> str:
-    """What the searches of some runs count their gains from, in words."""
-    return (
-        "what the search began from" if any(run.has_prior for run in runs) else "the unpruned layer"
-    )
+# --- search and time ---
 
 
-def layer_curves(run: RunView) -> list[lines.LayerCurve]:
-    """The searches of a run as gains over what they began from, in points."""
-    found = []
-    for layer, search in run.searched:
-        if search.curve and search.begun is not None:
-            base = search.begun
-            curve = [(count, 100 * (score - base)) for count, score in search.curve]
-            chosen = None if search.chosen is None else 100 * (search.chosen - base)
-            found.append(lines.LayerCurve(layer, curve, search.rewards_computed, chosen))
-    return found
-
-
-def _search_figures(runs: Sequence[RunView]) -> Figures | None:
+def _searches(runs: Sequence[Run]) -> Drawings | None:
     caption = (
-        f"Rewards: the best one found against the masks scored, as points over {begun_from(runs)} on the reward set; masks asked for again "
-        "cost nothing and are not counted. The dot is what was chosen in the end. Layers in the order they were searched."
+        "Best reward found so far against the number of different masks scored, in points over "
+        f"{begun_from(runs)} on the reward set. The dot is the choice. Layers are in the "
+        "order of the "
+        "search."
     )
-    if any(search.change_cost for run in runs for _, search in run.searched):
-        caption += " Each change of a head had to gain something, which is not taken off here: the best reward need not be worth most."
-    return figures(caption, [_search_figure(run, runs) for run in runs])
-
-
-def _search_figure(run: RunView, runs: Sequence[RunView]) -> Figure | None:
-    curves = layer_curves(run)
-    if not curves:
-        return None
-    ends = "; ".join(f"layer {each.layer} {each.curve[-1][1]:+.2f}" for each in curves)
-    label = f"Best gain of each layer's search in points: {ends}"
-    asked = f"{run.record.rewards_asked} rewards asked, {run.record.rewards_computed} computed"
-    return Figure(
-        slug("search", run.label), _titled(run, asked, runs), lines.draw_layers(curves, label=label)
-    )
-
-
-def _value_figures(runs: Sequence[RunView]) -> Figures | None:
+    if any(search.record.change_cost for run in runs for _, search in run.searched):
+        caption += " Each changed head had to gain a margin, which is not subtracted here."
     found = []
     for run in runs:
-        values = {layer: search.values for layer, search in run.searched if search.values}
-        stops = {
-            layer: search.stop_value
-            for layer, search in run.searched
-            if search.stop_value is not None
-        }
-        if values:
-            record, label = run.record, f"{run.label}: the agent's values of each first action"
-            svg = maps.draw_values(
-                values,
-                stops,
-                run.plan,
-                record.layers,
-                record.heads,
-                action="change head" if run.has_prior else "remove head",
-                title=_head_words(run),
-                label=label,
-            )
-            found.append(
-                Figure(
-                    slug("values", run.label),
-                    _titled(run, "The agent's values, points of reward", runs),
-                    svg,
-                )
-            )
-    first = "removing each head first, and of stopping at once, with all heads still there"
-    if any(run.has_prior for run in runs):
-        first = "changing each head first (putting it back where the plan it began from removes it), and of stopping at once"
+        title = (
+            f"{run.record.rewards_asked} rewards requested, {run.record.rewards_computed} computed"
+        )
+        panels = {curve.title: [curve] for curve in curves_of(run)}
+        name = slug("search", run.label)
+        found.append(search_drawing(name, _titled(run, title, runs), panels))
+    return drawings(caption, found)
+
+
+def _timelines(runs: Sequence[Run]) -> Drawings | None:
     caption = (
-        f"The agent's values: what it expects, once trained, of {first}; the heads that went are crossed. After the first action it judges "
-        "anew, so a head of low value here may go later."
+        "The layers in the order they were decided, without the tunings before and after "
+        "them. Behind "
+        "each bar: heads removed and left."
     )
-    return figures(caption, found)
+    return drawings(caption, [_timeline(run, runs) for run in runs if any(run.searched)])
 
 
-def _timelines(runs: Sequence[RunView]) -> Figures | None:
-    caption = (
-        "What was removed when: the layers in the order they were gone through, one after the other; the tunings before them and the last one "
-        "are left out. At the right the heads removed and left."
-    )
-    return figures(caption, [_timeline(run, runs) for run in runs])
+def _timeline(run: Run, runs: Sequence[Run]) -> Drawing:
+    bars, words, spent = [], [], 0.0
+    for layer in run.layers:
+        left = run.record.heads - len(run.plan.removed(layer.index))
+        search = layer.search.record.seconds if layer.search else 0.0
+        other = max(layer.seconds - search - layer.tuning_seconds, 0.0)
+        parts = {"search": search, "tuning": layer.tuning_seconds, "other": other}
+        note = f"-{len(layer.removed)}, {left} left" if layer.removed else f"{left} left"
+        bars.append(Bar(f"layer {layer.index}", parts, spent, note))
+        words.append(f"layer {layer.index}: {note}, {layer.seconds:.1f} s")
+        spent += layer.seconds
+    colours = {"search": "#0b5fa5", "tuning": "#3a7d34", "other": "#c9d6e3"}
+    title = _titled(run, "When heads were removed", runs)
+    alt = "Layers of the run in time: " + "; ".join(words)
+    draw = partial(draw_bars, bars, colours, "seconds")
+    return Drawing(slug("when", run.label), title, alt, draw)
 
 
-def _timeline(run: RunView, runs: Sequence[RunView]) -> Figure | None:
-    if not run.searched:
+def _times(runs: Sequence[Run]) -> Drawings:
+    rows = {run.label: time_parts(run.record) for run in runs}
+    drawing = draw_times("time", "Where the time went", rows)
+    return Drawings("Where the seconds of the run went.", (drawing,))
+
+
+def _titled(run: Run, title: str, runs: Sequence[Run]) -> str:
+    return title if len(runs) == 1 else f"{run.label}: {title}"
+
+
+def _layers_grid(run: Run) -> Grid | None:
+    if not any(run.searched):
         return None
-    rows = []
-    for stage in run.stages:
-        left = run.record.heads - len(run.plan.removed(stage.layer))
-        went = (
-            f"heads {', '.join(map(str, stage.removed))} removed"
-            if stage.removed
-            else "nothing removed"
-        )
-        rows.append(
-            bars.TimelineRow(
-                f"layer {stage.layer}",
-                stage.search.seconds if stage.search else 0.0,
-                stage.tuning_seconds,
-                stage.seconds,
-                f"{-len(stage.removed)}, {left} left",
-                f"layer {stage.layer}: {went}, {left} left; {stage.seconds:.1f} s, of them tuning {stage.tuning_seconds:.1f} s",
-            )
-        )
-    label = "Stages of the run in time: " + "; ".join(row.title for row in rows)
-    return Figure(
-        slug("when", run.label),
-        _titled(run, "What was removed when", runs),
-        bars.draw_timeline(rows, label=label),
-    )
-
-
-def _stages_grid(run: RunView) -> Grid | None:
-    if not run.searched:
-        return None
-    begun = "begun from" if run.has_prior else "unpruned"
-    # Where each change of a head has its cost, what scores best need not be what the search was after.
-    best = "worth most" if any(search.change_cost for _, search in run.searched) else "best seen"
-    titles = (
-        "removed",
-        "left",
-        begun,
-        "chosen",
-        best,
-        "missed",
-        "rewards asked",
-        "computed",
-        "tuning steps",
-        "seconds",
-    )
-    rows = []
-    for stage in run.stages:
-        search = stage.search
-        rows.append(
-            (
-                str(stage.layer),
-                ", ".join(map(str, stage.removed)) or "none",
-                str(run.record.heads - len(run.plan.removed(stage.layer))),
-                _points_cell(search.begun if search else None),
-                _points_cell(search.chosen if search else None),
-                _points_cell(search.best if search else None),
-                _points_cell(search.missed if search else None),
-                str(search.rewards_asked) if search else "",
-                str(search.rewards_computed) if search else "",
-                str(stage.tuning_steps),
-                f"{stage.seconds:.1f}",
-            )
-        )
-    columns = (
-        Heading("layer", is_text=False),
-        *(Heading(title, title == "removed") for title in titles),
-    )
+    begun = "started from" if run.has_prior else "unpruned"
+    # With a cost of each change the best score need not be what the search looked for.
+    has_cost = any(search.record.change_cost for _, search in run.searched)
+    best = "best after costs" if has_cost else "best scored"
     smooth = run.record.config.get("reward.measure") == "smooth"
-    what = "what smooth rewards measure" if smooth else "the metric"
+    measure = "the smooth reward" if smooth else "the metric"
     notes = (
-        f"{begun.capitalize()}, chosen, {best}: {what} on the layer's reward set, in points. Missed: {best} minus chosen.",
+        f"{begun.capitalize()}, chosen, {best}: {measure} on the layer's reward set, in points. "
+        f"Missed: {best} minus chosen.",
         *_search_notes(run),
     )
-    return Grid(f"{run.label}: layer by layer", columns, tuple(rows), notes, folded=True)
+    rows = [_layer_row(run, layer, begun, best) for layer in run.layers]
+    return make_grid(f"{run.label}: layer by layer", rows, notes, folded=True)
 
 
-def _search_notes(run: RunView) -> Iterator[str]:
-    """What the searches began from, what their departures had to gain, and where the agent learned nothing."""
-    given = sum(len(search.given) for _, search in run.searched)
+def _layer_row(run: Run, layer: Layer, begun: str, best: str) -> dict[str, str]:
+    search = layer.search
+    scores = (
+        (search.begun, search.chosen, search.record.best_score, search.missed)
+        if search
+        else (None,) * 4
+    )
+    points = ["" if score is None else f"{100 * score:.2f}" for score in scores]
+    return {
+        "layer": str(layer.index),
+        "removed": ", ".join(map(str, layer.removed)) or "none",
+        "left": str(run.record.heads - len(run.plan.removed(layer.index))),
+        **dict(zip((begun, "chosen", best, "missed"), points, strict=True)),
+        "rewards requested": str(search.record.rewards_asked) if search else "",
+        "computed": str(search.record.rewards_computed) if search else "",
+        "tuning steps": str(layer.tuning_steps),
+        "seconds": f"{layer.seconds:.1f}",
+    }
+
+
+def _search_notes(run: Run) -> Iterator[str]:
+    records = {layer.index: layer.search.record for layer in run.layers if layer.search}
+    given = sum(len(record.given) for record in records.values())
     if given:
         changed = sum(
-            len({*stage.search.given} ^ {*stage.removed}) for stage in run.stages if stage.search
+            len({*layer.search.record.given} ^ {*layer.removed})
+            for layer in run.layers
+            if layer.search
         )
-        yield f"The searches began without {given} of the heads and changed {changed or 'none'}."
-    costs = [search.change_cost for _, search in run.searched if search.change_cost]
+        yield (
+            f"The searches started from a plan without {given} heads and changed {changed} of "
+            "its choices."
+        )
+    costs = [record.change_cost for record in records.values() if record.change_cost]
     if costs:
         low, high = f"{min(costs):.3g}", f"{max(costs):.3g}"
-        what = "changed" if given else "removed"
-        yield f"A {what} head had to gain {low if low == high else f'{low} to {high}'} points."
-    untaught = [str(layer) for layer, search in run.searched if search.updates == 0]
+        what, amount = "changed" if given else "removed", low if low == high else f"{low} to {high}"
+        yield f"A {what} head had to gain {amount} points."
+    untaught = [str(index) for index, record in records.items() if record.updates == 0]
     if untaught:
-        yield f"The agent made no update in layer{'s' if len(untaught) > 1 else ''} {', '.join(untaught)}: its plan there is not learned."
+        layers = f"layer{'s' if len(untaught) > 1 else ''} {', '.join(untaught)}"
+        yield f"The agent made no update in {layers}: its plan there is not learned."
 
 
-def _points_cell(score: float | None) -> str:
-    return "" if score is None else f"{100 * score:.2f}"
+def _origins(runs: Sequence[Run]) -> Grid | None:
+    def gpu_memory(record: RunRecord) -> str:
+        peak = record.peak_gpu_bytes
+        return "not recorded" if peak is None else f"{peak / 2**30:.2f} GiB"
 
-
-def time_parts(record: RunRecord) -> dict[str, float]:
-    """Where a run's seconds went; what the result does not name is other."""
-    parts = {part: record.times.get(part, 0.0) for part in bars.PARTS if part != "other"}
-    return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
-
-
-def _times_figure(runs: Sequence[RunView]) -> Figures:
-    rows = [(run.label, time_parts(run.record)) for run in runs]
-    label = "Seconds: " + "; ".join(f"{name} {sum(parts.values()):.0f}" for name, parts in rows)
-    svg = bars.draw_times(rows, label=label)
-    return Figures(
-        "Where the seconds of the run's own work went.",
-        (Figure("time", "Where the time went", svg),),
-    )
+    facts: dict[str, Callable[[RunRecord], str]] = {
+        "command": lambda record: record.origin.command or "started from Python",
+        "commit": lambda record: commit_of(record.origin),
+        "device": lambda record: device_of(record.origin),
+        "versions": lambda record: versions_of(record.origin),
+        "rows": lambda record: f"{record.train_rows} train, {record.dev_rows} dev",
+        "data (digest of all rows)": lambda record: record.data,
+        "start (digest of its weights)": lambda record: record.start,
+        "peak GPU memory": gpu_memory,
+    }
+    rows = [
+        {"": name, **{run.label: fact(run.record) for run in runs}} for name, fact in facts.items()
+    ]
+    return make_grid("Where the numbers come from", rows)

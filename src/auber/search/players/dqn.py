@@ -251,14 +251,13 @@ class DQNAgent:
         losses: list[Tensor] = []
         with _one_thread():
             if len(self.memory) >= self.config.learning_starts:
-                losses = [self._update() for _ in range(self.config.updates_per_episode)]
+                for _ in range(self.config.updates_per_episode):
+                    rows = self.memory.sample(self.config.batch_size, self._sampling)
+                    losses.append(self.learner.update(rows))
                 self.updates_made += len(losses)
             if self.episodes_played % self.config.target_every == 0:
                 self.learner.copy_to_target()
         return float(torch.stack(losses).mean()) if losses else None
-
-    def _update(self) -> Tensor:
-        return self.learner.update(self.memory.sample(self.config.batch_size, self._sampling))
 
 
 def play_layer(

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from auber.errors import ConfigError, RunError
-from auber.report.collect import collect
-from auber.report.folders import LeftOut
-from auber.report.results_file import save_results
+from auber.report.results_file import collect, save_results
+from auber.report.runs import Coverage, cover
 from tests.report.results import make_result, write_plan, write_run
 
 
@@ -48,12 +47,12 @@ def test_runs_without_a_result_are_named_and_left_out(tmp_path):
     )
     found = collect(tmp_path)
     assert [run.folder for run in found.runs] == ["good", "again"]
-    assert found.left_out == (
-        LeftOut("broken", "failed: RunError: no memory"),
-        LeftOut("cut", "unfinished"),
-        LeftOut("never-begun", "failed: RunError: no memory"),
-        LeftOut("wanting", "left out: 'broken' has no result"),
-    )
+    assert [(run.folder, run.reason) for run in found.left_out] == [
+        ("broken", "failed: RunError: no memory"),
+        ("cut", "unfinished"),
+        ("never-begun", "failed: RunError: no memory"),
+        ("wanting", "left out: 'broken' has no result"),
+    ]
 
 
 def test_fine_tuned_starts_are_counted_and_are_no_method(tmp_path):
@@ -66,7 +65,8 @@ def test_fine_tuned_starts_are_counted_and_are_no_method(tmp_path):
 def test_no_results_name_what_was_looked_for(tmp_path):
     write_run(tmp_path, "cut", None)
     message = (
-        r"no finished run below it \(folders with run.json and result.json, made by 'auber prune' or 'auber study'\); "
+        r"no finished run below it \(folders with run.json and result.json, made by 'auber prune' "
+        r"or 'auber study'\); "
         "found 0 fine-tuned starts and 1 runs without a result"
     )
     with pytest.raises(RunError, match=message):
@@ -128,16 +128,9 @@ def test_several_places_are_put_together(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", r"a/result.json: cannot be read \("),
-        ("[]", "a/result.json: must be a result of format 1, found 'list'; make the run again"),
-        (
-            '{"format": 7}',
-            "a/result.json: must be a result of format 1, found 7; make the run again",
-        ),
-        (
-            '{"format": 1}',
-            "a/result.json: lacks 'config'; it is damaged or of another version, make the run again",
-        ),
+        ("{", r"a/result.json: cannot be read \(.*make the run again"),
+        ("[]", "a/result.json: must be a JSON object, found "),
+        ('{"format": 7}', "a/result.json: 'format' must be 1, found 7; lacks 'kind'; "),
     ],
 )
 def test_a_damaged_result_is_named(tmp_path, text, message):
@@ -149,32 +142,20 @@ def test_a_damaged_result_is_named(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        (
-            "dev.score",
-            float("nan"),
-            "a/result.json: 'dev.score' must be a finite number, found nan; it is damaged",
-        ),
-        ("dev.score", "0.8", "a/result.json: 'dev.score' must be a finite number, found '0.8'"),
-        ("labels", True, "a/result.json: 'labels' must be a whole number, found True"),
-        ("model", "a\x1b[31m", "a/result.json: 'model' must be printable text, found "),
-        ("rows", {"train": 3}, "a/result.json: lacks 'rows.dev'"),
-        ("cost.seconds", {"agent": 1.0}, "a/result.json: lacks 'cost.seconds.total'"),
-        (
-            "cost.seconds.agent",
-            float("inf"),
-            "a/result.json: 'cost.seconds.agent' must be a finite number, found inf",
-        ),
-        (
-            "provenance.versions",
-            {"torch": 2},
-            "a/result.json: 'provenance.versions.torch' must be printable text",
-        ),
-        ("config", {"random.draw": "x"}, "a/result.json: 'draw' must be a whole number, found 'x'"),
+        ("dev.score", float("nan"), "'dev.score' must be a finite number, found .*nan"),
+        ("dev.score", "0.8", "'dev.score' must be a finite number, found '0.8'"),
+        ("labels", True, "'labels' must be a whole number, found True"),
+        ("model", "a\x1b[31m", "'model' must be printable text, found "),
+        ("rows", {"train": 3}, "lacks 'rows.dev'"),
+        ("cost.seconds", {"agent": 1.0}, "'cost' must have the seconds in total"),
+        ("provenance.versions", {"torch": 2}, "'provenance.versions.torch' must be text"),
+        ("config", {"random.draw": "x"}, "'draw' must be a whole number, found 'x'"),
+        ("heads.layers", 1_000_000, "'heads.layers' must be at most 65536, found 1000000"),
     ],
 )
 def test_a_wrong_entry_is_named(tmp_path, key, value, message):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6, **{key: value}))
-    with pytest.raises(RunError, match=message):
+    with pytest.raises(RunError, match=f"a/result.json: {message}.*make the run again"):
         collect(tmp_path)
 
 
@@ -189,7 +170,10 @@ def test_the_draw_may_be_absent_and_the_majority_none(tmp_path):
 def test_two_runs_of_the_same_are_named(tmp_path):
     write_run(tmp_path, "a", make_result("rte", "random", 3, 0.6, config={"random.draw": 2}))
     write_run(tmp_path, "b", make_result("rte", "random", 3, 0.7, config={"random.draw": 2}))
-    message = "a and b: two runs of mpnet-base, rte, protocol seen, random, seed 3, draw 2; a report needs one of each"
+    message = (
+        "a and b: two runs of mpnet-base, rte, protocol seen, random, seed 3, draw 2; a report "
+        "needs one of each"
+    )
     with pytest.raises(RunError, match=message):
         collect(tmp_path)
 
@@ -202,3 +186,26 @@ def test_pairs_must_have_the_same_rows_and_metric(tmp_path, changes):
         RunError, match="a and b: task rte, seed 0 must have the same rows and metric in all runs"
     ):
         collect(tmp_path)
+
+
+def key(task, method, seed, draw=0):
+    return ("m", "seen", task, method, seed, draw)
+
+
+WANTED = [
+    key("rte", "auber", 0),
+    *(key("rte", "random", 0, draw) for draw in (0, 1)),
+    key("rte", "auber", 1),
+]
+
+
+def test_missing_runs_are_named():
+    assert cover([], {key("rte", "auber", 0)}) is None
+    whole = cover(WANTED, {*WANTED, key("rte", "greedy", 0)})
+    assert (whole, whole.label) == (Coverage(2, 2, ()), None)
+    part = cover(WANTED, {key("rte", "auber", 0), key("rte", "random", 0, 0)})
+    assert part == Coverage(2, 0, ("rte, seed 0: random (draw 1)", "rte, seed 1: everything"))
+    assert part.label == "incomplete: 0 of 2 blocks so far"
+    assert cover(WANTED, {key("rte", "auber", 0), key("rte", "auber", 1)}).missing == (
+        "rte, seed 0: random",
+    )
