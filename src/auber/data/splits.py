@@ -17,7 +17,7 @@ layer. Within a layer, reward set and mini-train are disjoint, unless `reward.fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,7 +90,12 @@ def make_splits(
     `without_classes`: the labels are numbers, tags or answers, so all rows count as one class.
     """
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
-    return _SPLITS[config.protocol](classes, config, num_layers)
+    if config.protocol == "heldout":
+        return _split_heldout(classes, config, num_layers)
+    splits = _split_seen(classes, config, num_layers)
+    if config.protocol == "crossfit":
+        splits = replace(splits, protocol="crossfit", folds=_deal(classes, config))
+    return splits
 
 
 def hold_out(
@@ -174,12 +179,6 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     )
 
 
-def _split_crossfit(classes: Array, config: Config, num_layers: int) -> Splits:
-    return replace(
-        _split_seen(classes, config, num_layers), protocol="crossfit", folds=_deal(classes, config)
-    )
-
-
 def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
     """Divide all rows into folds of even size, with each class spread evenly over them."""
     folds = config.reward.folds
@@ -192,13 +191,6 @@ def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
     shuffled = rng.permutation(len(classes))
     by_class = shuffled[np.argsort(classes[shuffled], kind="stable")]
     return tuple(_indices(by_class[fold::folds]) for fold in range(folds))
-
-
-_SPLITS: dict[str, Callable[[Array, Config, int], Splits]] = {
-    "seen": _split_seen,
-    "heldout": _split_heldout,
-    "crossfit": _split_crossfit,
-}
 
 
 def _draw(rows: Array, count: int, rng: np.random.Generator) -> Array:
