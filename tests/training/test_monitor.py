@@ -11,7 +11,8 @@ import torch
 
 from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.errors import ModelError
-from auber.training.monitor import LossMonitor
+from auber.system.progress import Progress
+from auber.training.monitor import Monitor
 from auber.training.tuning import DivergedError, tune
 from tests.small import cpu, small_rows, small_start
 
@@ -31,10 +32,10 @@ def tuned(settings, model=None, **options):
 
 
 def monitor_of(losses):
-    monitor = LossMonitor("first tuning", FirstTuning(learning_rate=3.0))
+    settings = FirstTuning(learning_rate=3.0)
+    monitor = Monitor(settings, None, Progress(), stage="first tuning", name="first")
     monitor.begin(9)
-    for step, loss in losses.items():
-        monitor.add(step, torch.tensor(loss))
+    monitor._unread = [(step, torch.tensor(loss)) for step, loss in losses.items()]
     return monitor
 
 
@@ -59,15 +60,15 @@ def monitor_of(losses):
 def test_an_error_names_the_first_bad_loss(losses, step, message):
     message = f"^first tuning: the loss must be a finite number, {message}"
     with pytest.raises(DivergedError, match=message) as caught:
-        monitor_of(losses).read()
+        monitor_of(losses)._read_losses()
     again = pickle.loads(pickle.dumps(caught.value))  # as between processes
     assert (again.step, str(again)) == (step, str(caught.value))
     with pytest.raises(DivergedError, match=message):
-        monitor_of(losses).check_watched(6, math.nan)
+        monitor_of(losses)._check_watched(6, math.nan)
 
 
 def test_the_newest_loss_is_returned():
-    assert monitor_of({1: 0.75, 2: 0.5}).read() == 0.5
+    assert monitor_of({1: 0.75, 2: 0.5})._read_losses() == 0.5
 
 
 @pytest.mark.parametrize(
@@ -131,13 +132,13 @@ def test_weights_that_were_broken_before_are_a_model_error(name, value, epochs):
 
 def test_losses_are_read_rarely(monkeypatch):
     """After the first step, when progress is recorded, and at the end."""
-    reads, read = [], LossMonitor.read
+    reads, read = [], Monitor._read_losses
 
     def listening(this):
         reads.append(len(this._unread))
         return read(this)
 
-    monkeypatch.setattr(LossMonitor, "read", listening)
+    monkeypatch.setattr(Monitor, "_read_losses", listening)
     monkeypatch.setattr("auber.training.monitor._RECORD_INTERVAL", math.inf)
     tuned(FirstTuning(epochs=5, batch_size=8))
     assert reads == [1, 24]
