@@ -217,10 +217,7 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path):
     again.log("resumed")
     assert [
         json.loads(line)["event"] for line in (run.folder / "events.jsonl").read_text().splitlines()
-    ] == [
-        "started",
-        "resumed",
-    ]
+    ] == ["started", "resumed"]
     again.close()
     assert sorted(path.name for path in run.folder.rglob(".*")) == []
 
