@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import auber
-from auber.errors import ConfigError, ModelError
+from auber.errors import ModelError
 from auber.run.folder import Run
 from auber.system.progress import Progress
 from auber.training.devices import Hardware
@@ -60,13 +60,6 @@ def test_a_ranking_method_chooses_among_all_layers(tmp_path):
     touched = [layer for layer in range(3) if outcome.plan.removed(layer)]
     assert touched == outcome.result["tuned_layers"]
     assert touched != [1]
-
-
-def test_a_layer_the_model_does_not_have(tmp_path):
-    message = r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; "
-    with pytest.raises(ConfigError, match=message):
-        prune(tmp_path, search__layers="1,3")
-    assert not (tmp_path / "run").exists(), "it is said before anything is made"
 
 
 def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_path):
