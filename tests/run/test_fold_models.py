@@ -286,17 +286,13 @@ def searches(out):
     return [stage["search"] for stage in stages if "search" in stage]
 
 
-def test_with_caution_fewer_heads_go_and_each_has_to_gain(tmp_path):
-    removed = [
-        prune(
-            tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution
-        ).plan.num_removed
-        for caution in (0.0, 1.0, 10.0)
-    ]
-    assert removed[0] > removed[1] >= removed[2] == 0
+def test_with_caution_a_head_has_to_gain(tmp_path):
+    free, cautious = (
+        prune(tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution)
+        for caution in (0.0, 10.0)
+    )
+    assert free.plan.num_removed > cautious.plan.num_removed == 0
     assert not any("change_cost" in search for search in searches(tmp_path / "run 0"))
-    once, tenfold = (searches(tmp_path / f"run {caution}")[0]["change_cost"] for caution in (1, 10))
-    assert tenfold == pytest.approx(10 * once)
-    assert once > 0
     for search in searches(tmp_path / "run 10"):
+        assert search["change_cost"] > 0
         assert search["rewards_asked"] >= search["rewards_computed"] >= len(search["present"]) + 1

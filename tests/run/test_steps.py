@@ -24,7 +24,8 @@ GATES = {
     "search__prior": "voita",
     "search__prior_share": 0.5,
     "reward__head": 0.0,
-    "voita__epochs": 2,
+    "voita__epochs": 1,
+    "voita__trials": 3,
 }
 
 
