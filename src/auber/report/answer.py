@@ -13,7 +13,7 @@ from statistics import fmean
 from auber.metrics.statistics import FEWEST_PAIRS, Comparison, verdict
 from auber.report.analysis import GapRow, MethodRow, PooledRow, Report, Section
 from auber.report.caveats import OTHER_START
-from auber.report.cells import CONTROL, SUBJECT
+from auber.report.records import CONTROL, SUBJECT
 
 PAIRS = "(task, seed) pairs"
 

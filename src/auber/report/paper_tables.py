@@ -8,8 +8,9 @@ from typing import Any
 
 from auber.metrics.statistics import FEWEST_PAIRS, LEVEL, Comparison, Summary, verdict
 from auber.report.analysis import MethodRow, PooledRow, Report, Section
-from auber.report.answer import PAIRS, gap_verdict
-from auber.report.cells import CONTROL, SUBJECT
+from auber.report.analysis import PAIRS
+from auber.report.answer import gap_verdict
+from auber.report.records import CONTROL, SUBJECT
 from auber.report.published import MODEL as PUBLISHED_MODEL
 from auber.report.runs import Coverage
 from auber.report.tables import Part, Table, Value

@@ -20,8 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import Field
+
 from auber.errors import ConfigError, RunError
-from auber.report.records import RunFacts, RunRecord
+from auber.report.records import RunRecord
 from auber.report.runs import Collection, LeftOut, Source, pool, read_folder
 from auber.system.files import write_text
 from auber.system.records import Name, Record, parse, read_json
@@ -34,7 +36,8 @@ KIND = "runs"
 REMEDY = "save the results again"
 
 
-class _Line(RunFacts):
+class _Line(RunRecord):
+    config: dict[str, Any] = Field(default_factory=dict)  # made of the settings of file and line
     settings: dict[str, Any]  # those that differ from the common ones
     lacking: tuple[str, ...]  # common settings that the run does not have
 
@@ -170,10 +173,9 @@ def save_results(
 
 
 def _from_line(line: _Line, common: Mapping[str, Any]) -> RunRecord:
-    values = dict(line)
-    own, lacking = values.pop("settings"), values.pop("lacking")
-    config = {key: value for key, value in common.items() if key not in lacking}
-    return RunRecord.model_construct(**values, config={**config, **own})
+    shared = {key: value for key, value in common.items() if key not in line.lacking}
+    values = {name: getattr(line, name) for name in RunRecord.model_fields}
+    return RunRecord.model_construct(**{**values, "config": {**shared, **line.settings}})
 
 
 def _to_line(record: RunRecord, common: Mapping[str, Any]) -> dict[str, Any]:
