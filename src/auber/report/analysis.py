@@ -96,7 +96,7 @@ class MethodRow:
     @property
     def verdict(self) -> str | None:
         """The comparison in words."""
-        return self.comparison and verdict(self.comparison)
+        return None if self.comparison is None else verdict(self.comparison)
 
 
 @dataclass(frozen=True)
