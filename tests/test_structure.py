@@ -17,8 +17,8 @@ SOURCE = Path(auber.__file__).parent
 
 # A package imports only from those before it.
 ORDER = [
-    "errors", "system", "config", "metrics", "data", "models", "training", "scoring", "search", "run",
-    "export", "api", "callback", "demo", "study", "report", "cli",
+    "errors", "system", "config", "metrics", "data", "models", "training", "scoring", "search",
+    "run", "export", "api", "callback", "demo", "study", "report", "cli",
 ]  # fmt: skip
 
 

@@ -95,6 +95,10 @@ def test_a_wrong_call_is_one_line(run_auber, words, message):
             ["--task", "agreement", "--train", "x.csv"],
             "--task and --train/--dev exclude each other",
         ),
+        (
+            ["--train", "a.csv"],
+            "--train and --dev go together, found --train alone; add --dev FILE",
+        ),
         ([], "name a task with --task, or your own rows with --train FILE --dev FILE --text "),
         (
             ["--task", "agreement", "--config", "no.toml"],

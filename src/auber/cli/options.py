@@ -215,7 +215,7 @@ def task_from_options(
 ) -> TaskData:
     """Return the task that the options name, or the user's own rows."""
     from auber.data import load_task
-    from auber.data.user_rows import OWN, UserFiles
+    from auber.data.user_rows import OWN, make_task, split_names
 
     if task is not None:
         if train or dev:
@@ -234,10 +234,21 @@ def task_from_options(
             "--label COLUMN"
         )
     refuse_data(data)
-    files = UserFiles.named(
-        train=train, dev=dev, kind=kind, text=text, label=label, labels=labels, metric=metric
+    if train is None or dev is None:
+        found, lacking = ("train", "dev") if dev is None else ("dev", "train")
+        raise TaskError(
+            f"--train and --dev go together, found --{found} alone; add --{lacking} FILE"
+        )
+    return make_task(
+        train,
+        dev,
+        kind=kind,
+        text=split_names(text),
+        label=label,
+        labels=split_names(labels),
+        metric=metric,
+        name=OWN if name is None else name,
     )
-    return files.read(OWN if name is None else name)
 
 
 def refuse_data(data: Path | None) -> None:
