@@ -130,7 +130,12 @@ def _make_place(
             )
         if value < 0:
             raise ConfigError(f"{option} must be a number from 0, found {value:g}")
-    return Place(engine, 1 if jobs is None else jobs, **shares)
+    return Place(
+        engine,
+        jobs=1 if jobs is None else jobs,
+        num_cpus=shares.get("num_cpus", 1.0),
+        num_gpus=shares.get("num_gpus", 0.0),
+    )
 
 
 class _Screen:
