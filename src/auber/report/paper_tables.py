@@ -105,7 +105,7 @@ def _make(
     parts = {}
     for each, _ in found:
         missing = each.missing and f"Missing so far: {'; '.join(each.missing)}."
-        label = each.coverage and each.coverage.label
+        label = None if each.coverage is None else each.coverage.label
         parts[each.model, each.protocol] = Part(
             label, (missing, *each.notes) if missing else each.notes
         )
