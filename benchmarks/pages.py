@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from auber.config import PRESETS, make_config, settings
-from auber.report.page import write_page
 from auber.system.files import write_text
 from auber.system.records import read
 from benchmarks.common import ROOT, describe_origin, markdown, run_program
+from benchmarks.results_page import write_page
 from benchmarks.scorer.record import Bench
 from benchmarks.scorer.tables import describe, draw_growth, make_tables, name_of
 from benchmarks.soak.record import Soak, make_table

@@ -136,13 +136,6 @@ def test_too_few_rows_to_hold_out(labels, share, message):
         hold_out(range(len(labels)), labels, share, seed=0)
 
 
-def test_the_dev_set_has_no_part_in_it(model, unbroken, tmp_path):
-    task = small_task()
-    other = dataclasses.replace(task, dev=task.dev.select([0, 1]))
-    found = choose_recipe(model, other, small_config(), tmp_path / "o", **GRID)
-    assert scores(found) == scores(unbroken)
-
-
 class Stopping(Progress):
     """Stop at the third stage."""
 
@@ -206,15 +199,13 @@ def test_settings_follow_the_choice(unbroken):
     ],
 )
 def test_a_wrong_grid(model, tmp_path, rates, epochs, message):
+    def choose():
+        grid = {"rates": parse_list(rates, "--rates", float)}
+        grid |= {"epochs": parse_list(epochs, "--epochs", int)}
+        choose_recipe(model, small_task(), small_config(), tmp_path, **grid)
+
     with pytest.raises(ConfigError, match=f"^{message}"):
-        choose_recipe(
-            model,
-            small_task(),
-            small_config(),
-            tmp_path / "o",
-            rates=parse_list(rates, "--rates", float),
-            epochs=parse_list(epochs, "--epochs", int),
-        )
+        choose()
 
 
 def test_a_model_that_may_have_seen_the_rows_is_refused(tmp_path):

@@ -65,10 +65,6 @@ def folder(cut, tmp_path):
     return shutil.copytree(cut, tmp_path / "run")
 
 
-def change(path, **changes):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
 BACK = (
     "put a copy of it back, or delete every file of .*/stages but first.json and first/: the run "
     "continues from there, and "
@@ -87,7 +83,6 @@ AGAIN = (
             {"weights": True},
             f"first.json: lacks 'seconds'; it is damaged or of another version: {AGAIN}",
         ),
-        ("first", {"seconds": 1}, f"first.json: lacks 'digest'; it is damaged: {AGAIN}"),
         (
             "first",
             [],
@@ -113,23 +108,10 @@ def test_a_stages_record_of_another_shape(folder, name, content, message):
         prune(folder, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"versions": []},
-            r"run.json: 'versions' must be a JSON object, found \[\]; it is damaged or of "
-            r".*: put a copy of it back$",
-        ),
-        (
-            {"upgrades": 5},
-            r"run.json: 'upgrades' must be a list, found 5; it is damaged or of .*: put a "
-            r"copy of it back$",
-        ),
-    ],
-)
-def test_what_a_run_is_in_another_shape(folder, changes, message):
-    change(folder / "run.json", **changes)
+def test_what_a_run_is_in_another_shape(folder):
+    path = folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "upgrades": 5}))
+    message = r"run.json: 'upgrades' must be a list, found 5; it is damaged or of .*: put a copy of"
     with pytest.raises(RunError, match=message):
         prune(folder, resume=True)
 
@@ -141,28 +123,21 @@ def test_what_a_run_is_in_another_shape(folder, changes, message):
         ({}, "lacks 'format'; .*it is damaged or of another version:"),
     ],
 )
-@pytest.mark.parametrize("use", ["resumed", "start", "model of a start", "evaluated"])
-def test_a_result_of_another_shape(whole, tmp_path, content, found, use):
+def test_a_result_of_another_shape(whole, tmp_path, content, found):
     place = shutil.copytree(whole[0], tmp_path / "run")
     (place / "result.json").write_text(json.dumps(content))
-    wanted = {
-        "task": small_task(),
-        "method": "original",
-        "config": small_config(),
-        "out": tmp_path / "next",
-    }
-    uses = {
-        "resumed": lambda: prune(place, resume=True),
-        "start": lambda: auber.prune(place, **wanted),
-        "model of a start": lambda: auber.prune(place / "model", **wanted),
-        "evaluated": lambda: auber.evaluate(place, task=small_task()),
-    }
     message = (
         f"result.json: {found} put a copy of it back; the model in {re.escape(str(place))}/model "
-        f"can be used"
+        "can be used"
     )
-    with pytest.raises(RunError, match=message):
-        uses[use]()
+    for use in (
+        lambda: prune(place, resume=True),
+        lambda: auber.prune(place, task=small_task(), method="original", config=small_config()),
+        lambda: auber.prune(place / "model", task=small_task(), config=small_config()),
+        lambda: auber.evaluate(place, task=small_task()),
+    ):
+        with pytest.raises(RunError, match=message):
+            use()
 
 
 @pytest.mark.parametrize(
@@ -191,48 +166,23 @@ def test_a_damaged_record_in_the_middle_is_put_right_by_one_instruction(
         assert resumed.result[key] == whole[1].result[key], key
 
 
-def test_a_stage_that_is_done_again_takes_the_records_after_it_along(folder):
-    (folder / "stages" / "layer-00.json").unlink()
-
-    class StopInLayer(Progress):
-        def begin(self, stage, total):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        prune(folder, resume=True, progress=StopInLayer())
-    assert sorted(path.name for path in (folder / "stages").glob("*.json")) == ["first.json"]
-
-
 SEARCH = {"rewards_asked": 1, "rewards_computed": 1, "reward_seconds": 0.5, "seconds": 1.0}
 
 
 @pytest.mark.parametrize(
     ("stage", "record", "message"),
     [
-        ("last", {"seconds": None}, "'seconds' must be a finite number, found None"),
         ("last", {"tuning": {"steps": 1}}, "lacks 'tuning.seconds'"),
         ("scout-0", {"scouting": []}, "'scouting' must be a JSON object"),
         ("layer-03", {}, "lacks 'removed or tuning'"),
-        ("layer-03", {"removed": ["1"]}, "'removed.tuple.* must be a whole number"),
-        (
-            "layer-03",
-            {"removed": [], "search": {**SEARCH, "seconds": None}},
-            "'search.seconds' must be a finite",
-        ),
+        ("layer-03", {"removed": ["1"]}, "'removed.0' must be a whole number"),
         (
             "layer-03",
             {"removed": [], "sizes": [{"removed": [1]}]},
             "lacks 'sizes.0.score'; lacks 'sizes.0.gain'",
         ),
         ("layer-03", {"removed": [], "sizes": []}, "'sizes' must be at least 1 entries long"),
-        (
-            "plan",
-            {"removed": {}, "gate_steps": None},
-            "'gate_steps' must be a whole number, found None",
-        ),
-        ("timing", {"timing": {}}, "lacks 'timing.percent_a_head'"),
         ("prior", {"plan": {"a": []}}, ".* must be text that matches"),
-        ("budget", {"plan": 3}, "'plan' must be a JSON object"),
         ("prior", {}, "lacks 'plan'"),
         ("plan", {}, "lacks 'removed'"),
     ],

@@ -127,9 +127,7 @@ class Keeping:
         ]
 
 
-def test_captured_steps_are_shared_while_no_head_is_removed(
-    monkeypatch,
-):
+def test_captured_steps_are_shared_while_no_head_is_removed(monkeypatch):
     model, tokenizer = small_start()
     rest = ["layer-00/tuning", "layer-01/tuning", "layer-02/tuning", "last/tuning"]
     keeping = Keeping(monkeypatch)

@@ -11,14 +11,7 @@ from auber.errors import ConfigError, ModelError
 from auber.search.registry import METHODS
 from auber.search.toy import ToyLayer
 from auber.study import StudyFolder
-from auber.study.estimate import (
-    Bounds,
-    Clock,
-    Estimate,
-    _most_rewards,
-    count_bounds,
-    read_clock,
-)
+from auber.study.estimate import Bounds, Clock, Estimate, _most_rewards, count_bounds, read_clock
 from auber.study.plan import Block, StudyRun
 from tests.search.made import CountingToy
 from tests.study.tiny import tiny_study
