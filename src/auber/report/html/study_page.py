@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
-from auber.report.analysis import MethodRow, Report, analyse
+from auber.report.analysis import MethodRow, Report, analyse, group
 from auber.report.analysis import Section as Evidence
 from auber.report.answer import answers
-from auber.report.cells import CONTROLS, SUBJECT, group, ordered
 from auber.report.figures import HeadMap, ScoreRow, draw_heads, draw_scores
 from auber.report.html.page import (
     Block,
@@ -38,6 +37,7 @@ from auber.report.html.shared import (
 )
 from auber.report.layers import Run
 from auber.report.paper_tables import RULE, all_tables
+from auber.report.records import CONTROLS, SUBJECT, ordered
 from auber.report.results_file import ResultsFile
 from auber.report.runs import Source, pool
 from auber.report.tables import Table
