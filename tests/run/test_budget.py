@@ -62,7 +62,7 @@ def test_its_page_is_drawn(run):
     for layer in view.layers:
         assert layer.removed == run[0].plan.removed(layer.index)
         sizes = read_json(run[1] / "stages" / f"layer-{layer.index:02}.json")["sizes"]
-        assert layer.search.chosen in [
+        assert layer.chosen in [
             each["score"] for each in sizes if len(each["removed"]) == len(layer.removed)
         ]
 

@@ -80,7 +80,7 @@ def test_what_is_called_unpruned_is_the_layer_with_all_heads_where_anybody_asked
 
 def test_who_watches_sees_the_same_gain_as_the_page(run):
     (page,) = read_runs([run[1]])
-    gains = {layer: search.chosen - search.begun for layer, search in page.searched}
+    gains = {layer.index: layer.chosen - layer.begun for layer in page.layers}
     assert {
         layer: status.gain for layer, status in enumerate(RunReader(run[1]).read().layers)
     } == pytest.approx(gains)
