@@ -46,8 +46,7 @@ def test_heads_that_were_gone_before_have_no_numbers(tmp_path):
 def test_a_ranked_run(tmp_path):
     (run,) = read_runs([write_ranked(tmp_path)])
     assert not run.searched
-    name, scores = run.ranking
-    assert (name, scores[2][3]) == ("importance", pytest.approx(0.5))
+    assert (run.ranking, run.scores[2, 3]) == ("importance", pytest.approx(0.5))
 
 
 def test_labels_tell_runs_apart(tmp_path):
@@ -91,7 +90,7 @@ def test_a_results_file_has_records_alone(tmp_path):
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
     save_results(tmp_path / "s", tmp_path / "s.json")
     _, (run,) = read_sources([tmp_path / "s.json"])
-    assert (run.layers, run.ranking, run.plan.num_removed) == ((), None, 20)
+    assert (run.layers, run.scores, run.plan.num_removed) == ((), {}, 20)
 
 
 def test_an_unfinished_run_says_what_to_do(tmp_path):

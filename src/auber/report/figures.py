@@ -51,7 +51,7 @@ _STYLE: Any = {
     "savefig.transparent": True,
 }
 SHADES = 10  # of a head map on a page
-_WIDEST_INTERVAL = 15.0  # points; wider ones end in an arrow at the edge
+_WIDEST_INTERVAL = 15.0  # points; a wider one does not set the axis
 
 
 @contextmanager
@@ -105,45 +105,39 @@ def add_legend(figure: Figure, *every: Axes, columns: int = 2) -> None:
         figure.legend(handles.values(), list(handles), loc="outside lower center", ncols=columns)
 
 
-class Bar(NamedTuple):
-    """A horizontal bar cut into parts."""
-
-    name: str
-    parts: Mapping[str, float]
-    start: float = 0.0
-    note: str = ""  # behind its end
-
-
 def draw_bars(
-    panels: Mapping[str, Sequence[Bar]], colours: Mapping[str, str], x_label: str
+    panels: Mapping[str, Mapping[str, Mapping[str, float]]],
+    colours: Mapping[str, str],
+    x_label: str,
 ) -> Figure:
-    """Draw bars from top to bottom; `colours` names the parts in their order."""
-    bars = [bar for of_panel in panels.values() for bar in of_panel]
-    used = [part for part in colours if any(bar.parts.get(part, 0.0) > 0 for bar in bars)]
+    """Draw a bar for each name in each panel, cut into the parts that `colours` has in order.
+
+    A part whose name begins with `_` only moves the others to the right.
+    """
+    bars = [parts for of_panel in panels.values() for parts in of_panel.values()]
+    used = [part for part in colours if any(parts.get(part, 0.0) > 0 for parts in bars)]
+    columns = 2 if len(panels) == 1 else 4
     with style():
-        lines = math.ceil(len(used) / _columns(panels))
-        figure, drawn = _make_row_panels(panels, x_label, 0.7 + 0.17 * lines)
+        figure, drawn = _make_panels(panels, x_label, 0.7 + 0.17 * math.ceil(len(used) / columns))
         for axes, places in drawn:
-            ends = [bar.start for bar in places.values()]
+            ends = [0.0] * len(places)
             for part in used:
-                widths = [bar.parts.get(part, 0.0) for bar in places.values()]
+                widths = [parts.get(part, 0.0) for parts in places.values()]
                 axes.barh(list(places), widths, 0.7, left=ends, color=colours[part], label=part)
                 ends = [end + width for end, width in zip(ends, widths, strict=True)]
-            for (y, bar), end in zip(places.items(), ends, strict=True):
-                axes.annotate(
-                    bar.note, (end, y), (3, 0), textcoords="offset points", va="center", color=GREY
-                )
+            for (y, parts), end in zip(places.items(), ends, strict=True):
+                total = sum(size for part, size in parts.items() if not part.startswith("_"))
+                axes.text(end, y, f" {total:.0f}", va="center", color=GREY)
             axes.grid(visible=False, axis="y")
-            axes.margins(x=0.15 if len(panels) == 1 else 0.3)  # room for the notes
+            axes.margins(x=0.15 if len(panels) == 1 else 0.25)  # room for the totals
             axes.set_xlim(left=0)
-        add_legend(figure, drawn[0][0], columns=_columns(panels))
+        add_legend(figure, drawn[0][0], columns=columns)
     return figure
 
 
 class ScoreRow(NamedTuple):
-    """The scores of one method or run in points."""
+    """The scores of one method in points."""
 
-    name: str
     singles: tuple[float, ...]
     mean: float
     low: float | None
@@ -152,39 +146,29 @@ class ScoreRow(NamedTuple):
 
 
 def draw_scores(
-    panels: Mapping[str, Sequence[ScoreRow]],
-    x_label: str,
-    interval: str,
-    majority: Mapping[str, float],
+    panels: Mapping[str, Mapping[str, ScoreRow]], x_label: str, majority: Mapping[str, float]
 ) -> Figure:
-    """Draw single scores as circles, means as dots, and intervals; `interval` names these.
+    """Draw single scores as circles, means as dots, and their intervals.
 
     `majority` has the score of the most frequent class by the title of a panel.
     """
-    several = any(len(row.singles) > 1 for rows in panels.values() for row in rows)
     with style():
-        figure, drawn = _make_row_panels(panels, x_label, 1.1)
+        figure, drawn = _make_panels(panels, x_label, 1.1)
         for (axes, places), title in zip(drawn, panels, strict=True):
             left, right = _limits(places.values(), majority.get(title))
             for y, row in places.items():
                 if row.low is not None and row.high is not None:
-                    ends = max(row.low, left), min(row.high, right)
-                    axes.plot(ends, (y, y), color=GREY, linewidth=2, label=interval, zorder=1)
-                    outside = ((row.low < left, left, 4), (row.high > right, right, 5))
-                    for _, end, caret in (each for each in outside if each[0]):
-                        axes.plot(end, y, marker=caret, color=GREY, clip_on=False)
-                if len(row.singles) > 1:
-                    ys, empty = [y] * len(row.singles), "none"
-                    axes.scatter(row.singles, ys, 14, empty, edgecolors=GAIN, linewidths=0.8)
-                axes.scatter(row.mean, y, 22, LOSS if row.strong else GAIN, zorder=3)
-            axes.scatter([], [], 22, GAIN, label="mean" if several else "score")
-            if several:
-                axes.scatter([], [], 14, "none", edgecolors=GAIN, label="one run")
+                    ends = (row.low, row.high)
+                    axes.plot(ends, (y, y), color=GREY, linewidth=2, label="95 % interval")
+                colour, label = (LOSS, None) if row.strong else (GAIN, "mean")
+                axes.plot(row.mean, y, "o", color=colour, markersize=5, label=label)
+                ys = [y] * len(row.singles)
+                axes.plot(row.singles, ys, "o", color=GAIN, mfc="none", ms=4, label="one run")
             if title in majority:
                 share = majority[title]
                 axes.axvline(share, color=GREY, linestyle="--", linewidth=1, label="majority class")
             axes.set_xlim(left, right)
-        add_legend(figure, *(axes for axes, _ in drawn), columns=_columns(panels))
+        add_legend(figure, *(axes for axes, _ in drawn), columns=4 if len(panels) > 1 else 2)
     return figure
 
 
@@ -319,36 +303,29 @@ def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:
     return figure
 
 
-Row = TypeVar("Row", Bar, ScoreRow)
+Row = TypeVar("Row")
 
 
-def _columns(panels: Mapping[str, object]) -> int:
-    return 2 if len(panels) == 1 else 4
-
-
-def _make_row_panels(
-    panels: Mapping[str, Sequence[Row]], x_label: str, room: float
+def _make_panels(
+    panels: Mapping[str, Mapping[str, Row]], x_label: str, room: float
 ) -> tuple[Figure, list[tuple[Axes, dict[int, Row]]]]:
-    """Return a figure with a panel for each title, and the rows of each by their place.
+    """Return a figure with a panel for each title, and the rows of each panel by their place.
 
     Rows of one name share a line in all panels. Of a long name the end is kept, which tells it
     apart. `room` is the height that the axis and the legend need.
     """
-    names = list(dict.fromkeys(row.name for rows in panels.values() for row in rows))
+    names = list(dict.fromkeys(name for rows in panels.values() for name in rows))
     columns = min(len(panels), 4)
     lines = math.ceil(len(panels) / columns)
     width = 3.6 if columns == 1 else 1.2 + 1.6 * columns
     height = lines * (0.22 * len(names) + 0.5) + room - 0.4
     figure, every = make_figure(width, height, rows=lines, columns=columns, share="y")
-    every[0].set_yticks(
-        range(len(names)), [name if len(name) <= 20 else f"…{name[-19:]}" for name in names]
-    )
-    every[0].set_ylim(len(names) - 0.5, -0.5)
-    drawn = []
-    for axes, (title, rows) in zip(every, panels.items(), strict=False):
+    short = [name if len(name) <= 20 else f"…{name[-19:]}" for name in names]
+    every[0].set(yticks=range(len(names)), yticklabels=short, ylim=(len(names) - 0.5, -0.5))
+    for axes, title in zip(every, panels, strict=False):
         axes.set_title(title, loc="left")
         axes.set_xlabel(x_label)
-        drawn.append((axes, {names.index(row.name): row for row in rows}))
     for axes in every[len(panels) :]:
         axes.set_visible(False)
-    return figure, drawn
+    places = [{names.index(name): row for name, row in rows.items()} for rows in panels.values()]
+    return figure, list(zip(every, places, strict=False))

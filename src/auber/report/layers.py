@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from auber.errors import RunError
@@ -11,11 +11,9 @@ from auber.models.plan import PruningPlan
 from auber.report.records import REMEDY, RunRecord, read_run
 from auber.report.results_file import read_place
 from auber.report.runs import RESULT, Source, is_run
-from auber.run.records import ScoresByHead, SearchRecord, StageRecord
+from auber.run.records import SearchRecord, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 from auber.system.records import read
-
-Scores = Mapping[int, Mapping[int, float]]  # by layer and head
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,8 @@ class Run:
     record: RunRecord
     plan: PruningPlan
     layers: tuple[Layer, ...] = ()
-    ranking: tuple[str, Scores] | None = None  # what a ranking method sorted the heads by
+    ranking: str = ""  # the name of the scores that a ranking method sorted the heads by
+    scores: Mapping[tuple[int, int], float] = field(default_factory=dict)  # by layer and head
     size_was_given: bool = False  # the layers shared a given number of heads at the end
 
     @property
@@ -138,22 +137,13 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
     ]
     is_reversed = record.config.get("search.order") == "reverse"
     layers.sort(key=lambda layer: layer.index, reverse=is_reversed)
-    ranking = stages[PLAN].ranking if PLAN in stages else None
-    return Run(label, record, plan, tuple(layers), _by_number(ranking), budget is not None)
+    name, ranking = (stages[PLAN].ranking if PLAN in stages else None) or ("", {})
+    scores = {(int(i), int(j)): score for i, of in ranking.items() for j, score in of.items()}
+    return Run(label, record, plan, tuple(layers), name, scores, budget is not None)
 
 
 def _plan(removed: Mapping[str, Sequence[int]]) -> PruningPlan:
     return PruningPlan({int(layer): heads for layer, heads in removed.items()})
-
-
-def _by_number(ranking: tuple[str, ScoresByHead] | None) -> tuple[str, Scores] | None:
-    if ranking is None:
-        return None
-    name, layers = ranking
-    return name, {
-        int(layer): {int(head): score for head, score in heads.items()}
-        for layer, heads in layers.items()
-    }
 
 
 def _layer(

@@ -8,12 +8,10 @@ from functools import partial
 
 from auber.data import TASKS
 from auber.report.figures import (
-    Bar,
+    GAIN,
     HeadMap,
-    ScoreRow,
     draw_bars,
     draw_heads,
-    draw_scores,
     make_shades,
 )
 from auber.report.html.page import Block, Drawing, Page, Section, Verdict, make_slugs
@@ -26,7 +24,7 @@ from auber.report.html.shared import (
     settings_rows,
     time_parts,
 )
-from auber.report.layers import Layer, Run, Scores
+from auber.report.layers import Layer, Run
 from auber.report.records import RunRecord
 from auber.report.results_file import ResultsFile
 from auber.report.words import commit_of, device_of, method_of, versions_of
@@ -55,7 +53,7 @@ def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Pa
     every = settings_rows({run.label: [run.record] for run in runs})
     differing = [row for row in every if len({row[run.label] for run in runs}) > 1]
     sections = (
-        Section("scores", "Scores", _scores(runs), _list_scores(runs)),
+        Section("scores", "Scores", _list_scores(runs)),
         Section("heads", "Heads, and the agent's values" if has_values else "Heads", *heads),
         Section(
             "course",
@@ -193,26 +191,6 @@ def standard_error(record: RunRecord) -> float | None:
 # --- scores ---
 
 
-def _scores(runs: Sequence[Run]) -> Block:
-    if len(runs) < 2 or not _are_comparable(runs):
-        return Block()
-    rows = []
-    for run in runs:
-        score, error = 100 * run.record.dev, standard_error(run.record)
-        ends = (None, None) if error is None else (score - error, score + error)
-        rows.append(ScoreRow(run.label, (score,), score, *ends))
-    record = runs[0].record
-    is_share = record.metric == "accuracy" and record.majority is not None
-    majority = {record.task: 100 * (record.majority or 0)} if is_share else {}
-    alt = "Dev scores: " + "; ".join(f"{row.name} {row.mean:.2f}" for row in rows)
-    x_label = f"dev {record.metric}, points"
-    draw = partial(draw_scores, {record.task: rows}, x_label, "standard error", majority)
-    caption = (
-        "Dev scores. Bars: one standard error for this number of rows, no interval over seeds."
-    )
-    return Block(caption, [Drawing("scores", f"{record.task}: dev {record.metric}", alt, draw)])
-
-
 def _list_scores(runs: Sequence[Run]) -> Block:
     rows = [
         {
@@ -221,6 +199,7 @@ def _list_scores(runs: Sequence[Run]) -> Block:
             "method": method_of(record),
             "seed": str(record.seed),
             "dev": f"{100 * record.dev:.2f}",
+            "standard error": "" if (error := standard_error(record)) is None else f"{error:.1f}",
             "train": f"{100 * record.train:.2f}",
             "gap": f"{100 * (record.train - record.dev):+.2f}",
             "heads removed": f"{record.removed} of {record.layers * record.heads}",
@@ -231,7 +210,8 @@ def _list_scores(runs: Sequence[Run]) -> Block:
         }
         for run, record in ((run, run.record) for run in runs)
     ]
-    return Block("Scores in points (the metric times 100), and costs", rows=rows)
+    note = "Standard error: of an accuracy on this number of rows, not over seeds."
+    return Block("Scores in points (the metric times 100), and costs", rows=rows, notes=[note])
 
 
 # --- heads ---
@@ -248,11 +228,13 @@ def _map_heads(run: Run, name: str, *, alone: bool) -> Block:
     legend = "Red: removed. Right: number of removed heads."
     maps = [HeadMap(title, make_shades(gone, "counts"), texts, legend, removed, counts=counts)]
     caption = "Each square is a head; a crossed one is removed. Point at it, or use the arrow keys."
-    states: Scores = {layer.index: layer.state for layer in run.layers if layer.state}
-    ranking, scores = run.ranking or ("state", states)
-    if any(scores.values()):
-        numbers = [[scores.get(layer, {}).get(head) for head in heads] for layer in layers]
-        known = [score for of_layer in scores.values() for score in of_layer.values()]
+    states = {
+        (layer.index, head): value for layer in run.layers for head, value in layer.state.items()
+    }
+    ranking, scores = (run.ranking, run.scores) if run.scores else ("state", states)
+    if scores:
+        numbers = [[scores.get((layer, head)) for head in heads] for layer in layers]
+        known = scores.values()
         legend = f"Stronger means higher: {min(known):.3g} to {max(known):.3g}."
         shades = make_shades(numbers, "range")
         maps.append(HeadMap(_RANKINGS[ranking], shades, texts, legend, removed))
@@ -321,10 +303,8 @@ def _head_facts(run: Run, index: int, head: int, layer: Layer | None) -> Iterato
             yield f"value of {action} first {layer.values[head]:+.3f} points"
         if layer.search.best:
             yield f"{'in' if head in layer.search.best else 'not in'} the best mask scored"
-    if run.ranking is not None:
-        name, scores = run.ranking
-        if head in scores.get(index, {}):
-            yield f"{name} {scores[index][head]:.4g}"
+    if (index, head) in run.scores:
+        yield f"{run.ranking} {run.scores[index, head]:.4g}"
 
 
 # --- search and time ---
@@ -350,25 +330,24 @@ def _course(runs: Sequence[Run], slugs: dict[str, str]) -> Block:
         if any(search.change_cost for run in runs for _, search in run.searched):
             caption += " Each changed head had to gain a margin, which is not subtracted here."
         caption += (
-            " When heads were removed: without the tunings before and after the layers; behind "
-            "each bar: heads removed and left. "
+            " When heads were removed: without the tunings before and after the layers; beside "
+            "each layer the number of heads removed, behind its bar the seconds. "
         )
     return Block(f"{caption}Where the time went: seconds of the run.", drawings)
 
 
 def _draw_timeline(run: Run, name: str, prefix: str) -> Drawing:
-    bars, words, spent = [], [], 0.0
+    bars, words, spent = {}, [], 0.0
     for layer in run.layers:
-        left = run.record.heads - len(run.plan.removed(layer.index))
+        row = f"layer {layer.index}, -{len(layer.removed)}"
         search = layer.search.seconds if layer.search else 0.0
         other = max(layer.seconds - search - layer.tuning_seconds, 0.0)
         parts = {"search": search, "tuning": layer.tuning_seconds, "other": other}
-        note = f"-{len(layer.removed)}, {left} left" if layer.removed else f"{left} left"
-        bars.append(Bar(f"layer {layer.index}", parts, spent, note))
-        words.append(f"layer {layer.index}: {note}, {layer.seconds:.1f} s")
+        bars[row] = {"_before": spent, **parts}
+        words.append(f"{row}: {layer.seconds:.1f} s")
         spent += layer.seconds
-    colours = {"search": "#0b5fa5", "tuning": "#3a7d34", "other": "#c9d6e3"}
-    alt = "Layers of the run in time: " + "; ".join(words)
+    colours = {"_before": "none", "search": GAIN, "tuning": "#3a7d34", "other": "#c9d6e3"}
+    alt = "Layers of the run in time, with removed heads: " + "; ".join(words)
     draw = partial(draw_bars, {"": bars}, colours, "seconds")
     return Drawing(name, f"{prefix}When heads were removed", alt, draw)
 

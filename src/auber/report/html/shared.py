@@ -9,7 +9,7 @@ from typing import Any
 
 from auber.config import settings
 from auber.errors import RunError
-from auber.report.figures import TIME_PART_COLOURS, Bar, Curve, draw_bars, draw_searches
+from auber.report.figures import TIME_PART_COLOURS, Curve, draw_bars, draw_searches
 from auber.report.html.page import Block, Drawing, Section, make_blocks
 from auber.report.layers import Run
 from auber.report.measurements import (
@@ -45,13 +45,13 @@ def draw_times(
     name: str, title: str, panels: Mapping[str, Mapping[str, dict[str, float]]]
 ) -> Drawing:
     """Return a figure of the seconds of runs or methods."""
-    bars = {
-        panel: [Bar(row, parts, note=f"{sum(parts.values()):.0f} s") for row, parts in rows.items()]
+    words = (
+        f"{panel} {row} {sum(parts.values()):.0f}"
         for panel, rows in panels.items()
-    }
-    words = (f"{panel} {bar.name} {bar.note}" for panel, found in bars.items() for bar in found)
-    alt = f"Time: {'; '.join(map(str.strip, words))}"
-    return Drawing(name, title, alt, partial(draw_bars, bars, _TIME_COLOURS, "seconds"))
+        for row, parts in rows.items()
+    )
+    alt = f"Seconds: {'; '.join(map(str.strip, words))}"
+    return Drawing(name, title, alt, partial(draw_bars, panels, _TIME_COLOURS, "seconds"))
 
 
 def describe_searches(runs: Iterable[Run]) -> tuple[str, str]:

@@ -103,14 +103,13 @@ def _evidence(
 
 
 def _scores(section: Evidence, cells: Cells, end: str) -> Block:
-    panels: dict[str, list[ScoreRow]] = {}
+    panels: dict[str, dict[str, ScoreRow]] = {}
     majority: dict[str, float] = {}
     for task, rows in group(section.rows, lambda row: row.task).items():
         runs = [run.record for of_method in cells[task].values() for run in of_method]
         title = f"{task}, {runs[0].metric}"
-        panels[title] = [
-            ScoreRow(
-                row.method,
+        panels[title] = {
+            row.method: ScoreRow(
                 tuple(100 * run.record.dev for run in cells[task][row.method]),
                 row.dev.mean,
                 row.dev.low,
@@ -118,20 +117,20 @@ def _scores(section: Evidence, cells: Cells, end: str) -> Block:
                 row.method == SUBJECT,
             )
             for row in rows
-        ]
+        }
         shares = {run.majority for run in runs}
         if runs[0].metric == "accuracy" and len(shares) == 1 and (share := shares.pop()):
             majority[title] = 100 * share
     if not panels:
         return Block()
     alt = "Dev scores. " + "; ".join(
-        f"{title}: {', '.join(f'{row.name} {row.mean:.2f}' for row in rows)}"
+        f"{title}: {', '.join(f'{name} {row.mean:.2f}' for name, row in rows.items())}"
         for title, rows in panels.items()
     )
-    draw = partial(draw_scores, panels, "points", "95 % interval", majority)
+    draw = partial(draw_scores, panels, "points", majority)
     caption = (
-        "Dev scores: single runs, their mean over the seeds, and its 95 % t interval. An arrow "
-        "marks an interval that goes on. With two seeds an interval means little."
+        "Dev scores: single runs, their mean over the seeds, and its 95 % t interval, which may go "
+        "on beyond the edge. With two seeds an interval means little."
     )
     return Block(caption, [Drawing(f"scores{end}", "Dev scores", alt, draw)])
 
