@@ -49,7 +49,7 @@ def test_bars():
     colours = {"_before": "none", "rewards": "#0b5fa5", "last": "#b5482a", "no": "#ffffff"}
     figure = draw_bars({"": bars}, colours, "seconds")
     words = texts(figure)
-    assert {"auber", "rewards", "last", "seconds", " 3"} <= set(words)
+    assert {"auber", "rewards", "last", "seconds", "3"} <= set(words)
     assert {"no", "_before"}.isdisjoint(words)
     places = [(patch.get_x(), patch.get_width()) for patch in figure.axes[0].patches]
     assert places[2:] == [(0.0, 2.0), (3.0, 0.0), (2.0, 1.0), (3.0, 1.0)]

@@ -127,7 +127,10 @@ def draw_bars(
                 ends = [end + width for end, width in zip(ends, widths, strict=True)]
             for (y, parts), end in zip(places.items(), ends, strict=True):
                 total = sum(size for part, size in parts.items() if not part.startswith("_"))
-                axes.text(end, y, f" {total:.0f}", va="center", color=GREY)
+                axes.annotate(
+                    f"{total:.0f}", (end, y), (3, 0), textcoords="offset points", va="center",
+                    color=GREY,
+                )  # fmt: skip
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.15 if len(panels) == 1 else 0.25)  # room for the totals
             axes.set_xlim(left=0)
@@ -161,7 +164,7 @@ def draw_scores(
                     ends = (row.low, row.high)
                     axes.plot(ends, (y, y), color=GREY, linewidth=2, label="95 % interval")
                 colour, label = (LOSS, None) if row.strong else (GAIN, "mean")
-                axes.plot(row.mean, y, "o", color=colour, markersize=5, label=label)
+                axes.plot(row.mean, y, "o", color=colour, markersize=5, label=label, zorder=3)
                 ys = [y] * len(row.singles)
                 axes.plot(row.singles, ys, "o", color=GAIN, mfc="none", ms=4, label="one run")
             if title in majority:

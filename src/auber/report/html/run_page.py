@@ -339,7 +339,7 @@ def _course(runs: Sequence[Run], slugs: dict[str, str]) -> Block:
 def _draw_timeline(run: Run, name: str, prefix: str) -> Drawing:
     bars, words, spent = {}, [], 0.0
     for layer in run.layers:
-        row = f"layer {layer.index}, -{len(layer.removed)}"
+        row = f"layer {layer.index}" + (f", -{len(layer.removed)}" if layer.removed else "")
         search = layer.search.seconds if layer.search else 0.0
         other = max(layer.seconds - search - layer.tuning_seconds, 0.0)
         parts = {"search": search, "tuning": layer.tuning_seconds, "other": other}
