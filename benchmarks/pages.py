@@ -77,7 +77,7 @@ def save_figure(path: Path, benches: Sequence[Bench]) -> None:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "auber", "svg.fonttype": "none"}):
-        draw_growth(benches).savefig(path, metadata={"Date": None})
+        draw_growth(benches).savefig(path, metadata={"Creator": None, "Date": None})
     path.write_text(re.sub(r" +$", "", path.read_text(), flags=re.MULTILINE))
 
 

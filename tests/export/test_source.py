@@ -78,5 +78,5 @@ def test_a_bare_encoder_is_refused(tmp_path):
 def test_every_task_type(kind, tmp_path):
     save_pruned(tmp_path, kind=kind)
     source = read_source(tmp_path)
-    assert source.kind is TASK_TYPES[kind]
+    assert source.task_type is TASK_TYPES[kind]
     assert source.outputs is OUTPUTS[kind]

@@ -97,13 +97,13 @@ def test_the_classifier_is_one_of_the_runs_kind(kind, metric, labels, model_type
     names = tuple(map(str, (tmp_path / "whole", tmp_path / "whole" / "model", gone)))
     for subject in read_subjects(names, str(tmp_path / "origin")):
         for model in subject.build():
-            assert encoder_of(model).kind is TASK_TYPES[kind]
+            assert encoder_of(model).task_type is TASK_TYPES[kind]
             assert model.config.num_labels == labels
 
 
 def test_a_model_folder_without_a_classifier_is_measured_under_one_for_texts(tmp_path, origin):
     (subject,) = read_subjects((origin,), None)
-    assert subject.kind is TASK_TYPES["sequence"]
+    assert subject.task_type is TASK_TYPES["sequence"]
 
 
 def test_both_models_have_the_same_weights(tmp_path, origin):

@@ -415,8 +415,8 @@ def test_a_classifier_of_another_task_type_is_refused(has, wants, tmp_path):
     checkpoint.save(tiny_model(kind=has), tiny_tokenizer(), tmp_path)
     message = (
         rf"its classifier is one for {has} \(Bert{TASK_TYPES[has].ending}\), the task is of kind "
-        rf"{wants} \(\.\.\.{TASK_TYPES[wants].ending}\); start from a model of that kind, or from the "
-        "encoder without a classifier$"
+        rf"{wants} \(\.\.\.{TASK_TYPES[wants].ending}\); start from a model of that kind, or from "
+        "the encoder without a classifier$"
     )
     with refuse(message):
         checkpoint.load_classifier(tmp_path, num_labels=2, kind=wants)

@@ -1,4 +1,4 @@
-"""Hub names: a revision can be given, and what comes from the hub is judged like a folder. The hub is a cache made here."""
+"""Models on the Hub have revisions and are checked like folders. The Hub is a local cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD, NEW = "0" * 40, "1" * 40
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    """A model `me/mine` with two commits, the newer one twice as deep in its labels."""
+    """A model `me/mine` with two commits, of which the older one names its labels."""
     cache = tmp_path / "hub"
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
     monkeypatch.setattr("transformers.utils.hub.constants.HF_HUB_CACHE", str(cache), raising=False)
@@ -53,20 +53,10 @@ def test_a_revision_that_is_not_there(hub):
         labels("me/mine@nowhere")
 
 
-@pytest.mark.parametrize(
-    ("source", "name", "revision"),
-    [
-        ("bert", "bert", "main"),
-        ("me/mine", "me/mine", "main"),
-        ("me/mine@v1", "me/mine", "v1"),
-        ("me/mine@", "me/mine", "main"),
-    ],
-)
-def test_how_a_revision_is_written(source, name, revision):
-    assert HubName.of(source) == (name, revision)
-
-
-def test_a_folder_may_have_the_sign_in_its_name(tmp_path):
+def test_the_syntax_of_a_revision(tmp_path):
+    assert HubName.of("bert") == ("bert", "main")
+    assert HubName.of("me/mine@") == ("me/mine", "main")
+    assert HubName.of("me/mine@v1") == ("me/mine", "v1")
     folder = save_whole(tmp_path / "mine@home")
     assert labels(str(folder))
     assert len(checkpoint.load_tokenizer(folder)) > 5

@@ -1,4 +1,4 @@
-"""Names in files cannot lead out of the folder they are meant for."""
+"""Names in files cannot lead out of their folder."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ STUDY = {"model": "m", "tasks": ["mrpc"], "methods": ["original"], "seeds": [0]}
 
 @pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("key", ["tasks", "methods", "protocols"])
-def test_a_study_has_folders_of_known_names_alone(key, name):
+def test_folders_of_a_study_have_known_names(key, name):
     with pytest.raises(ConfigError, match="Unknown (task|method|protocol) "):
         make_study({**STUDY, key: [name]})
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_nor_has_a_table_of_tasks(name):
+def test_tasks_of_a_study_are_known(name):
     with pytest.raises(ConfigError, match="Unknown task "):
         make_study({**STUDY, "tasks": {name: {}}})
 
 
 @pytest.mark.parametrize("name", [*OUTSIDE, "", ".", "-rf", "~", "a b", "x" * 101])
-def test_nor_have_rows_of_your_own(name):
+def test_names_of_your_own_rows_are_folder_names(name):
     with pytest.raises(ConfigError, match="must have other names for your own rows than"):
         make_study({**STUDY, "tasks": {name: {"train": "a.csv", "dev": "b.csv"}}})
 
@@ -53,7 +53,7 @@ def test_seeds_are_numbers(seed):
         make_study({**STUDY, "seeds": [seed]})
 
 
-def test_all_places_of_a_study_lie_in_its_folder(tmp_path):
+def test_all_runs_of_a_study_are_in_its_folder(tmp_path):
     study = make_study(
         {
             **STUDY,
@@ -72,7 +72,7 @@ def test_all_places_of_a_study_lie_in_its_folder(tmp_path):
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_task_is_known_or_refused(name, tmp_path):
+def test_an_unknown_task_is_refused(name, tmp_path):
     with pytest.raises(TaskError, match="Unknown task "):
         load_task(name, data=tmp_path)
 
@@ -80,12 +80,12 @@ def test_a_task_is_known_or_refused(name, tmp_path):
 @pytest.mark.parametrize(
     "name", ["../escaped", "a/b/c", "/etc/x", "a b", "--x", "a..b", "x.git", "é"]
 )
-def test_a_pushed_name_is_one_of_the_hubs(name):
+def test_a_pushed_name_is_one_the_hub_accepts(name):
     with pytest.raises(ConfigError, match="--push must be NAME or OWNER/NAME"):
         check_name(name)
 
 
-def test_a_run_does_not_write_into_what_is_not_its_own(tmp_path):
+def test_a_run_does_not_write_into_other_folders(tmp_path):
     (tmp_path / "somebody").mkdir()
     (tmp_path / "somebody" / "notes.txt").write_text("mine")
     with pytest.raises(

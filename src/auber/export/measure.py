@@ -269,7 +269,7 @@ def count_multiply_adds(model: PreTrainedModel, length: int) -> int:
     for name, module in model.named_modules():
         if isinstance(module, (nn.Linear, nn.Conv1d)):
             is_after = any(part in _AFTER_THE_LAYERS for part in name.split("."))
-            if is_after and not encoder.kind.reads_all:
+            if is_after and not encoder.task_type.reads_all:
                 per_row += module.weight.numel()
             else:
                 per_token += module.weight.numel()

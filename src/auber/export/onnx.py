@@ -87,7 +87,7 @@ def write_graph(model: PreTrainedModel, path: Path, inputs: Sequence[str]) -> No
     empty = [layer for layer in range(encoder.num_layers) if not encoder.present(layer)]
     model = restore_heads(model, {layer: [0] for layer in empty}) if empty else model
     rows, length = _TRACED
-    outputs = OUTPUT_NAMES[encoder.kind.name]
+    outputs = OUTPUT_NAMES[encoder.task_type.name]
     batch = random_rows(encoder, inputs, rows=rows, length=min(length, encoder.num_positions))
     with _quiet():
         try:

@@ -57,11 +57,11 @@ def write_card(source: Source, place: str) -> str:
     return _render(
         "card.md",
         source,
-        tag=_PIPELINE_TAGS[source.kind.name],
+        tag=_PIPELINE_TAGS[source.task_type.name],
         metric=metric and _HUB_METRICS.get(metric, metric),
         model_type=source.model.config.model_type,
         architecture=type(source.model).__name__,
-        auto_class=source.kind.auto_class,
+        auto_class=source.task_type.auto_class,
         result=result,
         interval=interval,
         layers=layers,
@@ -132,8 +132,8 @@ def _render(template: str, source: Source, **values: Any) -> str:
     removed, total = source.heads
     return environment.get_template(template).render(
         name=source.name,
-        noun=NOUNS[source.kind.name],
-        kind=source.kind.name,
+        noun=NOUNS[source.task_type.name],
+        kind=source.task_type.name,
         removed=removed,
         total=total,
         longest=source.row_length,

@@ -15,7 +15,6 @@ from auber.models import checkpoint
 from auber.models.encoders import Encoder, encoder_of
 from auber.run import files as run_files
 from auber.run.records import ResultRecord
-from auber.system.records import parse
 from auber.training.outputs import OUTPUTS, Outputs
 
 if TYPE_CHECKING:
@@ -37,9 +36,9 @@ class Source:
         return encoder_of(self.model)
 
     @property
-    def kind(self) -> TaskType:
+    def task_type(self) -> TaskType:
         """The task type of the model."""
-        return self.encoder.kind
+        return self.encoder.task_type
 
     @property
     def heads(self) -> tuple[int, int]:
@@ -56,7 +55,7 @@ class Source:
     @property
     def outputs(self) -> Outputs:
         """The reader of the model's outputs."""
-        return OUTPUTS[self.kind.name]
+        return OUTPUTS[self.task_type.name]
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -71,12 +70,7 @@ def read_source(run: str | Path) -> Source:
     """Return the model of a finished run or a model folder."""
     folder, result = Path(run), None
     if run_files.is_run(folder):
-        result = parse(
-            ResultRecord,
-            run_files.read_result(folder),
-            str(folder / "result.json"),
-            "export the run's model folder",
-        )
+        result = run_files.read_result_record(folder)
         folder = folder / "model"
         if not folder.is_dir():
             raise RunError(
@@ -85,7 +79,7 @@ def read_source(run: str | Path) -> Source:
             )
     model = checkpoint.load(folder)
     if task_type_of_class(type(model).__name__) is None:
-        endings = " or ".join(f"...{kind.ending}" for kind in TASK_TYPES.values())
+        endings = " or ".join(f"...{each.ending}" for each in TASK_TYPES.values())
         raise ModelError(
             f"{folder}: a model {endings} is needed, found {type(model).__name__}; "
             "fine-tune it for a task first"

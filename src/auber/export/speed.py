@@ -207,16 +207,16 @@ def make_tables(speed: Speed) -> tuple[SpeedTable, SpeedTable]:
     pairs = [(run, pair) for run in speed.runs for pair in run.pairs]
     devices = " and ".join(dict.fromkeys(pair.device for _, pair in pairs))
     settings = list(dict.fromkeys(pair.setting for _, pair in pairs))
-    ratios = {(run.name, pair.setting): brief(pair.ratio) for run, pair in pairs}
     summary = [
         [
             run.name,
             f"{run.heads_removed} of {run.heads}",
             _format_amount(run.parameters),
             _format_amount(run.multiply_adds),
-            *(ratios.get((run.name, setting), "") for setting in settings),
+            *(ratios.get(setting, "") for setting in settings),
         ]
         for run in speed.runs
+        for ratios in [{pair.setting: brief(pair.ratio) for pair in run.pairs}]
     ]
     timings = [
         [

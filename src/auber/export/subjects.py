@@ -46,7 +46,7 @@ class Subject:
     """An architecture, and the heads to remove from it."""
 
     name: str
-    kind: TaskType  # the task type, which decides the classifier
+    task_type: TaskType  # decides the classifier
     config: PreTrainedConfig  # of the unpruned model
     plan: PruningPlan
 
@@ -54,7 +54,7 @@ class Subject:
         """Return the unpruned and the pruned classifier in eval mode."""
         import transformers
 
-        auto_class = getattr(transformers, self.kind.auto_class)
+        auto_class = getattr(transformers, self.task_type.auto_class)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seeds.derive(0, "speed model"))
             unpruned = auto_class.from_config(
@@ -134,12 +134,15 @@ class _Result(Record, extra="ignore"):
 class _Source:
     """Where a subject's plan and architecture are read from."""
 
-    name: str
     path: Path  # as given by the user
     place: Path  # distinguishes it from others
-    result: _Result | None  # None: a model folder
     folder: Path  # of its model
+    result: _Result | None = None  # None: a model folder
     is_stored: bool = False  # a run of a results file
+
+    @property
+    def name(self) -> str:
+        return _name_folder(self.path.resolve()) if self.result is None else self.result.name
 
     @property
     def has_model(self) -> bool:
@@ -151,38 +154,35 @@ def _read_sources(path: Path, wanted: Mapping[str, set[str]]) -> list[_Source]:
     file = path if path.is_file() else path / run_files.RESULT
     if run_files.is_run(path):
         result = _parse_result(run_files.read_result(path), file)
-        return [_Source(result.name, path, path, result, path / "model")]
-    if file.is_file():
-        content = read_json(file, _REMEDY)
-        if isinstance(content, dict) and isinstance(content.get("runs"), list):
-            return [
-                _Source(
-                    (result := _parse_result(line, path)).name,
-                    path,
-                    path / str(line.get("folder")),
-                    result,
-                    path / "model",
-                    is_stored=True,
-                )
-                for line in _pick_lines(path, content["runs"], wanted)
-            ]
-        result = _parse_result(content, file)
-        return [_Source(result.name, path, path, result, file.parent / "model")]
-    if not path.is_dir():
-        raise RunError(
-            f"{path}: a run's folder, its result.json, a results file or a model folder is needed, "
-            "found nothing"
+        return [_Source(path, path, path / "model", result)]
+    if not file.is_file():
+        if not path.is_dir():
+            raise RunError(
+                f"{path}: a run's folder, its result.json, a results file or a model folder is "
+                "needed, found nothing"
+            )
+        return [_Source(path, path, path)]
+    content = read_json(file, _REMEDY)
+    if not isinstance(content, dict) or content.get("kind") != "runs":
+        return [_Source(path, path, file.parent / "model", _parse_result(content, file))]
+    return [
+        _Source(
+            path,
+            path / str(line.get("folder")),
+            path / "model",
+            _parse_result(line, path),
+            is_stored=True,
         )
-    return [_Source(_folder_name(path.resolve()), path, path, None, path)]
+        for line in _pick_lines(path, content.get("runs"), wanted)
+    ]
 
 
-def _pick_lines(
-    path: Path, lines: list[Any], wanted: Mapping[str, set[str]]
-) -> list[dict[str, Any]]:
+def _pick_lines(path: Path, lines: Any, wanted: Mapping[str, set[str]]) -> list[dict[str, Any]]:
     """Return the wanted runs of a results file that `auber report --save` wrote.
 
     Runs that removed nothing are only included if their method is named.
     """
+    lines = lines if isinstance(lines, list) else []
     lines = [line for line in lines if isinstance(line, dict) and line.get("kind") == "prune"]
     if "method" not in wanted:
         lines = [line for line in lines if line.get("removed")]
@@ -211,7 +211,7 @@ def _parse_result(data: Any, path: Path) -> _Result:
     return parse(_Result, data, str(path), _REMEDY)
 
 
-def _folder_name(folder: Path) -> str:
+def _name_folder(folder: Path) -> str:
     """Return the name of a model folder; a run's is named after its run."""
     if folder.name != "model":
         return folder.name
@@ -239,7 +239,7 @@ def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
     if result is None or source.has_model:
         config, plan = read_config(model_folder(source.folder))
         named = str(config.architectures[0]) if config.architectures else None
-        kind = task_type_of_class(named) or TASK_TYPES["sequence"]
+        task_type = task_type_of_class(named) or TASK_TYPES["sequence"]
     else:
         if model is None:
             raise RunError(
@@ -248,12 +248,12 @@ def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
             )
         config = _read_architecture(model, path, result)
         plan = PruningPlan.from_json(result.to_json()["plan"], f"{path}: plan")
-        kind = TASK_TYPES[METRICS[result.metric].kind]
+        task_type = TASK_TYPES[METRICS[result.metric].kind]
     try:
         plan.check(config.num_hidden_layers, config.num_attention_heads, allow_empty_layers=True)
     except PlanError as error:
         raise RunError(f"{path}: {error}") from error
-    return Subject(name, kind, config, plan)
+    return Subject(name, task_type, config, plan)
 
 
 def _read_architecture(model: str, path: Path, result: _Result) -> PreTrainedConfig:

@@ -76,7 +76,7 @@ def save(
     if not any(
         isinstance(model, cls) and type(model).__name__ == cls.__name__ for cls in _classes(config)
     ):
-        endings = ", ".join(f"...{kind.ending}" for kind in TASK_TYPES.values())
+        endings = ", ".join(f"...{each.ending}" for each in TASK_TYPES.values())
         raise ModelError(
             f"A bare encoder or one of {endings} can be saved, found {type(model).__name__}"
         )
@@ -216,7 +216,7 @@ def _classes(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
     """Return the bare class and the classifiers of a config."""
     from transformers import MODEL_MAPPING
 
-    return MODEL_MAPPING[type(config)], *(kind.model_class(config) for kind in TASK_TYPES.values())
+    return MODEL_MAPPING[type(config)], *(each.model_class(config) for each in TASK_TYPES.values())
 
 
 def _load_pruned(
@@ -227,8 +227,8 @@ def _load_pruned(
     from transformers.initialization import no_init_weights
 
     name = config.architectures[0]
-    kind = task_type_of_class(name)
-    auto = getattr(transformers, "AutoModel" if kind is None else kind.auto_class)
+    task_type = task_type_of_class(name)
+    auto = getattr(transformers, "AutoModel" if task_type is None else task_type.auto_class)
     tensors = _read_tensors(folder)
     options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     # A model built on the meta device would lose the buffers that are in no file.
@@ -423,13 +423,13 @@ def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: TaskTy
 
 
 def _load_unpruned_classifier(
-    source: str | Path, config: PreTrainedConfig, kind: TaskType, is_trained: bool, seed: int
+    source: str | Path, config: PreTrainedConfig, task_type: TaskType, is_trained: bool, seed: int
 ) -> PreTrainedModel:
     """Load a classifier in float32; an untrained one is drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):
         # The CPU's generator alone: torch.manual_seed also seeds GPUs, which fork_rng leaves so.
         torch.default_generator.manual_seed(seeds.derive(seed, "classifier"))
-        model, missing = _load_plain(source, config, kind.model_class(config), torch.float32)
+        model, missing = _load_plain(source, config, task_type.model_class(config), torch.float32)
     if not is_trained:
         # A bare checkpoint lacks the classifier and may lack the pooler.
         prefix = f"{model.base_model_prefix}."

@@ -124,7 +124,7 @@ def check_fit(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData, name: str
 ) -> None:
     """Raise unless a classifier has the task's type and labels, and knows all tokens."""
-    found, wanted = encoder_of(model).kind, get_task_type(task.kind)
+    found, wanted = encoder_of(model).task_type, get_task_type(task.kind)
     if found != wanted:
         raise TaskError(
             f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, "

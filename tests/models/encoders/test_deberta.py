@@ -1,4 +1,4 @@
-"""What only DeBERTa has: relative positions with projections of their own, and a convolution in its larger models."""
+"""What only DeBERTa has: projections of relative positions, and a convolution in larger models."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import copy
 
 import pytest
 import torch
-from torch import nn
 
-from auber.errors import ModelError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import masked_heads, remove_heads
 from tests.scoring.checks import assert_predicts_like_the_pruned
 from tests.scoring.test_scorer import random_rows
-from tests.tiny_models import HEADS, HIDDEN, LAYERS, random_batch, tiny_model
+from tests.tiny_models import HEADS, LAYERS, random_batch, tiny_model
 
 CHANGES = {
     "own-projections": {"share_att_key": False},
@@ -73,19 +71,6 @@ def test_relative_positions_have_rows_for_each_head():
     assert torch.equal(
         model.deberta.encoder.rel_embeddings.weight, table
     )  # which other layers read as well
-
-
-def test_a_wrapped_projection_of_positions_is_refused():
-    class LowRank(nn.Linear):
-        pass
-
-    model = tiny_model("deberta-v2", share_att_key=False)
-    model.deberta.encoder.layer[2].attention.self.pos_query_proj = LowRank(HIDDEN, HIDDEN)
-    message = (
-        r"^layer 2: its position projection must be a plain Linear, found LowRank; merge adapters"
-    )
-    with pytest.raises(ModelError, match=message):
-        encoder_of(model)
 
 
 def test_token_types_are_read_where_the_model_has_them():

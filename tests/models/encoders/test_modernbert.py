@@ -1,18 +1,17 @@
-"""What only ModernBERT has: a fused projection, windows, norms that come first, and a classifier that may read a mean."""
+"""What only ModernBERT has: a fused projection, windows, norms that come first, mean pooling."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 
-from auber.errors import ModelError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.encoders.attention import OUT_OF_REACH
 from auber.models.plan import PruningPlan
 from auber.models.surgery import masked_heads, remove_heads
 from auber.scoring.scorer import _cast
+from tests.kinds import TOKEN_KINDS
 from tests.scoring.checks import assert_predicts_like_the_pruned
 from tests.scoring.test_scorer import random_rows
 from tests.tiny_models import HIDDEN, LAYERS, random_batch, tiny_model
@@ -51,17 +50,10 @@ def test_removing_takes_a_head_out_of_every_third(biased):
         torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
 
 
-def test_a_wrapped_fused_projection_is_refused():
-    class LowRank(nn.Linear):
-        pass
-
-    model = tiny_model("modernbert")
-    model.model.layers[1].attn.Wqkv = LowRank(HIDDEN, 3 * HIDDEN)
-    with pytest.raises(
-        ModelError,
-        match=r"^layer 1: its query must be a plain Linear, found LowRank; merge adapters",
-    ):
-        encoder_of(model)
+@pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
+def test_only_a_sequence_classifier_reads_a_mean(kind):
+    encoder = encoder_of(tiny_model("modernbert", kind=kind, classifier_pooling="mean"))
+    assert encoder.reads == ("mean" if kind == "sequence" else "all")
 
 
 def test_windows_end_where_rows_are_longer():

@@ -1,9 +1,10 @@
-"""Somebody with torch and transformers but without this package, who is handed folders of pruned models.
+"""Load folders of pruned models with torch and transformers, but without this package.
 
-    python stranger.py FOLDER DEED...
+    python stranger.py FOLDER CHECK...
 
-`FOLDER` holds a model folder a family, and `batches/FAMILY.safetensors`. Each deed's numbers, or what went wrong, go to
-`FOLDER/answers/DEED.json`. This file imports nothing of the project; `test_stranger.py` runs it in an environment of its own.
+`FOLDER` holds a model folder per family, and `batches/FAMILY.safetensors`. The results of each
+check, or its error, are written to `FOLDER/answers/CHECK.json`. This file imports nothing of the
+project; `test_stranger.py` runs it in an environment of its own.
 """
 
 from __future__ import annotations
@@ -22,11 +23,8 @@ TEXTS = ["the film is good", "bad"]
 def load(folder, auto=None):
     from transformers import AutoModelForSequenceClassification
 
-    return (
-        (auto or AutoModelForSequenceClassification)
-        .from_pretrained(folder, trust_remote_code=True)
-        .eval()
-    )
+    auto = auto or AutoModelForSequenceClassification
+    return auto.from_pretrained(folder, trust_remote_code=True).eval()
 
 
 def batch_of(family):
@@ -58,7 +56,7 @@ def encoder(families):
 
 
 def resave(families):
-    """`save_pretrained` takes the modeling file along, so that the copy of a copy loads too."""
+    """`save_pretrained` copies the modeling file, so that the copy of a copy loads too."""
     found = {}
     for family in families:
         copy = family.parent / "copies" / family.name
@@ -71,9 +69,8 @@ def classify(families):
     from transformers import pipeline
 
     (bert,) = [family for family in families if family.name == "bert"]
-    answers = pipeline("text-classification", model=str(bert), trust_remote_code=True)(
-        TEXTS, top_k=None
-    )
+    classifier = pipeline("text-classification", model=str(bert), trust_remote_code=True)
+    answers = classifier(TEXTS, top_k=None)
     return {"answers": answers, "logits": numbers(load(bert)(**tokens(bert)).logits)}
 
 
@@ -86,11 +83,8 @@ def train(families):
     for family in families:
         if family.name not in ("bert", "mpnet"):
             continue
-        model, batch, place = (
-            load(family),
-            batch_of(family),
-            family.parent / "trained" / family.name,
-        )
+        model, batch = load(family), batch_of(family)
+        place = family.parent / "trained" / family.name
         before = numbers(model(**batch).logits)
         rows = [{"input_ids": ids[:4], "label": ids[0] % 2} for ids in batch["input_ids"].tolist()]
         arguments = TrainingArguments(
@@ -115,7 +109,7 @@ def train(families):
 
 
 def quantise(families):
-    """torch's dynamic quantisation to 8 bits, which torch 2.13 still has and calls deprecated."""
+    """Dynamic quantisation to 8 bits, which torch 2.13 still has but calls deprecated."""
     import torch
 
     found = {}
@@ -128,15 +122,13 @@ def quantise(families):
             small = torch.ao.quantization.quantize_dynamic(
                 load(family), {torch.nn.Linear}, dtype=torch.qint8
             )
-        linears = [
+        linears = {
             type(module).__module__
             for module in small.modules()
             if type(module).__name__ == "Linear"
-        ]
-        found[family.name] = {
-            "logits": numbers(small(**batch_of(family)).logits),
-            "linears": sorted(set(linears)),
         }
+        answer = numbers(small(**batch_of(family)).logits)
+        found[family.name] = {"logits": answer, "linears": sorted(linears)}
     return found
 
 
@@ -146,11 +138,11 @@ def sentences(families):
     from transformers import AutoModel
 
     (bert,) = [family for family in families if family.name == "bert"]
-    place = bert.parent / "sentences"
+    place = str(bert.parent / "sentences")
     embedder = SentenceTransformer(str(bert), trust_remote_code=True, device="cpu")
     embedded = embedder.encode(TEXTS)
-    embedder.save(str(place))
-    again = SentenceTransformer(str(place), trust_remote_code=True, device="cpu").encode(TEXTS)
+    embedder.save(place)
+    again = SentenceTransformer(place, trust_remote_code=True, device="cpu").encode(TEXTS)
     batch = tokens(bert)
     mask = batch["attention_mask"][..., None]
     hidden = load(bert, AutoModel)(**batch)[0]  # (rows, length, hidden)
@@ -164,41 +156,38 @@ def sentences(families):
 def compile(families):  # noqa: A001
     import torch
 
-    found = {}
-    for family in families:
-        if family.name in ("bert", "mpnet"):
-            found[family.name] = numbers(torch.compile(load(family))(**batch_of(family)).logits)
-    return found
+    return {
+        family.name: numbers(torch.compile(load(family))(**batch_of(family)).logits)
+        for family in families
+        if family.name in ("bert", "mpnet")
+    }
 
 
-DEEDS = (logits, encoder, resave, classify, train, quantise, sentences, compile)
+CHECKS = (logits, encoder, resave, classify, train, quantise, sentences, compile)
 
 
 def main() -> None:
-    folder, *asked = sys.argv[1:]
+    folder, requested = Path(sys.argv[1]), sys.argv[2:]
     import torch
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.set_num_threads(1)
-    families = sorted(path.parent for path in Path(folder).glob("*/modeling_auber.py"))
-    (Path(folder) / "answers").mkdir(exist_ok=True)
-    for deed in DEEDS:
-        if deed.__name__ not in asked:
+    families = sorted(path.parent for path in folder.glob("*/modeling_auber.py"))
+    (folder / "answers").mkdir(exist_ok=True)
+    for check in CHECKS:
+        if check.__name__ not in requested:
             continue
-        warnings.simplefilter(
-            "ignore" if deed is compile else "error"
-        )  # torch's compiler warns about itself
-        warnings.filterwarnings(
-            "ignore", "`torch.jit.script`", DeprecationWarning
-        )  # transformers' DeBERTa uses it
+        # torch's compiler warns about itself, and DeBERTa in transformers uses torch.jit.script.
+        warnings.simplefilter("ignore" if check is compile else "error")
+        warnings.filterwarnings("ignore", "`torch.jit.script`", DeprecationWarning)
         try:
-            with torch.no_grad() if deed is not train else torch.enable_grad():
-                answer = deed(families)
+            with torch.set_grad_enabled(check is train):
+                answer = check(families)
         except Exception:
             answer = {"error": traceback.format_exc()}
-        (Path(folder) / "answers" / f"{deed.__name__}.json").write_text(json.dumps(answer))
+        (folder / "answers" / f"{check.__name__}.json").write_text(json.dumps(answer))
 
 
 if __name__ == "__main__":

@@ -191,21 +191,21 @@ class Encoder(ABC):
         return None
 
     @property
-    def kind(self) -> TaskType:
+    def task_type(self) -> TaskType:
         """The task type of the model's classifier; `ModelError` if it has none."""
-        kind = task_type_of_class(type(self.model).__name__)
-        if kind is None:
+        task_type = task_type_of_class(type(self.model).__name__)
+        if task_type is None:
             endings = " or ".join(f"...{each.ending}" for each in TASK_TYPES.values())
             raise ModelError(
                 f"{type(self.model).__name__} has no classifier; "
                 f"fine-tune it first, or load it as {endings}"
             )
-        return kind
+        return task_type
 
     @property
     def reads(self) -> Reads:
         """What the classifier reads."""
-        return "all" if self.kind.reads_all else "first"
+        return "all" if self.task_type.reads_all else "first"
 
     def classify(self, read: Tensor) -> Tensor:
         """Return the logits (rows or tokens, num_labels) for what the classifier `reads`."""
@@ -217,7 +217,7 @@ class Encoder(ABC):
         return logits
 
     def _classify_tokens(self, hidden: Tensor) -> Tensor:
-        last = self.model.qa_outputs if self.kind.name == "spans" else self.model.classifier
+        last = self.model.qa_outputs if self.task_type.name == "spans" else self.model.classifier
         logits: Tensor = last(hidden)
         return logits
 

@@ -23,7 +23,7 @@ def auto_map(config: PreTrainedConfig) -> dict[str, str]:
     """Return the entries that lead the Auto classes of transformers to the modeling file."""
     from transformers import MODEL_MAPPING
 
-    classes = {kind.auto_class: kind.model_class(config) for kind in TASK_TYPES.values()}
+    classes = {each.auto_class: each.model_class(config) for each in TASK_TYPES.values()}
     entries = {"AutoModel": MODEL_MAPPING[type(config)], **classes}
     return {entry: f"{MODELING_FILE.stem}.{cls.__name__}" for entry, cls in entries.items()}
 

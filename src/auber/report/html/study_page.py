@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
-from auber.report.analysis import Report, analyse
+from auber.report.analysis import Report, analyse, group
 from auber.report.analysis import Section as Evidence
 from auber.report.answer import answers
-from auber.report.cells import CONTROLS, SUBJECT, group, ordered
 from auber.report.figures import HeadMap, ScoreRow, draw_heads, draw_scores, make_shades
 from auber.report.html.page import (
     Block,
@@ -33,6 +32,7 @@ from auber.report.html.shared import (
 )
 from auber.report.layers import Run
 from auber.report.paper_tables import RULE, all_tables
+from auber.report.records import CONTROLS, SUBJECT, ordered
 from auber.report.results_file import ResultsFile
 from auber.report.runs import Source, pool
 from auber.report.tables import Table
@@ -47,13 +47,13 @@ def make_study_page(
     """Return everything about a study, or about runs that are read together."""
     report = analyse(pool(sources))
     tables = all_tables(report)
-    places = [", ".join(section.place) for section in report.sections]
+    places = [f"{section.model}, {section.protocol}" for section in report.sections]
     slugs = make_slugs(places)
-    by_place = group(runs, lambda run: (run.record.model, run.record.protocol))
+    by_place = group(runs, lambda run: f"{run.record.model}, {run.record.protocol}")
     sections: list[Section] = []
     for section, place in zip(report.sections, places, strict=True):
         ends = (f"-{slugs[place]}", f": {place}") if len(places) > 1 else ("", "")
-        sections += _evidence(section, by_place.get(section.place, []), tables[1:], *ends)
+        sections += _evidence(section, by_place.get(place, []), tables[1:], *ends)
     every = settings_rows({"value": [record for source in sources for record in source.records]})
     caption = "All settings, with every value in these runs"
     sections += [
@@ -86,10 +86,11 @@ def _evidence(
         cells[task] = {method: by_method[method] for method in ordered(by_method)}
     own: dict[str, list[Block]] = {}
     notes: dict[str, None] = {}
+    key = (section.model, section.protocol)
     for table in tables:
-        rows = tuple(row for row in table.rows if row[:2] == section.place)
-        part = table.parts.get(section.place)
-        parts = {section.place: part._replace(notes=())} if part else {}
+        rows = tuple(row for row in table.rows if row[:2] == key)
+        part = table.parts.get(key)
+        parts = {key: part._replace(notes=())} if part else {}
         own[table.name] = make_blocks(replace(table, rows=rows, notes=(), parts=parts))
         notes |= dict.fromkeys(part.notes if part and rows else ())
     careful = Block(notes=tuple(notes))
