@@ -11,8 +11,7 @@ from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import masked_heads, remove_heads
-from tests.scoring.checks import assert_predicts_like_the_pruned
-from tests.scoring.test_scorer import random_rows
+from tests.scoring.test_scorer import assert_predicts_like_the_pruned, random_rows
 from tests.tiny_models import HEADS, LAYERS, random_batch, tiny_model
 
 CHANGES = {

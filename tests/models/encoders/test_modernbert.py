@@ -12,8 +12,7 @@ from auber.models.plan import PruningPlan
 from auber.models.surgery import masked_heads, remove_heads
 from auber.scoring.scorer import _cast
 from tests.kinds import TOKEN_KINDS
-from tests.scoring.checks import assert_predicts_like_the_pruned
-from tests.scoring.test_scorer import random_rows
+from tests.scoring.test_scorer import assert_predicts_like_the_pruned, random_rows
 from tests.tiny_models import HIDDEN, LAYERS, random_batch, tiny_model
 
 
