@@ -11,29 +11,11 @@ from auber.report.results_file import collect, save_results
 from auber.report.tables import WRITERS
 
 
-def texts_of(place):
-    tables = all_tables(analyse(collect(place)))
-    return {
-        f"{table.name}.{suffix}": render(table)
-        for table in tables
-        for suffix, render in WRITERS.items()
-    }
-
-
-def test_tables_from_the_file_are_those_from_the_folder(unbroken, tmp_path):
-    _, folder, _ = unbroken
-    file = tmp_path / "study.json"
-    saved = save_results(folder, file)
-    assert (saved.added, saved.present, saved.total, saved.left_out) == (10, 0, 10, ())
-    assert collect(file) == collect(folder)
-    assert texts_of(file) == texts_of(folder)
-    assert "incomplete" not in texts_of(file)["table2.md"]
-
-
 def test_the_file_is_small_and_names_no_place(unbroken, tmp_path):
     _, folder, _ = unbroken
     file = tmp_path / "study.json"
-    save_results(folder, file, model="small-bert")
+    saved = save_results(folder, file, model="small-bert")
+    assert (saved.added, saved.present, saved.total, saved.left_out) == (10, 0, 10, ())
     text = file.read_text()
     assert str(folder.parent.parent) not in text
     assert len(text) < 10 * 2000
