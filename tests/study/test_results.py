@@ -1,13 +1,10 @@
-"""A real study's folder and the results file made from it say the same."""
+"""The results file made from the folder of a real study."""
 
 from __future__ import annotations
 
 import json
 
-from auber.report.analysis import analyse
-from auber.report.paper_tables import all_tables
-from auber.report.results_file import collect, save_results
-from auber.report.tables import WRITERS
+from auber.report.results_file import save_results
 from benchmarks.results_page import render_page
 
 
