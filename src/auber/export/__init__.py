@@ -35,7 +35,7 @@ TARGETS: dict[str, Target] = {
     for target in (
         Target("onnx", "a graph with its tokenizer, for onnxruntime"),
         Target("dense", "full size, zeros for removed heads, for plain transformers"),
-        Target("hub", "a folder to share: model card, map of heads, code that loads it"),
+        Target("hub", "a folder to share: model card and code that loads it"),
     )
 }
 
