@@ -112,12 +112,15 @@ def run_experiment(arguments: argparse.Namespace) -> None:
         for number, (name, changed) in enumerate(changes.items()):
             method = get_method(name if name in methods else methods[0])
             out = Path(folder) / str(number)
-            is_first = method.removes_heads and leader is None
+            if changed or (method.removes_heads and leader is None):
+                heads = arguments.heads
+            else:
+                heads = None if method.decides_number else leader
             found = api.prune(
                 start,
                 task=task,
                 method=method.name,
-                heads=arguments.heads if is_first or changed or method.decides_number else leader,
+                heads=heads,
                 config=config.replace(changed),
                 out=out,
             )

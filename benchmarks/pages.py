@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from auber.config import PRESETS, make_config, settings
-from auber.report.page import write_page
 from auber.system.files import write_text
 from auber.system.records import read
 from benchmarks.common import ROOT, describe_origin, markdown, run_program
+from benchmarks.results_page import write_page
 from benchmarks.scorer.record import Bench
 from benchmarks.scorer.tables import describe, draw_growth, make_tables, name_of
 from benchmarks.soak.record import Soak, make_table
@@ -77,7 +77,7 @@ def save_figure(path: Path, benches: Sequence[Bench]) -> None:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "auber", "svg.fonttype": "none"}):
-        draw_growth(benches).savefig(path, metadata={"Date": None})
+        draw_growth(benches).savefig(path, metadata={"Creator": None, "Date": None})
     path.write_text(re.sub(r" +$", "", path.read_text(), flags=re.MULTILINE))
 
 

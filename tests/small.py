@@ -8,6 +8,7 @@ from auber.config import Config, make_config
 from auber.data.encoding import EncodedRows, encode_rows
 from auber.data.generated import build_tokenizer, make_agreement, vocabulary
 from auber.data.task import TaskData
+from auber.system.progress import Progress
 from auber.training.devices import Hardware, resolve_hardware
 from tests.tiny_models import tiny_model
 
@@ -53,3 +54,14 @@ def small_rows(count: int = 60) -> EncodedRows:
 def cpu() -> Hardware:
     """Return one thread in float32."""
     return resolve_hardware(small_config())
+
+
+class Messages(Progress):
+    """Keep the messages to the user in `said`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)

@@ -99,7 +99,11 @@ class Starter:
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+                env={
+                    **os.environ,
+                    "OMP_NUM_THREADS": "1",
+                    "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+                },
                 start_new_session=True,
             )
         return self

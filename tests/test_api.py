@@ -10,7 +10,7 @@ import torch
 import auber
 from auber.data.encoding import encode_rows
 from auber.data.generated import build_tokenizer
-from auber.errors import CheckpointError, ConfigError, RunError, TaskError
+from auber.errors import CheckpointError, ConfigError, RunError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.system.progress import Progress
@@ -135,32 +135,13 @@ class Counter(Progress):
 
 @pytest.mark.parametrize(
     ("method", "heads"),
-    [
-        *((name, None) for name in ("auber", "greedy", "original", "original+tuning")),
-        *((name, 1) for name in ("random", "confidence", "michel", "voita")),
-    ],
+    [("auber", None), ("original", None), ("original+tuning", None), ("voita", 1)],
 )
 def test_progress_shows_the_planned_stages(method, heads, start):
     counter = Counter()
     prune(start, method, heads=heads, config=small_config(agent__episodes=2), progress=counter)
     assert counter.ended == counter.stages > 0
     assert counter.weighed == 1
-
-
-@pytest.mark.parametrize(
-    ("method", "setting"),
-    [
-        ("auber-query", ("search.matrix", "query")),
-        ("auber-key", ("search.matrix", "key")),
-        ("auber-l2", ("search.norm", "l2")),
-        ("auber-reverse", ("search.order", "reverse")),
-    ],
-)
-def test_the_ablations_are_settings(method, setting, start):
-    config = small_config(agent__episodes=2, layer__epochs=0, last__epochs=0)
-    result = prune(start, method, config=config).result
-    assert result["config"][setting[0]] == setting[1]
-    assert result["method"] == method
 
 
 def test_heldout_keeps_the_reward_rows_from_the_first_tuning(tmp_path):
@@ -193,115 +174,11 @@ def test_a_pruned_model_can_be_pruned_again(pruned):
     assert all({*heads} <= {*again.plan.removed(layer)} for layer, heads in outcome.plan.items())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"method": "aubre"}, ConfigError, "Unknown method 'aubre'. Did you mean 'auber'?"),
-        ({"heads": 2}, ConfigError, "method 'auber' decides itself how many heads to remove; leave out --heads"),
-        ({"method": "random"}, ConfigError, "method 'random' must be given the number of heads to remove; give --heads P or"),
-        ({"method": "random", "heads": 10}, ConfigError, r"--heads must be from 0 to 9 \(one head stays in each layer\), found 10"),
-        ({"method": "random", "heads": -1}, ConfigError, "--heads must be 0 or more, found -1"),
-        ({"method": "random", "heads": True}, ConfigError, "^--heads must be a whole number, found True$"),
-        ({"method": "original", "heads": 5}, ConfigError, "method 'original' removes no heads; leave out --heads"),
-        ({"method": "random", "heads": "nowhere"}, RunError, "nowhere: not a run's folder"),
-        ({"task": "mprc"}, TaskError, "Unknown task 'mprc'. Did you mean 'mrpc'?"),
-        ({"task": 3}, TaskError, "^task: .* is needed, found int; auber.make_task makes one of rows$"),
-        ({"config": {"seed": 1}}, ConfigError, "^config: must be a preset's name or a Config, found dict; pass single settings"),
-        ({"start": None}, ConfigError, "^model: must be a folder, a hub name, a finished run or a live transformers model, found NoneType$"),
-        ({"out": None, "resume": True}, ConfigError, "^resume: continues the run in a folder, found none; give out='runs/mine'$"),
-        ({"resume": "yes"}, ConfigError, "^resume: must be True, False or 'upgrade', found 'yes'$"),
-        (
-            {"config": small_config(agent__replay_size=4)},
-            ConfigError,
-            r"agent.replay_size must be at least agent.learning_starts \(8\), found 4: no update would ever be made",
-        ),
-        (
-            {"config": small_config(agent__learning_starts=25, agent__choose="rollout")},
-            ConfigError,
-            "^layer 0: agent.episodes must be .*, found 6: its games on 4 heads make 24 moves at most, and the first update waits for 25; ",
-        ),
-        (
-            {"config": small_config(protocol="heldout")},
-            RunError,
-            "was made with protocol 'seen', this run has 'heldout'; start from a run made with",
-        ),
-        (
-            {"task": small_task(40)},
-            RunError,
-            r"start: was made with other rows \(task agreement\) than this run has \(task agreement\); start from a run made with",
-        ),
-    ],
-)  # fmt: skip
-def test_mistakes_are_reported_before_anything_is_computed(
-    start, tmp_path, arguments, error, message
-):
-    given = {"start": start, "out": tmp_path / "x", **arguments}
-    with pytest.raises(error, match=message):
-        prune(**given)
-    assert not (tmp_path / "x").exists()
-
-
-@pytest.mark.parametrize("work", [auber.prune, auber.finetune])
-def test_too_few_rows_leave_no_folder(work, tmp_path):
-    message = "^train, rows to watch: at least one row is needed, .* raise last.watch_fraction or give more rows$"
-    with pytest.raises(TaskError, match=message):
-        work(*small_start(), task=small_task(4), config=CONFIG, out=tmp_path / "x")
-    assert not (tmp_path / "x").exists()
-
-
-def test_too_many_heads_for_exhaustive_search(tmp_path):
-    model, tokenizer = small_start(hidden_size=34, num_attention_heads=17)
-    message = "^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads, found 17 heads; use"
-    with pytest.raises(ConfigError, match=message):
-        prune(model, "exhaustive", tokenizer=tokenizer, out=tmp_path / "x")
-    assert not (tmp_path / "x").exists()
-
-
-def test_more_shards_than_rows(tmp_path):
-    model, tokenizer = small_start()
-    config = small_config(reward__shards=99, first__when="always")
-    message = r"^reward.shards must be at most the number of reward rows \(40\), found 99; "
-    with pytest.raises(ConfigError, match=message):
-        prune(model, tokenizer=tokenizer, config=config, out=tmp_path / "x")
-    assert [*(tmp_path / "x" / "stages").iterdir()] == []
-
-
-@pytest.mark.parametrize(
-    ("protocol", "remedy"),
-    [("seen", "set protocol=crossfit and give --heads"), ("crossfit", "give --heads")],
-)
-def test_a_search_takes_no_number_from_another_run(start, pruned, protocol, remedy):
-    message = f"^--heads-from is for methods that take the number of heads to remove, and 'auber' decides it; leave it out, or {remedy}$"
-    with pytest.raises(ConfigError, match=message):
-        prune(start, heads=pruned[0], config=small_config(protocol=protocol))
-
-
-def test_a_group_of_processes_needs_a_shared_folder(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "1")
-    message = (
-        "^out: a group of 2 processes shares the run's folder, found none; give out='runs/mine'$"
-    )
-    with pytest.raises(ConfigError, match=message):
-        auber.prune(*small_start(), task=TASK, config=CONFIG)
-
-
 class Stop(Progress):
     """Stops a run at its first stage."""
 
     def begin(self, stage, total):
         raise KeyboardInterrupt
-
-
-def test_a_run_of_a_group_is_not_resumed_by_one_process(start, tmp_path, monkeypatch):
-    with monkeypatch.context() as group:
-        group.setattr("auber.run.request.num_processes", lambda: 2)
-        with pytest.raises(KeyboardInterrupt):
-            prune(start, out=tmp_path / "run", progress=Stop())
-    assert read(tmp_path / "run" / "run.json")["processes"] == 2
-    message = r"run: is another run: processes was 2 and is now 1; use the same settings \(torchrun --nproc-per-node 2\) or another --out$"
-    with pytest.raises(RunError, match=message):
-        prune(start, out=tmp_path / "run", resume=True)
 
 
 def test_a_run_is_resumed_with_its_number_of_threads(start, tmp_path):
@@ -311,7 +188,10 @@ def test_a_run_is_resumed_with_its_number_of_threads(start, tmp_path):
         prune(start, **automatic, progress=Stop())
     torch.set_num_threads(2)
     try:
-        message = r"run: is another run: computed_on_threads was 1 and is now 2; use the same settings \(--set threads=1\) or"
+        message = (
+            r"run: is another run: computed_on_threads was 1 and is now 2; use the same settings "
+            r"\(--set threads=1\) or"
+        )
         with pytest.raises(RunError, match=message):
             prune(start, **automatic, resume=True)
         pruned = prune(start, config=small_config(threads=1), out=tmp_path / "run", resume=True)
@@ -326,52 +206,6 @@ def test_a_live_model_needs_its_tokenizer():
             call(small_start()[0], task=TASK, config=CONFIG)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("layer.epochs", 3),
-        ("last.learning_rate", 1e-4),
-        ("reward.fraction", 0.5),
-        ("max_length", 20),
-    ],
-)
-@pytest.mark.parametrize("method", ["random", "original+tuning"])
-def test_a_run_with_other_tunings_is_not_matched(pruned, start, key, value, method):
-    was = CONFIG.flat()[key]
-    message = rf"auber: has {key} = {was}, this run {value}; a run is compared only with the same tuning: give --set {key}={was}$"
-    with pytest.raises(RunError, match=message):
-        prune(start, method, heads=pruned[0], config=CONFIG.replace({key: value}))
-
-
-@pytest.mark.parametrize(
-    ("seed", "config"), [(0, small_config(first__when="always", first__epochs=1)), (5, CONFIG)]
-)
-@pytest.mark.parametrize("method", ["random", "original+tuning"])
-def test_a_run_from_other_weights_is_not_matched(pruned, method, seed, config):
-    model, tokenizer = small_start(seed=seed)
-    message = "the run to match started from other fine-tuned weights than this one"
-    with pytest.raises(RunError, match=message):
-        prune(model, method, tokenizer=tokenizer, heads=pruned[0], config=config)
-
-
-def test_a_run_of_other_rows_or_another_seed_is_not_matched(start, pruned):
-    model, tokenizer = small_start()
-    message = "auber: has other rows of its task; a run can be matched only with the same$"
-    with pytest.raises(RunError, match=message):
-        prune(model, "random", tokenizer=tokenizer, task=small_task(40), heads=pruned[0])
-    with pytest.raises(RunError, match="a run can be matched only with the same"):
-        prune(start, "random", heads=pruned[0], config=small_config(seed=3))
-
-
-def test_a_damaged_run_is_not_matched(start, tmp_path):
-    (tmp_path / "run.json").write_text("{}")
-    (tmp_path / "result.json").write_text('{"format": 1}')
-    with pytest.raises(
-        RunError, match="result.json: lacks 'kind'; .*it is damaged or of another version: put"
-    ):
-        prune(start, "random", heads=tmp_path)
-
-
 def long_rows():
     """Return rows of which the last is longer than a tiny model has positions."""
     rows = [{"text": f"the key is {word}", "label": word} for word in ("good", "bad") * 10]
@@ -382,7 +216,10 @@ def test_rows_must_fit_the_positions_of_the_model():
     model, tokenizer = small_start()
     most = encoder_of(model).most_tokens
     given = {"task": auber.make_task(long_rows()[:-1], long_rows())}
-    message = rf"^task own: a dev row has 202 tokens and BertForSequenceClassification positions for {most}; set max_length={most}$"
+    message = (
+        rf"^task own: a dev row has 202 tokens and BertForSequenceClassification positions for "
+        rf"{most}; set max_length={most}$"
+    )
     long = {**given, "config": small_config(max_length=512)}
     for call, more in (
         (auber.prune, {"method": "random", "heads": 1}),
@@ -400,25 +237,15 @@ def test_relative_positions_have_no_limit(model_type):
     assert encoder_of(tiny_model(model_type)).most_tokens is None
 
 
-def test_truncated_rows_are_counted():
-    class Listener(Progress):
-        said = ()
-
-        def say(self, text):
-            self.said = (*self.said, text)
-
-    listener, (model, tokenizer) = Listener(), small_start()
-    task = auber.make_task(long_rows(), long_rows()[:6])
-    prune(model, "random", tokenizer=tokenizer, task=task, heads=1, progress=listener)
-    assert listener.said[0] == "1 of 21 train rows are cut to 24 tokens (max_length)"
-
-
 def test_labels_in_another_order_are_refused(tmp_path):
     model, tokenizer = small_start()
     names = TASK.label_names
     model.config.id2label = dict(enumerate(reversed(names)))
     checkpoint.save(model, tokenizer, tmp_path / "model")
-    order = rf": its classifier orders the labels {names[1]}, {names[0]}, the task {names[0]}, {names[1]}; .*\(--labels {names[1]},{names[0]}\)$"
+    order = (
+        rf": its classifier orders the labels {names[1]}, {names[0]}, the task {names[0]}, "
+        rf"{names[1]}; .*\(--labels {names[1]},{names[0]}\)$"
+    )
     with pytest.raises(CheckpointError, match=f"^{tmp_path / 'model'}{order}"):
         auber.evaluate(tmp_path / "model", task=TASK, config=CONFIG)
     with pytest.raises(CheckpointError, match=f"^the live BertForSequenceClassification{order}"):
@@ -428,10 +255,16 @@ def test_labels_in_another_order_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_labels": 3}, "trained classifier has 3 labels, the task has 2; choose the task it was trained on"),
-        ({"vocab_size": 20}, "tokenizer has 59 tokens, its model 20; use the tokenizer the model was trained with"),
+        (
+            {"num_labels": 3},
+            "trained classifier has 3 labels, the task has 2; choose the task it was trained on",
+        ),
+        (
+            {"vocab_size": 20},
+            "tokenizer has 59 tokens, its model 20; use the tokenizer the model was trained with",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_live_model_must_fit_the_task(changes, message):
     model = tiny_model("bert", **{"vocab_size": 59, "pad_token_id": 0, **changes})
     for call in (auber.prune, auber.finetune, auber.evaluate):
@@ -441,8 +274,8 @@ def test_a_live_model_must_fit_the_task(changes, message):
             call(model, build_tokenizer(), task=TASK, config=CONFIG)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_live_model_is_tuned_in_float32_as_its_folder_is(dtype, tmp_path):
+def test_a_live_model_is_tuned_in_float32_as_its_folder_is(tmp_path):
+    dtype = torch.bfloat16
     model, tokenizer = small_start()
     model.to(dtype)
     checkpoint.save(model, tokenizer, tmp_path / "model")
@@ -469,7 +302,10 @@ def test_classes_with_other_names_are_matched_with_one_warning(is_live, tmp_path
     auber.prune(*given, task=TASK, method="greedy", config=config, out=tmp_path / "run")
     name = "BertForSequenceClassification"
     names = [f"the live {name}", name] if is_live else [tmp_path / "model", "model"]
-    words = f"its classes are bad, good, the task's {', '.join(TASK.label_names)}; they are matched in this order"
+    words = (
+        f"its classes are bad, good, the task's {', '.join(TASK.label_names)}; they are matched "
+        f"in this order"
+    )
     found = [record.getMessage() for record in caplog.records if "classes" in record.getMessage()]
     assert found == [f"careful: {each}: {words}" for each in names]
     caplog.clear()

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from auber.config import Config
-from auber.data.encoding import EncodedRows, encode_rows
+from auber.data.encoding import EncodedRows, encode_split
 from auber.data.splits import make_splits
 from auber.data.task import Rows, TaskData
 from auber.models import checkpoint
@@ -191,7 +191,7 @@ def _assemble(
 ) -> Subject:
     tokenizer = make_tokenizer(model.config)
     task = make_task(shape, count or shape.count, config.seed, tokenizer)
-    train = encode_rows(tokenizer, task.train, config.max_length, task.is_regression)
+    train = encode_split(tokenizer, task, "train", config.max_length)
     splits = make_splits(task.train.labels, config, encoder_of(model).num_layers, False)
     rows = train.select(splits.layers[0].reward)
     return Subject(name, model, tokenizer, task, rows, config, hardware)

@@ -200,7 +200,8 @@ def _start_study(folder: Path, runs: int, *words: str) -> subprocess.Popen[str]:
 def _check_reported(folder: Path, study: subprocess.Popen[str], runs: int) -> None:
     errors = (folder / "study.txt").read_text(encoding="utf-8")
     assert study.wait() == 0, errors[-2000:]
-    found = json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]
+    printed = (folder / "study.json").read_text(encoding="utf-8")
+    found = json.loads(printed[printed.index('{\n  "folder"') :])["runs"]  # Ray prints before it
     told = Counter((run["task"], run["protocol"], run["seed"], run["run"]) for run in found)
     assert len(told) == told.total() == runs, f"{told.total()} reports of {len(told)} runs"
     failed = [run for run in found if run["state"] != "complete"]
@@ -224,7 +225,8 @@ def _is_working(process: psutil.Process) -> bool:
         name = " ".join(process.cmdline())
     except psutil.Error:
         return False
-    return name.startswith("ray::") and "IDLE" not in name
+    # By the name of the task: Ray names its own agents alike, and the node dies with them.
+    return name.startswith("ray::do_block")
 
 
 def _megabytes(path: Path) -> float:

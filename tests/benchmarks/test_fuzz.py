@@ -164,7 +164,7 @@ REFUSED = [
     ("settings", text(".".join(["a"] * 300) + " = 1"), "nested"),
     ("settings", text(".".join(["a"] * 50_000) + " = 1"), "key"),
     ("study", text(f"[{'.'.join(['a'] * 50_000)}]"), "key"),
-    ("study", replaced("[0, 1]", f"[{ENDLESS}]"), "seeds"),
+    ("study", replaced("[0, 1]", f"[{ENDLESS}]"), "seeds|digits"),
     ("study", added("settings." + ".".join(["a"] * 40) + " = 1"), "nested|cannot be read"),
     ("study", replaced("draws = 2", "draws = 1000000000"), "draws"),
     ("study", replaced("bert-base-cased", "x" * 5000), "model"),

@@ -9,6 +9,9 @@ import sys
 import pytest
 
 from auber.cli import app
+from auber.cli.list import LISTS
+from tests.cli.run_folder import RunFolder
+from tests.study.tiny import tiny_study
 
 
 def test_help(run_auber):
@@ -20,25 +23,26 @@ def test_help(run_auber):
     example = "auber prune --model bert-base-cased --task mrpc --out runs/mrpc"
     assert example in " ".join(out.split())
     assert "original+tuning" in out
-
-
-def test_every_summary_fits_80_columns(run_auber, monkeypatch):
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
-    _, out, _ = run_auber("--help")
-    lines = out[out.index("Commands:") : out.index("Start with")].split("\n")[1:-2]
-    assert len(lines) == len(app.registered_commands)
-    assert [
-        line for line in lines if line.endswith("...") or line[-1] != "." or len(line) > 80
-    ] == []
-
-
-def test_no_arguments_show_the_help(run_auber):
     _, out, err = run_auber()
     assert "Usage" in out + err
-
-
-def test_version(run_auber):
     assert run_auber("--version")[:2] == (0, "auber 0.1.0\n")
+
+
+def test_reading_imports_neither_torch_nor_the_pipeline(tmp_path):
+    RunFolder(tmp_path / "run").search_layer_1()
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "study.toml").write_text(tiny_study(methods=["original"]).to_toml())
+    calls = [["--help"], *(["list", what] for what in LISTS)]
+    calls += [["watch", str(tmp_path / name), "--once"] for name in ("run", "study")]
+    code = (
+        "import sys\nfrom auber.cli import app\n"
+        f"for words in {calls}: app(words, standalone_mode=False)\n"
+        "heavy = ('torch', 'transformers', 'numpy', 'pandas', 'auber.api', 'auber.run.pipeline')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,11 @@ def test_version(run_auber):
     [
         (["prune", "--model", "x"], "Missing option '--out'; see 'auber prune --help'"),
         (["evaluate"], "Missing argument 'RUN|DIR'; see 'auber evaluate --help'"),
+        (
+            ["list", "task"],
+            "Unknown list 'task'. Did you mean 'tasks'? Known: methods, metrics, mod",
+        ),
+        (["demo", "--resume"], "--resume continues the demo in a folder, found no --out; add it"),
         (["prun"], "No such command 'prun'. Did you mean 'prune'?; see 'auber --help'"),
         (["list", "x", "y"], "Got unexpected extra argument"),
         (["prune", "--model"], "Option '--model' requires an argument; see 'auber prune --help'"),
@@ -86,6 +95,10 @@ def test_a_wrong_call_is_one_line(run_auber, words, message):
             ["--task", "agreement", "--train", "x.csv"],
             "--task and --train/--dev exclude each other",
         ),
+        (
+            ["--train", "a.csv"],
+            "--train and --dev go together, found --train alone; add --dev FILE",
+        ),
         ([], "name a task with --task, or your own rows with --train FILE --dev FILE --text "),
         (
             ["--task", "agreement", "--config", "no.toml"],
@@ -101,11 +114,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(run_auber, files, tmp_path, argum
     assert err.startswith(f"auber: {message}")
     assert err.count("\n") == 1
     assert not (tmp_path / "x").exists()
-
-
-def test_a_demo_resumes_in_a_folder_only(run_auber):
-    message = "auber: --resume continues the demo in a folder, found no --out; add it\n"
-    assert run_auber("demo", "--resume") == (2, "", message)
 
 
 @pytest.mark.parametrize(

@@ -24,40 +24,69 @@ def run(files, tmp_path_factory):
     return place
 
 
-def test_the_score_of_a_run(run_auber, run, dev_rows, own_rows):
+@pytest.fixture
+def evaluate(run_auber):
+    """Call `auber evaluate`; return its JSON, or its one-line message."""
+
+    def call(*arguments):
+        code, out, err = run_auber("evaluate", *arguments, "--json")
+        if code == 0:
+            return json.loads(out)
+        assert (code, out, err[:7], err.count("\n")) == (2, "", "auber: ", 1)
+        return err[7:-1]
+
+    return call
+
+
+def test_the_score_of_a_run(run_auber, evaluate, run, dev_rows, own_rows):
     result = json.loads((run / "result.json").read_text())
-    code, out, _ = run_auber("evaluate", run, *own_rows, "--json")
-    scores = json.loads(out)
-    assert (code, scores["score"], scores["rows"]) == (0, result["dev"]["score"], 8)
-    code, out, err = run_auber("evaluate", run, *dev_rows, "--json")
-    assert (code, json.loads(out)) == (0, scores), f"the model names its classes: {err}"
+    scores = evaluate(run, *own_rows)
+    assert (scores["score"], scores["rows"]) == (result["dev"]["score"], 8)
+    assert evaluate(run, *dev_rows) == scores, "the model names its classes"
     code, out, err = run_auber("evaluate", run, *dev_rows)
     first, *warnings = out.splitlines()
     accuracy, loss = f"{100 * scores['score']:.2f}", f"{scores['loss']:.4f}"
     assert (code, first) == (0, f"dev accuracy {accuracy}, loss {loss}, 8 rows"), err
     assert warnings == describe_result(result)[2:]
     assert bool(warnings) == (scores["one_class"] or scores["score"] <= result["dev"]["majority"])
-    code, out, _ = run_auber("evaluate", run, *own_rows, "--split", "train")
-    train = f"{100 * result['train']['score']:.2f},"
-    assert (code, out.split()[:3]) == (0, ["train", "accuracy", train])
+    train = evaluate(run, *own_rows, "--split", "train")
+    assert (train["split"], train["score"]) == ("train", result["train"]["score"])
 
 
-def test_splits(run_auber, run, dev_rows, own_rows):
-    code, _, err = run_auber("evaluate", run, *dev_rows, "--split", "train")
-    assert (code, err) == (
-        2,
-        "auber: --split train: the training rows are needed, found --dev alone; add --train FILE, "
-        "or leave --split out\n",
+def test_mistakes(evaluate, run, files, dev_rows, own_rows, tmp_path, monkeypatch):
+    assert evaluate(run, *dev_rows, "--split", "train") == (
+        "--split train: the training rows are needed, found --dev alone; add --train FILE, or "
+        "leave --split out"
     )
-    code, _, err = run_auber("evaluate", run, *own_rows, "--split", "test")
-    assert (code, err) == (2, "auber: Unknown split 'test'. Known: dev, train\n")
+    assert evaluate(run, *own_rows, "--split", "test") == "Unknown split 'test'. Known: dev, train"
+    assert evaluate(run, *dev_rows, "--data", files) == (
+        "--data goes with --task; your own rows are the files of --train and --dev"
+    )
+    columns = [*own_rows[:4], "--label", "good", "--text", "sentence, c"]
+    assert "Unknown column 'c'" in evaluate(run, *columns)
+    (tmp_path / "run.json").write_text("{}")
+    unfinished = f"{tmp_path}: the run is not finished; continue it with --resume"
+    assert evaluate(tmp_path, *own_rows) == unfinished
+    monkeypatch.setattr("auber.data.glue.load_glue_from_hub", None)  # found before rows are read
+    assert evaluate("runs/none", "--task", "cola") == (
+        "runs/none: must be a finished run or a model folder, found nothing; correct the path"
+    )
 
 
-def test_rows_are_cut_as_in_the_run(run_auber, run, own_rows, tmp_path):
+def test_the_rows_must_be_named(evaluate, tmp_path, files):
+    rows = "add --task TASK, or --dev FILE --text COLUMN --label COLUMN"
+    named = "which rows to score it on must be named"
+    assert evaluate(files / "model") == f"{files / 'model'}: {named}; {rows}"
+    (tmp_path / "run.json").write_text("{}")
+    for task, advice in (("rte", "add --task rte"), ("own", rows)):
+        (tmp_path / "result.json").write_text(json.dumps({**RESULT, "task": task}))
+        of_task = f"(the run is of task '{task}'); {advice}"
+        assert evaluate(tmp_path) == f"{tmp_path}: {named} {of_task}"
+
+
+def test_rows_are_cut_as_in_the_run(evaluate, run, own_rows, tmp_path):
     def loss(*options, place=run):
-        code, out, err = run_auber("evaluate", place, *own_rows, "--json", *options)
-        assert code == 0, err
-        return json.loads(out)["loss"]
+        return evaluate(place, *own_rows, *options)["loss"]
 
     assert auber.load(run).config.num_labels == 2
     assert len(auber.load_tokenizer(run)) == len(auber.load_tokenizer(run / "model"))
@@ -71,7 +100,7 @@ def test_rows_are_cut_as_in_the_run(run_auber, run, own_rows, tmp_path):
     assert loss("--config", tmp_path / "whole.toml") == loss("--set", "max_length=128")
 
 
-def test_rows_of_one_file_may_have_one_class(run_auber, files, dev_rows, own_rows, tmp_path):
+def test_rows_of_one_file_may_have_one_class(evaluate, files, dev_rows, own_rows, tmp_path):
     model, tokenizer = small_start()
     model.config.id2label = {0: "yes", 1: "no"}
     place = tmp_path / "model"
@@ -79,48 +108,32 @@ def test_rows_of_one_file_may_have_one_class(run_auber, files, dev_rows, own_row
     lines = (files / "dev.csv").read_text().splitlines()
     some_lines = [lines[0], *(line for line in lines if line.endswith("yes"))]
     (tmp_path / "yes.csv").write_text("\n".join(some_lines) + "\n")
-    some_rows = ["--dev", tmp_path / "yes.csv", *dev_rows[2:]]
-
-    def evaluate(*options):
-        code, out, err = run_auber("evaluate", place, *options, "--json")
-        assert (code, err) == (0, "")
-        return json.loads(out)
-
-    some, every = evaluate(*some_rows), evaluate(*dev_rows)
+    some, every = (
+        evaluate(place, "--dev", rows, *dev_rows[2:])
+        for rows in (tmp_path / "yes.csv", dev_rows[1])
+    )
     assert 0 < some["rows"] < every["rows"]
-    assert evaluate(*own_rows, "--labels", "yes, no")["score"] == every["score"]
-    code, _, err = run_auber("evaluate", place, *own_rows)
-    assert (code, err) == (
-        2,
-        f"auber: {place}: its classifier orders the labels yes, no, the task no, yes; "
-        "give the task that order (--labels yes,no)\n",
+    assert evaluate(place, *own_rows, "--labels", "yes, no")["score"] == every["score"]
+    assert evaluate(place, *own_rows) == (
+        f"{place}: its classifier orders the labels yes, no, the task no, yes; give the task that "
+        "order (--labels yes,no)"
     )
-    code, _, err = run_auber("evaluate", place, *dev_rows, "--metric", "pearson")
-    wanted = "a regression target must be a finite number, found 'yes'; correct it\n"
-    assert code == 2
-    assert f"line 2, column 'good': {wanted}" in err
-    code, _, err = run_auber("evaluate", place, *dev_rows, "--data", files)
-    assert (code, err) == (
-        2,
-        "auber: --data goes with --task; your own rows are the files of --train and --dev\n",
-    )
+    wanted = "a regression target must be a finite number, found 'yes'; correct it"
+    message = evaluate(place, *dev_rows, "--metric", "pearson")
+    assert f"line 2, column 'good': {wanted}" in message
 
 
-def test_a_model_without_names_for_its_classes(run_auber, dev_rows, tmp_path):
+def test_a_model_without_names_for_its_classes(evaluate, dev_rows, tmp_path):
     model, tokenizer = small_start()
     auber.save(model, tokenizer, tmp_path / "model")
-    code, _, err = run_auber("evaluate", tmp_path / "model", *dev_rows)
-    assert (code, err) == (
-        2,
-        f"auber: {tmp_path / 'model'}: the model has no names for its classes; "
-        "add --train FILE, which has them, or --labels\n",
+    assert evaluate(tmp_path / "model", *dev_rows) == (
+        f"{tmp_path / 'model'}: the model has no names for its classes; add --train FILE, which "
+        "has them, or --labels"
     )
-    options = [*dev_rows, "--labels", "no,yes", "--json"]
-    code, out, _ = run_auber("evaluate", tmp_path / "model", *options)
-    assert (code, json.loads(out)["rows"]) == (0, 8)
+    assert evaluate(tmp_path / "model", *dev_rows, "--labels", "no,yes")["rows"] == 8
 
 
-def test_a_regression_is_scored_by_the_metric_of_its_run(run_auber, files, tmp_path):
+def test_a_regression_is_scored_by_the_metric_of_its_run(run_auber, evaluate, files, tmp_path):
     for name, count in (("train", 24), ("dev", 9)):
         rows = [f"word{n % 7} word{n % 3} {name},{n / 2}" for n in range(count)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]))
@@ -129,48 +142,11 @@ def test_a_regression_is_scored_by_the_metric_of_its_run(run_auber, files, tmp_p
     command = ["finetune", "--model", files / "model", *rows, "--out", place, *SMALL]
     code, out, _ = run_auber(*command, "--quiet", "--json")
     assert code == 0
-    code, scored, _ = run_auber("evaluate", place, *rows[2:4], "--json")
-    assert json.loads(scored)["metric"] == "pearson"
-    assert json.loads(scored)["score"] == json.loads(out)["dev"]["score"]
-    code, again, _ = run_auber("evaluate", place, *rows[2:4], "--kind", "sequence", "--json")
-    assert (code, again) == (0, scored)
+    scored = evaluate(place, *rows[2:4])
+    assert (scored["metric"], scored["score"]) == ("pearson", json.loads(out)["dev"]["score"])
+    assert evaluate(place, *rows[2:4], "--kind", "sequence") == scored
     shutil.copytree(place / "model", tmp_path / "elsewhere")
-    code, _, err = run_auber("evaluate", tmp_path / "elsewhere", *rows[2:4])
-    assert (code, err) == (
-        2,
-        f"auber: {tmp_path / 'elsewhere'}: the model predicts a number; add --metric pearson, "
-        "spearman or r_squared\n",
+    assert evaluate(tmp_path / "elsewhere", *rows[2:4]) == (
+        f"{tmp_path / 'elsewhere'}: the model predicts a number; add --metric pearson, spearman or "
+        "r_squared"
     )
-
-
-def test_names_of_columns_may_be_separated_by_blanks(run_auber, files, tmp_path):
-    (tmp_path / "pairs.csv").write_text("a,b,good\none,two,yes\nthree,four,no\n")
-    rows = ["--train", tmp_path / "pairs.csv", "--dev", tmp_path / "pairs.csv", "--label", "good"]
-    code, _, err = run_auber("evaluate", files / "model", *rows, "--text", "a, c")
-    assert code == 2
-    assert "Unknown column 'c'" in err
-
-
-def test_an_unfinished_run(run_auber, own_rows, tmp_path):
-    (tmp_path / "run.json").write_text("{}")
-    message = f"auber: {tmp_path}: the run is not finished; continue it with --resume\n"
-    assert run_auber("evaluate", tmp_path, *own_rows) == (2, "", message)
-
-
-def test_a_missing_model_is_reported_before_rows_are_downloaded(run_auber, monkeypatch):
-    monkeypatch.setattr("auber.data.glue.load_glue_from_hub", None)
-    needed = "must be a finished run or a model folder, found nothing; correct the path"
-    message = f"auber: runs/none: {needed}\n"
-    assert run_auber("evaluate", "runs/none", "--task", "cola") == (2, "", message)
-
-
-def test_the_rows_must_be_named(run_auber, tmp_path, files):
-    rows = "add --task TASK, or --dev FILE --text COLUMN --label COLUMN\n"
-    model = files / "model"
-    message = f"auber: {model}: which rows to score it on must be named; {rows}"
-    assert run_auber("evaluate", model) == (2, "", message)
-    (tmp_path / "run.json").write_text("{}")
-    for task, advice in (("rte", "add --task rte\n"), ("own", rows)):
-        (tmp_path / "result.json").write_text(json.dumps({**RESULT, "task": task}))
-        named = f"which rows to score it on must be named (the run is of task '{task}'); {advice}"
-        assert run_auber("evaluate", tmp_path) == (2, "", f"auber: {tmp_path}: {named}")

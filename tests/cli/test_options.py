@@ -86,7 +86,7 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     message = (
         f"^{tmp_path}/pipe: must be a file or a name for a new one, found a device or a pipe; "
-        "choose another --save$"
+        "choose another --out$"
     )
     with pytest.raises(ConfigError, match=message):
-        make_room(tmp_path / "pipe", "--save")
+        make_room(tmp_path / "pipe")

@@ -35,43 +35,31 @@ def write_separated(path, delimiter):
         writer.writerows(ROWS)
 
 
-def write_parquet(path, rows=ROWS):
+def write_parquet(path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
 
 
+TABLE_LINES, EVERY_OTHER = ["line 2", "line 4", "line 5"], ["line 1", "line 3", "line 5"]
 WRITERS = {
-    "rows.csv": lambda path: write_separated(path, ","),
-    "rows.CSV": lambda path: write_separated(path, ","),  # as some spreadsheets name it
-    "rows.tsv": lambda path: write_separated(path, "\t"),
-    "rows.jsonl": lambda path: path.write_text("\n\n".join(map(json.dumps, ROWS))),
-    "rows.json": lambda path: path.write_text(json.dumps(ROWS)),
-    "lines.json": lambda path: path.write_text("\n".join(map(json.dumps, ROWS))),
-    "rows.parquet": write_parquet,
+    "rows.csv": (lambda path: write_separated(path, ","), TABLE_LINES),
+    "rows.CSV": (lambda path: write_separated(path, ","), TABLE_LINES),  # as spreadsheets name it
+    "rows.tsv": (lambda path: write_separated(path, "\t"), TABLE_LINES),
+    "rows.jsonl": (lambda path: path.write_text("\n\n".join(map(json.dumps, ROWS))), EVERY_OTHER),
+    "lines.json": (lambda path: path.write_text("\n\n".join(map(json.dumps, ROWS))), EVERY_OTHER),
+    "rows.json": (lambda path: path.write_text(json.dumps(ROWS)), ["item 0", "item 1", "item 2"]),
+    "rows.parquet": (write_parquet, ["row 0", "row 1", "row 2"]),
 }
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_format_gives_the_same_text(tmp_path, name):
-    WRITERS[name](tmp_path / name)
-    assert [fields for _, fields in read(tmp_path / name, list(ROWS[0]))] == ROWS
-
-
-@pytest.mark.parametrize(
-    ("name", "places"),
-    [
-        ("rows.csv", ["line 2", "line 4", "line 5"]),
-        ("rows.jsonl", ["line 1", "line 3", "line 5"]),
-        ("rows.json", ["item 0", "item 1", "item 2"]),
-        ("rows.parquet", ["row 0", "row 1", "row 2"]),
-    ],
-)
-def test_records_have_places(tmp_path, name, places):
-    WRITERS[name](tmp_path / name)
-    assert [where for where, _ in read(tmp_path / name)] == [
-        f"{tmp_path / name}, {place}" for place in places
-    ]
+def test_every_format_gives_the_same_text_and_its_places(tmp_path, name):
+    path = tmp_path / name
+    write_rows, places = WRITERS[name]
+    write_rows(path)
+    expected = [(f"{path}, {place}", row) for place, row in zip(places, ROWS, strict=True)]
+    assert read(path, list(ROWS[0])) == expected
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -112,6 +100,13 @@ def test_tabs_windows_line_ends_and_words_with_spaces(tmp_path):
 GOOD = "id,text,y\n1,a,no\n2,c,yes\n"
 LINE = '{"text": "a", "y": 0}\n\n'
 
+SQUAD_COLUMNS = ["question", "context", "answers"]
+
+
+def squad(*paragraphs):
+    return json.dumps({"data": [{"paragraphs": paragraphs}]})
+
+
 # fmt: off
 BAD = [
     ("rows.csv", "id,other,y\n1,a,no\n", ": Unknown column 'text'. Known: id, other, y$"),
@@ -149,6 +144,16 @@ BAD = [
     ("rows.json", "{}", ": a JSON object with a list 'data' is needed, as in SQuAD's files; "
      "correct it$"),
     ("rows.json", '{"data": []}', ", read as SQuAD's questions: Unknown column 'text'"),
+    ("squad.json", '{"data": [{"paragraphs": null}]}',
+     ", data 0: a JSON object with a list 'paragraphs' is needed"),
+    ("squad.json", squad({"context": "a"}),
+     ", data 0, paragraph 0: a JSON object with a list 'qas' is needed"),
+    ("squad.json", squad({"context": "a", "qas": [3]}),
+     ", data 0, paragraph 0, question 0: must be a JSON object, found int"),
+    ("squad.json", squad({"context": "a", "qas": [{"question": "b"}]}),
+     ", data 0, paragraph 0, question 0: one column 'answers' is needed, found no such"),
+    ("words.txt", "EU B-ORG\nrejects\n",
+     ", line 2: a word and its tag are needed, found 'rejects' alone; add its tag$"),
     ("rows.txt", "one a\n", ", read as words with tags: Unknown column 'text'"),
     ("rows.parquet", b"PAR1 no it is not PAR1",
      r": cannot be read as parquet \(.*\); write it again$"),
@@ -160,44 +165,9 @@ BAD = [
 
 @pytest.mark.parametrize(("name", "content", "message"), BAD)
 def test_a_bad_file_is_refused(tmp_path, name, content, message):
+    columns = {"squad.json": SQUAD_COLUMNS, "words.txt": ["tokens", "tags"]}.get(name, COLUMNS)
     with pytest.raises(TaskError, match=name + message):
-        read(write(tmp_path / name, content))
-
-
-SQUAD_COLUMNS = ["question", "context", "answers"]
-
-
-@pytest.mark.parametrize(
-    ("articles", "message"),
-    [
-        ([{"paragraphs": None}], ", data 0: a JSON object with a list 'paragraphs' is needed"),
-        (
-            [{"paragraphs": [{"context": "a"}]}],
-            ", data 0, paragraph 0: a JSON object with a list 'qas' is needed",
-        ),
-        (
-            [{"paragraphs": [{"context": "a", "qas": [3]}]}],
-            ", data 0, paragraph 0, question 0: must be a JSON object, found int",
-        ),
-        (
-            [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}],
-            ", data 0, paragraph 0, question 0: one column 'answers' is needed, found no such",
-        ),
-    ],
-)
-def test_a_bad_squad_file_is_refused(tmp_path, articles, message):
-    path = write(tmp_path / "train.json", json.dumps({"data": articles}))
-    with pytest.raises(TaskError, match=rf"train\.json{message}"):
-        read(path, SQUAD_COLUMNS)
-
-
-def test_a_word_needs_a_tag(tmp_path):
-    path = write(tmp_path / "a.conll", "EU B-ORG\nrejects\n")
-    message = (
-        r"a\.conll, line 2: a word and its tag are needed, found 'rejects' alone; add its tag$"
-    )
-    with pytest.raises(TaskError, match=message):
-        read(path, ["tokens", "tags"])
+        read(write(tmp_path / name, content), columns)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".json", ".parquet", ".conll"])

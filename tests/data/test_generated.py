@@ -56,15 +56,6 @@ def test_no_frame_occurs_twice(task):
     assert len(set(frames)) == len(frames)
 
 
-def test_the_noun_before_the_verb_does_not_give_the_label_away(task):
-    right = 0
-    for sentence, label in zip(task.dev.first, task.dev.labels, strict=True):
-        *words, verb, _, _ = sentence.split()
-        is_plural = verb in {plural for _, plural in VERBS}
-        right += (words[-1].endswith("s") == is_plural) == (label == 1)
-    assert 0.5 < right / len(task.dev) < 0.75
-
-
 def test_the_rows_depend_on_seed_and_sizes(task):
     # python -c "from auber.data.generated import *; print(make_agreement().content_hash)"
     assert task.content_hash == "cf21ad080f79bbb7212ed5dc9c95fb119ce82ec2ace1f2cc9e562727a5b626a1"
@@ -91,15 +82,6 @@ def test_the_tokenizer_knows_every_word_and_the_plural():
     assert not any(tokenizer.unk_token_id in ids for ids in encoded)
     assert max(map(len, encoded)) <= tokenizer.model_max_length
     assert (encoded[0][0], encoded[0][-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
-
-
-def test_the_tokenizer_survives_saving(tmp_path):
-    from transformers import AutoTokenizer
-
-    tokenizer, sentence = build_tokenizer(), "by the old doors , the key is wet ."
-    tokenizer.save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert loaded(sentence)["input_ids"] == tokenizer(sentence)["input_ids"]
 
 
 def test_the_weights_depend_only_on_the_seed():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,6 @@ from auber.config import make_config
 from auber.data.splits import make_splits
 from auber.errors import TaskError
 
-LISTS = ("first", "original_first", "last_train", "last_watch")
 SIZES = {
     "rows": st.integers(30, 400),
     "seed": st.integers(0, 2**32),
@@ -83,17 +83,13 @@ def test_heldout_never_tunes_on_the_reward_set_before_the_end(rows, seed, fracti
 
 def test_shares_are_those_of_the_method():
     seen = make_splits(labels(3000), config(), 12, False)
-    assert len(seen.layers) == 12
-    assert {(len(layer.reward), len(layer.mini_train)) for layer in seen.layers} == {(2000, 1000)}
+    sizes = [(len(layer.reward), len(layer.mini_train)) for layer in seen.layers]
+    assert sizes == [(2000, 1000)] * 12
     assert (len(seen.last_watch), len(seen.last_train)) == (300, 2700)
     heldout = make_splits(labels(1000), config(protocol="heldout"), 2, False)
-    assert (len(heldout.first), len(heldout.layers[0].reward), len(heldout.last_watch)) == (
-        600,
-        300,
-        100,
-    )
-    assert len(heldout.layers[0].mini_train) == 200
-    assert len(heldout.last_train) == 900
+    layer = heldout.layers[0]
+    assert (len(heldout.first), len(layer.reward), len(layer.mini_train)) == (600, 300, 200)
+    assert (len(heldout.last_watch), len(heldout.last_train)) == (100, 900)
 
 
 def test_layers_redraw_and_seeds_decide():
@@ -113,16 +109,14 @@ def test_a_bound_keeps_the_shares_of_the_classes():
     assert Counter(uneven[row] for row in found.layers[0].reward) == {0: 70, 1: 29, 2: 1}
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_rare_class_always_stands_in_the_reward_set(seed):
+@pytest.mark.parametrize(("protocol", "size"), [("seen", 25), ("heldout", 30)])
+def test_a_rare_class_is_always_in_the_reward_set(protocol, size):
     rare = [0] * 30 + [1] * 69 + [2]
-    for protocol in ("seen", "heldout"):
-        found = make_splits(
-            rare, config(protocol=protocol, seed=seed, reward__fraction=0.25), 2, False
-        )
-        for layer in found.layers:
+    for seed in range(20):
+        chosen = config(protocol=protocol, seed=seed, reward__fraction=0.25)
+        for layer in make_splits(rare, chosen, 2, False).layers:
             assert 99 in layer.reward
-            assert len(layer.reward) == (25 if protocol == "seen" else 30)
+            assert len(layer.reward) == size
 
 
 def test_regression_targets_need_no_classes():
@@ -134,17 +128,13 @@ def test_regression_targets_need_no_classes():
 @pytest.mark.parametrize("protocol", ["seen", "heldout", "crossfit"])
 def test_the_json_names_the_rows_of_every_part(protocol):
     found = make_splits(labels(40), config(protocol=protocol), 2, False)
-    expected = {
-        "protocol": protocol,
-        **{name: list(getattr(found, name)) for name in LISTS},
-        "layers": [
-            {"mini_train": list(layer.mini_train), "reward": list(layer.reward)}
-            for layer in found.layers
-        ],
-    }
-    if protocol == "crossfit":
-        expected["folds"] = list(map(list, found.folds))
-    assert json.loads(json.dumps(found.to_json())) == expected
+    data = json.loads(json.dumps(found.to_json()))
+    assert data.pop("protocol") == protocol
+    for name in ("first", "original_first", "last_train", "last_watch"):
+        assert data.pop(name) == list(getattr(found, name))
+    layers = [[list(layer.mini_train), list(layer.reward)] for layer in found.layers]
+    assert [[each["mini_train"], each["reward"]] for each in data.pop("layers")] == layers
+    assert data == ({"folds": list(map(list, found.folds))} if protocol == "crossfit" else {})
 
 
 # fmt: off
@@ -197,12 +187,7 @@ def test_crossfit_divides_all_rows_into_even_folds(rows, seed, folds, classes):
         of_class = [sum(row % classes == name for row in fold) for fold in found.folds]
         assert max(of_class) - min(of_class) <= 1
     seen = make_splits(labels(rows, classes), config(**settings), 2, False)
-    assert (found.first, found.layers, found.last_train) == (
-        seen.first,
-        seen.layers,
-        seen.last_train,
-    )
-    assert seen.folds == ()
+    assert replace(found, protocol="seen", folds=()) == seen
 
 
 def test_a_fold_model_may_use_all_rows_but_its_fold():

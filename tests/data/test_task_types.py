@@ -4,7 +4,6 @@ import pytest
 
 from auber.data.task_types import TASK_TYPES, get_task_type, task_type_of_class
 from auber.errors import ConfigError
-from auber.training.outputs import OUTPUTS
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
 
@@ -25,8 +24,3 @@ def test_an_unknown_kind_is_refused():
     message = r"^Unknown kind 'token'. Did you mean 'tokens'\? Known: sequence, spans, tokens$"
     with pytest.raises(ConfigError, match=message):
         get_task_type("token")
-
-
-def test_every_type_has_outputs():
-    assert OUTPUTS.keys() == TASK_TYPES.keys()
-    assert all(task_type.name == name for name, task_type in TASK_TYPES.items())

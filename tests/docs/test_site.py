@@ -19,7 +19,7 @@ from tests.docs.blocks import ROOT
 
 pytestmark = pytest.mark.xdist_group("site")  # in one process: two would build into one folder
 
-# What a browser fetches by itself when it opens a page; a link that a person follows is not among them.
+# What a browser fetches when it opens a page.
 _FETCHED = {
     "script": "src",
     "img": "src",

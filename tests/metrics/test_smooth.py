@@ -168,14 +168,6 @@ def test_the_order_of_rows_does_not_matter():
     assert explained(logits[order], labels[order]) == value
 
 
-def test_the_statistics_are_the_rows():
-    logits, labels = classified(20, 3, 0)
-    rows = class_rows(logits.bfloat16(), labels)
-    assert rows.dtype == torch.float64
-    assert torch.equal(rows, torch.cat([logits.bfloat16().double(), labels[:, None].double()], 1))
-    assert explained_share(class_rows(logits, labels)) == explained(logits, labels)
-
-
 def test_of_tags_only_the_places_of_words_count():
     truth = random_kind_rows("tokens", 60).truth(torch.device("cpu"))
     random = torch.Generator().manual_seed(0)

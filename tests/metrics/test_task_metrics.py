@@ -27,12 +27,7 @@ CPU = torch.device("cpu")
 NEARLY = {"explained": 1e-5, "tag_explained": 1e-5}
 
 
-def each_metric(kinds=("sequence", "tokens", "spans")):
-    chosen = {name: metric for name, metric in METRICS.items() if metric.kind in kinds}
-    return pytest.mark.parametrize("metric", chosen.values(), ids=chosen.keys())
-
-
-of_rows, of_tokens = each_metric(["sequence"]), each_metric(["tokens", "spans"])
+each_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
 
 
 @contextlib.contextmanager
@@ -147,38 +142,6 @@ def test_correlation_of_not_a_number_is_not_a_number(name):
     assert get_metric(name).compute(predictions, torch.arange(4.0)).isnan()
 
 
-@of_rows
-def test_no_rows_score_zero(metric):
-    logits = torch.zeros(0) if metric.is_regression else torch.zeros(0, 2)
-    assert metric.compute(logits, torch.zeros(0, dtype=torch.int64)).item() == 0
-
-
-@of_rows
-def test_shards_combine_to_the_whole(metric):
-    outputs, labels = measured(3, levels=4) if metric.is_regression else classified(200, 3, 3)
-    parts = slice(0, 30), slice(30, 31), slice(31, 200)
-    shards = [metric.statistics(outputs[part], labels[part]) for part in parts]
-    whole = metric.compute(outputs, labels)
-    torch.testing.assert_close(metric.finish(metric.combine(shards)), whole, rtol=0, atol=1e-12)
-
-
-@of_rows
-def test_perfect_is_one_and_half_precision_is_taken(metric):
-    labels = torch.arange(30) % 3
-    logits = labels if metric.is_regression else torch.nn.functional.one_hot(labels, 3)
-    nearly_one = pytest.approx(1, abs=NEARLY.get(metric.name, 1e-12))
-    assert metric.compute(logits.bfloat16(), labels).item() == nearly_one
-
-
-def token_rows(metric, count=40):
-    """Return rows for a metric, and logits that are right about half of the time."""
-    rows = random_kind_rows(metric.kind, count)
-    random = torch.Generator().manual_seed(0)
-    logits = torch.randn(sum(rows.lengths), num_labels(metric.kind), generator=random)
-    are_right = torch.rand(len(logits), 1, generator=random).round()
-    return rows, logits + 3 * right_logits(rows, metric.kind) * are_right
-
-
 def right_logits(rows, kind):
     """Return logits that answer every row that has an answer."""
     logits = torch.zeros(sum(rows.lengths), num_labels(kind))
@@ -196,38 +159,59 @@ def right_logits(rows, kind):
     return logits
 
 
-@of_tokens
-def test_no_tokens_score_zero(metric):
-    rows = random_kind_rows(metric.kind, 0)
-    assert metric.compute(torch.zeros(0, num_labels(metric.kind)), rows.truth(CPU)).item() == 0
-
-
-@of_tokens
-def test_shards_of_tokens_combine_to_the_whole(metric):
-    rows, logits = token_rows(metric)
-    whole = metric.compute(logits, rows.truth(CPU))
-    assert 0.05 < whole.item() < 0.95
+def example(metric):
+    """Return outputs and truth for a metric, and both again in three shards."""
+    if metric.kind == "sequence":
+        outputs, labels = measured(3, levels=4) if metric.is_regression else classified(200, 3, 3)
+        parts = slice(0, 30), slice(30, 31), slice(31, 200)
+        return outputs, labels, [(outputs[part], labels[part]) for part in parts]
+    rows = random_kind_rows(metric.kind, 40)
+    random = torch.Generator().manual_seed(0)
+    logits = torch.randn(sum(rows.lengths), num_labels(metric.kind), generator=random)
+    are_right = torch.rand(len(logits), 1, generator=random).round()  # about half of the time
+    logits += 3 * right_logits(rows, metric.kind) * are_right
     by_row = logits.split(rows.lengths)
-    parts = (range(3), range(3, 4), range(4, len(rows)))
     shards = [
-        metric.statistics(torch.cat([by_row[row] for row in part]), rows.select(part).truth(CPU))
-        for part in parts
+        (torch.cat([by_row[row] for row in part]), rows.select(part).truth(CPU))
+        for part in (range(3), range(3, 4), range(4, 40))
     ]
-    found = metric.finish(metric.combine(shards))
+    return logits, rows.truth(CPU), shards
+
+
+@each_metric
+def test_no_rows_score_zero(metric):
+    if metric.kind == "sequence":
+        truth = torch.zeros(0, dtype=torch.int64)
+    else:
+        truth = random_kind_rows(metric.kind, 0).truth(CPU)
+    shape = (0,) if metric.is_regression else (0, num_labels(metric.kind))
+    assert metric.compute(torch.zeros(shape), truth).item() == 0
+
+
+@each_metric
+def test_shards_combine_to_the_whole(metric):
+    outputs, truth, shards = example(metric)
+    whole = metric.compute(outputs, truth)
+    assert 0.05 < whole.item() < 0.95
+    found = metric.finish(metric.combine([metric.statistics(*shard) for shard in shards]))
     torch.testing.assert_close(found, whole, rtol=0, atol=0 if metric.exact else 1e-12)
 
 
-@of_tokens
-def test_perfect_tokens_are_one_and_half_precision_is_taken(metric):
-    rows = random_kind_rows(metric.kind, 40)
-    answered = [row for row in range(40) if rows[row].get("start_positions", 0) >= 0]
-    rows = rows.select(answered)
-    assert len(rows) > 15
-    score = metric.compute(right_logits(rows, metric.kind).bfloat16(), rows.truth(CPU)).item()
-    assert score == pytest.approx(1, abs=NEARLY.get(metric.name, 0))
+@each_metric
+def test_perfect_is_one_and_half_precision_is_taken(metric):
+    if metric.kind == "sequence":
+        truth = torch.arange(30) % 3
+        outputs = truth if metric.is_regression else torch.nn.functional.one_hot(truth, 3)
+    else:
+        rows = random_kind_rows(metric.kind, 40)
+        rows = rows.select([row for row in range(40) if rows[row].get("start_positions", 0) >= 0])
+        assert len(rows) > 15
+        outputs, truth = right_logits(rows, metric.kind), rows.truth(CPU)
+    nearly_one = pytest.approx(1, abs=NEARLY.get(metric.name, 1e-12))
+    assert metric.compute(outputs.bfloat16(), truth).item() == nearly_one
 
 
-@each_metric()
+@each_metric
 def test_rows_of_another_kind_are_refused(metric):
     other = random_kind_rows("spans" if metric.kind == "tokens" else "tokens", 3)
     message = rf"^metric '{metric.name}' needs logits .*(Tag|Span)Truth; choose a metric that fits"
@@ -244,23 +228,11 @@ def test_entities_need_tags_that_spell_them():
     assert get_metric("token_accuracy").compute(logits, rows.truth(CPU)).item() > 0
 
 
-@pytest.mark.gpu
-@of_tokens
-def test_a_gpu_gives_the_same_for_tokens_without_waiting(metric):
-    rows, logits = token_rows(metric)
-    expected = metric.compute(logits, rows.truth(CPU)).item()
-    truth, on_gpu = rows.truth(torch.device("cuda")), logits.cuda()
-    with no_waiting():
-        score = metric.compute(on_gpu, truth)
-    assert score.is_cuda
-    assert score.item() == pytest.approx(expected, abs=1e-12)
-
-
 def test_every_kind_has_its_default_metric():
     assert all(METRICS[kind.metric].kind == name for name, kind in TASK_TYPES.items())
 
 
-@each_metric()
+@each_metric
 def test_a_smooth_metric_scores_the_same_tasks_and_is_smooth_itself(metric):
     smooth = get_metric(smooth_metric(metric.name))
     assert smooth.compares == metric.compares
@@ -295,11 +267,7 @@ def test_r_squared_without_variance_is_zero():
 @pytest.mark.parametrize("name", sorted({smooth_metric(name) for name in METRICS}))
 def test_what_is_smooth_is_the_mean_of_what_the_rows_give(name):
     metric = get_metric(name)
-    if metric.kind == "sequence":
-        outputs, truth = measured(1) if metric.is_regression else classified(90, 3, 1)
-    else:
-        rows, outputs = token_rows(metric)
-        truth = rows.truth(CPU)
+    outputs, truth, _ = example(metric)
     values = metric.by_row(metric.statistics(outputs, truth))
     assert values.ndim == 1
     assert values.mean().item() == pytest.approx(metric.compute(outputs, truth).item(), abs=1e-9)
@@ -329,17 +297,17 @@ def test_what_a_gpu_has_gathered_is_finished_alike_there_and_here():
 
 
 @pytest.mark.gpu
-@of_rows
+@each_metric
 def test_a_gpu_gives_the_same_without_waiting(metric):
-    outputs, labels = measured(3, levels=4) if metric.is_regression else classified(200, 3, 3)
-    on_gpu, by_row = (outputs.cuda(), labels.cuda()), metric.by_row
+    outputs, truth, _ = example(metric)
+    on_gpu, by_row = (outputs.cuda(), truth.to("cuda")), metric.by_row
     with no_waiting():
         score = metric.compute(*on_gpu)
         shares = None if by_row is None else by_row(metric.statistics(*on_gpu))
     assert score.is_cuda
-    assert score.item() == pytest.approx(metric.compute(outputs, labels).item(), abs=1e-12)
+    assert score.item() == pytest.approx(metric.compute(outputs, truth).item(), abs=1e-12)
     if shares is not None:
-        expected = by_row(metric.statistics(outputs, labels)).numpy()
+        expected = by_row(metric.statistics(outputs, truth)).numpy()
         # At the optimum the mean is flat, but single rows show the last digits of the two solvers.
         assert shares.cpu().numpy() == pytest.approx(expected, abs=1e-7)
 

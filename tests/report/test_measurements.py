@@ -34,10 +34,6 @@ def test_regret():
         "0.50 (-1.40 to 2.40)",
     )
     assert cells["random masks, in expectation"][3] == "0.80"
-    assert found.commands == [
-        "auber prune --method exhaustive",
-        "python -m benchmarks.regret runs/all",
-    ]
     assert "agent, preset paper" in to_svg(draw_regret(found))
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from auber.report.published import _SCORES, Published, published
+from auber.report.published import _TABLES, Published, published
 from auber.search.registry import METHODS
 
 
@@ -17,4 +17,4 @@ def test_nothing_is_made_up():
 
 
 def test_methods_have_the_names_of_the_table_of_methods():
-    assert set(_SCORES) <= set(METHODS)
+    assert set(_TABLES) <= set(METHODS)

@@ -11,20 +11,8 @@ import pytest
 from auber.models.encoders import encoder_of
 from auber.models.surgery import remove_heads
 from auber.run.decisions import Decisions, best_by_size, best_plan, describe_fixed_layers
-from auber.system.progress import Progress
-from tests.small import small_config
+from tests.small import Messages, small_config
 from tests.tiny_models import tiny_model
-
-
-class Messages(Progress):
-    """Keeps the messages."""
-
-    def __init__(self):
-        super().__init__()
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
 
 
 def decisions(metric="explained", **changes):
@@ -54,9 +42,13 @@ def test_layers_of_one_head_are_named():
         (1, {}, "the head removed could as well be others"),
         (3, {}, "the 3 heads removed could as well be others"),
         (None, {}, "the removed heads could as well be others"),
-        (3, {"search__prior": "voita", "protocol": "crossfit"}, "the plan that the search starts from decides"),
+        (
+            3,
+            {"search__prior": "voita", "protocol": "crossfit"},
+            "the plan that the search starts from decides",
+        ),
     ],
-)  # fmt: skip
+)
 def test_equal_rewards_are_reported(removed, changes, worth):
     made, said = decisions(**changes)
     for scores in ([], [0.5], [0.5, 0.5, 0.25]):
@@ -100,13 +92,6 @@ def test_an_agent_without_an_update_is_reported_once(changes, decides):
         f"{decides}; raise agent.episodes, or lower agent.learning_starts (said once; the report "
         "names all such layers)"
     ]
-
-
-@pytest.mark.parametrize("changes", [{"agent__episodes": 0}, {"agent__updates_per_episode": 0}])
-def test_an_agent_that_is_not_to_learn_is_not_reported(changes):
-    made, said = decisions(**changes)
-    made._say_no_update(4, 0)
-    assert said == []
 
 
 def test_the_best_mask_of_each_size():

@@ -1,24 +1,20 @@
-"""Protocol crossfit: scouts that never saw a row score it, and the plan is carried out on the model before any tuning."""
+"""Protocol crossfit: each row is scored by the fold model that was trained without it."""
 
 from __future__ import annotations
 
-import copy
 import json
-from typing import ClassVar
 
 import pytest
 import torch
 
 import auber
 from auber.data.encoding import encode_split
-from auber.errors import ConfigError, RunError
-from auber.models.encoders import encoder_of
+from auber.errors import RunError
 from auber.models.surgery import remove_heads
 from auber.run import fold_models, steps, tunings
 from auber.run.files import read_json
 from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
-from auber.system.progress import Progress
 from auber.system.seeds import derive
 from auber.training.tuning import tune
 from tests.small import cpu, small_config, small_start, small_task
@@ -45,19 +41,26 @@ def prune(
     resume=False,
     origin=None,
     heads=None,
-    heads_from=None,
+    progress=None,
     **changes,
 ):
     start, tokenizer = small_start()
-    config = small_config(**{"first__when": "always", **SETTINGS, **changes})
     return auber.prune(
-        model or start, tokenizer, task=TASK, method=method, config=config, out=folder, resume=resume, origin=origin,
-        heads=heads if heads_from is None else heads_from,
-    )  # fmt: skip
+        model or start,
+        tokenizer,
+        task=TASK,
+        method=method,
+        config=small_config(**{"first__when": "always", **SETTINGS, **changes}),
+        out=folder,
+        resume=resume,
+        origin=origin,
+        heads=heads,
+        progress=progress,
+    )
 
 
 def cut_and_resumed(monkeypatch, folder, cut, **changes):
-    """A run that was cut before one of its stages was written, and went on."""
+    """Interrupt a run before one of its stages is written, and resume it."""
     finish = Run.finish_stage
 
     def stop(self, stage, *rest, **options):
@@ -90,17 +93,8 @@ def test_the_stages_of_a_run(run):
     stages = {path.stem for path in (folder / "stages").glob("*.json")}
     lost = [layer for layer in range(3) if outcome.plan.removed(layer)]
     assert lost, "heads go, for each is paid for"
-    wanted = {
-        "first",
-        "scout-0",
-        "scout-1",
-        "scout-2",
-        "layer-00",
-        "layer-01",
-        "layer-02",
-        "rewind",
-        "last",
-    }
+    wanted = {f"{kind}{number}" for kind in ("scout-", "layer-0") for number in range(3)}
+    wanted |= {"first", "rewind", "last"}
     assert stages == wanted | {f"tuning-{layer:02}" for layer in lost}
     assert outcome.result["tuned_layers"] == lost
     assert not [path for path in (folder / "stages").iterdir() if path.is_dir()]
@@ -108,40 +102,19 @@ def test_the_stages_of_a_run(run):
     assert {entry["stage"] for entry in events if entry["event"] == "stage"} == stages
 
 
-def test_scouts_count_apart_from_the_tuning_of_what_came_out(run):
+def test_fold_models_count_apart_from_the_tuning_of_the_result(run):
     cost = run[0].result["cost"]
     first = 2 * -(-60 // 32)  # epochs, batches
     splits = read_splits(run[1])
-    scouts = 0
+    steps = 0
     for fold in range(3):
         own = splits.without_fold(fold)
         after_layers = sum(-(-len(layer.mini_train) // 32) for layer in own.layers)
-        scouts += 2 * -(-len(own.first) // 32) + after_layers + 2 * -(-len(own.last_train) // 32)
-    assert cost["scout_steps"] == scouts + first, (
-        "with the start, which only tells the agent of its heads"
-    )
+        steps += 2 * -(-len(own.first) // 32) + after_layers + 2 * -(-len(own.last_train) // 32)
+    assert cost["scout_steps"] == steps + first, "with the first model, which serves the search"
     control = first + len(run[0].result["tuned_layers"]) * -(-20 // 32) + 2 * -(-54 // 32)
     assert cost["tuning_steps"] == control
     assert cost["seconds"]["scouts"] > 0
-
-
-def test_the_plan_is_carried_out_on_the_model_before_any_tuning(run):
-    outcome, folder = run
-    model, tokenizer = small_start()
-    splits = read_splits(folder)
-    rows = encode_split(tokenizer, TASK, "train", 24)
-    config = small_config(**SETTINGS)
-    remove_heads(model, outcome.plan)
-
-    def do(indices, settings, purpose, layer=None, watch=None):
-        seed = derive(config.seed, f"tuning/{purpose}", layer)
-        tune(model, rows.select(indices), settings, seed=seed, hardware=cpu(), watch=watch)
-
-    do(splits.first, config.first, "first")
-    for layer in outcome.result["tuned_layers"]:
-        do(splits.layers[layer].mini_train, config.layer, "layer", layer)
-    do(splits.last_train, config.last, "last", watch=(rows.select(splits.last_watch), TASK.metric))
-    assert same_weights(model, outcome.model)
 
 
 @pytest.fixture(scope="module")
@@ -150,37 +123,43 @@ def unwound(tmp_path_factory):
     return prune(folder, search__rewind=False), folder
 
 
-def test_the_plan_is_carried_out_on_the_start_where_nothing_is_rewound(run, unwound):
-    outcome, folder = unwound
-    assert outcome.plan == run[0].plan
+@pytest.mark.parametrize("made", ["run", "unwound"])
+def test_the_plan_is_applied_to_the_pretrained_or_the_fine_tuned_model(made, request):
+    outcome, folder = request.getfixturevalue(made)
     model, tokenizer = small_start()
+    splits, config = read_splits(folder), small_config(**SETTINGS)
     rows = encode_split(tokenizer, TASK, "train", 24)
-    splits = read_splits(folder)
-    config = small_config(**SETTINGS)
 
     def do(indices, settings, purpose, layer=None, watch=None):
         seed = derive(config.seed, f"tuning/{purpose}", layer)
         tune(model, rows.select(indices), settings, seed=seed, hardware=cpu(), watch=watch)
 
+    if made == "run":
+        remove_heads(model, outcome.plan)
     do(splits.first, config.first, "first")
-    remove_heads(model, outcome.plan)
+    if made == "unwound":
+        remove_heads(model, outcome.plan)
     for layer in outcome.result["tuned_layers"]:
         do(splits.layers[layer].mini_train, config.layer, "layer", layer)
     do(splits.last_train, config.last, "last", watch=(rows.select(splits.last_watch), TASK.metric))
     assert same_weights(model, outcome.model)
-    costs = [result["cost"] for result in (run[0].result, outcome.result)]
-    assert costs[0]["tuning_steps"] == costs[1]["tuning_steps"], "what comes out has had the same"
-    assert costs[0]["scout_steps"] > costs[1]["scout_steps"], "no start is tuned beside it"
 
 
-@pytest.mark.parametrize("cut", ["layer-00", "layer-02", "tuning-00", "last"])
-def test_a_run_on_the_start_that_was_cut(cut, unwound, monkeypatch, tmp_path):
+def test_rewinding_costs_another_first_tuning_for_the_search(run, unwound):
+    assert unwound[0].plan == run[0].plan
+    costs = [outcome.result["cost"] for outcome, _ in (run, unwound)]
+    assert costs[0]["tuning_steps"] == costs[1]["tuning_steps"]
+    assert costs[0]["scout_steps"] > costs[1]["scout_steps"]
+
+
+@pytest.mark.parametrize("cut", ["layer-02", "tuning-00"])
+def test_a_run_without_rewind_is_resumed(cut, unwound, monkeypatch, tmp_path):
     again = cut_and_resumed(monkeypatch, tmp_path / "run", cut, search__rewind=False)
     assert again.plan == unwound[0].plan
     assert same_weights(again.model, unwound[0].model)
 
 
-def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
+def test_no_fold_model_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     seen, scored, tuned = {}, [], []
     crossed = steps.CrossFitScorer
 
@@ -199,33 +178,17 @@ def test_no_scout_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     monkeypatch.setattr(tunings, "tune", listen)
     monkeypatch.setattr(steps, "CrossFitScorer", build)
     prune(tmp_path / "run", agent__episodes=1)
-    assert len(scored) == 9, "three scouts for each of three layers"
-    for scout, rows, _ in scored:
-        assert tuned.count(scout.mark) == 1 + 3 + 1, "first, after each layer, last"
+    assert len(scored) == 9, "three fold models for each of three layers"
+    for fold_model, rows, _ in scored:
+        assert tuned.count(fold_model.mark) == 1 + 3 + 1, "first, after each layer, last"
         # by their words: a sentence that stands in train twice may be in two folds
-        assert not all(tuple(ids) in seen[scout.mark] for ids in rows.input_ids)
+        assert not all(tuple(ids) in seen[fold_model.mark] for ids in rows.input_ids)
     splits = read_splits(tmp_path / "run")
     assert sorted(row for fold in splits.folds for row in fold) == list(range(60))
 
 
-def test_scouts_lose_what_the_model_loses(run, monkeypatch, tmp_path):
-    found = []
-    parts = FoldModels.make_parts
-
-    def listen(self, train, rows, plan):
-        made = parts(self, train, rows, plan)
-        found.append((plan, [encoder_of(part.model).removed for part in made]))
-        return made
-
-    monkeypatch.setattr(FoldModels, "make_parts", listen)
-    outcome = prune(tmp_path / "run")
-    assert [len(removed) for _, removed in found] == [3, 3, 3]
-    assert all(each == plan for plan, removed in found for each in removed)
-    assert outcome.plan == run[0].plan
-
-
-def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp_path):
-    """A layer's scores are kept under a name that has the scout's weights in it and what it has lost, also where the run went on."""
+def test_a_fold_model_is_hashed_once(run, monkeypatch, tmp_path):
+    """The key of a score names the weights of the fold model and the heads it has lost."""
     digested, named = [], []
     digest, parts = fold_models.weights_digest, FoldModels.make_parts
 
@@ -242,25 +205,18 @@ def test_a_scout_is_gone_over_once_and_told_from_any_other(run, monkeypatch, tmp
     monkeypatch.setattr(FoldModels, "make_parts", listen)
     assert prune(tmp_path / "run").plan == run[0].plan
     assert len(digested) == 3
-    assert (
-        len({name for name, _ in named})
-        == len({weights for _, weights in named})
-        == len(set(named))
-        > 3
-    )
+    names, weights = zip(*named, strict=True)
+    assert len(set(names)) == len(set(weights)) == len(set(named)) > 3
     whole = list(named)
     named.clear()
     cut_and_resumed(monkeypatch, tmp_path / "cut", "layer-01")
     assert named == [*whole[:6], *whole[3:]], (
-        "layer 1 was begun twice, the second time with scouts from the disk"
+        "layer 1 was begun twice, the second time with fold models from the disk"
     )
 
 
-@pytest.mark.parametrize("cut", ["scout-1", "layer-00", "layer-02", "rewind", "tuning-01", "last"])
-def test_a_run_that_was_cut_ends_like_an_unbroken_one(cut, run, monkeypatch, tmp_path):
-    if cut == "tuning-01" and not run[0].plan.removed(1):
-        pytest.skip("layer 1 has lost nothing")
-
+@pytest.mark.parametrize("cut", ["scout-1", "layer-02", "rewind", "last"])
+def test_a_run_is_resumed(cut, run, monkeypatch, tmp_path):
     again = cut_and_resumed(monkeypatch, tmp_path / "run", cut)
     assert again.plan == run[0].plan
     assert same_weights(again.model, run[0].model)
@@ -268,29 +224,19 @@ def test_a_run_that_was_cut_ends_like_an_unbroken_one(cut, run, monkeypatch, tmp
     assert again.result["cost"]["scout_steps"] == run[0].result["cost"]["scout_steps"]
 
 
-def test_who_asks_no_scout_runs_as_under_seen(run, tmp_path):
-    for method in ("michel", "original+tuning"):
-        found = [
-            prune(tmp_path / f"{method} {protocol}", method, protocol=protocol, heads_from=matched)
-            for protocol, matched in (
-                ("crossfit", run[1]),
-                ("seen", _as_seen(run[1], tmp_path / f"{method} run")),
-            )
-        ]
-        assert same_weights(found[0].model, found[1].model)
-
-
-def _as_seen(folder, copy_of):
-    """A finished run's folder that says it was one under seen."""
-    copy_of.mkdir()
+def test_methods_without_fold_models_run_as_under_seen(run, tmp_path):
+    crossed = prune(tmp_path / "crossfit", "michel", heads=run[1])
+    (tmp_path / "as seen").mkdir()
     for name in ("run.json", "result.json"):
-        (copy_of / name).write_text(
-            (folder / name).read_text().replace('"protocol": "crossfit"', '"protocol": "seen"')
+        content = (
+            (run[1] / name).read_text().replace('"protocol": "crossfit"', '"protocol": "seen"')
         )
-    return copy_of
+        (tmp_path / "as seen" / name).write_text(content)
+    seen = prune(tmp_path / "seen", "michel", protocol="seen", heads=tmp_path / "as seen")
+    assert same_weights(crossed.model, seen.model)
 
 
-def test_a_start_that_was_tuned_before_ends_like_one_tuned_in_the_run(run, tmp_path):
+def test_a_model_tuned_before_gives_the_same_run(run, tmp_path):
     model, tokenizer = small_start()
     config = small_config(**SETTINGS)
     start = auber.finetune(model, tokenizer, task=TASK, config=config, out=tmp_path / "start")
@@ -300,58 +246,7 @@ def test_a_start_that_was_tuned_before_ends_like_one_tuned_in_the_run(run, tmp_p
     assert found.result["start"] == start.result["start"] == run[0].result["start"]
 
 
-def test_a_fine_tuned_model_needs_its_origin(tmp_path):
-    message = r"^BertForSequenceClassification: is fine-tuned, and fold models must not have seen all rows: name the pretrained model with --origin, "
-    with pytest.raises(ConfigError, match=message):
-        prune(tmp_path / "run", first__when="never")
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_is_no_origin(run, tmp_path):
-    message = r"run: is of a run, whose model has seen rows that fold models must not see; give --origin the model that it started from$"
-    with pytest.raises(RunError, match=message):
-        prune(tmp_path / "new", first__when="never", origin=run[1])
-
-
-def test_an_origin_of_another_build(tmp_path):
-    other = small_start(hidden_size=48)[0]
-    message = r"^BertForSequenceClassification: the origin must be built like the model BertForSequenceClassification, and have the same heads"
-    with pytest.raises(ConfigError, match=message):
-        prune(tmp_path / "run", first__when="never", origin=other)
-    pruned = copy.deepcopy(small_start()[0])
-    remove_heads(pruned, {0: [1]})
-    with pytest.raises(ConfigError, match=message):
-        prune(tmp_path / "run", first__when="never", origin=pruned)
-
-
-def test_an_origin_of_a_model_that_is_still_to_be_tuned(tmp_path):
-    with pytest.raises(
-        ConfigError,
-        match=r"^an origin goes with a fine-tuned model, and this one is still to be tuned; leave it out$",
-    ):
-        prune(tmp_path / "run", origin=small_start()[0])
-
-
-@pytest.mark.parametrize(("method", "protocol"), [("auber", "seen"), ("original", "crossfit")])
-def test_an_origin_that_nobody_asks_for(method, protocol, tmp_path):
-    message = rf"^an origin is for fold models, which method {method} under protocol {protocol} does not use; leave it out"
-    with pytest.raises(ConfigError, match=message):
-        prune(tmp_path / "run", method, protocol=protocol, origin=small_start()[0])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"first__epochs": 0}, r"^first.epochs must be at least 1 under protocol crossfit, which trains fold models, found 0; raise it$"),
-        ({"reward__shards": 2}, r"^reward.shards must be 1 under protocol crossfit, where each fold model has its own rows, found 2; leave it, or choose --protocol seen$"),
-    ],
-)  # fmt: skip
-def test_settings_that_scouts_cannot_have(changes, message, tmp_path):
-    with pytest.raises(ConfigError, match=message):
-        prune(tmp_path / "run", **changes)
-
-
-def test_damaged_weights_of_a_scout(monkeypatch, tmp_path):
+def test_damaged_weights_of_a_fold_model(monkeypatch, tmp_path):
     def stop(*_):
         raise CutError
 
@@ -362,29 +257,10 @@ def test_damaged_weights_of_a_scout(monkeypatch, tmp_path):
     (tmp_path / "run" / "stages" / "scout-2" / "model.safetensors").write_bytes(b"other")
     with pytest.raises(
         RunError,
-        match=r"^stage scout-2: .*scout-2/model.safetensors: must be the file the run wrote .*first.json and first/",
+        match=r"^stage scout-2: .*scout-2/model.safetensors: must be the file the run wrote "
+        r".*first.json and first/",
     ):
         prune(tmp_path / "run", resume=True)
-
-
-def test_that_nothing_was_learned_is_said_once(monkeypatch, tmp_path):
-    class Notes(Progress):
-        said: ClassVar[list[str]] = []
-
-        def say(self, text):
-            self.said.append(text)
-
-    monkeypatch.setattr(steps.CrossFitScorer, "score_many", lambda self, masks: [0.0] * len(masks))
-    model, tokenizer = small_start()
-    config = small_config(**{"first__when": "always", **SETTINGS})
-    auber.prune(model, tokenizer, task=TASK, config=config, out=tmp_path / "run", progress=Notes())
-    assert (
-        sum(
-            text.startswith("the unpruned model explains nothing of the 40 reward rows:")
-            for text in Notes.said
-        )
-        == 1
-    )
 
 
 def test_numbers_to_predict_are_rewarded_by_what_is_explained_of_them(tmp_path):
@@ -410,31 +286,13 @@ def searches(out):
     return [stage["search"] for stage in stages if "search" in stage]
 
 
-def test_with_caution_fewer_heads_go_and_each_has_to_gain(tmp_path):
-    removed = [
-        prune(
-            tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution
-        ).plan.num_removed
-        for caution in (0.0, 1.0, 10.0)
-    ]
-    assert removed[0] > removed[1] >= removed[2] == 0
+def test_with_caution_a_head_has_to_gain(tmp_path):
+    free, cautious = (
+        prune(tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution)
+        for caution in (0.0, 10.0)
+    )
+    assert free.plan.num_removed > cautious.plan.num_removed == 0
     assert not any("change_cost" in search for search in searches(tmp_path / "run 0"))
-    once, tenfold = (searches(tmp_path / f"run {caution}")[0]["change_cost"] for caution in (1, 10))
-    assert tenfold == pytest.approx(10 * once)
-    assert once > 0
     for search in searches(tmp_path / "run 10"):
+        assert search["change_cost"] > 0
         assert search["rewards_asked"] >= search["rewards_computed"] >= len(search["present"]) + 1
-
-
-def test_where_the_number_is_given_caution_decides_nothing(tmp_path):
-    found = prune(tmp_path / "run", reward__head=0.0, reward__caution=10.0, search__heads=3)
-    assert found.plan.num_removed == 3
-    assert not any("change_cost" in search for search in searches(tmp_path / "run"))
-
-
-def test_caution_needs_a_measure_by_row(tmp_path):
-    message = "^reward.caution must be 0 where rewards are changes of accuracy, which is no mean over rows, found 1; set it to 0, or reward.measure=smooth$"
-    with pytest.raises(ConfigError, match=message):
-        prune(tmp_path / "run", reward__measure="metric", reward__caution=1.0)
-    assert not (tmp_path / "run").exists()
-    prune(tmp_path / "control", "original+tuning", reward__measure="metric", reward__caution=1.0)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 
 import auber
-from auber.errors import ConfigError, ModelError
+from auber.errors import ModelError
 from auber.run.folder import Run
-from auber.system.progress import Progress
 from auber.training.devices import Hardware
 from tests.small import small_config, small_start, small_task
 
@@ -30,17 +27,9 @@ def searched(monkeypatch):
 
 
 def prune(folder, method="greedy", heads=None, **changes):
-    model, tokenizer = small_start()
     config = small_config(first__when="never", last__epochs=0, **changes)
-    return auber.prune(
-        model,
-        tokenizer,
-        task=small_task(),
-        method=method,
-        heads=heads,
-        config=config,
-        out=folder / "run",
-    )
+    given = {"task": small_task(), "method": method, "heads": heads, "config": config}
+    return auber.prune(*small_start(), **given, out=folder / "run")
 
 
 @pytest.mark.parametrize(("order", "expected"), [("forward", [0, 2]), ("reverse", [2, 0])])
@@ -62,48 +51,10 @@ def test_a_ranking_method_chooses_among_all_layers(tmp_path):
     assert touched != [1]
 
 
-def test_a_layer_the_model_does_not_have(tmp_path):
-    message = r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; "
-    with pytest.raises(ConfigError, match=message):
-        prune(tmp_path, search__layers="1,3")
-    assert not (tmp_path / "run").exists(), "it is said before anything is made"
-
-
 def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_path):
     peaks = iter([300, 900, 500, 100])  # first, two layers, last
     monkeypatch.setattr(Hardware, "peak_bytes", lambda self: next(peaks))
     assert prune(tmp_path, search__layers="0,1").result["cost"]["peak_gpu_bytes"] == 900
-
-
-def test_that_the_agent_made_no_update_is_said_once(tmp_path):
-    model, tokenizer = small_start()
-    config = small_config(
-        first__when="never", last__epochs=0, agent__learning_starts=64, agent__choose="best"
-    )
-    said = []
-
-    class Listener(Progress):
-        def say(self, text):
-            said.append(text)
-
-    auber.prune(
-        model,
-        tokenizer,
-        task=small_task(),
-        config=config,
-        out=tmp_path / "run",
-        progress=Listener(),
-    )
-    assert len([text for text in said if "the agent made no update" in text]) == 1
-    untaught = [
-        json.loads(path.read_text())["search"]["updates"]
-        for path in tmp_path.glob("run/stages/layer-*.json")
-    ]
-    assert untaught == [0, 0, 0], "it held for every layer"
-
-
-def test_without_a_gpu_no_peak_is_recorded(tmp_path):
-    assert "peak_gpu_bytes" not in prune(tmp_path, search__layers="0").result["cost"]
 
 
 def test_a_ranking_that_runs_out_of_memory_says_so(monkeypatch, tmp_path):
@@ -112,7 +63,8 @@ def test_a_ranking_that_runs_out_of_memory_says_so(monkeypatch, tmp_path):
 
     monkeypatch.setattr("auber.search.rankings.michel.row_losses", pass_all)
     message = (
-        r"^plan: the passes of method 'michel' over the rows do not fit into the memory of cpu \(CUDA out of memory. Tried to "
+        r"^plan: the passes of method 'michel' over the rows do not fit into the memory of "
+        r"cpu \(CUDA out of memory. Tried to "
         r"allocate 5 MiB.\); free some of it, or lower max_length$"
     )
     with pytest.raises(ModelError, match=message):

@@ -87,28 +87,6 @@ def test_it_is_written_at_most_once_a_second_within_a_stage(run, monkeypatch):
     assert writes[-1] is None
 
 
-def test_a_clock_that_is_set_back_does_not_keep_it_from_being_written(run):
-    clock, timer = Clock(), Clock()
-    with FolderProgress(run, clock=clock, timer=timer) as listener:
-        listener.begin("first tuning", 100)
-        clock.now -= 3600
-        timer.now += 2
-        listener.step(5)
-        written = read_json(run.folder / "progress.json")
-    assert (written["stage"]["done"], written["time"]) == (5, clock.now)
-
-
-def test_numbers_are_events(run):
-    with FolderProgress(run, clock=Clock()) as listener:
-        listener.record(3, {"layer-00/search/return": 1.5})
-    (event,) = events_of(run)
-    assert (event["event"], event["step"], event["values"]) == (
-        "numbers",
-        3,
-        {"layer-00/search/return": 1.5},
-    )
-
-
 def test_words_that_nobody_could_type_again_are_left_out(run, tmp_path, monkeypatch):
     (tmp_path / "a\nb").mkdir()
     monkeypatch.chdir(tmp_path / "a\nb")

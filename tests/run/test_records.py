@@ -1,4 +1,4 @@
-"""What stands in a run's folder may be whole JSON of another shape: each such file is one line that says what to do."""
+"""Damaged JSON in a run's folder is reported in one line with a remedy."""
 
 from __future__ import annotations
 
@@ -65,49 +65,53 @@ def folder(cut, tmp_path):
     return shutil.copytree(cut, tmp_path / "run")
 
 
-def change(path, **changes):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-BACK = "put a copy of it back, or delete every file of .*/stages but first.json and first/: the run continues from there, and "
-AGAIN = "put a copy of it back, or delete it: the stage is repeated with all after it, and scores that are known are not "
+BACK = (
+    "put a copy of it back, or delete every file of .*/stages but first.json and first/: the run "
+    "continues from there, and "
+)
+AGAIN = (
+    "put a copy of it back, or delete it: the stage is repeated with all after it, and scores "
+    "that are known are not "
+)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("first", {"weights": True}, f"first.json: lacks 'seconds'; it is damaged or of another version: {AGAIN}"),
-        ("first", {"seconds": 1}, f"first.json: lacks 'digest'; it is damaged: {AGAIN}"),
-        ("first", [], f"first.json: must be a JSON object, found .*; it is damaged or of another version: {AGAIN}"),
-        ("layer-00", {}, f"layer-00.json: lacks 'seconds'; it is damaged or of another version: {BACK}"),
+        (
+            "first",
+            {"weights": True},
+            f"first.json: lacks 'seconds'; it is damaged or of another version: {AGAIN}",
+        ),
+        (
+            "first",
+            [],
+            f"first.json: must be a JSON object, found .*; it is damaged or of another version: "
+            f"{AGAIN}",
+        ),
+        (
+            "layer-00",
+            {},
+            f"layer-00.json: lacks 'seconds'; it is damaged or of another version: {BACK}",
+        ),
         (
             "layer-02",
             {"weights": 1, "seconds": 1},
-            f"layer-02.json: 'weights' must be true or false, found 1; it is damaged or of another version: {BACK}",
+            f"layer-02.json: 'weights' must be true or false, found 1; it is damaged or of "
+            f"another version: {BACK}",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_stages_record_of_another_shape(folder, name, content, message):
     (folder / "stages" / f"{name}.json").write_text(json.dumps(content))
     with pytest.raises(RunError, match=f"{message}.*computed again$"):
         prune(folder, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"versions": []},
-            r"run.json: 'versions' must be a JSON object, found \[\]; it is damaged or of .*: put a copy of it back$",
-        ),
-        (
-            {"upgrades": 5},
-            r"run.json: 'upgrades' must be a list, found 5; it is damaged or of .*: put a copy of it back$",
-        ),
-    ],
-)
-def test_what_a_run_is_in_another_shape(folder, changes, message):
-    change(folder / "run.json", **changes)
+def test_what_a_run_is_in_another_shape(folder):
+    path = folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "upgrades": 5}))
+    message = r"run.json: 'upgrades' must be a list, found 5; it is damaged or of .*: put a copy of"
     with pytest.raises(RunError, match=message):
         prune(folder, resume=True)
 
@@ -119,25 +123,21 @@ def test_what_a_run_is_in_another_shape(folder, changes, message):
         ({}, "lacks 'format'; .*it is damaged or of another version:"),
     ],
 )
-@pytest.mark.parametrize("use", ["resumed", "start", "model of a start", "evaluated"])
-def test_a_result_of_another_shape(whole, tmp_path, content, found, use):
+def test_a_result_of_another_shape(whole, tmp_path, content, found):
     place = shutil.copytree(whole[0], tmp_path / "run")
     (place / "result.json").write_text(json.dumps(content))
-    wanted = {
-        "task": small_task(),
-        "method": "original",
-        "config": small_config(),
-        "out": tmp_path / "next",
-    }
-    uses = {
-        "resumed": lambda: prune(place, resume=True),
-        "start": lambda: auber.prune(place, **wanted),
-        "model of a start": lambda: auber.prune(place / "model", **wanted),
-        "evaluated": lambda: auber.evaluate(place, task=small_task()),
-    }
-    message = f"result.json: {found} put a copy of it back; the model in {re.escape(str(place))}/model can be used"
-    with pytest.raises(RunError, match=message):
-        uses[use]()
+    message = (
+        f"result.json: {found} put a copy of it back; the model in {re.escape(str(place))}/model "
+        "can be used"
+    )
+    for use in (
+        lambda: prune(place, resume=True),
+        lambda: auber.prune(place, task=small_task(), method="original", config=small_config()),
+        lambda: auber.prune(place / "model", task=small_task(), config=small_config()),
+        lambda: auber.evaluate(place, task=small_task()),
+    ):
+        with pytest.raises(RunError, match=message):
+            use()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,6 @@ def test_a_result_of_another_shape(whole, tmp_path, content, found, use):
 def test_a_damaged_record_in_the_middle_is_put_right_by_one_instruction(
     folder, whole, name, as_told
 ):
-    """And where the weights before it are kept also by less: a stage that is done again takes those after it along."""
     stages = folder / "stages"
     (stages / f"{name}.json").write_text('{"removed": [')
     with pytest.raises(
@@ -167,40 +166,27 @@ def test_a_damaged_record_in_the_middle_is_put_right_by_one_instruction(
         assert resumed.result[key] == whole[1].result[key], key
 
 
-def test_a_stage_that_is_done_again_takes_the_records_after_it_along(folder):
-    (folder / "stages" / "layer-00.json").unlink()
-
-    class StopInLayer(Progress):
-        def begin(self, stage, total):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        prune(folder, resume=True, progress=StopInLayer())
-    assert sorted(path.name for path in (folder / "stages").glob("*.json")) == ["first.json"]
-
-
 SEARCH = {"rewards_asked": 1, "rewards_computed": 1, "reward_seconds": 0.5, "seconds": 1.0}
 
 
 @pytest.mark.parametrize(
     ("stage", "record", "message"),
     [
-        ("last", {"seconds": None}, "'seconds' must be a finite number, found None"),
         ("last", {"tuning": {"steps": 1}}, "lacks 'tuning.seconds'"),
         ("scout-0", {"scouting": []}, "'scouting' must be a JSON object"),
         ("layer-03", {}, "lacks 'removed or tuning'"),
-        ("layer-03", {"removed": ["1"]}, "'removed.tuple.* must be a whole number"),
-        ("layer-03", {"removed": [], "search": {**SEARCH, "seconds": None}}, "'search.seconds' must be a finite"),
-        ("layer-03", {"removed": [], "sizes": [{"removed": [1]}]}, "lacks 'sizes.0.score'; lacks 'sizes.0.gain'"),
+        ("layer-03", {"removed": ["1"]}, "'removed.0' must be a whole number"),
+        (
+            "layer-03",
+            {"removed": [], "sizes": [{"removed": [1]}]},
+            "lacks 'sizes.0.score'; lacks 'sizes.0.gain'",
+        ),
         ("layer-03", {"removed": [], "sizes": []}, "'sizes' must be at least 1 entries long"),
-        ("plan", {"removed": {}, "gate_steps": None}, "'gate_steps' must be a whole number, found None"),
-        ("timing", {"timing": {}}, "lacks 'timing.percent_a_head'"),
         ("prior", {"plan": {"a": []}}, ".* must be text that matches"),
-        ("budget", {"plan": 3}, "'plan' must be a JSON object"),
         ("prior", {}, "lacks 'plan'"),
         ("plan", {}, "lacks 'removed'"),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_stage_is_refused(folder, stage, record, message):
     path = folder / "stages" / f"{stage}.json"
     path.write_text(json.dumps({"seconds": 1.0, **record}))

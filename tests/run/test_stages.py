@@ -70,35 +70,11 @@ def test_the_stages_of_a_strategy(arguments, names):
     assert [stage.name for stage in strategy.stages] == names.split()
 
 
-def test_a_tuning_counts_its_rows_in_each_epoch():
-    effort = effort_of(
-        first__epochs=3,
-        layer__epochs=2,
-        last__epochs=4,
-        last__watch_fraction=0.1,
-        reward__fraction=0.5,
-    )
-    assert effort.first() == 3 * 60
-    assert (effort.after_layer(0), effort.last()) == (2 * 30, 4 * 54)
-
-
-def test_gates_count_all_their_trials():
-    effort = effort_of(voita__trials=8, voita__epochs=3)
-    found = [effort.ranking(name) for name in ("voita", "michel", "random")]
-    assert found == [8 * 3 * 60, 60, 0]
-
-
 def test_a_fold_model_counts_its_own_rows():
     epochs = {"first__epochs": 1, "layer__epochs": 1, "last__epochs": 1}
     effort = effort_of(protocol="crossfit", reward__folds=2, **epochs)
     assert len(effort.fold_model(1, [0, 1])) == 1 + 2 + 1
     assert effort.fold_model(1, [0, 1])[0] == 30
-
-
-@pytest.mark.parametrize("method", ["auber", "greedy", "exhaustive"])
-def test_a_search_takes_less_the_fewer_layers_are_behind_it(method):
-    effort = effort_of(method)
-    assert effort.search(0) > effort.search(1) > effort.search(2) > 0
 
 
 def test_more_games_take_longer_until_every_mask_is_known():

@@ -1,4 +1,4 @@
-"""Which rows and settings the tunings of a run and of its scouts have."""
+"""The rows and settings of the tunings of a run and of its fold models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from auber.system.progress import Progress
 from auber.training.tuning import StepCache, TuningReport, tune
 from tests.small import cpu, small_config, small_rows, small_start, small_task
 
-# Of twelve rows the last is all that is watched, and all that is tuned on after layer 1 are rows of fold 2.
+# Only the last row is watched, and the tuning after layer 1 has only rows of fold 2.
 SPLITS = Splits(
     "crossfit",
     first=tuple(range(12)),
@@ -66,7 +66,7 @@ def test_the_tunings_of_a_run_in_their_order(heard):
     ]
 
 
-def test_a_scout_has_the_same_without_its_fold(heard):
+def test_a_fold_model_has_the_same_without_its_fold(heard):
     own = made()
     own.run_all("model", [0, 1])
     made(fold=1).run_all("fold model", [0, 1])
@@ -105,7 +105,7 @@ def test_the_first_again_has_a_name_of_its_own_and_is_the_same(heard):
 
 
 class Keeping:
-    """Which tunings of a run were given the same recorded steps, in the place of a tuning."""
+    """Records which tunings get the same captured steps."""
 
     def __init__(self, monkeypatch):
         self.given: list[tuple[str, StepCache | None]] = []
@@ -116,7 +116,7 @@ class Keeping:
         return tune(*arguments, name=name, step_cache=step_cache, **options)
 
     def groups(self):
-        """The names of tunings that share their recorded steps, and of those that have none to share."""
+        """Return the names of tunings that share captured steps, and of the others."""
         shared = [
             [name for name, other in self.given if other is kept]
             for _, kept in self.given
@@ -127,9 +127,7 @@ class Keeping:
         ]
 
 
-def test_what_is_recorded_serves_all_tunings_of_a_model_that_loses_no_heads_between_them(
-    monkeypatch,
-):
+def test_captured_steps_are_shared_while_no_head_is_removed(monkeypatch):
     model, tokenizer = small_start()
     rest = ["layer-00/tuning", "layer-01/tuning", "layer-02/tuning", "last/tuning"]
     keeping = Keeping(monkeypatch)
@@ -153,8 +151,10 @@ def test_what_is_recorded_serves_all_tunings_of_a_model_that_loses_no_heads_betw
     )
     auber.prune(model, tokenizer, task=small_task(), config=config)
     groups, alone = keeping.groups()
-    scouts = [[f"scout-{fold}/{name}" for name in ("first/tuning", *rest)] for fold in range(2)]
-    assert groups[:2] == scouts
+    fold_models = [
+        [f"scout-{fold}/{name}" for name in ("first/tuning", *rest)] for fold in range(2)
+    ]
+    assert groups[:2] == fold_models
     assert len(groups) == 3
     assert groups[2][-1] == "last/tuning"
 

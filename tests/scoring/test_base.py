@@ -58,16 +58,16 @@ def pruned_start():
 @pytest.mark.parametrize("removed", [(0,), (1, 4), (-1,), (1, 2, 3), (0, 1, 2, 3), (3, 2, 1, 1)])
 def test_absent_heads_and_all_heads_cannot_be_removed(make, removed):
     scorer = make(*pruned_start())
+    calls = [(scorer.score, removed), (scorer.score_many, [(), removed])]
+    calls.append((scorer.statistics, [removed]))
+    if isinstance(scorer, LayerScorer):
+        calls.append((scorer.logits, removed))
     message = (
         r"^layer 1: a mask must be some of the layer's heads \[1, 2, 3\], but not all, found "
         rf"{re.escape(str(list(removed)))}; name heads as the unpruned model numbers them, and "
         "leave one$"
     )
-    for call, argument in (
-        (scorer.score, removed),
-        (scorer.score_many, [(), removed]),
-        (scorer.statistics, [removed]),
-    ):
+    for call, argument in calls:
         with pytest.raises(PlanError, match=message):
             call(argument)
 
@@ -79,15 +79,25 @@ def test_equal_masks_in_any_form(make):
     assert scorer.score_many([]) == []
 
 
-def test_logits_check_their_mask():
-    with pytest.raises(PlanError, match=r"^layer 1: a mask must be .* found \[0\]; "):
-        whole(*pruned_start()).logits((0,))
-
-
 def test_a_layer_without_heads_can_be_scored():
     model = tiny_model("bert", num_labels=3)
     remove_heads(model, {1: range(4)}, allow_empty_layers=True)
     assert 0 <= whole(model, random_rows(), "accuracy").score(()) <= 1
+
+
+@pytest.mark.parametrize(("make", "sharing"), [(whole, 1), (sharded, 2), (cross_fit, 2)])
+def test_scorers_on_one_device_share_its_memory(make, sharing, monkeypatch):
+    seen, cut_rows = [], LayerScorer._cut_rows
+
+    def listening(self, *arguments):
+        seen.append(self._sharing)
+        return cut_rows(self, *arguments)
+
+    monkeypatch.setattr(LayerScorer, "_cut_rows", listening)
+    scorer = make(*pruned_start())
+    assert seen == [], "nothing is computed before the first score"
+    scorer.score((1,))
+    assert seen == [sharing] * sharing
 
 
 def test_an_unused_scorer_is_freed_at_once():

@@ -66,12 +66,6 @@ def test_a_score_is_the_metric_of_all_pruned_models_together(metric, labels, lay
     assert len(set(expected)) > 1
 
 
-def test_the_metric_is_not_a_mean_over_folds():
-    folds = made_folds(2)
-    alone = [LayerScorer(model, 1, rows, "matthews", cpu()).score((1,)) for model, rows in folds]
-    assert abs(CrossFitScorer(folds, 1, "matthews", cpu()).score((1,)) - sum(alone) / 3) > 0.001
-
-
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
 def test_rows_of_every_task_type(kind):
     model = tiny_model("bert", kind=kind, num_labels=num_labels(kind))
@@ -92,15 +86,6 @@ def test_one_fold_scores_like_a_layer_scorer_and_empty_folds_are_ignored(metric,
         assert cross_fit.score_many(MASKS) == whole.score_many(MASKS)
         assert cross_fit.key == whole.key
         assert cross_fit.present == whole.present
-
-
-@pytest.mark.parametrize("metric", ["accuracy", "explained"])
-def test_neither_the_order_of_masks_nor_their_batching_matters(metric):
-    scorer = CrossFitScorer(made_folds(), 1, metric, cpu())
-    together = scorer.score_many(MASKS)
-    assert scorer.score_many(MASKS[::-1]) == pytest.approx(together[::-1], abs=1e-6)
-    assert [scorer.score(mask) for mask in MASKS] == pytest.approx(together, abs=1e-6)
-    assert scorer.score_many(MASKS * 9) == pytest.approx(together * 9, abs=1e-6)
 
 
 def test_the_key_depends_on_every_fold():
@@ -124,21 +109,6 @@ def test_an_identity_replaces_the_digest_of_the_weights(monkeypatch):
 
     monkeypatch.setattr("auber.scoring.scorer.weights_digest", None)
     assert key("a", "b", "c") == key("a", "b", "c") != key("a", "b", "d")
-
-
-def test_the_folds_share_the_memory(monkeypatch):
-    seen, cut_rows = [], LayerScorer._cut_rows
-
-    def listening(self, *arguments):
-        seen.append(self._sharing)
-        return cut_rows(self, *arguments)
-
-    monkeypatch.setattr(LayerScorer, "_cut_rows", listening)
-    folds = made_folds()
-    scorer = CrossFitScorer([*folds, (folds[0][0], folds[0][1].select([]))], 1, "accuracy", cpu())
-    assert seen == [], "nothing is computed before the first score"
-    scorer.score((1,))
-    assert seen == [3, 3, 3]
 
 
 def test_models_with_different_heads_are_refused():

@@ -29,10 +29,9 @@ def packed_logits(model, inputs, *, first_only):
 
 
 @pytest.mark.parametrize("plan", [{}, {0: [1], 2: [0, 2, 3]}], ids=["whole", "pruned"])
-@pytest.mark.parametrize("labels", [1, 3])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_packed_layers_compute_what_the_model_computes(model_type, labels, plan):
-    model = tiny_model(model_type, num_labels=labels)
+def test_packed_layers_compute_what_the_model_computes(model_type, plan):
+    model = tiny_model(model_type, num_labels=3)
     remove_heads(model, plan)
     for padded in (True, False):
         inputs = random_batch(model, padded=padded)
@@ -40,7 +39,7 @@ def test_packed_layers_compute_what_the_model_computes(model_type, labels, plan)
         inputs = {name: tensor[order] for name, tensor in inputs.items()}
         with torch.no_grad():
             expected = model(**inputs).logits
-            assert expected.shape == (4, labels)
+            assert expected.shape == (4, 3)
             assert expected.std() > 0.1
             for first_only in (False, True):
                 found = packed_logits(model, inputs, first_only=first_only)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -39,6 +40,14 @@ def self_labelled(model: Any, count: int = 24) -> EncodedRows:
     return EncodedRows(
         rows.input_ids, rows.token_types, predict(model, rows).squeeze(-1), rows.pad_token_id
     )
+
+
+@torch.no_grad()
+def silence_heads(model: Any, heads: Mapping[int, Iterable[int]]) -> None:
+    """Make some heads, by layer, of no effect."""
+    for layer, silent in heads.items():
+        for head in silent:
+            encoder_of(model).parts(layer).output.weight[:, head * 8 : head * 8 + 8] = 0
 
 
 def ranking_inputs(

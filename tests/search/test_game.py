@@ -25,18 +25,34 @@ def test_the_reward_of_a_removal_is_the_change_of_the_metric_in_points():
     assert game.removed == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("state", "prior", "message"),
+    [
+        *((state, (), "the initial state must be one finite number per unit, found")
+          for state in (np.zeros((2, 2)), np.zeros(0), np.array([0.1, np.nan]))),
+        *((STATE, prior, "the prior must remove some of the 3 units, but not all, found "
+           + re.escape(str(list(prior))))
+          for prior in ((0, 1, 2), (3,), (-1,), (1, 1))),
+    ],
+)  # fmt: skip
+def test_a_game_needs_a_state_and_a_mask(state, prior, message):
+    with pytest.raises(GameError, match=f"^game: {message}"):
+        PruningGame(state, SCORES.__getitem__, prior=prior)
+
+
+def test_a_score_must_be_finite():
+    game = PruningGame(STATE, lambda removed: float("nan"))
+    message = r"^game: the score must be a finite number, found nan with \[0\] removed$"
+    with pytest.raises(GameError, match=message):
+        game.step(0)
+    assert game.removed == ()
+
+
 def test_a_unit_reward_is_added():
     game = make_game(unit_reward=0.25)
     returns = [game.step(action).reward for action in (0, 1, game.stop)]
     assert returns == pytest.approx([2.25, 8.25, 0.0])
     assert game.objective((0, 1)) - game.objective(()) == pytest.approx(sum(returns))
-
-
-def test_masks_are_sorted():
-    game = make_game()
-    game.step(1)
-    game.step(0)
-    assert sorted(game.scores) == [(), (0, 1), (1,)]
 
 
 def test_a_removal_zeroes_a_copy_of_the_state():
@@ -105,21 +121,6 @@ def test_each_mask_is_scored_once():
     assert (game.rewards_asked, game.rewards_computed) == (7, 3)
 
 
-def test_a_score_must_be_finite():
-    game = PruningGame(STATE, lambda removed: float("nan"))
-    message = r"^game: the score must be a finite number, found nan with \[0\] removed$"
-    with pytest.raises(GameError, match=message):
-        game.step(0)
-    assert game.removed == ()
-
-
-@pytest.mark.parametrize("state", [np.zeros((2, 2)), np.zeros(0), np.array([0.1, np.nan])])
-def test_a_state_must_be_one_number_per_unit(state):
-    message = "^game: the initial state must be one finite number per unit, found"
-    with pytest.raises(GameError, match=message):
-        PruningGame(state, SCORES.__getitem__)
-
-
 @given(st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_any_legal_play_leaves_a_unit_and_its_rewards_add_up(num_units, seed):
     generator, table = np.random.default_rng(seed), {}
@@ -157,10 +158,3 @@ def test_one_unit_stays_with_a_prior_too():
     assert game.legal_actions().tolist() == [False, True, True, True]
     game.step(2)
     assert game.legal_actions().tolist() == [False, True, False, True], "0 was put back and stays"
-
-
-@pytest.mark.parametrize("prior", [(0, 1, 2), (3,), (-1,), (1, 1)])
-def test_a_prior_must_be_a_mask(prior):
-    message = "^game: the prior must remove some of the 3 units, but not all, found "
-    with pytest.raises(GameError, match=f"{message}{re.escape(str(list(prior)))}$"):
-        make_game(prior=prior)

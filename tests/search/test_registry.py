@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -42,14 +40,6 @@ def test_the_registry():
         get_method("mihcel")
 
 
-def test_methods_are_listed_without_torch_and_numpy():
-    code = (
-        "import sys, auber.search.registry\n"
-        "sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'transformers')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 @pytest.mark.parametrize("name", RANKINGS)
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_every_family_loses_the_number_asked_for(name, model_type):
@@ -72,21 +62,12 @@ def test_every_task_type_loses_the_number_asked_for(name, labels):
 
 @pytest.mark.parametrize("name", RANKINGS)
 @pytest.mark.parametrize("model_type", ["bert", "mpnet"])
-def test_a_pruned_model_keeps_a_head_in_each_layer(name, model_type):
+def test_a_pruned_model_keeps_a_head_in_each_layer_that_has_some(name, model_type):
     model = tiny_model(model_type)
-    remove_heads(model, {0: [1], 1: [0, 2, 3]})
-    most = LAYERS * HEADS - 4 - LAYERS
-    plan = choose(name, model, most).plan
-    assert plan.num_removed == most
-    remove_heads(model, plan)  # refuses absent heads, and a layer without heads
-
-
-@pytest.mark.parametrize("name", RANKINGS)
-def test_a_layer_without_heads_is_skipped(name):
-    model = tiny_model()
-    remove_heads(model, {1: range(HEADS)}, allow_empty_layers=True)
-    plan = choose(name, model, 6).plan
-    assert {layer: len(heads) for layer, heads in plan.items()} == {0: 3, 2: 3}
+    remove_heads(model, {0: [1], 1: range(HEADS)}, allow_empty_layers=True)
+    plan = choose(name, model, 5).plan
+    assert {layer: len(heads) for layer, heads in plan.items()} == {0: 2, 2: 3}
+    assert 1 not in plan[0]
 
 
 @pytest.mark.parametrize("name", RANKINGS)

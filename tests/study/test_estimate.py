@@ -11,14 +11,7 @@ from auber.errors import ConfigError, ModelError
 from auber.search.registry import METHODS
 from auber.search.toy import ToyLayer
 from auber.study import StudyFolder
-from auber.study.estimate import (
-    Bounds,
-    Clock,
-    Estimate,
-    _most_rewards,
-    count_bounds,
-    read_clock,
-)
+from auber.study.estimate import Bounds, Clock, Estimate, _most_rewards, count_bounds, read_clock
 from auber.study.plan import Block, StudyRun
 from tests.search.made import CountingToy
 from tests.study.tiny import tiny_study
@@ -114,7 +107,7 @@ def test_no_search_takes_more_rewards_than_its_bound():
         }
         for name in ("auber", "greedy"):
             toy = CountingToy(ToyLayer(5, seed=1))
-            choice = METHODS[name].choose_layer(toy.work(config.replace(settings), given=given))
+            choice = METHODS[name].choose_layer(toy.search(config.replace(settings), prior=given))
             assert choice.rewards_computed <= _most_rewards(name, config.replace(settings), 5)
 
 

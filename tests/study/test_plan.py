@@ -107,10 +107,7 @@ def test_the_record_has_a_digest_in_place_of_files():
             {"tasks": ["rta"]},
             "'tasks' must be known or rows of your own. Unknown task 'rta'. Did you mean 'rte'?",
         ),
-        (
-            {"tasks": "rte"},
-            "'tasks' must be a list of names or a table for each task, found 'rte'",
-        ),
+        ({"tasks": "rte"}, "'tasks' must be a list of names or a table for each task, found 'rte'"),
         ({"tasks": ["rte", "rte"]}, "'tasks' must name each once; rte is repeated"),
         ({"tasks": {}}, "'tasks' must name at least one"),
         ({"tasks": {"rte": 3}}, "'tasks.rte' must be a table, found 3"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from auber.report.analysis import analyse
-from auber.report.page import render_page
 from auber.report.paper_tables import all_tables
 from auber.report.results_file import collect, save_results
 from auber.report.tables import WRITERS
+from benchmarks.results_page import render_page
 
 
 def texts_of(place):

@@ -77,16 +77,16 @@ def test_the_rows_that_fill_no_batch_are_a_random_draw():
     assert 0.4 < np.mean(np.array(drawn) == 10) < 0.6
 
 
-def test_a_batch_is_what_padding_its_rows_gives():
-    rows = small_rows(20)
+@pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
+def test_a_batch_is_what_padding_its_rows_gives(kind):
+    rows = small_rows(17) if kind == "sequence" else random_kind_rows(kind)
     collate = RowCollator(rows)
-    for chosen in ([3, 1, 2], [5], list(range(20))):
+    for chosen in ([3, 1, 2], [5], list(range(17))):
         expected = pad_batch([rows[row] for row in chosen], rows.pad_token_id)
         batch = collate(chosen)
         assert batch.keys() == expected.keys()
         for name in expected:
-            assert torch.equal(batch[name], expected[name])
-            assert batch[name].dtype == expected[name].dtype
+            torch.testing.assert_close(batch[name], expected[name], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("length", "width"), [(1, 8), (8, 8), (9, 16), (17, 20), (20, 20)])
@@ -110,14 +110,6 @@ def test_one_long_row_does_not_take_its_room_for_all_others():
     assert peak < 10e6, "2,001 rows of 8,192 tokens would take 131 MB a column"
     assert all(batch["input_ids"].shape == (32, 8) for batch in batches)
     assert collate([2000, 0])["input_ids"].shape == (2, 8192)
-
-
-def test_columns_of_tokens_are_padded_with_what_losses_ignore():
-    batch = RowCollator(random_kind_rows("tokens"))(range(17))
-    assert batch["labels"].shape == batch["input_ids"].shape
-    assert (batch["labels"][batch["attention_mask"] == 0] == NO_TAG).all()
-    batch = RowCollator(random_kind_rows("spans"))(range(17))
-    assert batch["start_positions"].shape == batch["end_positions"].shape == (17,)
 
 
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
@@ -145,9 +137,6 @@ def test_the_parts_of_a_batch_make_it_up(name):
     assert shares.sum().item() == pytest.approx(1)
     if name in TOKEN_KINDS:  # words and answers are spread unevenly
         assert shares.tolist() != pytest.approx([4 / 11, 4 / 11, 3 / 11])
-
-
-def test_a_batch_with_nothing_to_learn_from_has_no_shares():
-    batch = RowCollator(subject("tokens", 4)[1])(range(4))
-    batch["labels"] = torch.full_like(batch["labels"], -100)
-    assert [share.item() for _, share in cut_batch(batch, 3)] == [0, 0]
+    if name == "tokens":  # nothing to learn from
+        batch["labels"] = torch.full_like(batch["labels"], NO_TAG)
+        assert [share.item() for _, share in cut_batch(batch, 6)] == [0, 0]

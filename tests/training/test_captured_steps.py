@@ -97,15 +97,6 @@ def test_a_batch_with_nothing_to_learn_from_has_no_loss(kind):
     assert all(not parameter.grad.any() for parameter in model.parameters())
 
 
-def test_an_error_of_the_model_is_not_one_of_the_capture():
-    def broken(model, inputs):
-        raise ValueError("a mistake in the model")
-
-    steps = CapturedSteps(small_start()[0], broken, 1.0, Repeater())
-    with pytest.raises(ValueError, match="a mistake in the model"):
-        steps(RowCollator(small_rows(8))(range(8)))
-
-
 def tuned(monkeypatch, capture, kind="sequence", **options):
     monkeypatch.setattr(trainer, "_step_capture", lambda hardware: capture)
     monkeypatch.setattr(trainer, "CAPTURE_WIDTH", 1)  # the same padding as without capture

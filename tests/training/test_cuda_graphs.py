@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from auber.training import cuda_graphs
-from auber.training.cuda_graphs import CaptureError, CudaGraphCapture, ShapeGraphs, capture_for
+from auber.training.cuda_graphs import CaptureError, CudaGraphCapture, ShapeGraphs
 from tests.recorders import Repeater, refuse
 
 
@@ -49,10 +49,6 @@ def test_after_a_capture_error_nothing_is_computed():
         with pytest.raises(CaptureError, match="synchronizing"):
             run(batch(2, 3))
     assert sums.found == [6]
-
-
-def test_a_cpu_needs_no_capture():
-    assert capture_for(torch.device("cpu")) is None
 
 
 def test_graphs_share_the_pool_of_living_graphs(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.errors import ModelError
 from auber.system.progress import Progress
-from auber.training.monitor import LossMonitor, find_broken_weight, require_finite_weights
+from auber.training.monitor import Monitor
 from auber.training.tuning import DivergedError, tune
 from tests.small import cpu, small_rows, small_start
 
@@ -31,46 +32,43 @@ def tuned(settings, model=None, **options):
 
 
 def monitor_of(losses):
-    monitor = LossMonitor("first tuning", FirstTuning(learning_rate=3.0))
+    settings = FirstTuning(learning_rate=3.0)
+    monitor = Monitor(settings, None, Progress(), stage="first tuning", name="first")
     monitor.begin(9)
-    for step, loss in losses.items():
-        monitor.add(step, torch.tensor(loss))
+    monitor._unread = [(step, torch.tensor(loss)) for step, loss in losses.items()]
     return monitor
 
 
-def test_an_error_names_the_first_bad_loss():
-    monitor = monitor_of({1: 0.7, 2: 0.6, 3: math.inf, 4: math.nan, 5: 0.5})
-    message = (
-        "^first tuning: the loss must be a finite number, found inf at step 3 of 9 with learning "
-        "rate 3"
-    )
-    with pytest.raises(DivergedError, match=message + lower("first")) as caught:
-        monitor.read()
-    assert caught.value.step == 3
-    again = pickle.loads(pickle.dumps(caught.value))  # as between processes
-    assert (again.step, str(again)) == (3, str(caught.value))
-
-
-def test_the_learning_rate_is_not_blamed_for_the_first_loss():
-    message = (
-        "^first tuning: the loss must be a finite number, found nan at step 1 of 9, before any "
-        "weight had moved: the model or the device computes it so; try --set precision=float32 or "
-        "--set device=cpu with another --out$"
-    )
+@pytest.mark.parametrize(
+    ("losses", "step", "message"),
+    [
+        (
+            {1: 0.7, 2: 0.6, 3: math.inf, 4: math.nan, 5: 0.5},
+            3,
+            "found inf at step 3 of 9 with learning rate 3" + lower("first"),
+        ),
+        # before any step the learning rate is not at fault
+        (
+            {1: math.nan},
+            1,
+            "found nan at step 1 of 9, before any weight had moved: the model or the device "
+            "computes it so; try --set precision=float32 or --set device=cpu with another --out$",
+        ),
+    ],
+    ids=["later", "first"],
+)
+def test_an_error_names_the_first_bad_loss(losses, step, message):
+    message = f"^first tuning: the loss must be a finite number, {message}"
     with pytest.raises(DivergedError, match=message) as caught:
-        monitor_of({1: math.nan}).read()
-    assert caught.value.step == 1
+        monitor_of(losses)._read_losses()
+    again = pickle.loads(pickle.dumps(caught.value))  # as between processes
+    assert (again.step, str(again)) == (step, str(caught.value))
+    with pytest.raises(DivergedError, match=message):
+        monitor_of(losses)._check_watched(6, math.nan)
 
 
-def test_the_newest_loss_is_returned_and_read_once():
-    monitor = monitor_of({1: 0.75, 2: 0.5})
-    assert monitor.read() == 0.5
-    monitor.finish(2, small_start()[0], small_rows(2))
-
-
-def test_a_bad_watched_loss_names_the_step_that_diverged():
-    with pytest.raises(DivergedError, match="found nan at step 4 of 9"):
-        monitor_of({4: math.nan}).check_watched(6, math.nan)
+def test_the_newest_loss_is_returned():
+    assert monitor_of({1: 0.75, 2: 0.5})._read_losses() == 0.5
 
 
 @pytest.mark.parametrize(
@@ -114,52 +112,33 @@ def test_early_stopping_keeps_no_diverged_model():
         tuned(settings, stage="last tuning", watch=(small_rows(20), "accuracy"))
 
 
-@pytest.mark.parametrize("epochs", [0, 1])
-def test_weights_that_were_broken_before_are_a_model_error(epochs):
+@pytest.mark.parametrize(
+    ("name", "value", "epochs"),
+    [
+        ("bert.encoder.layer.1.attention.self.value.weight", math.nan, 0),
+        ("classifier.bias", -math.inf, 1),
+    ],
+)
+def test_weights_that_were_broken_before_are_a_model_error(name, value, epochs):
     model, _ = small_start()
-    model.bert.encoder.layer[1].attention.self.value.weight.data[3, 5] = math.nan
+    model.get_parameter(name).data.view(-1)[1] = value
     message = (
         "^first tuning: the model's weights must be finite numbers, found others in "
-        r"bert\.encoder\.layer\.1\.attention\.self\.value\.weight; check where the model comes "
-        "from$"
+        f"{re.escape(name)}; check where the model comes from$"
     )
     with pytest.raises(ModelError, match=message):
         tuned(FirstTuning(epochs=epochs), model, stage="first tuning")
 
 
-def test_every_weight_is_checked():
-    model, _ = small_start()
-    assert find_broken_weight(model) is None
-    require_finite_weights(model, "start")
-    model.classifier.bias.data[1] = -math.inf
-    assert find_broken_weight(model) == "classifier.bias"
-
-
-def test_only_finite_numbers_are_recorded():
-    class Listener(Progress):
-        def __init__(self):
-            super().__init__()
-            self.numbers = []
-
-        def record(self, step, numbers):
-            self.numbers += numbers.values()
-
-    listener = Listener()
-    with pytest.raises(DivergedError):
-        tuned(FirstTuning(epochs=2, batch_size=4, **FAR_TOO_HIGH), progress=listener)
-    assert listener.numbers
-    assert all(map(math.isfinite, listener.numbers))
-
-
 def test_losses_are_read_rarely(monkeypatch):
     """After the first step, when progress is recorded, and at the end."""
-    reads, read = [], LossMonitor.read
+    reads, read = [], Monitor._read_losses
 
     def listening(this):
         reads.append(len(this._unread))
         return read(this)
 
-    monkeypatch.setattr(LossMonitor, "read", listening)
+    monkeypatch.setattr(Monitor, "_read_losses", listening)
     monkeypatch.setattr("auber.training.monitor._RECORD_INTERVAL", math.inf)
     tuned(FirstTuning(epochs=5, batch_size=8))
     assert reads == [1, 24]

@@ -1,14 +1,12 @@
-"""`auber doctor`: versions, device, optional parts and the hub, and how to fix what is wrong."""
+"""`auber doctor`: the versions, the device and the extras of this installation."""
 
 from __future__ import annotations
 
 import platform
 import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import typer
 from packaging.requirements import Requirement
@@ -23,7 +21,7 @@ _EXTRAS = {
 
 
 class Finding(NamedTuple):
-    """One thing that was checked: `ok`, `note`, `missing` (an optional part) or `broken`."""
+    """One thing that was checked: `ok`, `note`, `missing` (an extra) or `broken`."""
 
     section: str
     name: str
@@ -32,19 +30,14 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def command(
-    online: Annotated[
-        bool, typer.Option("--online", help="Also contact the hub, for about five seconds.")
-    ] = False,
-    json: options.Json = False,
-) -> None:
-    """Check versions, device, optional parts and the hub, and print how to fix what is wrong.
+def command(json: options.Json = False) -> None:
+    """Print versions, device and extras, and how to install what is missing.
 
-    Exit code 1: something that auber needs is broken. A token is never printed.
+    Exit code 1: something that auber needs is broken.
 
-    Example: auber doctor --online
+    Example: auber doctor --json
     """
-    findings = [*check_packages(), *check_device(), *check_hub(online=online)]
+    findings = [*check_packages(), check_device()]
     broken = sum(finding.state == "broken" for finding in findings)
     if json:
         rows = [finding._asdict() for finding in findings]
@@ -53,9 +46,10 @@ def command(
         for section in dict.fromkeys(finding.section for finding in findings):
             print(section)
             for _, name, state, found, advice in (f for f in findings if f.section == section):
-                print(f"  {state:<8}{name:<24} {found}")
+                indent = " " * 34
+                print(screen.wrap(found, first=f"  {state:<8}{name:<23} ", later=indent))
                 if advice:
-                    print(f"          {advice}")
+                    print(f"{indent}{advice}")
         print(f"{broken} broken" if broken else "Nothing that auber needs is broken.")
     if broken:
         raise typer.Exit(1)
@@ -64,18 +58,17 @@ def command(
 def check_packages() -> Iterator[Finding]:
     """Check the packages that auber's metadata requires, and those of its extras."""
     yield Finding("versions", "python", "ok", platform.python_version())
-    try:
-        requirements = sorted(map(Requirement, metadata.requires("auber") or ()), key=str)
-    except metadata.PackageNotFoundError:
+    version = _version("auber")
+    if version is None:
         advice = "pip install . to have its requirements checked"
         yield Finding("versions", "auber", "note", "runs from its source, not installed", advice)
         return
-    yield Finding("versions", "auber", "ok", metadata.version("auber"))
+    yield Finding("versions", "auber", "ok", version)
+    requirements = sorted(map(Requirement, metadata.requires("auber") or ()), key=str)
     for each in requirements:
         if each.marker is None or each.marker.evaluate({"extra": ""}):
-            version, state = _version(each.name), "ok"
-            found, advice = version or "not installed", ""
-            if version is None or not each.specifier.contains(version, prereleases=True):
+            found, state, advice = _version(each.name) or "not installed", "ok", ""
+            if found == "not installed" or not each.specifier.contains(found, prereleases=True):
                 state, advice = "broken", f"pip install '{each.name}{each.specifier}'"
                 found = f"{found}, {each.specifier or 'any version'} is needed"
             yield Finding("versions", each.name, state, found, advice)
@@ -83,17 +76,14 @@ def check_packages() -> Iterator[Finding]:
         names = [each.name for each in requirements if f'extra == "{extra}"' in str(each.marker)]
         versions = {name: _version(name) or "not installed" for name in names}
         found = ", ".join(f"{name} {version}" for name, version in versions.items())
-        if "not installed" in versions.values():
-            advice = f"pip install 'auber[{extra}]' for {purpose}"
-            yield Finding("optional", extra, "missing", found, advice)
-        elif versions:
-            yield Finding("optional", extra, "ok", found)
+        is_missing = "not installed" in versions.values()
+        advice = f"pip install 'auber[{extra}]' for {purpose}" if is_missing else ""
+        yield Finding("extras", extra, "missing" if is_missing else "ok", found, advice)
 
 
-def check_device() -> Iterator[Finding]:
+def check_device() -> Finding:
     """Check that torch and transformers can be imported, and what torch computes on."""
     try:
-        import torch
         import transformers  # noqa: F401
 
         from auber.config import make_config
@@ -103,37 +93,12 @@ def check_device() -> Iterator[Finding]:
     except Exception as error:  # anything that a broken installation raises
         found = (str(error).splitlines() or [type(error).__name__])[0]
         advice = "pip install --force-reinstall torch transformers"
-        yield Finding("device", "torch, transformers", "broken", found, advice)
-        return
+        return Finding("device", "torch, transformers", "broken", found, advice)
     found = f"{hardware.name} in {hardware.precision}, {hardware.threads} CPU threads"
-    yield Finding("device", "computes on", "ok", found)
-    if hardware.device.type == "cuda":
-        free, total = (size / 1e9 for size in torch.cuda.mem_get_info(hardware.device))
-        yield Finding("device", "GPU memory", "ok", f"{free:.1f} of {total:.1f} GB free")
-    elif shutil.which("nvidia-smi"):
+    if hardware.device.type != "cuda" and shutil.which("nvidia-smi"):
         advice = "install a CUDA build of torch, or check CUDA_VISIBLE_DEVICES"
-        yield Finding("device", "GPU", "note", "torch sees none, but nvidia-smi is here", advice)
-
-
-def check_hub(*, online: bool) -> Iterator[Finding]:
-    """Check for a token, without printing it, and whether the hub answers."""
-    from huggingface_hub import constants, get_token
-
-    advice = "" if get_token() else "'hf auth login' for private models and --push"
-    yield Finding("hub", "token", "ok", "none" if advice else "found", advice)
-    if constants.HF_HUB_OFFLINE:
-        yield Finding("hub", "HF_HUB_OFFLINE", "note", "set", "unset it to download models")
-    if online:
-        state, found, advice = "ok", constants.ENDPOINT, ""
-        try:
-            request = urllib.request.Request(constants.ENDPOINT, method="HEAD")
-            urllib.request.urlopen(request, timeout=5).close()  # nosec B310 # the user's setting
-        except urllib.error.HTTPError:
-            pass  # it answers
-        except (OSError, ValueError) as error:
-            state, found = "note", f"{found}: {getattr(error, 'reason', error)}"
-            advice = "models and tasks can be given as folders: --model DIR --data DIR"
-        yield Finding("hub", "reachable", state, found, advice)
+        return Finding("device", "computes on", "note", f"{found}; the GPU is not used", advice)
+    return Finding("device", "computes on", "ok", found)
 
 
 def _version(package: str) -> str | None:

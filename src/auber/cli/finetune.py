@@ -75,15 +75,15 @@ def command(
             label=label, labels=labels, metric=metric, seed=settings.seed
         )  # fmt: skip
         if tune:
-            from auber.run.recipe import choose_recipe, parse_epochs, parse_rates
+            from auber.run.recipe import EPOCHS, RATES, choose_recipe, parse_list
 
             recipe = choose_recipe(
                 model,
                 rows,
                 settings,
                 out,
-                rates=parse_rates(rates),
-                epochs=parse_epochs(epochs),
+                rates=parse_list(rates, "--rates", float) if rates else RATES,
+                epochs=parse_list(epochs, "--epochs", int) if epochs else EPOCHS,
                 resume=resume,
                 progress=progress,
             )

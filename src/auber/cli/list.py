@@ -106,8 +106,8 @@ def command(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="|".join(LISTS),
-            help="What to list.",
+            metavar="LIST",
+            help=f"One of: {', '.join(LISTS)}.",
             autocompletion=options.complete({name: doc for name, (doc, _) in LISTS.items()}),
         ),
     ] = None,

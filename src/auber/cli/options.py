@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +11,7 @@ import typer
 
 from auber.config import PRESETS, PROTOCOLS, Config, make_config, parse_assignment, settings
 from auber.data import TASKS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import CheckpointError, ConfigError, TaskError
 from auber.run.trackers import TRACKERS
 
@@ -41,6 +42,10 @@ def complete_assignment(incomplete: str) -> Completions:
         for choice in info.choices or (("true", "false") if info.kind is bool else ())
     ]
     return complete({f"{key}={choice}": "" for choice in choices})(incomplete)
+
+
+def _defaults(values: Iterable[str]) -> str:
+    return f"[default: {'; '.join(values)}]"
 
 
 Model = Annotated[
@@ -79,21 +84,26 @@ Kind = Annotated[
     str | None,
     typer.Option(
         "--kind",
-        help="The task type of your own rows: sequence (texts with a label), tokens (words with "
-        "tags) or spans (questions answered by a part of a context). [default: that of --metric, "
-        "else sequence]",
+        help="The task type of your own rows. "
+        + "; ".join(f"{name}: {each.doc}" for name, each in TASK_TYPES.items())
+        + ". [default: that of --metric, else sequence]",
+        autocompletion=complete({name: each.doc for name, each in TASK_TYPES.items()}),
     ),
 ]
 Text = Annotated[
     str | None,
     typer.Option(
         "--text",
-        help="The text column, or two separated by a comma. [default: text; tokens; "
-        "question,context]",
+        help="The text column, or two separated by a comma. "
+        + _defaults(",".join(each.text) for each in TASK_TYPES.values()),
     ),
 ]
 Label = Annotated[
-    str | None, typer.Option("--label", help="The label column. [default: label; tags; answers]")
+    str | None,
+    typer.Option(
+        "--label",
+        help="The label column. " + _defaults(each.label for each in TASK_TYPES.values()),
+    ),
 ]
 Labels = Annotated[
     str | None,
@@ -109,7 +119,8 @@ Metric = Annotated[
     typer.Option(
         "--metric",
         help="How your own rows are scored ('auber list metrics' shows them); pearson, spearman "
-        "and r_squared make it a regression. [default: accuracy; entity_f1; span_f1]",
+        "and r_squared make it a regression. "
+        + _defaults(each.metric for each in TASK_TYPES.values()),
     ),
 ]
 Out = Annotated[Path, typer.Option("--out", help="The run's folder.")]
@@ -204,7 +215,7 @@ def task_from_options(
 ) -> TaskData:
     """Return the task that the options name, or the user's own rows."""
     from auber.data import load_task
-    from auber.data.user_rows import OWN, UserFiles
+    from auber.data.user_rows import OWN, make_task, split_names
 
     if task is not None:
         if train or dev:
@@ -213,7 +224,9 @@ def task_from_options(
                 "rows"
             )
         own = {"name": name, "kind": kind, "text": text, "label": label, "labels": labels}
-        refuse_own(task, {**own, "metric": metric})
+        for option, value in (own | {"metric": metric}).items():
+            if value:
+                raise TaskError(f"--{option} goes with your own rows; task '{task}' has its own")
         return load_task(task, data=data, seed=seed)
     if train is None and dev is None:
         raise TaskError(
@@ -221,17 +234,21 @@ def task_from_options(
             "--label COLUMN"
         )
     refuse_data(data)
-    files = UserFiles.named(
-        train=train, dev=dev, kind=kind, text=text, label=label, labels=labels, metric=metric
+    if train is None or dev is None:
+        found, lacking = ("train", "dev") if dev is None else ("dev", "train")
+        raise TaskError(
+            f"--train and --dev go together, found --{found} alone; add --{lacking} FILE"
+        )
+    return make_task(
+        train,
+        dev,
+        kind=kind,
+        text=split_names(text),
+        label=label,
+        labels=split_names(labels),
+        metric=metric,
+        name=OWN if name is None else name,
     )
-    return files.read(OWN if name is None else name)
-
-
-def refuse_own(task: str, own: Mapping[str, object]) -> None:
-    """Raise `TaskError` if an option for the user's own rows is given beside a known task."""
-    for option, value in own.items():
-        if value:
-            raise TaskError(f"--{option} goes with your own rows; task '{task}' has its own")
 
 
 def refuse_data(data: Path | None) -> None:
@@ -262,21 +279,21 @@ def require_model(place: str | Path, *, on_disk: bool = False) -> None:
     raise CheckpointError(f"{needed} no run.json and no config.json; {advice}")
 
 
-def make_room(out: Path, option: str = "--out") -> None:
+def make_room(out: Path) -> None:
     """Create the folder of a result file; raise `ConfigError` if it could not be written."""
     place = Path(os.path.realpath(out))  # the target of a symbolic link is written
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{out}: its folder cannot be made ({error.strerror}); choose another {option}"
+            f"{out}: its folder cannot be made ({error.strerror}); choose another --out"
         ) from error
     if place.exists() and not place.is_file() and not place.is_dir():
         raise ConfigError(
             f"{out}: must be a file or a name for a new one, found a device or a pipe; choose "
-            f"another {option}"
+            "another --out"
         )
     if place.is_dir() or not os.access(place.parent, os.W_OK):
         raise ConfigError(
-            f"{out}: must be a file in a folder that can be written to; choose another {option}"
+            f"{out}: must be a file in a folder that can be written to; choose another --out"
         )

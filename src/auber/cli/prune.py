@@ -10,7 +10,7 @@ import typer
 from auber.cli import options, screen
 from auber.errors import ConfigError
 from auber.run.trackers import check_trackers
-from auber.search.registry import METHODS
+from auber.search.registry import METHODS, get_method
 
 _Method = Annotated[
     str,
@@ -91,6 +91,7 @@ def command(
 
     if heads is not None and heads_from is not None:
         raise ConfigError("--heads and --heads-from exclude each other; give one")
+    get_method(method)  # before rows are read
     options.require_model(model)
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)

@@ -12,8 +12,6 @@ from auber.cli import options, screen
 from auber.errors import ConfigError
 
 if TYPE_CHECKING:
-    from auber.report.analysis import Report
-    from auber.report.results_file import ResultsFile
     from auber.report.tables import Table
 
 _WIDEST = 40  # characters of a cell; longer ones are printed below the table
@@ -29,20 +27,15 @@ _Places = Annotated[
 _Out = Annotated[
     Path | None,
     typer.Option(
-        "--out",
         help="Folder of tables and page. [default: report/ in the one RUN or DIR]",
         show_default=False,
     ),
 ]
 _Save = Annotated[
-    Path | None,
-    typer.Option("--save", help="Add the runs to this results file.", show_default=False),
+    Path | None, typer.Option(help="Add the runs to this results file.", show_default=False)
 ]
 _ModelName = Annotated[
-    str | None,
-    typer.Option(
-        "--model-name", help="With --save: another name of the model.", show_default=False
-    ),
+    str | None, typer.Option(help="With --save: another name of the model.", show_default=False)
 ]
 _Notes = Annotated[
     list[str] | None,
@@ -82,23 +75,6 @@ def command(
 
     Keep:    auber report runs/table2 --save results/studies/table2.json
     """
-    places = places or []
-    _check(places, out, save, model_name, notes, open_page=open_page)
-    if save is not None:
-        _save(places, save, model_name, notes or [], as_json=json)
-    else:
-        _write(places, out, open_page=open_page, as_json=json)
-
-
-def _check(
-    places: list[Path],
-    out: Path | None,
-    save: Path | None,
-    model_name: str | None,
-    notes: list[str] | None,
-    *,
-    open_page: bool,
-) -> None:
     if out is not None and save is not None:
         raise ConfigError("--out and --save exclude each other; give one")
     if not places:
@@ -111,13 +87,17 @@ def _check(
                 f"{place}: must be a folder or a results file (.json), found another file; name a "
                 "run's --out"
             )
-    for option, value in (("--model-name", model_name), ("--note", notes)):
-        if value and save is None:
-            raise ConfigError(
-                f"{option} goes with --save FILE, found it without; add --save or leave it out"
-            )
-    if open_page and save is not None:
+    if save is None:
+        for option, value in (("--model-name", model_name), ("--note", notes)):
+            if value:
+                raise ConfigError(
+                    f"{option} goes with --save FILE, found it without; add --save or leave it out"
+                )
+        _write(places, out, open_page=open_page, as_json=json)
+    elif open_page:
         raise ConfigError("--open shows the HTML page, which --save does not write; leave it out")
+    else:
+        _save(places, save, model_name, notes or [], as_json=json)
 
 
 def _save(
@@ -125,79 +105,73 @@ def _save(
 ) -> None:
     from auber.report.results_file import save_results
 
-    saved = [save_results(place, path, model_name, notes) for place in places]
-    total = saved[-1].total
+    facts = []
+    for place in places:
+        saved = save_results(place, path, model_name, notes)
+        left_out = len(saved.left_out)
+        counts = {"added": saved.added, "present": saved.present, "left_out": left_out}
+        facts.append({"place": str(place), **counts})
+        if not as_json:
+            print(
+                f"{place}: {saved.added} added, {saved.present} there already, {left_out} without "
+                "a result"
+            )
+            for run in saved.left_out:
+                print(f"  left out: {run.folder} ({run.reason})")
     if as_json:
-        facts = [
-            {
-                "place": str(place),
-                "added": s.added,
-                "present": s.present,
-                "left_out": len(s.left_out),
-            }
-            for place, s in zip(places, saved, strict=True)
-        ]
-        screen.print_json({"file": str(path), "runs": total, "saved": facts})
-        return
-    for place, each in zip(places, saved, strict=True):
-        counts = f"{each.added} added, {each.present} there already"
-        print(f"{place}: {counts}, {len(each.left_out)} without a result")
-        for run in each.left_out:
-            print(f"  left out: {run.folder} ({run.reason})")
-    print(f"results: {path} ({total} runs and starts, {path.stat().st_size / 1024:.0f} KiB)")
+        screen.print_json({"file": str(path), "runs": saved.total, "saved": facts})
+    else:
+        size = path.stat().st_size / 1024
+        print(f"results: {path} ({saved.total} runs and starts, {size:.0f} KiB)")
 
 
 def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bool) -> None:
     """Write the page, and the tables unless every place is a run."""
     from auber.report.html import make_page
     from auber.report.html.page import write_page
+    from auber.report.html.shared import EXTRAS
+    from auber.report.results_file import read_results_file
     from auber.report.runs import is_run
     from auber.report.tables import FOLDER
 
-    held, extras = _split(places)
-    if out is None and len(held) == 1 and held[0].is_dir():
-        out = held[0] / FOLDER
+    files = {place: read_results_file(place) for place in places if place.is_file()}
+    extras = {place: file for place, file in files.items() if file.kind in EXTRAS}
+    places = [place for place in places if place not in extras]
+    if not places:
+        raise ConfigError(
+            "a report needs runs, found only results of other kinds; name the runs they belong to "
+            "as well"
+        )
+    if out is None and len(places) == 1 and places[0].is_dir():
+        out = places[0] / FOLDER
     if open_page and out is None:
         raise ConfigError("--open needs a page that is written, found no --out; add --out DIR")
-    page = make_page(held, extras)
-    if all(map(is_run, held)):
+    page = make_page(places, list(extras.values()))
+    if all(map(is_run, places)):
         facts: dict[str, Any] = {"verdicts": [asdict(verdict) for verdict in page.verdicts]}
         for verdict in () if as_json else page.verdicts:
             print(f"{verdict.about}: {verdict.headline}")
             for point in verdict.points:
                 print(screen.wrap(point, first="  ", later="    "))
     else:
-        facts = _write_tables(held, out, as_json=as_json)
-    files = [] if out is None else [str(file) for file in write_page(page, out)]
+        facts = _write_tables(places, out, as_json=as_json)
+    written = [] if out is None else [str(file) for file in write_page(page, out)]
     if as_json:
-        screen.print_json({**facts, "page": files[0] if files else None, "figures": files[1:]})
-    elif files:
-        print(f"page: {files[0]}, figures beside it as SVG and PDF")
+        screen.print_json(
+            {**facts, "page": written[0] if written else None, "figures": written[1:]}
+        )
+    elif written:
+        print(f"page: {written[0]}, figures beside it as SVG and PDF")
     else:
         print("page: not written; choose a folder with --out DIR")
     if open_page:
         import webbrowser
 
-        webbrowser.open(Path(files[0]).resolve().as_uri())
-
-
-def _split(places: list[Path]) -> tuple[list[Path], list[ResultsFile]]:
-    """Return the places that hold runs, and results of other commands."""
-    from auber.report.html.shared import EXTRAS
-    from auber.report.results_file import read_results_file
-
-    files = {place: read_results_file(place) for place in places if place.is_file()}
-    extras = {place: file for place, file in files.items() if file.kind in EXTRAS}
-    held = [place for place in places if place not in extras]
-    if not held:
-        raise ConfigError(
-            "a report needs runs, found only results of other kinds; name the runs they "
-            "belong to as well"
-        )
-    return held, list(extras.values())
+        webbrowser.open(Path(written[0]).resolve().as_uri())
 
 
 def _write_tables(places: list[Path], out: Path | None, *, as_json: bool) -> dict[str, Any]:
+    """Write and print the tables; return the report as JSON."""
     from auber.report.analysis import analyse
     from auber.report.paper_tables import all_tables, summarise
     from auber.report.results_file import collect
@@ -207,13 +181,8 @@ def _write_tables(places: list[Path], out: Path | None, *, as_json: bool) -> dic
     tables = all_tables(report)
     if out is not None:
         write_tables(tables, out)
-    if not as_json:
-        _print(report, tables)
-        print(f"tables: {out or 'not written; choose a folder with --out DIR'}")
-    return summarise(report)
-
-
-def _print(report: Report, tables: tuple[Table, ...]) -> None:
+    if as_json:
+        return summarise(report)
     for table in tables:
         if table.name in ("table2", "table3", "comparisons", "overfitting"):
             _print_table(table)
@@ -228,32 +197,32 @@ def _print(report: Report, tables: tuple[Table, ...]) -> None:
             print(f"{name}: {note}")
         if section.missing and section.coverage is not None:
             print("\n  ".join([f"{name}: {section.coverage.label}; missing:", *section.missing]))
-    left_out = len(report.left_out)
-    starts = f"fine-tuned starts: {report.starts}"
-    print(f"runs: {report.runs} finished, {left_out} without a result; {starts}")
+    print(
+        f"runs: {report.runs} finished, {len(report.left_out)} without a result; "
+        f"fine-tuned starts: {report.starts}"
+    )
     for run in report.left_out:
         print(f"  left out: {run.folder} ({run.reason})")
+    print(f"tables: {out or 'not written; choose a folder with --out DIR'}")
+    return summarise(report)
 
 
 def _print_table(table: Table) -> None:
     """Print narrow columns as a table, and long sentences line by line below it."""
     for shown in table.sections(brief=True):
+        cells = shown.cells
         # What all are compared with is in the title of some tables.
-        cells = {
-            title: column.tolist()
-            for title, column in shown.cells.items()
-            if not (title == "against" and column.isin([table.title.split(" against ")[-1]]).all())
-        }
-        long = {title for title in cells if any(len(cell) > _WIDEST for cell in cells[title])}
-        narrow = {title: column for title, column in cells.items() if title not in long}
-        rows = [list(row) for row in zip(*narrow.values(), strict=True)]
-        screen.print_table(list(narrow), rows, title=f"{table.title}; {shown.title}")
-        names = [title for title in ("task", "method", "against", "tasks") if title in narrow]
-        for title in cells:
-            if title in long:
-                print(f"\n{title}:")
-                for index, sentence in enumerate(cells[title]):
-                    about = ", ".join(narrow[name][index] for name in names)
-                    if sentence:
-                        print(screen.wrap(f"{about}: {sentence}", first="  ", later="    "))
+        if "against" in cells and cells["against"].eq(table.title.split(" against ")[-1]).all():
+            cells = cells.drop(columns="against")
+        is_long = cells.map(len).max() > _WIDEST
+        narrow = cells.loc[:, ~is_long]
+        rows = narrow.to_numpy().tolist()
+        screen.print_table([*narrow], rows, title=f"{table.title}; {shown.title}")
+        names = narrow.columns.intersection(["task", "method", "against", "tasks"])
+        about = narrow[names].agg(", ".join, axis=1)
+        for title, sentences in cells.loc[:, is_long].items():
+            print(f"\n{title}:")
+            for name, sentence in zip(about, sentences, strict=True):
+                if sentence:
+                    print(screen.wrap(f"{name}: {sentence}", first="  ", later="    "))
         print()

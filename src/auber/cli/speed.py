@@ -55,7 +55,7 @@ def command(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Runs, model folders, result.json files or results files."
+            metavar="RUN", help="Runs, model folders, result.json files or results files."
         ),
     ],
     model: _Model = None,

@@ -1,12 +1,13 @@
-"""The status of a run, read from its folder before, during or after the run; nothing is written."""
+"""The status of a run or a study, read from its folder at any time; nothing is written."""
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shlex
 import time
-from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,36 +15,18 @@ from pydantic import Field
 
 from auber.config import load_toml
 from auber.errors import printable
-from auber.run.records import (
-    CurrentStage,
-    MessageEvent,
-    NumbersEvent,
-    PlannedEvent,
-    ProcessEvent,
-    ProcessRecord,
-    ProgressRecord,
-    ResultRecord,
-    RunIdentity,
-    StageRecord,
-    StoppedEvent,
-    parse_event,
-)
-from auber.search.stages import BUDGET, PLAN, is_layer_stage, is_tuning_series, layer_stage
-from auber.system.locks import is_alive
+from auber.run import records
+from auber.run.records import ProcessRecord, ResultRecord, RunIdentity, StageRecord
+from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
+from auber.study.estimate import Clock
+from auber.study.folder import CLAIM, RECORD, State, StudyFolder
+from auber.study.plan import Block, StudyRun, read_study
+from auber.system.locks import is_alive, read_holder
 from auber.system.records import Record, read_if_there
 
 R = TypeVar("R", bound=Record)
 
-_MESSAGES = 3  # of the last ones
 _STUDY = re.compile(r"(torchrun [-a-z]+ [0-9]+ -m )?auber study\b")
-
-
-class StageStatus(Record):
-    """One stage of a run: done, current or open."""
-
-    name: str
-    state: str
-    seconds: float | None = None
 
 
 class LayerStatus(Record):
@@ -62,8 +45,9 @@ class RunStatus(Record):
     run: RunIdentity | None = None
     seed: str = ""
     protocol: str = ""
-    stages: tuple[StageStatus, ...] = ()
-    stage: CurrentStage | None = None
+    # Seconds of each stage, None if it is not finished; the first of these is the current one.
+    stages: dict[str, float | None] = Field(default_factory=dict)
+    stage: records.CurrentStage | None = None
     stage_seconds_left: float | None = None
     layers_seconds_left: float | None = None  # if the open layers take as long as the others
     share: float | None = None  # of the whole run
@@ -76,241 +60,256 @@ class RunStatus(Record):
     error: str | None = None  # what stopped it
     resume: str | None = None  # the command that continues it
     result: ResultRecord | None = None
-    messages: tuple[tuple[float, str], ...] = ()  # time and text
+
+
+class CellStatus(Record):
+    """One run of a study: its state, or missing, failed or skipped."""
+
+    task: str
+    protocol: str
+    seed: int
+    run: str
+    state: str
+    dev: float | None = None
+    error: str | None = None
+    status: RunStatus | None = None  # of an unfinished run
+
+
+class StudyStatus(Record):
+    """What a study's folder shows."""
+
+    folder: str
+    state: str  # running, elsewhere (on another machine), stopped, complete or failed
+    model: str
+    cells: tuple[CellStatus, ...]
+    total: int
+    settled: int
+    seconds_left: float | None
+
+
+@dataclass
+class _Events:
+    """The latest events of a run; lines that were read are not read again."""
+
+    read_to: int = 0  # bytes
+    last: float = 0.0  # time
+    planned: records.PlannedEvent | None = None
+    began: records.ProcessEvent | None = None
+    error: str | None = None
+    series: str = ""  # of the numbers
+    numbers: dict[str, float] = field(default_factory=dict)
+    counted: float = 0.0  # time of the numbers
+
+    def add(self, line: bytes) -> None:
+        """Add an event; skip a damaged line."""
+        event = records.parse_event(line)
+        self.last = event.time if event else self.last
+        if isinstance(event, records.NumbersEvent):
+            for name, value in event.values.items():
+                series, _, quantity = name.rpartition("/")
+                if series.endswith(("/search", "/tuning")):
+                    if series != self.series:
+                        self.series, self.numbers = series, {}
+                    self.numbers[quantity], self.counted = value, event.time
+        elif isinstance(event, records.ProcessEvent):
+            self.began, self.error = event, None
+        elif isinstance(event, records.PlannedEvent):
+            self.planned = event
+        elif isinstance(event, records.StoppedEvent):
+            self.error = printable(event.error)
 
 
 class RunReader:
-    """Read a run's folder again and again; a file that cannot change is read once.
+    """Read a run's folder again and again; a damaged file raises `RunError`."""
 
-    A damaged file raises `RunError`; damaged lines of the events are skipped.
-    """
-
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
-        self.folder, self._clock = folder, clock
-        self._forget()
-
-    def _forget(self) -> None:
-        self._seed = self._protocol = ""
-        self._identity: RunIdentity | None = None
-        self._stages: dict[str, StageRecord] = {}
-        self._read_to = 0  # bytes of the events
-        self._planned: PlannedEvent | None = None
-        self._began: ProcessEvent | None = None
-        self._error: str | None = None
-        self._last_event = 0.0
-        self._numbers: dict[str, tuple[float, float]] = {}  # time and value; latest last
-        self._messages: list[tuple[float, str]] = []
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._events = folder, _Events()
 
     def read(self) -> RunStatus:
         """Return the current status."""
         # Events last: they then cover what the other files show.
         result = _read(ResultRecord, self.folder / "result.json")
-        progress = _read(ProgressRecord, self.folder / "progress.json")
-        for path in (self.folder / "stages").glob("*.json"):
-            stage = None if path.stem in self._stages else _read(StageRecord, path)
-            if stage is not None:
-                self._stages[path.stem] = stage
+        progress = _read(records.ProgressRecord, self.folder / "progress.json")
+        paths = (self.folder / "stages").glob("*.json")
+        found = {path.stem: _read(StageRecord, path) for path in paths}
+        done = {name: stage for name, stage in found.items() if stage is not None}
         self._read_events()
-        self._read_identity()
-        if self._identity is None:
+        events, now = self._events, time.time()
+        try:
+            config = load_toml(self.folder / "config.toml")
+        except (OSError, ValueError, RecursionError):
+            config = {}  # it may be being written
+        identity = _read(RunIdentity, self.folder / "run.json") if config else None
+        if identity is None:
             return RunStatus(folder=str(self.folder))
 
-        now = self._clock()
+        began = events.began
         process = progress.process if progress else None
-        if process is None and self._began is not None and self._began.process is not None:
-            process = ProcessRecord(id=self._began.process)
-        state = self._state(result, process)
-        stages = self._list_stages(is_complete=result is not None)
-        current = next((each.name for each in stages if each.state == "current"), None)
-        status = RunStatus(
-            folder=str(self.folder),
-            state=state,
-            run=self._identity,
-            seed=self._seed,
-            protocol=self._protocol,
-            stages=stages,
-            num_heads=self._planned.heads_per_layer if self._planned else 0,
-            layers=self._list_layers(result, current),
-            process=process,
-            result=result,
-            messages=tuple(self._messages),
-        )
-        if result is not None:
-            return status
-        changes: dict[str, object] = {"layers_seconds_left": _layers_left(stages)}
-        last = max(progress.time if progress else 0.0, self._last_event)
-        if last:
-            changes["silent_seconds"] = max(0.0, now - last)
-        if state == "stopped":
-            changes |= {"error": self._error, "resume": self._resume_command(process)}
-        elif self._began is not None:
-            changes["running_seconds"] = max(0.0, now - self._began.time)
-        if progress is not None and progress.stage is not None:
-            changes |= {"stage": progress.stage, "share": progress.share}
-            changes["numbers"] = self._latest_numbers(current or "", progress.stage.began)
-            if state != "stopped":
-                left = _seconds_left(progress.stage, progress.time, now)
-                changes["stage_seconds_left"] = left
-        return status.model_copy(update=changes)
-
-    def _read_identity(self) -> None:
-        if self._identity is None:
-            try:
-                config = load_toml(self.folder / "config.toml")
-            except (OSError, ValueError, RecursionError):
-                return
-            self._seed = printable(str(config.get("seed")))
-            self._protocol = printable(str(config.get("protocol")))
-            self._identity = _read(RunIdentity, self.folder / "run.json")
+        if process is None and began is not None and began.process is not None:
+            process = ProcessRecord(id=began.process)
+        state = "complete" if result else _process_state(process, events.error)
+        names = events.planned.stages if events.planned else sorted(done)
+        stages = {name: done[name].seconds if name in done else None for name in names}
+        if result is None:
+            stages["evaluation"] = None
+        unfinished = [name for name, seconds in stages.items() if seconds is None]
+        status: dict[str, object] = {
+            "run": identity,
+            "state": state,
+            "seed": printable(str(config.get("seed"))),
+            "protocol": printable(str(config.get("protocol"))),
+            "stages": stages,
+            "process": process,
+            "result": result,
+        }
+        if events.planned is not None:
+            status["num_heads"] = events.planned.heads_per_layer
+            status["layers"] = tuple(
+                _layer_status(layer, done, result, unfinished[:1])
+                for layer in range(events.planned.layers)
+            )
+        if result is None:
+            status["layers_seconds_left"] = _layers_left(stages, unfinished[1:])
+            last = max(progress.time if progress else 0.0, events.last)
+            status["silent_seconds"] = max(0.0, now - last) if last else None
+            if state == "stopped":
+                status |= {"error": events.error, "resume": _resume_command(self.folder, process)}
+            elif began is not None:
+                status["running_seconds"] = max(0.0, now - began.time)
+            if progress is not None and progress.stage is not None:
+                stage = progress.stage
+                status |= {"stage": stage, "share": progress.share}
+                if events.counted >= stage.began:
+                    status["numbers"] = dict(events.numbers)
+                if state != "stopped" and stage.done and stage.total:
+                    left = (progress.time - stage.began) / stage.done * (stage.total - stage.done)
+                    status["stage_seconds_left"] = max(0.0, left - max(0.0, now - progress.time))
+        return RunStatus(folder=str(self.folder)).model_copy(update=status)
 
     def _read_events(self) -> None:
         try:
             with (self.folder / "events.jsonl").open("rb") as file:
-                file.seek(0, 2)
-                if file.tell() < self._read_to:  # another run has taken its place
-                    self._forget()
-                file.seek(self._read_to)
-                data = file.read()
+                if os.fstat(file.fileno()).st_size < self._events.read_to:
+                    self._events = _Events()  # another run has taken its place
+                file.seek(self._events.read_to)
+                lines = file.read()
         except OSError:
-            self._forget()
-            return
-        complete = data.rfind(b"\n") + 1  # the last line may be incomplete
-        self._read_to += complete
-        for line in data[:complete].splitlines():
-            event = parse_event(line)
-            if event is None:
-                continue
-            self._last_event = event.time
-            if isinstance(event, NumbersEvent):
-                for name, value in event.values.items():
-                    self._numbers.pop(name, None)
-                    self._numbers[name] = event.time, value
-            elif isinstance(event, ProcessEvent):
-                self._began, self._error = event, None
-            elif isinstance(event, PlannedEvent):
-                self._planned = event
-            elif isinstance(event, StoppedEvent):
-                self._error = printable(event.error)
-            elif isinstance(event, MessageEvent):
-                message = event.time, printable(event.text)
-                self._messages = [*self._messages, message][-_MESSAGES:]
+            self._events, lines = _Events(), b""
+        lines = lines[: lines.rfind(b"\n") + 1]  # the last one may be incomplete
+        self._events.read_to += len(lines)
+        for line in lines.splitlines():
+            self._events.add(line)
 
-    def _state(self, result: ResultRecord | None, process: ProcessRecord | None) -> str:
-        if result is not None:
-            return "complete"
-        if self._error is not None:  # its process may live on, such as a notebook's
-            return "stopped"
-        if process is None:
-            return "waiting"
-        if process.host not in (None, platform.node()):
-            return "elsewhere"
-        alive = is_alive(process.id, process.started, process.after_boot)
-        return "running" if alive else "stopped"
 
-    def _list_stages(self, *, is_complete: bool) -> tuple[StageStatus, ...]:
-        names: Collection[str] = self._planned.stages if self._planned else sorted(self._stages)
-        found: list[StageStatus] = []
-        for name in (*names, "evaluation"):
-            stage, state = self._stages.get(name), "open"
-            if stage is not None or is_complete:
-                state = "done"
-            elif all(earlier.state == "done" for earlier in found):
-                state = "current"
-            found.append(
-                StageStatus(name=name, state=state, seconds=stage.seconds if stage else None)
-            )
-        return tuple(found)
+class StudyReader:
+    """Read a study's folder again and again."""
 
-    def _list_layers(
-        self, result: ResultRecord | None, current: str | None
-    ) -> tuple[LayerStatus, ...]:
-        found = []
-        for layer in range(self._planned.layers if self._planned else 0):
-            name = layer_stage(layer)
-            stage, removed = self._stages.get(name), self._removed(layer, result)
-            if removed is not None:
-                gain = _gain(stage, removed) if stage else None
-                found.append(LayerStatus(state="decided", removed=removed, gain=gain))
-            elif stage is not None:
-                found.append(LayerStatus(state="searched"))
-            else:
-                found.append(LayerStatus(state="searching" if name == current else "open"))
-        return tuple(found)
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._study_folder = folder, StudyFolder(folder)
+        self._readers: dict[Path, RunReader] = {}
+        self._results: dict[Path, ResultRecord] = {}
 
-    def _removed(self, layer: int, result: ResultRecord | None) -> tuple[int, ...] | None:
-        """Return the heads that go from a layer, None while this is not decided."""
-        if result is not None:
-            return result.plan.get(str(layer), ())
-        plan = self._stages[PLAN].removed if PLAN in self._stages else None
-        if isinstance(plan, dict):
-            return plan.get(str(layer), ())
-        stage = self._stages.get(layer_stage(layer))
-        if stage is None:
-            return None
-        if BUDGET in self._stages:
-            return (self._stages[BUDGET].plan or {}).get(str(layer), ())
-        if stage.sizes is not None:  # of a given number of heads, all layers share
-            return None
-        return stage.removed if isinstance(stage.removed, tuple) else ()
+    def read(self) -> StudyStatus:
+        """Return the current status."""
+        study = read_study(self.folder / RECORD)  # again: a later call may have added to it
+        runs = [(block, run) for block in study.blocks() for run in study.runs(block)]
+        times = Clock()
+        cells = tuple(self._read_cell(block, run, times) for block, run in runs)
+        settled = {State.COMPLETE, State.FAILED, State.SKIPPED}
+        pending = [run for run, cell in zip(runs, cells, strict=True) if cell.state not in settled]
+        states = [cell.state for cell in cells]
+        if pending:
+            state = self._process_state({block for block, _ in pending}, states)
+        else:
+            state = "complete" if set(states) == {"complete"} else "failed"
+        seconds = times.guess(pending)
+        at_work = states.count("running") + states.count("elsewhere")
+        return StudyStatus(
+            folder=str(self.folder),
+            state=state,
+            model=study.model_name,
+            cells=cells,
+            total=len(runs),
+            settled=len(runs) - len(pending),
+            seconds_left=None if seconds is None else seconds / max(1, at_work),
+        )
 
-    def _latest_numbers(self, current: str, began: float) -> dict[str, float]:
-        """Return the latest numbers since a stage began; it may have several tunings."""
-        new = {name: value for name, (moment, value) in self._numbers.items() if moment >= began}
-        for latest in reversed(new):
-            series = latest.rpartition("/")[0]
-            if series == f"{current}/search" or is_tuning_series(series, current):
-                of_series = (name for name in new if name.rpartition("/")[0] == series)
-                return {name.rpartition("/")[2]: new[name] for name in of_series}
-        return {}
+    def _read_cell(self, block: Block, run: StudyRun, times: Clock) -> CellStatus:
+        folder = self._study_folder
+        state, path = folder.state(block, run), folder.run_path(block, run)
+        facts: dict[str, object] = {"state": str(state)}
+        if state is State.COMPLETE:
+            result = self._results.get(path) or folder.result(block, run)
+            if result is not None:  # else it is being computed again
+                self._results[path] = result
+                facts["dev"] = result.dev.score
+                times.add(block.task, run.method, result.cost.seconds["total"])
+        elif state is State.UNFINISHED:
+            status = self._readers.setdefault(path, RunReader(path)).read()
+            facts |= {"state": status.state, "error": status.error, "status": status}
+        elif (failure := folder.failure(block, run)) is not None:
+            facts["error"] = printable(failure.error)
+        return CellStatus.model_validate({**asdict(block), "run": run.name, **facts})
 
-    def _resume_command(self, process: ProcessRecord | None) -> str:
-        if process is None or process.command is None:
-            return f"the same call with out={str(self.folder)!r}, resume=True"
-        command = process.command
-        if _STUDY.match(command):  # its runs may be computed in another folder than it was typed in
-            return command
-        if "--resume" not in command.split():
-            command = f"{command} --resume"
-        if process.folder is None or _is_here(process.folder):
-            return command
-        return f"cd {shlex.quote(process.folder)} && {command}"
+    def _process_state(self, open_blocks: set[Block], states: list[str]) -> str:
+        """Return whether a process works on the study: in a run, or between two runs of a block."""
+        claims = [read_holder(self._study_folder.block_path(block), CLAIM) for block in open_blocks]
+        holders = [holder for holder in claims if holder is not None]
+        if "running" in states or any(holder.is_running for holder in holders):
+            return "running"
+        elsewhere = "elsewhere" in states or any(not holder.is_here for holder in holders)
+        return "elsewhere" if elsewhere else "stopped"
 
 
 def _read(cls: type[R], path: Path) -> R | None:
     return read_if_there(cls, path, "put a copy of it back, or start the run again")
 
 
-def _seconds_left(stage: CurrentStage, written: float, now: float) -> float | None:
-    if not stage.done or not stage.total:
-        return None
-    left = (written - stage.began) / stage.done * (stage.total - stage.done)
-    return max(0.0, left - max(0.0, now - written))
+def _process_state(process: ProcessRecord | None, error: str | None) -> str:
+    if error is not None:  # its process may live on, such as a notebook's
+        return "stopped"
+    if process is None:
+        return "waiting"
+    if process.host not in (None, platform.node()):
+        return "elsewhere"
+    return "running" if is_alive(process.id, process.started, process.after_boot) else "stopped"
 
 
-def _layers_left(stages: tuple[StageStatus, ...]) -> float | None:
-    layers = [stage for stage in stages if is_layer_stage(stage.name)]
-    known = [stage.seconds for stage in layers if stage.seconds is not None]
-    waiting = sum(stage.state == "open" for stage in layers)
+def _layer_status(
+    layer: int, done: dict[str, StageRecord], result: ResultRecord | None, current: list[str]
+) -> LayerStatus:
+    name = layer_stage(layer)
+    stage = done.get(name)
+    if result is not None:
+        removed: object = result.plan
+    elif PLAN in done:
+        removed = done[PLAN].removed
+    elif BUDGET in done:
+        removed = done[BUDGET].plan
+    else:  # where sizes were scored, the layers share a given number of heads
+        removed = stage.removed or () if stage and stage.sizes is None else None
+    if isinstance(removed, dict):
+        removed = removed.get(str(layer), ())
+    if isinstance(removed, tuple):
+        gain = stage.scores.gain(removed) if stage else None
+        return LayerStatus(state="decided", removed=removed, gain=gain)
+    return LayerStatus(state="searched" if stage else "searching" if name in current else "open")
+
+
+def _layers_left(stages: dict[str, float | None], later: list[str]) -> float | None:
+    known = [s for name, s in stages.items() if s is not None and is_layer_stage(name)]
+    waiting = sum(map(is_layer_stage, later))
     return sum(known) / len(known) * waiting if known and waiting else None
 
 
-def _gain(stage: StageRecord, removed: tuple[int, ...]) -> float | None:
-    """Return what removing these heads scored beyond what the search began with, if known."""
-    search = stage.search
-    if search is None:
-        return None
-    # Early versions store what the search began with as the unpruned score.
-    begun = search.unpruned_score if search.given_score is None else search.given_score
-    scored = [(search.best, search.best_score), (search.rollout, search.rollout_score)]
-    scored += [(size.removed, size.score) for size in stage.sizes or ()]
-    for mask, score in reversed(scored):
-        if score is not None and begun is not None and sorted(mask) == sorted(removed):
-            return score - begun
-    return None
-
-
-def _is_here(folder: str) -> bool:
-    try:
-        return Path(folder).samefile(Path())
-    except OSError:  # deleted, or on another machine
-        return False
+def _resume_command(folder: Path, process: ProcessRecord | None) -> str:
+    if process is None or process.command is None:
+        return f"the same call with out={str(folder)!r}, resume=True"
+    command = process.command
+    if _STUDY.match(command):  # its runs may be computed in another folder than it was typed in
+        return command
+    if "--resume" not in command.split():
+        command = f"{command} --resume"
+    if process.folder is None or Path(process.folder) == Path.cwd():
+        return command
+    return f"cd {shlex.quote(process.folder)} && {command}"

@@ -19,8 +19,7 @@ from typer.core import TyperGroup
 from auber.errors import ConfigError
 from auber.system.distributed import launch_words
 
-_WITH_RESUME = ("demo", "finetune", "prune")  # continue with --resume
-_AS_BEFORE = ("study",)  # continue with the same command
+_WITH_RESUME = ("demo", "finetune", "prune")  # continue with --resume; a study without
 _UsageError: Any = typer.BadParameter.__base__  # typer may bring its own copy of click
 
 
@@ -53,7 +52,7 @@ class Commands(TyperGroup):
 def describe_stop(command: str | None, words: list[str]) -> str:
     """Return the message for a stopped command; `words` is its command line."""
     has_folder = any(word == "--out" or word.startswith("--out=") for word in words)
-    if command not in (*_WITH_RESUME, *_AS_BEFORE) or not has_folder:
+    if command not in (*_WITH_RESUME, "study") or not has_folder:
         return "stopped"
     if command in _WITH_RESUME and "--resume" not in words:
         words = [*words, "--resume"]

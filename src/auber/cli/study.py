@@ -55,16 +55,21 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run tasks x methods x seeds: skip complete runs, resume cut ones, try failed ones again.
+    r"""Run tasks x methods x seeds: skip complete runs, resume stopped ones, try failed ones again.
 
-    A study file holds what differs from the defaults:
+    A study file holds what differs from the defaults, a key per line:
 
-    model = "bert-base-cased"; tasks = ["mrpc", "rte"]; methods = ["auber", "random", "original+tuning"]; seeds = [0, 1]
+    \b
+    model = "bert-base-cased"
+    tasks = ["mrpc", "rte"]
+    methods = ["auber", "random", "original+tuning"]
+    seeds = [0, 1]
 
-    Further keys: protocols, preset, draws, data, keep_weights, [settings], [tasks.NAME]. Exit code 1: some run failed.
+    Further keys: protocols, preset, draws, data, keep_weights, [settings], [tasks.NAME]. Your own
+    rows are a table such as [tasks.films] with train and dev, and where needed kind, text, label,
+    labels and metric, as in the options of 'auber prune'.
 
-    Your own rows are a table [tasks.films] with train and dev, and where needed kind, text, label, labels and metric, as in
-    the options of 'auber prune'.
+    Exit code 1: a run failed.
 
     Example: auber study studies/quick.toml --out runs/quick
     """

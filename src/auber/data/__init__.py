@@ -1,7 +1,7 @@
 """The tasks with a name, and how each is loaded.
 
-To add a task, add a `TaskEntry` below: its name, its metric, a line about it, and a function from
-the data folder (or None) and the seed to a checked `TaskData`. Loaders import what they need when
+To add a task, add a `TaskEntry` below: its metric, a line about it, and a function from the data
+folder (or None) and the seed to a checked `TaskData`. Loaders import heavy packages when
 they are called, so listing the names is instant.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from auber.data.glue import FORMATS, load_glue_from_hub, read_glue
 from auber.data.task import Rows, TaskData, check_task
 from auber.data.user_rows import make_scored_rows, make_task
 from auber.errors import TaskError, unknown_name
@@ -32,7 +33,6 @@ __all__ = [
 class TaskEntry:
     """One task of the table."""
 
-    name: str
     metric: str
     doc: str
     load: Callable[[Path | None, int], TaskData]
@@ -51,8 +51,6 @@ def load_task(name: str, *, data: str | Path | None = None, seed: int = 0) -> Ta
 
 
 def _load_glue(name: str, data: Path | None, seed: int) -> TaskData:
-    from auber.data.glue import load_glue_from_hub, read_glue
-
     return load_glue_from_hub(name) if data is None else read_glue(name, data)
 
 
@@ -66,19 +64,12 @@ def _load_agreement(data: Path | None, seed: int) -> TaskData:
     return make_agreement(seed)
 
 
-def _glue(name: str, metric: str, doc: str) -> TaskEntry:
-    return TaskEntry(name, metric, doc, partial(_load_glue, name))
-
-
 _AGREEMENT = "subject-verb agreement, generated; needs no download"
 
 TASKS: dict[str, TaskEntry] = {
-    entry.name: entry
-    for entry in (
-        TaskEntry("agreement", "accuracy", _AGREEMENT, _load_agreement),
-        _glue("cola", "matthews", "is a sentence acceptable English (GLUE)"),
-        _glue("mrpc", "accuracy", "do two sentences say the same (GLUE)"),
-        _glue("rte", "accuracy", "does the first text entail the second (GLUE)"),
-        _glue("wnli", "accuracy", "what a pronoun stands for, as entailment (GLUE)"),
-    )
+    "agreement": TaskEntry("accuracy", _AGREEMENT, _load_agreement),
+    **{
+        name: TaskEntry(layout.metric, layout.doc, partial(_load_glue, name))
+        for name, layout in FORMATS.items()
+    },
 }

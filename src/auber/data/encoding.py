@@ -53,9 +53,8 @@ class EncodedRows(Dataset[dict[str, Any]]):
     ) -> None:
         self.input_ids, self.token_types, self.pad_token_id = input_ids, token_types, pad_token_id
         self.targets = Labels(targets) if isinstance(targets, Tensor) else targets
-        self.num_cut = (
-            num_cut  # rows with a longer text; the other task types log their own warning
-        )
+        # Rows with a longer text. The other task types log their own warning.
+        self.num_cut = num_cut
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -131,20 +130,14 @@ def encode_split(tokenizer: Any, task: TaskData, split: str, max_length: int) ->
     return encode_rows(tokenizer, rows, max_length, task.is_regression)
 
 
-def encode_rows(tokenizer: Any, rows: AnyRows, max_length: int, is_regression: bool) -> EncodedRows:
+def encode_rows(tokenizer: Any, rows: Rows, max_length: int, is_regression: bool) -> EncodedRows:
     """Return labelled texts as token ids; the longer text of a row is cut at its end."""
-    if not isinstance(rows, Rows):
-        raise TaskError(
-            f"rows of kind sequence are needed here, found rows of kind {rows.kind}; "
-            "give texts with labels"
-        )
     _check_tokenizer(tokenizer, needs_offsets=False)
     encoded = tokenizer(
         list(rows.first),
         None if rows.second is None else list(rows.second),
         truncation="longest_first",
         max_length=max_length,
-        padding=False,
     )
     labels = torch.tensor(rows.labels, dtype=torch.float32 if is_regression else torch.int64)
     # Only a fast tokenizer reports what it cut.
@@ -165,7 +158,6 @@ def encode_words(
         [" ".join(words) for words in rows.words],
         truncation=True,
         max_length=max_length,
-        padding=False,
         return_offsets_mapping=True,
     )
     tags = [
@@ -197,7 +189,6 @@ def encode_questions(
         texts,
         truncation="only_second",
         max_length=max_length,
-        padding=False,
         return_offsets_mapping=True,
     )
     contexts: list[Span] = []

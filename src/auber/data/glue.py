@@ -15,7 +15,7 @@ from pathlib import Path
 from auber.data.files import read_text
 from auber.data.rows import Rows, check_text
 from auber.data.task import TaskData, check_task
-from auber.errors import TaskError, unknown_name
+from auber.errors import TaskError
 from auber.system.hub import reading_hub
 
 HUB_DATASET = "nyu-mll/glue"
@@ -26,6 +26,7 @@ class GlueFormat:
     """How one GLUE task is stored, in the folder and on the Hub."""
 
     folder: str
+    doc: str
     label_names: tuple[str, ...]
     text: tuple[str, ...] = ("sentence1", "sentence2")
     label: str = "label"
@@ -42,6 +43,7 @@ class GlueFormat:
 FORMATS = {
     "cola": GlueFormat(
         folder="CoLA",
+        doc="is a sentence acceptable English (GLUE)",
         label_names=("unacceptable", "acceptable"),
         text=("sentence",),
         metric="matthews",
@@ -49,20 +51,28 @@ FORMATS = {
     ),
     "mrpc": GlueFormat(
         folder="MRPC",
+        doc="do two sentences say the same (GLUE)",
         label_names=("not_equivalent", "equivalent"),
         text=("#1 String", "#2 String"),
         label="Quality",
     ),
     "rte": GlueFormat(
-        folder="RTE", label_names=("entailment", "not_entailment"), labels_are_words=True
+        folder="RTE",
+        doc="does the first text entail the second (GLUE)",
+        label_names=("entailment", "not_entailment"),
+        labels_are_words=True,
     ),
-    "wnli": GlueFormat(folder="WNLI", label_names=("not_entailment", "entailment")),
+    "wnli": GlueFormat(
+        folder="WNLI",
+        doc="what a pronoun stands for, as entailment (GLUE)",
+        label_names=("not_entailment", "entailment"),
+    ),
 }
 
 
 def read_glue(name: str, folder: Path) -> TaskData:
     """Return a task from the files of a GLUE folder."""
-    layout = _layout(name)
+    layout = FORMATS[name]
     inner = folder / layout.folder
     if not inner.is_dir():
         raise TaskError(
@@ -74,7 +84,7 @@ def read_glue(name: str, folder: Path) -> TaskData:
 
 def load_glue_from_hub(name: str) -> TaskData:
     """Return a task from the Hub, or from the cache of `datasets`."""
-    layout = _layout(name)
+    layout = FORMATS[name]
     try:
         from datasets import load_dataset
     except ImportError as error:
@@ -100,12 +110,6 @@ def load_glue_from_hub(name: str) -> TaskData:
         return Rows.from_columns(texts, map(int, rows["label"]))
 
     return _task(name, layout, read)
-
-
-def _layout(name: str) -> GlueFormat:
-    if name not in FORMATS:
-        raise TaskError(unknown_name("GLUE task", name, FORMATS))
-    return FORMATS[name]
 
 
 def _task(name: str, layout: GlueFormat, read: Callable[[str], Rows]) -> TaskData:

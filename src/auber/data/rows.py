@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -25,25 +25,22 @@ class _Columns:
     kind: ClassVar[str]  # the name of the task type
 
     def __post_init__(self) -> None:
-        sizes = {
-            name: len(column) for name, column in self._columns().items() if column is not None
-        }
+        columns = vars(self).items()
+        sizes = {name: len(column) for name, column in columns if column is not None}
         if len(set(sizes.values())) > 1:
             found = ", ".join(f"{size} {name}" for name, size in sizes.items())
             raise TaskError(f"rows: all columns must be equally long, found {found}; correct them")
 
-    def _columns(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
     def __len__(self) -> int:
-        return len(next(iter(self._columns().values())))
+        return len(next(iter(vars(self).values())))
 
     def select(self, indices: Sequence[int]) -> Self:
         """Return the rows at these indices, in their order."""
+        columns = vars(self).values()
         return type(self)(
             *(
                 None if column is None else tuple(column[index] for index in indices)
-                for column in self._columns().values()
+                for column in columns
             )
         )
 

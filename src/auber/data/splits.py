@@ -17,7 +17,7 @@ layer. Within a layer, reward set and mini-train are disjoint, unless `reward.fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,8 +35,6 @@ Array = NDArray[np.int64]
 HELDOUT_REWARD = 0.3
 HELDOUT_WATCH = 0.1
 
-_LISTS = ("first", "original_first", "last_train", "last_watch")
-
 
 @dataclass(frozen=True)
 class LayerSplit:
@@ -53,9 +51,9 @@ class Splits:
     protocol: str
     first: Indices
     original_first: Indices
-    layers: tuple[LayerSplit, ...]
     last_train: Indices
     last_watch: Indices
+    layers: tuple[LayerSplit, ...]
     folds: tuple[Indices, ...] = ()  # all of train, only under `crossfit`
 
     def without_fold(self, fold: int) -> Splits:
@@ -65,22 +63,23 @@ class Splits:
         def rest(rows: Indices) -> Indices:
             return tuple(row for row in rows if row not in held_out)
 
-        lists: dict[str, Any] = {name: rest(getattr(self, name)) for name in _LISTS}
-        layers = [LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers]
-        return Splits(protocol=self.protocol, layers=tuple(layers), **lists)
+        return Splits(
+            protocol=self.protocol,
+            first=rest(self.first),
+            original_first=rest(self.original_first),
+            last_train=rest(self.last_train),
+            last_watch=rest(self.last_watch),
+            layers=tuple(
+                LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers
+            ),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain JSON object."""
-        folds = {"folds": [list(fold) for fold in self.folds]} if self.folds else {}
-        return {
-            "protocol": self.protocol,
-            **{name: list(getattr(self, name)) for name in _LISTS},
-            "layers": [
-                {"mini_train": list(item.mini_train), "reward": list(item.reward)}
-                for item in self.layers
-            ],
-            **folds,
-        }
+        data = {**vars(self), "layers": [vars(layer) for layer in self.layers]}
+        if not self.folds:
+            del data["folds"]
+        return data
 
 
 def make_splits(
@@ -91,7 +90,12 @@ def make_splits(
     `without_classes`: the labels are numbers, tags or answers, so all rows count as one class.
     """
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
-    return _SPLITS[config.protocol](classes, config, num_layers)
+    if config.protocol == "heldout":
+        return _split_heldout(classes, config, num_layers)
+    splits = _split_seen(classes, config, num_layers)
+    if config.protocol == "crossfit":
+        splits = replace(splits, protocol="crossfit", folds=_deal(classes, config))
+    return splits
 
 
 def hold_out(
@@ -175,12 +179,6 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     )
 
 
-def _split_crossfit(classes: Array, config: Config, num_layers: int) -> Splits:
-    return replace(
-        _split_seen(classes, config, num_layers), protocol="crossfit", folds=_deal(classes, config)
-    )
-
-
 def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
     """Divide all rows into folds of even size, with each class spread evenly over them."""
     folds = config.reward.folds
@@ -193,13 +191,6 @@ def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
     shuffled = rng.permutation(len(classes))
     by_class = shuffled[np.argsort(classes[shuffled], kind="stable")]
     return tuple(_indices(by_class[fold::folds]) for fold in range(folds))
-
-
-_SPLITS: dict[str, Callable[[Array, Config, int], Splits]] = {
-    "seen": _split_seen,
-    "heldout": _split_heldout,
-    "crossfit": _split_crossfit,
-}
 
 
 def _draw(rows: Array, count: int, rng: np.random.Generator) -> Array:

@@ -11,11 +11,9 @@ from __future__ import annotations
 import math
 import re
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from auber.data.files import ColumnError, Record, read_records, require_columns, shorten
 from auber.data.rows import (
@@ -78,52 +76,9 @@ def make_scored_rows(
     label: str | None = None,
     labels: Sequence[str] | None = None,
     metric: str | None = None,
-    name: str = OWN,
 ) -> TaskData:
     """Return rows to score a trained model on, as train and dev of a task; see `make_task`."""
-    return check_rows(_read_task(name, rows, rows, kind, text, label, labels, metric))
-
-
-@dataclass(frozen=True)
-class UserFiles:
-    """The files of your own rows and how to read them; see `make_task`. Nothing is read yet."""
-
-    train: Path
-    dev: Path
-    kind: str | None = None
-    text: tuple[str, ...] | None = None
-    label: str | None = None
-    labels: tuple[str, ...] | None = None
-    metric: str | None = None
-
-    @classmethod
-    def named(
-        cls,
-        *,
-        train: str | Path | None = None,
-        dev: str | Path | None = None,
-        kind: str | None = None,
-        text: str | Sequence[str] | None = None,
-        label: str | None = None,
-        labels: str | Sequence[str] | None = None,
-        metric: str | None = None,
-    ) -> UserFiles:
-        """Return the files that a user names; columns and labels may be separated by commas."""
-        if train is None and dev is None:
-            raise TaskError(
-                "your own rows need --train FILE and --dev FILE, found neither; add both"
-            )
-        if train is None or dev is None:
-            found, lacking = ("train", "dev") if dev is None else ("dev", "train")
-            raise TaskError(
-                f"--train and --dev go together, found --{found} alone; add --{lacking} FILE"
-            )
-        columns, classes = split_names(text), split_names(labels)
-        return cls(Path(train), Path(dev), kind, columns, label, classes, metric)
-
-    def read(self, name: str) -> TaskData:
-        """Return the task of these rows."""
-        return make_task(**asdict(self), name=name)
+    return check_rows(_read_task(OWN, rows, rows, kind, text, label, labels, metric))
 
 
 def split_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -153,18 +108,12 @@ def _read_task(
             f"metric {chosen.name} scores rows of kind {chosen.kind}, found kind {task_type.name}; "
             "give one that fits, or leave one of the two out"
         )
-    if labels is not None and len(set(labels)) != len(labels):
-        raise TaskError(
-            f"labels: each name may stand once, found {shorten(list(labels), 20)}; "
-            "leave the second out"
-        )
-    parser_class = _NumberParser if chosen.is_regression else _PARSERS[task_type.name]
     columns = (text,) if isinstance(text, str) else tuple(task_type.text if text is None else text)
-    parser = parser_class(columns, label or task_type.label, labels)
+    reader = _Reader(chosen.compares, columns, label or task_type.label, labels)
 
     def read(source: Source, split: str) -> AnyRows:
         try:
-            return parser.read(_records(source, split, (*parser.text, parser.label)))
+            return reader.read(_records(source, split, (*columns, reader.label)))
         except ColumnError as error:
             option, is_named = ("--text", text) if error.column in columns else ("--label", label)
             if is_named:
@@ -174,7 +123,7 @@ def _read_task(
 
     # In this order: the label names come from train.
     train_rows, dev_rows = read(train, "train"), read(dev, "dev")
-    return TaskData(name, train_rows, dev_rows, parser.label_names, chosen.name)
+    return TaskData(name, train_rows, dev_rows, reader.label_names, chosen.name)
 
 
 def _advise(task_type: TaskType, header: Sequence[str], option: str) -> str:
@@ -223,156 +172,117 @@ def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterato
 
 _TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
 
+# How many text columns a row may have, by what the metric compares.
+_TEXTS = {
+    "classes": ((1, 2), "one or two text columns"),
+    "numbers": ((1, 2), "one or two text columns"),
+    "tags": ((1,), "one column of words"),
+    "spans": ((2,), "two text columns"),
+}
+_NO_NAMES = {
+    "numbers": "numbers to predict have no names",
+    "spans": "answers are pieces of their context and have no names",
+}
 
-class _Parser(ABC):
+
+class _Reader:
     """Turn the records of train, and then those of dev, into rows.
 
     Label names are those that are given, or else those of train.
     """
 
-    needs: ClassVar[str]  # in the text columns
-    numbers_of_texts: ClassVar[tuple[int, ...]]
-    no_names: ClassVar[str] = ""  # why labels have no names
-    number_advice: ClassVar[str] = ""  # for unknown labels, if all are numbers
-
-    def __init__(self, text: Sequence[str], label: str, labels: Sequence[str] | None) -> None:
-        if len(text) not in self.numbers_of_texts or len({*text, label}) != len(text) + 1:
+    def __init__(
+        self, compares: str, text: Sequence[str], label: str, labels: Sequence[str] | None
+    ) -> None:
+        counts, needs = _TEXTS[compares]
+        if len(text) not in counts or len({*text, label}) != len(text) + 1:
             raise TaskError(
-                f"columns: {self.needs} and another for the label are needed, "
+                f"columns: {needs} and another for the label are needed, "
                 f"found text {', '.join(text) or '(none)'} and label {label}"
             )
-        if self.no_names and labels is not None:
-            raise TaskError(f"labels: {self.no_names}; leave labels out")
-        self.text, self.label = text, label
+        if labels is not None and len(set(labels)) != len(labels):
+            raise TaskError(
+                f"labels: each name may stand once, found {shorten(list(labels), 20)}; "
+                "leave the second out"
+            )
+        if labels is not None and compares in _NO_NAMES:
+            raise TaskError(f"labels: {_NO_NAMES[compares]}; leave labels out")
+        self.compares, self.text, self.label = compares, text, label
         self.whose = "train's" if labels is None else "the known labels"
-        self.label_names = None if labels is None else tuple(labels)
+        self.numbers = None if labels is None else _number_names(labels)
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        return None if self.numbers is None else tuple(self.numbers)
 
     def read(self, records: Iterable[Record]) -> AnyRows:
-        self.numbers = {name: number for number, name in enumerate(self.label_names or ())}
         columns: list[list[Any]] = [[] for _ in self.text]
         labels: list[Any] = []
         for where, fields in records:
-            texts, label = self.parse(where, fields)
+            texts, label = self._parse(where, fields)
             for column, value in zip(columns, texts, strict=True):
                 column.append(value)
             labels.append(label)
-        if self.label_names is None and not self.no_names:
-            self.label_names = self.sort_names(labels)
-            self.numbers = {name: number for number, name in enumerate(self.label_names)}
-        return self.build(*map(tuple, columns), labels=labels)
+        if self.compares == "numbers":
+            return Rows.from_columns(columns, labels)
+        if self.compares == "spans":
+            return QuestionRows(tuple(columns[0]), tuple(columns[1]), tuple(labels))
+        if self.numbers is None:
+            self.numbers = _number_names(_sort_names(labels, self.compares))
+        numbers = self.numbers
+        if self.compares == "classes":
+            return Rows.from_columns(columns, [numbers[name] for name in labels])
+        tags = tuple(tuple(numbers[tag] for tag in row) for row in labels)
+        return WordRows(tuple(columns[0]), tags)
 
-    @abstractmethod
-    def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
+    def _parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
         """Return the value of each text column, and the label."""
+        *texts, label = [
+            (fields[column], f"{where}, column '{column}'") for column in (*self.text, self.label)
+        ]
+        if self.compares == "tags":
+            words, tags = _strings(*texts[0]), _strings(*label)
+            check_words(words, tags, where)
+            named = [
+                self._check_name(tag, f"{where}, word {place} '{words[place]}': tag")
+                for place, tag in enumerate(tags)
+            ]
+            return [words], named
+        values = [_text(*text) for text in texts]
+        if self.compares == "numbers":
+            return values, _target(*label)
+        if self.compares == "classes":
+            name = _class_name(*label, self.numbers or ())
+            return values, self._check_name(name, f"{where}: label")
+        answers = _answers(*label)
+        check_answers(answers, values[1], label[1])
+        return values, tuple(dict.fromkeys(answers))  # annotators often give the same answer
 
-    @abstractmethod
-    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> AnyRows:
-        """Return rows of these columns and labels."""
-
-    def sort_names(self, labels: list[Any]) -> tuple[str, ...]:
-        raise NotImplementedError
-
-    def parse_texts(self, where: str, fields: Mapping[str, Any]) -> list[str]:
-        return [_text(fields[column], f"{where}, column '{column}'") for column in self.text]
-
-    def check_name(self, name: str, what: str) -> str:
-        if self.label_names is not None and name not in self.numbers:
-            are_numbers = all(math.isfinite(_number(each)) for each in (name, *self.numbers))
-            advice = self.number_advice if are_numbers else ""
+    def _check_name(self, name: str, what: str) -> str:
+        if self.numbers is not None and name not in self.numbers:
+            names = list(self.numbers)
+            are_numbers = all(math.isfinite(_number(each)) for each in (name, *names))
+            advice = f"; {_TO_PREDICT}" if are_numbers and self.compares == "classes" else ""
             raise TaskError(
-                f"{what} '{name}' is not one of {self.whose} ({shorten(self.label_names)}); "
+                f"{what} '{name}' is not one of {self.whose} ({shorten(names)}); "
                 f"correct it or leave the row out{advice}"
             )
         return sys.intern(name)  # one object for all rows
 
 
-class _ClassParser(_Parser):
-    """One or two texts with a class."""
-
-    needs, numbers_of_texts = "one or two text columns", (1, 2)
-    number_advice = f"; {_TO_PREDICT}"
-
-    def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-        name = _class_name(fields[self.label], f"{where}, column '{self.label}'", self.numbers)
-        return self.parse_texts(where, fields), self.check_name(name, f"{where}: label")
-
-    def sort_names(self, labels: list[Any]) -> tuple[str, ...]:
-        names = set(labels)
-        if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in names):
-            return tuple(sorted(names, key=lambda name: (int(name), name)))
-        return tuple(sorted(names))
-
-    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> Rows:
-        return Rows.from_columns(columns, (self.numbers[name] for name in labels))
+def _number_names(names: Iterable[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names)}
 
 
-class _NumberParser(_ClassParser):
-    """One or two texts with a number to predict."""
-
-    no_names = "numbers to predict have no names"
-
-    def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-        target = _number(fields[self.label])
-        if not math.isfinite(target):
-            raise TaskError(
-                f"{where}, column '{self.label}': a regression target must be a finite number, "
-                f"found {fields[self.label]!r:.40}; correct it"
-            )
-        return self.parse_texts(where, fields), target
-
-    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> Rows:
-        return Rows.from_columns(columns, labels)
-
-
-class _WordParser(_Parser):
-    """A list of words and a list of tags."""
-
-    needs, numbers_of_texts = "one column of words", (1,)
-
-    def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-        words, tags = (
-            _strings(fields[column], f"{where}, column '{column}'")
-            for column in (self.text[0], self.label)
-        )
-        check_words(words, tags, where)
-        known = [
-            self.check_name(tag, f"{where}, word {place} '{words[place]}': tag")
-            for place, tag in enumerate(tags)
-        ]
-        return [words], known
-
-    def sort_names(self, labels: list[Any]) -> tuple[str, ...]:
+def _sort_names(labels: Sequence[Any], compares: str) -> tuple[str, ...]:
+    if compares == "tags":
         from auber.metrics.tags import sort_tags  # imports torch
 
         return sort_tags({tag for tags in labels for tag in tags})
-
-    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> WordRows:
-        numbers = tuple(tuple(self.numbers[tag] for tag in tags) for tags in labels)
-        return WordRows(columns[0], numbers)
-
-
-class _QuestionParser(_Parser):
-    """A question, a context and answers."""
-
-    needs, numbers_of_texts = "two text columns", (2,)
-    no_names = "answers are pieces of their context and have no names"
-
-    def parse(self, where: str, fields: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
-        texts = self.parse_texts(where, fields)
-        where = f"{where}, column '{self.label}'"
-        answers = _answers(fields[self.label], where)
-        check_answers(answers, texts[1], where)
-        return texts, tuple(dict.fromkeys(answers))  # annotators often give the same answer
-
-    def build(self, *columns: tuple[Any, ...], labels: list[Any]) -> QuestionRows:
-        return QuestionRows(columns[0], columns[1], tuple(labels))
-
-
-_PARSERS: dict[str, type[_Parser]] = {
-    "sequence": _ClassParser,
-    "tokens": _WordParser,
-    "spans": _QuestionParser,
-}
+    names = sorted(set(labels))
+    if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in names):
+        names.sort(key=int)
+    return tuple(names)
 
 
 def _text(value: Any, where: str) -> str:
@@ -410,30 +320,34 @@ def _strings(value: Any, where: str) -> tuple[str, ...]:
 
 def _answers(value: Any, where: str) -> list[Answer]:
     """Return answers that are given as an object of two lists, or as a list of objects."""
-    form = "an object with the lists text and answer_start"
+    pairs: list[Any] | None = None
     if isinstance(value, Mapping):
         lists: list[Any] = [value.get("text"), value.get("answer_start")]
-        if (
-            not all(isinstance(each, (list, tuple)) for each in lists)
-            or len({*map(len, lists)}) > 1
-        ):
-            raise TaskError(
-                f"{where}: {form}, equally long, is needed, found {value!r:.60}; correct it"
-            )
-        pairs = list(zip(*lists, strict=True))
+        if all(isinstance(each, (list, tuple)) for each in lists) and len({*map(len, lists)}) == 1:
+            pairs = list(zip(*lists, strict=True))
     elif isinstance(value, (list, tuple)) and all(isinstance(item, Mapping) for item in value):
         pairs = [(item.get("text"), item.get("answer_start")) for item in value]
-    else:
+    if pairs is None:
         raise TaskError(
-            f"{where}: {form} is needed, found {type(value).__name__} {value!r:.40}; correct it"
+            f"{where}: an object with the lists text and answer_start, equally long, is needed, "
+            f"found {value!r:.60}; correct it"
         )
     for text, start in pairs:
         if not isinstance(text, str) or isinstance(start, bool) or not isinstance(start, int):
             raise TaskError(
                 f"{where}: text must be text and answer_start a whole number, "
-                f"found {text!r:.40} and {start!r:.20}"
+                f"found {text!r:.40} and {start!r:.20}; correct them"
             )
-    return [Answer(text, start) for text, start in pairs]
+    return [Answer(*pair) for pair in pairs]
+
+
+def _target(value: Any, where: str) -> float:
+    target = _number(value)
+    if not math.isfinite(target):
+        raise TaskError(
+            f"{where}: a regression target must be a finite number, found {value!r:.40}; correct it"
+        )
+    return target
 
 
 def _class_name(value: Any, where: str, known: Container[str]) -> str:

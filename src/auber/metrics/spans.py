@@ -30,8 +30,7 @@ class SpanTruth:
 
     def to(self, device: torch.device | str) -> SpanTruth:
         """Return a copy on the device."""
-        parts = (self.places, self.is_token, self.is_legal, self.spans)
-        return SpanTruth(*(part.to(device) for part in parts))
+        return SpanTruth(*(part.to(device) for part in vars(self).values()))
 
     def unpack(self, logits: Tensor) -> Tensor:
         """Return packed logits (tokens, 2) as (2, rows, width) in float32, -inf at padding."""

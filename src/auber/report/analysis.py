@@ -1,40 +1,43 @@
 """Rows of all tables: each method on each task over its seeds, and paired comparisons.
 
-Models and protocols are never mixed. Differences are method minus reference on common seeds. These
-comparisons form one family each and are corrected together: the methods of one task against the
-control; the ablations of one task against the subject; the subject against all other methods, and
-against its ablations, over all pairs; the gaps of all methods against the control's. On the tasks
-that the control has learned, the subject against the control stands alone, and against the other
-methods forms a family.
+Scores are in points, the metric times 100. Draws of one seed are averaged first, so that every seed
+counts once. Models and protocols are never mixed. Differences are method minus reference on common
+seeds. These comparisons form one family each and are corrected together: the methods of one task
+against the control; the ablations of one task against the subject; the subject against all other
+methods, and against its ablations, over all pairs; the gaps of all methods against the control's.
+On the tasks that the control has learned, the subject against the control stands alone, and
+against the other methods forms a family.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import fmean
+from typing import TYPE_CHECKING, TypeVar
 
-from auber.metrics.statistics import Comparison, Summary, compare
+from auber.metrics.statistics import Comparison, Summary, compare, summary, verdict
 from auber.report.caveats import find_collapse, find_flags, find_notes
-from auber.report.cells import (
-    ABLATIONS,
-    CONTROL,
-    SUBJECT,
-    Cell,
-    Cells,
-    common_seeds,
-    dev_differences,
-    dev_points,
-    gap_points,
-    group,
-    is_ablation,
-    make_cells,
-    ordered,
-    train_points,
-)
 from auber.report.published import Published, published
-from auber.report.records import Key, RunRecord
+from auber.report.records import CONTROL, SUBJECT, Key, RunRecord, is_ablation, ordered
 from auber.report.runs import Collection, Coverage, LeftOut, cover
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAIRS = "(task, seed) pairs"
+
+Item = TypeVar("Item")
+Group = TypeVar("Group")
+
+
+def group(items: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group, list[Item]]:
+    """Group items by a key in the order they come."""
+    groups: dict[Group, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return dict(groups)
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,10 @@ class Cost:
         return self.seconds - self.first_seconds
 
 
+_COSTS = tuple(field.name for field in fields(Cost))
+_MEANS = ["dev", "train", "gap", "removed", "total_heads", "above_constant", *_COSTS]
+
+
 @dataclass(frozen=True)
 class MethodRow:
     """One method on one task over its seeds."""
@@ -86,6 +93,11 @@ class MethodRow:
     published: Published | None
     cost: Cost
 
+    @property
+    def verdict(self) -> str | None:
+        """The comparison in words."""
+        return None if self.comparison is None else verdict(self.comparison)
+
 
 @dataclass(frozen=True)
 class PooledRow:
@@ -96,6 +108,16 @@ class PooledRow:
     tasks: tuple[str, ...]
     comparison: Comparison
 
+    @property
+    def verdict(self) -> str:
+        """The comparison in words."""
+        return verdict(self.comparison, counted=PAIRS)
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs."""
+        return self.comparison.paired.differences.n
+
 
 @dataclass(frozen=True)
 class GapRow(PooledRow):
@@ -105,6 +127,12 @@ class GapRow(PooledRow):
     reference_gap: float
     train: float  # differences of means
     dev: float
+
+    @property
+    def verdict(self) -> str:
+        """The comparison of gaps in words."""
+        words = super().verdict
+        return words.replace("ahead by", "larger by", 1).replace("behind by", "smaller by", 1)
 
 
 @dataclass(frozen=True)
@@ -117,8 +145,8 @@ class Section:
     methods: tuple[MethodRow, ...]
     ablations: tuple[MethodRow, ...]
     pooled: tuple[PooledRow, ...]
-    learned_tasks: tuple[str, ...]  # those on which the control beats a constant answer
-    learned: tuple[PooledRow, ...]  # on these tasks alone; empty if they are all or none
+    # On the tasks alone where the control beats a constant answer; empty if they are all or none.
+    learned: tuple[PooledRow, ...]
     gaps: tuple[GapRow, ...]
     notes: tuple[str, ...]
     coverage: Coverage | None
@@ -126,16 +154,10 @@ class Section:
     ablations_coverage: Coverage | None
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Model and protocol."""
-        return self.model, self.protocol
-
-    @property
     def rows(self) -> list[MethodRow]:
         """Methods and ablations by task, each once."""
-        known = {(row.task, row.method) for row in self.methods}
-        others = [row for row in self.ablations if (row.task, row.method) not in known]
-        return sorted([*self.methods, *others], key=lambda row: row.task)
+        ablations = [row for row in self.ablations if is_ablation(row.method)]
+        return sorted([*self.methods, *ablations], key=lambda row: row.task)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -174,16 +196,9 @@ def analyse(collection: Collection) -> Report:
 def _section(
     place: tuple[str, str],
     presets: tuple[str, ...],
-    runs: Sequence[RunRecord],
+    records: Sequence[RunRecord],
     wanted: Sequence[Key],
 ) -> Section:
-    cells, found = make_cells(runs), {run.key for run in runs}
-    names = {run.method for run in runs}
-    ablations = ordered(filter(is_ablation, names), ABLATIONS)
-    methods = ordered(names - set(ablations))
-    rivals = [name for name in methods if name != SUBJECT]
-    rivals.sort(key=lambda name: name != CONTROL)  # the control comes first
-    learned_tasks, learned = _learned(cells, rivals)
     # Of the ablations, and of the subject in the blocks that have one.
     blocks = {(key[2], key[4]) for key in wanted if is_ablation(key[3])}
     with_ablations = [
@@ -191,146 +206,144 @@ def _section(
         for key in wanted
         if (key[2], key[4]) in blocks and (is_ablation(key[3]) or key[3] == SUBJECT)
     ]
+    found = {record.key for record in records}
+    coverages = (
+        cover(wanted, found),
+        cover([key for key in wanted if not is_ablation(key[3])], found),
+        cover(with_ablations, found),
+    )
+    if not records:
+        return Section(*place, presets, (), (), (), (), (), (), *coverages)
+    runs = _make_frame(records)
+    means = runs.groupby(["task", "method", "seed"])[_MEANS].mean()
+    dev = means["dev"].unstack("method")
+    methods = ordered(name for name in dev if not is_ablation(name))
+    ablations = ordered(name for name in dev if is_ablation(name))
+    rivals = [name for name in methods if name != SUBJECT]
+    rivals.sort(key=lambda name: name != CONTROL)  # the control comes first
+    with_subject = [SUBJECT, *ablations] if ablations else []
     return Section(
         *place,
         presets,
-        methods=tuple(_method_rows(cells, methods, CONTROL)),
-        ablations=tuple(_method_rows(cells, [SUBJECT, *ablations], SUBJECT)) if ablations else (),
-        pooled=(*_pooled_rows(cells, rivals), *_pooled_rows(cells, ablations)),
-        learned_tasks=learned_tasks,
-        learned=learned,
-        gaps=tuple(_gap_rows(cells, [*methods, *ablations])),
-        notes=tuple(find_notes(cells, place[1])),
-        coverage=cover(wanted, found),
-        methods_coverage=cover([key for key in wanted if not is_ablation(key[3])], found),
-        ablations_coverage=cover(with_ablations, found),
+        tuple(_method_rows(runs, means, methods, CONTROL)),
+        tuple(_method_rows(runs, means, with_subject, SUBJECT)),
+        (*_pooled_rows(dev, rivals), *_pooled_rows(dev, ablations)),
+        tuple(_learned(means, dev, rivals)),
+        tuple(_gap_rows(means, [*methods, *ablations])),
+        tuple(find_notes(runs, place[1])),
+        *coverages,
     )
 
 
-def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterable[MethodRow]:
-    for task, of_task in cells.items():
-        present = [name for name in methods if name in of_task]
-        family = {
-            name: differences
-            for name in present
-            if name != reference and (differences := dev_differences(of_task, name, reference))
+def _make_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """Return a row for each run with its scores in points."""
+    import pandas as pd
+
+    frame = pd.DataFrame([
+        {
+            **dict(record),
+            "dev": 100 * record.dev,
+            "train": 100 * record.train,
+            "gap": 100 * (record.train - record.dev),
+            "total_heads": record.layers * record.heads,
+            "above_constant": record.above_constant,
+            "equals_majority": record.equals_majority,
+            "seconds": record.seconds,
+            "first_seconds": record.times.get("first", 0.0),
         }
-        comparisons = compare(family)
-        seeds = {seed for name in present for seed in of_task[name].runs}
+        for record in records
+    ])  # fmt: skip
+    return frame.astype(dict.fromkeys([*_MEANS, "majority"], float))
+
+
+def _differences(scores: pd.DataFrame, method: str, reference: str) -> pd.Series[float]:
+    """Return method minus reference for each pair of a task and a seed that both have."""
+    columns = scores.reindex(columns=[method, reference])
+    return (columns[method] - columns[reference]).dropna()
+
+
+def _compare(pairs: dict[str, pd.Series[float]]) -> dict[str, Comparison]:
+    """Compare as one family; methods without a pair are left out."""
+    return compare({name: found.tolist() for name, found in pairs.items() if len(found)})
+
+
+def _method_rows(
+    runs: pd.DataFrame, means: pd.DataFrame, methods: Sequence[str], reference: str
+) -> Iterable[MethodRow]:
+    for task, of_task in runs.groupby("task"):
+        present = [name for name in methods if name in set(of_task["method"])]
+        dev = means.loc[task, "dev"].unstack("method")
+        comparisons = _compare({
+            name: _differences(dev, name, reference) for name in present if name != reference
+        })  # fmt: skip
+        seeds = set(of_task.loc[of_task["method"].isin(present), "seed"])
+        subject = of_task[of_task["method"] == SUBJECT]
         for name in present:
-            cell = of_task[name]
-            collapse = tuple(find_collapse(cell))
+            own, of_seeds = of_task[of_task["method"] == name], means.loc[task, name]
+            collapse = tuple(find_collapse(own))
             yield MethodRow(
                 task,
                 name,
-                seeds=tuple(cell.runs),
-                draws=max(map(len, cell.runs.values())),
-                removed=cell.summary(lambda run: run.removed),
-                heads=cell.mean(lambda run: run.layers * run.heads),
-                dev=cell.summary(dev_points),
-                train=cell.summary(train_points),
-                gap=cell.summary(gap_points),
+                seeds=tuple(of_seeds.index.tolist()),
+                draws=int(own["seed"].value_counts().max()),
+                removed=summary(of_seeds["removed"].tolist()),
+                heads=fmean(of_seeds["total_heads"]),
+                dev=summary(of_seeds["dev"].tolist()),
+                train=summary(of_seeds["train"].tolist()),
+                gap=summary(of_seeds["gap"].tolist()),
                 reference=None if name == reference else reference,
                 comparison=comparisons.get(name),
                 collapse=collapse,
-                flags=(*collapse, *find_flags(cell, of_task.get(SUBJECT), seeds)),
+                flags=(*collapse, *find_flags(own, subject, seeds)),
                 published=published(task, name),
-                cost=_cost(cell),
+                cost=Cost(*(fmean(of_seeds[column]) for column in _COSTS)),
             )
 
 
-def _cost(cell: Cell) -> Cost:
-    return Cost(
-        cell.mean(lambda run: run.rewards_asked),
-        cell.mean(lambda run: run.rewards_computed),
-        cell.mean(lambda run: run.tuning_steps),
-        cell.mean(lambda run: run.scout_steps),
-        cell.mean(lambda run: run.seconds),
-        cell.mean(lambda run: run.times.get("first", 0.0)),
-    )
-
-
-def _pooled_rows(cells: Cells, rivals: Iterable[str]) -> Iterable[PooledRow]:
+def _pooled_rows(dev: pd.DataFrame, rivals: Iterable[str]) -> Iterable[PooledRow]:
     """Compare the subject with other methods over all tasks, as one family."""
-    pairs = {
-        rival: {
-            task: differences
-            for task, of_task in cells.items()
-            if (differences := dev_differences(of_task, SUBJECT, rival))
-        }
-        for rival in rivals
-    }
-    family = {
-        rival: [each for differences in of_rival.values() for each in differences]
-        for rival, of_rival in pairs.items()
-        if of_rival
-    }
-    for rival, comparison in compare(family).items():
-        yield PooledRow(SUBJECT, rival, tuple(pairs[rival]), comparison)
+    pairs = {rival: _differences(dev, SUBJECT, rival) for rival in rivals}
+    for rival, comparison in _compare(pairs).items():
+        yield PooledRow(SUBJECT, rival, tuple(pairs[rival].index.unique("task")), comparison)
 
 
-def _learned(cells: Cells, rivals: Sequence[str]) -> tuple[tuple[str, ...], tuple[PooledRow, ...]]:
-    """Return the tasks that the control has learned, and the comparisons on them."""
-    compared = {
-        task: of_task for task, of_task in cells.items() if common_seeds(of_task, SUBJECT, CONTROL)
-    }
-    learned = {
-        task: of_task
-        for task, of_task in compared.items()
-        if of_task[CONTROL].mean(lambda run: run.above_constant) > 0
-    }
-    if len(learned) in (0, len(compared)):
-        return tuple(learned), ()
-    others = [name for name in rivals if name != CONTROL]
-    return tuple(learned), (*_pooled_rows(learned, [CONTROL]), *_pooled_rows(learned, others))
+def _learned(means: pd.DataFrame, dev: pd.DataFrame, rivals: Sequence[str]) -> Iterable[PooledRow]:
+    """Compare the subject with other methods on the tasks that the control has learned."""
+    compared = _differences(dev, SUBJECT, CONTROL).index.unique("task")
+    learned = [task for task in compared if fmean(means.loc[(task, CONTROL), "above_constant"]) > 0]
+    if 0 < len(learned) < len(compared):
+        dev = dev.loc[learned]
+        yield from _pooled_rows(dev, [CONTROL])
+        yield from _pooled_rows(dev, [name for name in rivals if name != CONTROL])
 
 
-def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:
+def _gap_rows(means: pd.DataFrame, methods: Sequence[str]) -> Iterable[GapRow]:
     """Compare train minus dev of each method with the control's, as one family."""
+    scores = {name: means[name].unstack("method") for name in ("gap", "train", "dev")}
     pairs = {
-        method: {
-            task: seeds
-            for task, of_task in cells.items()
-            if (seeds := common_seeds(of_task, method, CONTROL))
-        }
+        method: _differences(scores["gap"], method, CONTROL)
         for method in methods
         if method != CONTROL
     }
-    pairs = {method: tasks for method, tasks in pairs.items() if tasks}
-
-    def values(name: str, method: str, value: Callable[[RunRecord], float]) -> list[float]:
-        """Return the values of a method, or of the control, in the pairs of that method."""
-        found = {task: cells[task][name].per_seed(value) for task in pairs[method]}
-        return [found[task][seed] for task, seeds in pairs[method].items() for seed in seeds]
-
-    family = {
-        method: [
-            own - other
-            for own, other in zip(
-                values(method, method, gap_points), values(CONTROL, method, gap_points), strict=True
-            )
-        ]
-        for method in pairs
-    }
-    for method, comparison in compare(family).items():
-        means = [
-            (fmean(values(method, method, value)), fmean(values(CONTROL, method, value)))
-            for value in (gap_points, train_points, dev_points)
-        ]
-        (gap, reference_gap), (train, control_train), (dev, control_dev) = means
+    for method, comparison in _compare(pairs).items():
+        common = pairs[method].index
+        own, control = (
+            {name: fmean(of.loc[common, each]) for name, of in scores.items()}
+            for each in (method, CONTROL)
+        )
         yield GapRow(
             method,
             CONTROL,
-            tuple(pairs[method]),
+            tuple(common.unique("task")),
             comparison,
-            gap,
-            reference_gap,
-            train - control_train,
-            dev - control_dev,
+            own["gap"],
+            control["gap"],
+            own["train"] - control["train"],
+            own["dev"] - control["dev"],
         )
 
 
-def _task_rows(runs: Sequence[RunRecord]) -> Iterable[TaskRow]:
+def _task_rows(runs: Iterable[RunRecord]) -> Iterable[TaskRow]:
     grouped = group(
         runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows)
     )

@@ -10,12 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from auber.metrics.statistics import FEWEST_PAIRS, Comparison, verdict
-from auber.report.analysis import GapRow, MethodRow, PooledRow, Report, Section
+from auber.metrics.statistics import FEWEST_PAIRS, Comparison
+from auber.report.analysis import GapRow, PooledRow, Report, Section
 from auber.report.caveats import OTHER_START
-from auber.report.cells import CONTROL, SUBJECT
-
-PAIRS = "(task, seed) pairs"
+from auber.report.records import CONTROL, SUBJECT
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,6 @@ def direction(comparison: Comparison | None) -> int:
     return 1 if comparison.paired.differences.mean > 0 else -1
 
 
-def gap_verdict(comparison: Comparison) -> str:
-    """Return the verdict on a comparison of gaps."""
-    words = verdict(comparison, counted=PAIRS)
-    return words.replace("ahead by", "larger by", 1).replace("behind by", "smaller by", 1)
-
-
 def own_seconds(section: Section, method: str) -> float | None:
     """Return the mean time of a method's runs over the tasks, without the first tuning."""
     seconds = [row.cost.own_seconds for row in section.methods if row.method == method]
@@ -66,30 +58,29 @@ def own_seconds(section: Section, method: str) -> float | None:
 def _answer(section: Section) -> Answer:
     row, gap = control_row(section.pooled), gap_row(section)
     learned = control_row(section.learned)
-    where = f", on the tasks that {CONTROL} has learned" if learned else ""
-    headline = _headline(learned or row, gap, where)
+    headline = _headline(learned or row, gap)
+    if learned is not None and direction(learned.comparison):
+        headline = f"{headline[:-1]}, on the tasks that {CONTROL} has learned."
     if section.missing:
         headline = f"Preliminary: {headline[0].lower()}{headline[1:]}"
     label = section.coverage.label if section.coverage else None
-    points = tuple(_points(section, row, learned, gap))
+    points = (*_scores(section, row, learned, gap), *_circumstances(section))
     return Answer(section.model, section.protocol, label, headline, points)
 
 
-def _headline(row: PooledRow | None, gap: GapRow | None, where: str) -> str:
+def _headline(row: PooledRow | None, gap: GapRow | None) -> str:
     if row is None:
         return (
             f"No answer yet: no run of {SUBJECT} has a run of {CONTROL} of the same task and seed."
         )
-    pairs = row.comparison.paired.differences.n
-    if pairs < FEWEST_PAIRS:
-        return f"No answer yet: {pairs} of at least {FEWEST_PAIRS} pairs."
+    if row.pairs < FEWEST_PAIRS:
+        return f"No answer yet: {row.pairs} of at least {FEWEST_PAIRS} pairs."
     change = direction(row.comparison)
     if change:
         yes, better = ("Yes", "better") if change > 0 else ("No", "worse")
         return (
-            f"{yes}: removing the heads that {SUBJECT} chose gives a significantly {better} "
-            "dev score "
-            f"than the same tuning without pruning{where}."
+            f"{yes}: removing the heads that {SUBJECT} chose gives a significantly {better} dev "
+            "score than the same tuning without pruning."
         )
     overfits = direction(gap.comparison) if gap else 0
     if overfits < 0:
@@ -99,28 +90,64 @@ def _headline(row: PooledRow | None, gap: GapRow | None, where: str) -> str:
     return "No: neither the dev score nor its gap to train is significantly better."
 
 
-def _points(
+def _scores(
     section: Section, row: PooledRow | None, learned: PooledRow | None, gap: GapRow | None
 ) -> Iterable[str]:
     if row is not None:
-        words = verdict(row.comparison, counted=PAIRS)
-        yield f"Dev score of {SUBJECT} against {CONTROL}: {words}.{_detectable(row.comparison)}"
+        sentence = f"Dev score of {SUBJECT} against {CONTROL}: {row.verdict}."
+        amount = row.comparison.paired.detectable
+        if amount is not None and row.pairs >= FEWEST_PAIRS and not row.comparison.significant:
+            sentence += (
+                f" {row.pairs} pairs detect a difference of {amount:.1f} points with a power of "
+                "80 %."
+            )
+        yield sentence
         if section.protocol in OTHER_START:
             yield OTHER_START[section.protocol]
     if learned is not None:
         yield (
             f"Only on tasks where {CONTROL} beats a constant answer ({', '.join(learned.tasks)}): "
-            f"{verdict(learned.comparison, counted=PAIRS)}."
+            f"{learned.verdict}."
         )
     if gap is not None:
-        yield _gap(row, gap)
+        sentence = (
+            f"Overfitting, train minus dev: {gap.gap:+.1f} points, {gap.reference_gap:+.1f} for "
+            f"{CONTROL}; {gap.verdict}. Train changes by {gap.train:+.1f} points, dev by "
+            f"{gap.dev:+.1f}."
+        )
+        if direction(gap.comparison) < 0 and (row is None or direction(row.comparison) <= 0):
+            sentence += " Dev does not gain: the model only fits the training rows less."
+        yield sentence
     subject = [found for found in section.methods if found.method == SUBJECT]
     if subject:
-        yield f"By task: {'; '.join(map(_by_task, subject))}."
+        verdicts = (f"{found.task} {found.verdict or 'not compared'}" for found in subject)
+        yield f"By task: {'; '.join(verdicts)}."
         removed = ", ".join(f"{found.task} {found.removed.mean:.0f}" for found in subject)
         yield f"Heads removed, mean over the seeds: {removed}."
     yield from _rivals(section.pooled)
     yield from _rivals(section.learned, f"On the tasks that {CONTROL} has learned, ")
+
+
+def _rivals(rows: Sequence[PooledRow], where: str = "") -> Iterable[str]:
+    """Sort the other methods by the result of their comparison."""
+    sentences = {
+        f"{where}{SUBJECT} is significantly better than": 1,
+        f"{where}{SUBJECT} is significantly worse than": -1,
+        f"{where}{SUBJECT} does not differ significantly from": 0,
+        f"{f'{where}there' if where else 'There'} are too few runs to compare {SUBJECT} with": None,
+    }
+    for words, wanted in sentences.items():
+        names = [
+            row.reference
+            for row in rows
+            if row.reference != CONTROL
+            and wanted == (direction(row.comparison) if row.pairs >= FEWEST_PAIRS else None)
+        ]
+        if names:
+            yield f"{words}: {', '.join(names)}."
+
+
+def _circumstances(section: Section) -> Iterable[str]:
     collapsed = [
         f"{found.task}, {found.method} ({flag})"
         for found in section.methods
@@ -141,50 +168,3 @@ def _points(
         yield f"Missing: {'; '.join(section.missing)}."
     if section.presets:
         yield f"Settings: preset {' or '.join(section.presets)} with the changes of the study."
-
-
-def _detectable(comparison: Comparison) -> str:
-    amount = comparison.paired.detectable
-    pairs = comparison.paired.differences.n
-    if comparison.significant or amount is None or pairs < FEWEST_PAIRS:
-        return ""
-    return f" {pairs} pairs detect a difference of {amount:.1f} points with a power of 80 %."
-
-
-def _gap(row: PooledRow | None, gap: GapRow) -> str:
-    words = (
-        f"Overfitting, train minus dev: {gap.gap:+.1f} points, {gap.reference_gap:+.1f} for "
-        f"{CONTROL}; "
-        f"{gap_verdict(gap.comparison)}. Train changes by {gap.train:+.1f} points, dev by "
-        f"{gap.dev:+.1f}."
-    )
-    if direction(gap.comparison) < 0 and (row is None or direction(row.comparison) <= 0):
-        words += " Dev does not gain: the model only fits the training rows less."
-    return words
-
-
-def _by_task(row: MethodRow) -> str:
-    return f"{row.task} {'not compared' if row.comparison is None else verdict(row.comparison)}"
-
-
-def _rivals(rows: Sequence[PooledRow], where: str = "") -> Iterable[str]:
-    """Sort the other methods by the result of their comparison."""
-    groups: dict[str, list[str]] = {"few": [], "better": [], "worse": [], "equal": []}
-    for row in rows:
-        if row.reference == CONTROL:
-            continue
-        change = direction(row.comparison)
-        if row.comparison.paired.differences.n < FEWEST_PAIRS:
-            groups["few"].append(row.reference)
-        else:
-            kind = "better" if change > 0 else "worse" if change < 0 else "equal"
-            groups[kind].append(row.reference)
-    for words, names in (
-        (f"{SUBJECT} is significantly better than", groups["better"]),
-        (f"{SUBJECT} is significantly worse than", groups["worse"]),
-        (f"{SUBJECT} does not differ significantly from", groups["equal"]),
-        (f"there are too few runs to compare {SUBJECT} with", groups["few"]),
-    ):
-        if names:
-            sentence = f"{where}{words}: {', '.join(names)}."
-            yield sentence if sentence.startswith(SUBJECT) else sentence[0].upper() + sentence[1:]

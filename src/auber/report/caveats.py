@@ -1,16 +1,20 @@
-"""Caveats of rows: constant answers, missing runs, unequal conditions."""
+"""Caveats of rows: constant answers, missing runs, unequal conditions.
+
+They read data frames of `auber.report.analysis` with a row for each run.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from auber.config import Config
 from auber.data.user_rows import OWN
-from auber.report.cells import CONTROL, CONTROLS, MATCHED, SUBJECT, Cell, Cells
-from auber.report.records import RunRecord
+from auber.report.records import CONTROL, CONTROLS, MATCHED, SUBJECT
 from auber.report.words import count
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Settings that may differ between runs of one method: they name the run or the hardware.
 _FREE_SETTINGS = {"seed", "random.draw", "device", "precision", "threads"}
@@ -24,104 +28,82 @@ OTHER_START = {
 }
 
 
-def find_collapse(cell: Cell) -> Iterable[str]:
-    """Yield how many runs score like a constant answer."""
-    runs = cell.all_runs
-    one_class = sum(run.one_class for run in runs)
-    if one_class:
-        yield f"one class predicted in {one_class} of {count(len(runs), 'run')}"
-    equal = sum(run.equals_majority and not run.one_class for run in runs)
-    if equal:
-        yield f"equals the majority class in {equal} of {count(len(runs), 'run')}"
+def find_collapse(runs: pd.DataFrame) -> Iterable[str]:
+    """Yield how many runs of a method score like a constant answer."""
+    one_class, equal = runs["one_class"], runs["equals_majority"]
+    if one_class.any():
+        yield f"one class predicted in {one_class.sum()} of {count(len(runs), 'run')}"
+    if (equal & ~one_class).any():
+        number = (equal & ~one_class).sum()
+        yield f"equals the majority class in {number} of {count(len(runs), 'run')}"
 
 
-def find_flags(cell: Cell, subject: Cell | None, seeds: set[int]) -> Iterable[str]:
+def find_flags(runs: pd.DataFrame, subject: pd.DataFrame, seeds: set[int]) -> Iterable[str]:
     """Yield poor scores, missing runs, and differences from the subject's runs."""
-    shares = [
-        run.majority
-        for run in cell.all_runs
-        if run.majority is not None and run.metric == "accuracy"
-    ]
-    if shares and cell.mean(lambda run: run.above_constant) < 0:
-        yield f"below the majority class ({100 * fmean(shares):.2f})"
-    missing = sorted(seeds - set(cell.runs))
+    method = runs["method"].iloc[0]
+    shares = runs.loc[runs["metric"] == "accuracy", "majority"].dropna()
+    if len(shares) and runs.groupby("seed")["above_constant"].mean().mean() < 0:
+        yield f"below the majority class ({100 * shares.mean():.2f})"
+    missing = sorted(seeds - set(runs["seed"]))
     if missing:
         yield f"no run of seed {', '.join(map(str, missing))}"
-    draws = {len(of_seed) for of_seed in cell.runs.values()}
-    if len(draws) > 1:
-        yield f"{min(draws)} to {max(draws)} draws a seed"
-    if subject is None:
-        return
-    pairs = [(run, subject.runs[run.seed][0]) for run in cell.all_runs if run.seed in subject.runs]
-    if cell.method in MATCHED and any(run.removed != other.removed for run, other in pairs):
+    draws = runs["seed"].value_counts()
+    if draws.nunique() > 1:
+        yield f"{draws.min()} to {draws.max()} draws a seed"
+    pairs = runs.merge(subject.drop_duplicates("seed"), on="seed", suffixes=("", "_subject"))
+    if method in MATCHED and (pairs["removed"] != pairs["removed_subject"]).any():
         yield f"P is not {SUBJECT}'s"
-    if cell.method in (*MATCHED, CONTROL) and any(
-        run.tuned_layers != other.tuned_layers for run, other in pairs
-    ):
+    tuned = pairs["tuned_layers"] != pairs["tuned_layers_subject"]
+    if method in (*MATCHED, CONTROL) and tuned.any():
         yield f"tuned after other layers than {SUBJECT}"
 
 
-def find_notes(cells: Cells, protocol: str) -> Iterable[str]:
+def find_notes(runs: pd.DataFrame, protocol: str) -> Iterable[str]:
     """Yield what holds for several rows: shared dev sets and unequal conditions."""
-    shared: list[str] = []
-    own_rows: list[str] = []
-    for task, of_task in cells.items():
-        runs = [run for cell in of_task.values() for run in cell.all_runs]
-        if len({run.seed for run in runs}) > 1:
-            (shared if len({run.data for run in runs}) == 1 else own_rows).append(task)
-    if shared:
+    sets = runs.groupby("task")[["seed", "data"]].nunique().query("seed > 1")["data"]
+    shared, own_rows = sets.index[sets == 1], sets.index[sets > 1]
+    if len(shared):
         yield (
-            f"The seeds of {', '.join(shared)} share one dev set: an interval is about "
-            "other seeds, "
-            "not about other rows."
+            f"The seeds of {', '.join(shared)} share one dev set: an interval is about other "
+            "seeds, not about other rows."
         )
-    if own_rows:
+    if len(own_rows):
         names = " If they are several data sets, give each a --name." if OWN in own_rows else ""
         yield f"The rows of {', '.join(own_rows)} differ from seed to seed.{names}"
-    present = {method for of_task in cells.values() for method in of_task}
-    if protocol in OTHER_START and not present.isdisjoint(CONTROLS):
+    if protocol in OTHER_START and runs["method"].isin(CONTROLS).any():
         yield OTHER_START[protocol]
-    for task, of_task in cells.items():
-        yield from _several_starts(task, of_task, protocol)
-        for method, cell in of_task.items():
-            draws = max(map(len, cell.runs.values()))
+    for task, of_task in runs.groupby("task"):
+        searches = ~of_task["method"].isin(CONTROLS if protocol in OTHER_START else ())
+        starts = of_task[searches].groupby("seed")["start"].nunique()
+        if (starts > 1).any():
+            yield (
+                f"Careful: the methods of {task}, seed "
+                f"{', '.join(map(str, starts.index[starts > 1]))}, did not start from the same "
+                "fine-tuned weights."
+            )
+        for method, own in of_task.groupby("method"):
+            draws = own["seed"].value_counts().max()
             if draws > 1:
                 yield f"{task}, {method}: the score of a seed is the mean of up to {draws} draws."
             yield from _differing_settings(
-                f"the runs of {task}, {method}",
-                cell.all_runs,
-                lambda key: key not in _FREE_SETTINGS,
+                f"the runs of {task}, {method}", own, lambda key: key not in _FREE_SETTINGS
             )
         yield from _differing_settings(
             f"the methods of {task}",
-            [cell.all_runs[0] for cell in of_task.values()],
+            of_task.drop_duplicates("method"),
             lambda key: key.startswith(_SHARED_SETTINGS) and key != "first.when",
         )
 
 
-def _several_starts(task: str, of_task: Mapping[str, Cell], protocol: str) -> Iterable[str]:
-    starts: dict[int, set[str]] = defaultdict(set)
-    for cell in of_task.values():
-        if protocol not in OTHER_START or cell.method not in CONTROLS:
-            for run in cell.all_runs:
-                starts[run.seed].add(run.start)
-    seeds = [str(seed) for seed, found in sorted(starts.items()) if len(found) > 1]
-    if seeds:
-        yield (
-            f"Careful: the methods of {task}, seed {', '.join(seeds)}, did not start from the same "
-            "fine-tuned weights."
-        )
-
-
 def _differing_settings(
-    which: str, runs: Sequence[RunRecord], counts: Callable[[str], bool]
+    which: str, runs: pd.DataFrame, counts: Callable[[str], bool]
 ) -> Iterable[str]:
     defaults = Config().flat()  # a setting newer than a run had its default there
-
-    def value(run: RunRecord, key: str) -> str:
-        return repr(run.config.get(key, defaults.get(key)))
-
-    keys = {key for run in runs for key in run.config if counts(key)}
-    differing = sorted(key for key in keys if len({value(run, key) for run in runs}) > 1)
+    keys = {key for config in runs["config"] for key in config if counts(key)}
+    differing = [
+        key
+        for key in sorted(keys)
+        if len({repr(config.get(key, defaults.get(key))) for config in runs["config"]}) > 1
+    ]
     if differing:
         yield f"Careful: {which} differ in {', '.join(differing)}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -9,7 +10,7 @@ from pydantic import ConfigDict, Field
 from auber.export.speed import Speed, describe, make_tables
 from auber.report.figures import COLOURS, add_legend, make_figure, style
 from auber.report.results_file import ResultsFile
-from auber.report.tables import Table, Value
+from auber.report.tables import Table
 from auber.system.records import Count, Name, Number, Record, parse
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 SPEED, REGRET = "speed", "auber regret"  # kinds of results
 _REMEDY = "measure it again"
-_BUDGETS = ("50", "100", "200", "300")  # rewards
 _OTHERS = {"greedy": "greedy", "random": "random masks, in expectation"}
 
 
@@ -47,9 +47,10 @@ class _Search(_Measurement):
     rollout: _Mean | None = None
     choice: _Mean | None = None
 
-
-class _Recorded(_Measurement):
-    command: Name | None = None
+    @property
+    def after(self) -> dict[int, _Mean]:
+        """The regret after a number of rewards."""
+        return {50: self.after_50, 100: self.after_100, 200: self.after_200, 300: self.after_300}
 
 
 class Panel(_Measurement):
@@ -59,7 +60,6 @@ class Panel(_Measurement):
     task: Name
     metric: Name
     protocol: Name
-    recorded: tuple[_Recorded, ...]
     layers: Annotated[tuple[dict[Name, Any], ...], Field(min_length=1)]
     mean: dict[Name, _Search]
 
@@ -68,16 +68,9 @@ class Regret(_Measurement):
     """How far searches stay below the best mask of a layer, in points."""
 
     format: Literal[1]
-    command: Name | None = None
     seeds: Count
     rewards: tuple[Count, ...]
     panels: Annotated[tuple[Panel, ...], Field(min_length=1)]
-
-    @property
-    def commands(self) -> list[str]:
-        """The commands that recorded the scores, and the one that replayed them."""
-        found = [run.command for panel in self.panels for run in panel.recorded]
-        return list(dict.fromkeys(each for each in (*found, self.command) if each))
 
 
 def read_speed(file: ResultsFile) -> Speed:
@@ -93,39 +86,37 @@ def read_regret(file: ResultsFile) -> Regret:
 def speed_tables(speed: Speed) -> tuple[Table, Table]:
     """Return sizes and ratios of each run, and the times of every pair."""
     sizes, times = (
-        Table(
-            f"speed{number}",
-            table.title,
-            tuple(table.columns),
-            tuple(map(tuple, table.rows)),
-            notes=tuple(describe(speed).splitlines()) if number == 1 else (),
-        )
-        for number, table in enumerate(make_tables(speed), 1)
+        Table(name, table.title, tuple(table.columns), tuple(map(tuple, table.rows)))
+        for name, table in zip(("speed1", "speed2"), make_tables(speed), strict=True)
     )
-    return sizes, times
+    return replace(sizes, notes=tuple(describe(speed).splitlines())), times
 
 
 def regret_table(regret: Regret) -> Table:
     """Return the mean regret of each search on each task."""
-    rows: tuple[tuple[Value, ...], ...] = tuple(
+    rows = tuple(
         (
             *(panel.model, panel.protocol, panel.task, len(panel.layers), _label(name)),
-            *(str(found or "") for found in _quantities(search)),
+            *map(str, search.after.values()),
+            *(str(found or "") for found in (search.rollout, search.choice)),
         )
         for panel in regret.panels
         for name, search in panel.mean.items()
     )
-    columns = tuple(f"after {budget} rewards" for budget in _BUDGETS)
     return Table(
         "regret",
         f"Regret in points, {regret.seeds} plays of each agent on each layer",
-        ("model", "protocol", "task", "layers", "search", *columns, "roll-out", "plan"),
+        (
+            *("model", "protocol", "task", "layers", "search"),
+            *(f"after {budget} rewards" for budget in (50, 100, 200, 300)),
+            *("roll-out", "plan"),
+        ),
         rows,
         notes=(
-            "Points (100 times the metric) by which the best mask found after a number of "
-            "rewards is "
-            "below the best mask of the layer, mean over the layers, with its 95 % t interval over "
-            "layers like these. Roll-out: the agent's greedy play at the end. Plan: the result.",
+            "Points (100 times the metric) by which the best mask found after a number of rewards "
+            "is below the best mask of the layer, mean over the layers, with its 95 % t interval "
+            "over layers like these. Roll-out: the agent's greedy play at the end. Plan: the "
+            "result.",
             "Regret is about the reward, on rows that the search may use; a lower regret need not "
             "give a better dev score.",
         ),
@@ -143,17 +134,12 @@ def draw_regret(regret: Regret) -> Figure:
             axes.set(xlabel="rewards", ylabel=f"regret, points of {panel.metric}")
             for (name, search), colour in zip(panel.mean.items(), COLOURS, strict=False):
                 axes.plot(regret.rewards, search.regret, color=colour, label=_label(name))
-                means = [found.mean for found in _quantities(search)[:4] if found]
-                axes.plot([*map(int, _BUDGETS)], means, "o", color=colour, markersize=3)
+                means = [found.mean for found in search.after.values()]
+                axes.plot([*search.after], means, "o", color=colour, markersize=3)
         for axes in every[len(regret.panels) :]:
             axes.set_visible(False)
         add_legend(figure, every[0])
     return figure
-
-
-def _quantities(search: _Search) -> tuple[_Mean | None, ...]:
-    budgets = (search.after_50, search.after_100, search.after_200, search.after_300)
-    return (*budgets, search.rollout, search.choice)
 
 
 def _label(search: str) -> str:

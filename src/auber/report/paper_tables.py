@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from auber.metrics.statistics import FEWEST_PAIRS, LEVEL, Comparison, Summary, verdict
+from auber.metrics.statistics import FEWEST_PAIRS, LEVEL
 from auber.report.analysis import MethodRow, PooledRow, Report, Section
-from auber.report.answer import PAIRS, gap_verdict
-from auber.report.cells import CONTROL, SUBJECT
 from auber.report.published import MODEL as PUBLISHED_MODEL
-from auber.report.runs import Coverage
+from auber.report.records import CONTROL, SUBJECT
 from auber.report.tables import Part, Table, Value
 
 RULE = (
     f"A difference of {FEWEST_PAIRS} or more pairs is significant if its 95 % t interval "
-    "excludes 0 "
-    f"and its p, corrected by Holm's method, is below {LEVEL}. The p is that of the exact "
-    "sign-flip "
-    "test if there are enough pairs for it to get that low, else that of the paired t test."
+    f"excludes 0 and its p, corrected by Holm's method, is below {LEVEL}. The p is that of the "
+    "exact sign-flip test if there are enough pairs for it to get that low, else that of the "
+    "paired t test."
 )
 
-_PLACE = ("model", "protocol")
-_COMPARISON = (
-    "difference", "difference interval low", "difference interval high", "p", "p of", "corrected p",
-    "smallest exact p", "comparisons", "detectable",
-)  # fmt: skip
+# The columns of a table: an attribute of its rows, or a function of a row.
+Columns = Mapping[str, str | Callable[[Any], Value]]
+
+_COMPARISON: Columns = {
+    "difference": "comparison.paired.differences.mean",
+    "difference interval low": "comparison.paired.differences.low",
+    "difference interval high": "comparison.paired.differences.high",
+    "p": "comparison.p",
+    "p of": lambda row: row.comparison and ("sign flips" if row.comparison.exact else "t"),
+    "corrected p": "comparison.corrected",
+    "smallest exact p": "comparison.paired.smallest_p",
+    "comparisons": "comparison.family",
+    "detectable": "comparison.paired.detectable",
+}
 # What pages show of a comparison, and what only data files have.
 _PAGE = ("difference", "difference interval", "corrected p", "detectable")
 _DATA = ("p", "p of", "smallest exact p", "comparisons")
+
+_PAIRS: Columns = {
+    "method": "method",
+    "against": "reference",
+    "tasks": lambda row: ", ".join(row.tasks),
+    "pairs": "pairs",
+}
 
 
 def all_tables(report: Report) -> tuple[Table, ...]:
@@ -38,31 +51,31 @@ def all_tables(report: Report) -> tuple[Table, ...]:
         _tasks(report), _methods(report), _ablations(report), _comparisons(report),
         _overfitting(report), _costs(report),
     )  # fmt: skip
-    notes = tuple(_left_out(report))
-    return tuple(replace(table, notes=(*table.notes, *notes)) for table in tables)
+    if not report.left_out:
+        return tables
+    number = len(report.left_out)
+    runs = "1 run has no result and is" if number == 1 else f"{number} runs have no result and are"
+    names = "; ".join(f"{run.folder} ({run.reason})" for run in report.left_out)
+    note = f"{runs} in no number here: {names}."
+    return tuple(replace(table, notes=(*table.notes, note)) for table in tables)
 
 
 def summarise(report: Report) -> dict[str, Any]:
     """Return the report as plain JSON, each comparison with its verdict."""
 
-    def of_method(row: MethodRow) -> dict[str, Any]:
-        return {**asdict(row), "verdict": row.comparison and verdict(row.comparison)}
-
-    def of_pairs(row: PooledRow) -> dict[str, Any]:
-        return {**asdict(row), "verdict": verdict(row.comparison, counted=PAIRS)}
+    def rows(found: Iterable[MethodRow | PooledRow]) -> list[dict[str, Any]]:
+        return [{**asdict(row), "verdict": row.verdict} for row in found]
 
     sections = [
         {
             "model": section.model,
             "protocol": section.protocol,
             "coverage": section.coverage and asdict(section.coverage),
-            "methods": list(map(of_method, section.methods)),
-            "ablations": list(map(of_method, section.ablations)),
-            "pooled": list(map(of_pairs, section.pooled)),
-            "learned": list(map(of_pairs, section.learned)),
-            "gaps": [
-                {**asdict(row), "verdict": gap_verdict(row.comparison)} for row in section.gaps
-            ],
+            "methods": rows(section.methods),
+            "ablations": rows(section.ablations),
+            "pooled": rows(section.pooled),
+            "learned": rows(section.learned),
+            "gaps": rows(section.gaps),
             "notes": list(section.notes),
         }
         for section in report.sections
@@ -76,14 +89,36 @@ def summarise(report: Report) -> dict[str, Any]:
     }
 
 
-def _left_out(report: Report) -> Iterable[str]:
-    if report.left_out:
-        number = len(report.left_out)
-        runs = (
-            "1 run has no result and is" if number == 1 else f"{number} runs have no result and are"
+def _make(
+    name: str,
+    title: str,
+    columns: Columns,
+    found: Sequence[tuple[Section, Iterable[MethodRow | PooledRow]]],
+    note: str,
+) -> Table:
+    """Return a table with the rows of each section."""
+    rows = tuple(
+        (section.model, section.protocol, *(_value(row, column) for column in columns.values()))
+        for section, of_section in found
+        for row in of_section
+    )
+    parts = {}
+    for each, _ in found:
+        missing = each.missing and f"Missing so far: {'; '.join(each.missing)}."
+        label = each.coverage and each.coverage.label
+        parts[each.model, each.protocol] = Part(
+            label, (missing, *each.notes) if missing else each.notes
         )
-        names = "; ".join(f"{run.folder} ({run.reason})" for run in report.left_out)
-        yield f"{runs} in no number here: {names}."
+    return Table(name, title, ("model", "protocol", *columns), rows, parts=parts, notes=(note,))
+
+
+def _value(row: Any, column: str | Callable[[Any], Value]) -> Value:
+    if callable(column):
+        return column(row)
+    for name in column.split("."):
+        row = None if row is None else getattr(row, name)
+    value: Value = row
+    return value
 
 
 def _tasks(report: Report) -> Table:
@@ -92,15 +127,7 @@ def _tasks(report: Report) -> Table:
         "dev majority class high",
     )  # fmt: skip
     rows = tuple(
-        (
-            row.task,
-            row.metric,
-            row.labels,
-            row.train_rows,
-            row.dev_rows,
-            *(row.majority or (None, None)),
-        )
-        for row in report.tasks
+        (*tuple(asdict(row).values())[:-1], *(row.majority or (None, None))) for row in report.tasks
     )
     note = (
         "Dev majority class: the share of the most frequent class in %, which is the accuracy of "
@@ -110,110 +137,94 @@ def _tasks(report: Report) -> Table:
 
 
 def _methods(report: Report) -> Table:
-    found = [(section, section.methods, section.methods_coverage) for section in report.sections]
+    found = [
+        (replace(each, coverage=each.methods_coverage), each.methods) for each in report.sections
+    ]
     table = _method_table("table2", "Table 2: the methods", CONTROL, found)
     return replace(table, empty="No run of a method other than ablations.")
 
 
 def _ablations(report: Report) -> Table:
     found = [
-        (section, section.ablations, section.ablations_coverage) for section in report.sections
+        (replace(each, coverage=each.ablations_coverage), each.ablations)
+        for each in report.sections
     ]
     table = _method_table("table3", f"Table 3: {SUBJECT} and its ablations", SUBJECT, found)
     return replace(table, empty="No run of an ablation.")
 
 
 def _method_table(
-    name: str,
-    title: str,
-    reference: str,
-    found: Sequence[tuple[Section, tuple[MethodRow, ...], Coverage | None]],
+    name: str, title: str, reference: str, found: Sequence[tuple[Section, tuple[MethodRow, ...]]]
 ) -> Table:
     legend = (
         "Scores are in points (the metric times 100), mean ± sample deviation over the seeds, with "
-        "the 95 % t interval of the mean. P: removed heads. Gap: train minus dev. The "
-        "verdict is on "
-        f"the paired differences to {reference}, p corrected for the comparisons of the "
-        f"task. {RULE} "
-        "One run proves nothing.",
-        f"Columns named published are the paper's numbers for {PUBLISHED_MODEL}, of an unstated "
-        "number of runs: not measured here, and in none of the other columns.",
+        "the 95 % t interval of the mean. P: removed heads. Gap: train minus dev. The verdict is "
+        f"on the paired differences to {reference}, p corrected for the comparisons of the task. "
+        f"{RULE} One run proves nothing."
     )
-    columns = (
-        *_PLACE, "task", "method", "seeds", "P", "P deviation", "dev", "dev deviation",
-        "dev interval low", "dev interval high", "train", "train deviation", "gap",
-        "gap deviation", *_COMPARISON, f"against {reference}", "careful", "published P",
-        "published dev",
-    )  # fmt: skip
-    return Table(
-        name,
-        title,
-        columns,
-        rows=tuple(_method_row(section, row) for section, rows, _ in found for row in rows),
+    on_published = (
+        f"Columns named published are the paper's numbers for {PUBLISHED_MODEL}, of an unstated "
+        "number of runs: not measured here, and in none of the other columns."
+    )
+    columns: Columns = {
+        "task": "task", "method": "method", "seeds": "dev.n",
+        "P": "removed.mean", "P deviation": "removed.deviation",
+        "dev": "dev.mean", "dev deviation": "dev.deviation",
+        "dev interval low": "dev.low", "dev interval high": "dev.high",
+        "train": "train.mean", "train deviation": "train.deviation",
+        "gap": "gap.mean", "gap deviation": "gap.deviation",
+        **_COMPARISON,
+        f"against {reference}": _against,
+        "careful": lambda row: "; ".join(row.flags),
+        "published P": "published.removed", "published dev": "published.score",
+    }  # fmt: skip
+    table = _make(name, title, columns, found, legend)
+    parts = dict(table.parts)
+    for section, rows in found:
+        is_other = section.model.rpartition("/")[2] != PUBLISHED_MODEL
+        if is_other and any(row.published for row in rows):
+            part = parts[section.model, section.protocol]
+            other = f"Published: another model ({PUBLISHED_MODEL}, here {section.model})."
+            parts[section.model, section.protocol] = part._replace(notes=(*part.notes, other))
+    return replace(
+        table,
         hidden=(*_PAGE, *_DATA),
         wide=("dev interval", "train", "careful", "published P", "published dev"),
-        parts={(s.model, s.protocol): _part(s, coverage, rows) for s, rows, coverage in found},
-        notes=legend,
+        parts=parts,
+        notes=(legend, on_published),
     )
 
 
-def _method_row(section: Section, row: MethodRow) -> tuple[Value, ...]:
-    words = None
-    if row.comparison is not None:
-        words = verdict(row.comparison)
-    elif row.reference is not None:
-        words = f"not compared: no run of {row.reference} with the same seed"
-    published = row.published
-    return (
-        section.model,
-        section.protocol,
-        row.task,
-        row.method,
-        len(row.seeds),
-        *(row.removed.mean, row.removed.deviation),
-        *(row.dev.mean, row.dev.deviation, row.dev.low, row.dev.high),
-        *(row.train.mean, row.train.deviation),
-        *(row.gap.mean, row.gap.deviation),
-        *_comparison(row.comparison),
-        words,
-        "; ".join(row.flags),
-        *((published.removed, published.score) if published else (None, None)),
-    )
+def _against(row: MethodRow) -> str | None:
+    if row.comparison is None and row.reference is not None:
+        return f"not compared: no run of {row.reference} with the same seed"
+    return row.verdict
 
 
 def _comparisons(report: Report) -> Table:
     legend = (
-        "All pairs of a task and a seed that both methods have are pooled; differences are "
-        "in points. "
-        "p is corrected together for the competitors and together for the ablations. Rows of "
-        f"learned tasks leave out those on which {CONTROL} is no better than always giving "
-        "the most "
-        "frequent answer; there p is corrected together for the competitors, and the comparison "
-        f"with {CONTROL} stands alone. {RULE} Detectable: the difference that so many pairs detect "
-        "with a power of 80 % in one uncorrected t test, if the observed deviation is the true one."
+        "All pairs of a task and a seed that both methods have are pooled; differences are in "
+        "points. p is corrected together for the competitors and together for the ablations. Rows "
+        f"of learned tasks leave out those on which {CONTROL} is no better than always giving the "
+        "most frequent answer; there p is corrected together for the competitors, and the "
+        f"comparison with {CONTROL} stands alone. {RULE} Detectable: the difference that so many "
+        "pairs detect with a power of 80 % in one uncorrected t test, if the observed deviation is "
+        "the true one."
     )
-    rows = []
+    found = []
     for section in report.sections:
         whole = {row.reference: row.tasks for row in section.pooled}
-        found = [(row, "") for row in section.pooled]
-        found += [
-            (row, "learned: ") for row in section.learned if row.tasks != whole[row.reference]
+        learned = [
+            replace(row, tasks=(f"learned: {row.tasks[0]}", *row.tasks[1:]))
+            for row in section.learned
+            if row.tasks != whole[row.reference]
         ]
-        for row, label in found:
-            words = verdict(row.comparison, counted=PAIRS)
-            tasks = label + ", ".join(row.tasks)
-            comparison = _comparison(row.comparison)
-            facts = (row.method, row.reference, tasks, row.comparison.paired.differences.n)
-            rows.append((section.model, section.protocol, *facts, *comparison, words))
-    return Table(
-        "comparisons",
-        f"{SUBJECT} against each other method",
-        (*_PLACE, "method", "against", "tasks", "pairs", *_COMPARISON, "verdict"),
-        tuple(rows),
+        found.append((section, [*section.pooled, *learned]))
+    columns = {**_PAIRS, **_COMPARISON, "verdict": "verdict"}
+    return replace(
+        _make("comparisons", f"{SUBJECT} against each other method", columns, found, legend),
         hidden=_DATA,
         wide=_PAGE,
-        parts=_parts(report),
-        notes=(legend,),
         empty=f"No run of {SUBJECT} has a run of another method of the same task and seed.",
     )
 
@@ -221,98 +232,45 @@ def _comparisons(report: Report) -> Table:
 def _overfitting(report: Report) -> Table:
     legend = (
         "Gap: train minus dev in points, mean over all pairs of a task and a seed that both "
-        "methods "
-        "have. A gap shrinks if dev rises or if train falls; the two differences "
-        "distinguish these. "
-        f"p is corrected together for all methods. {RULE}"
+        "methods have. A gap shrinks if dev rises or if train falls; the two differences "
+        f"distinguish these. p is corrected together for all methods. {RULE}"
     )
-    columns = (
-        *_PLACE, "method", "against", "tasks", "pairs", "gap", f"gap of {CONTROL}",
-        "train difference", "dev difference", *(f"gap {name}" for name in _COMPARISON), "verdict",
-    )  # fmt: skip
-    rows = tuple(
-        (
-            section.model,
-            section.protocol,
-            row.method,
-            row.reference,
-            ", ".join(row.tasks),
-            row.comparison.paired.differences.n,
-            *(row.gap, row.reference_gap, row.train, row.dev),
-            *_comparison(row.comparison),
-            gap_verdict(row.comparison),
-        )
-        for section in report.sections
-        for row in section.gaps
-    )
-    return Table(
-        "overfitting",
-        f"Overfitting, against {CONTROL}",
-        columns,
-        rows,
+    columns: Columns = {
+        **_PAIRS,
+        "gap": "gap",
+        f"gap of {CONTROL}": "reference_gap",
+        "train difference": "train",
+        "dev difference": "dev",
+        **{f"gap {name}": column for name, column in _COMPARISON.items()},
+        "verdict": "verdict",
+    }
+    found = [(section, section.gaps) for section in report.sections]
+    return replace(
+        _make("overfitting", f"Overfitting, against {CONTROL}", columns, found, legend),
         hidden=tuple(f"gap {name}" for name in _DATA),
         wide=("tasks", *(f"gap {name}" for name in _PAGE)),
-        parts=_parts(report),
-        notes=(legend,),
         empty=f"No run has a run of {CONTROL} of the same task and seed.",
     )
 
 
 def _costs(report: Report) -> Table:
-    columns = (
-        *_PLACE, "task", "method", "seeds", "rewards asked", "rewards computed", "tuning steps",
-        "fold model steps", "seconds",
-    )  # fmt: skip
-    rows = tuple(
-        (
-            section.model,
-            section.protocol,
-            row.task,
-            row.method,
-            len(row.seeds),
-            *(row.cost.rewards_asked, row.cost.rewards_computed),
-            *(row.cost.tuning_steps, row.cost.scout_steps, row.cost.seconds),
-        )
-        for section in report.sections
-        for row in section.rows
-    )
     legend = (
-        "Means of a run. A run includes a first tuning of its own, but not a start that "
-        "several runs "
-        "share. Fold models are tuned to score the rows that they were not trained on (protocol "
-        "crossfit); tuning steps are those of the pruned model alone."
+        "Means of a run. A run includes a first tuning of its own, but not a start that several "
+        "runs share. Fold models are tuned to score the rows that they were not trained on "
+        "(protocol crossfit); tuning steps are those of the pruned model alone."
     )
-    parts = {place: part._replace(notes=()) for place, part in _parts(report).items()}
-    return Table("costs", "Cost of a run", columns, rows, parts=parts, notes=(legend,))
-
-
-def _parts(report: Report) -> dict[tuple[str, str], Part]:
-    return {(each.model, each.protocol): _part(each, each.coverage) for each in report.sections}
-
-
-def _part(section: Section, coverage: Coverage | None, rows: tuple[MethodRow, ...] = ()) -> Part:
-    """Return the label and notes of a section; some tables have published numbers."""
-    notes = section.notes
-    if coverage is not None and coverage.missing:
-        notes = (f"Missing so far: {'; '.join(coverage.missing)}.", *notes)
-    if any(row.published for row in rows) and section.model.rpartition("/")[2] != PUBLISHED_MODEL:
-        notes = (*notes, f"Published: another model ({PUBLISHED_MODEL}, here {section.model}).")
-    return Part(None if coverage is None else coverage.label, notes)
-
-
-def _comparison(comparison: Comparison | None) -> tuple[Value, ...]:
-    if comparison is None:
-        return (None,) * len(_COMPARISON)
-    found = comparison.paired
-    differences: Summary = found.differences
-    return (
-        differences.mean,
-        differences.low,
-        differences.high,
-        comparison.p,
-        "sign flips" if comparison.exact else "t",
-        comparison.corrected,
-        found.smallest_p,
-        comparison.family,
-        found.detectable,
+    columns: Columns = {
+        "task": "task",
+        "method": "method",
+        "seeds": "dev.n",
+        "rewards asked": "cost.rewards_asked",
+        "rewards computed": "cost.rewards_computed",
+        "tuning steps": "cost.tuning_steps",
+        "fold model steps": "cost.scout_steps",
+        "seconds": "cost.seconds",
+    }
+    found = [(section, section.rows) for section in report.sections]
+    table = _make("costs", "Cost of a run", columns, found, legend)
+    return replace(
+        table, parts={place: part._replace(notes=()) for place, part in table.parts.items()}
     )

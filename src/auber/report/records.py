@@ -6,9 +6,9 @@ A record names models and data but holds no path of the machine that computed it
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,7 +20,26 @@ DATA = "GLUE"  # replaces the folder of the data in commands
 REMEDY = "make the run again"
 
 Key = tuple[str, str, str, str, int, int]  # model, protocol, task, method, seed, draw
-R = TypeVar("R", bound="RunFacts")
+
+CONTROL = "original+tuning"  # the reference: the same tuning without pruning
+SUBJECT = "auber"  # the method that a report is about
+CONTROLS = ("original", CONTROL)  # they remove nothing
+MATCHED = ("random", "confidence", "michel", "voita")  # with as many heads as the subject
+_ORDER = (
+    *CONTROLS, SUBJECT, *MATCHED, "greedy", "exhaustive",
+    *("auber-query", "auber-key", "auber-l2", "auber-reverse"),
+)  # fmt: skip
+
+
+def is_ablation(method: str) -> bool:
+    """Return whether a method is the subject with one thing changed."""
+    return method.startswith(f"{SUBJECT}-")
+
+
+def ordered(methods: Iterable[str]) -> list[str]:
+    """Sort methods as in the paper, unknown ones last by name."""
+    places = {name: place for place, name in enumerate(_ORDER)}
+    return sorted(methods, key=lambda name: (places.get(name, len(places)), name))
 
 
 class Origin(Record):
@@ -34,8 +53,8 @@ class Origin(Record):
     versions: dict[Name, Name]
 
 
-class RunFacts(Record):
-    """What a run was, its scores (of the metric) and its cost, in the order of the file."""
+class RunRecord(Record):
+    """What a run was, its scores (of the metric), its cost and settings, in the file's order."""
 
     folder: Name  # relative to the folder that was searched
     kind: Literal["prune", "finetune"]
@@ -67,20 +86,15 @@ class RunFacts(Record):
     times: dict[Name, Number]  # seconds by what they were spent on, and their total
     peak_gpu_bytes: Count | None  # None if it was not recorded
     origin: Origin
+    config: dict[str, Any]
 
     @model_validator(mode="after")
-    def _check_sizes(self) -> RunFacts:
+    def _check_sizes(self) -> RunRecord:
         if self.layers * self.heads > MOST_HEADS:
             raise ValueError(f"must have at most {MOST_HEADS} heads")
         if "total" not in self.times:
             raise ValueError("must have the seconds in total under 'times'")
         return self
-
-
-class RunRecord(RunFacts):
-    """A finished run with all its settings."""
-
-    config: dict[str, Any]
 
     @property
     def key(self) -> Key:
@@ -130,9 +144,10 @@ class RunRecord(RunFacts):
 def read_run(path: Path, folder: str) -> RunRecord:
     """Return the record of a `result.json`; `folder` is the place of its run."""
     found = read(ResultRecord, path, REMEDY)
-    commit, provenance = found.provenance.commit, found.provenance
+    commit, names = found.provenance.commit, RunRecord.model_fields
     values = {
-        **{name: getattr(found, name) for name in _SAME},
+        **{name: value for name, value in found if name in names},
+        **{name: value for name, value in found.cost if name in names},
         "folder": folder,
         "draw": found.config.get("random.draw", 0),
         "train_rows": found.rows.train,
@@ -144,25 +159,14 @@ def read_run(path: Path, folder: str) -> RunRecord:
         "layers": found.heads.layers,
         "heads": found.heads.per_layer,
         "removed": found.heads.removed,
-        **{name: getattr(found.cost, name) for name in _COSTS},
         "times": found.cost.seconds,
         "origin": {
+            **{name: value for name, value in found.provenance if name in Origin.model_fields},
             "command": found.command and strip_paths(found.command, found.model),
             "commit": commit and f"{commit.id}{'+' * commit.dirty}",
-            "device": provenance.device,
-            "precision": provenance.precision,
-            "threads": provenance.threads,
-            "versions": provenance.versions,
         },
     }
     return parse(RunRecord, values, str(path), REMEDY)
-
-
-_SAME = (
-    "kind", "model", "protocol", "task", "method", "seed", "metric", "labels", "data", "start",
-    "plan", "tuned_layers", "config",
-)  # fmt: skip
-_COSTS = ("rewards_asked", "rewards_computed", "tuning_steps", "scout_steps", "peak_gpu_bytes")
 
 
 def strip_paths(command: str, model: str) -> str:

@@ -20,8 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import Field
+
 from auber.errors import ConfigError, RunError
-from auber.report.records import RunFacts, RunRecord
+from auber.report.records import RunRecord
 from auber.report.runs import Collection, LeftOut, Source, pool, read_folder
 from auber.system.files import write_text
 from auber.system.records import Name, Record, parse, read_json
@@ -34,7 +36,8 @@ KIND = "runs"
 REMEDY = "save the results again"
 
 
-class _Line(RunFacts):
+class _Line(RunRecord):
+    config: dict[str, Any] = Field(default_factory=dict)  # made of the settings of file and line
     settings: dict[str, Any]  # those that differ from the common ones
     lacking: tuple[str, ...]  # common settings that the run does not have
 
@@ -106,17 +109,17 @@ def runs_of(file: ResultsFile) -> Source:
             f"{file.name}: must hold runs, found results of kind '{file.kind}'; leave it out"
         )
     content = parse(_Content, dict(file.content), file.name, REMEDY)
-    records = tuple(_from_line(line, content.settings) for line in content.runs)
-    if all(record.is_start for record in records):
+    if all(line.is_start for line in content.runs):
         raise RunError(
-            f"{file.name}: no finished run in it, found {len(records)} fine-tuned starts; save a "
-            "folder with finished runs"
+            f"{file.name}: no finished run in it, found {len(content.runs)} fine-tuned starts; "
+            "save a folder with finished runs"
         )
     studies: dict[str, Study] = {}
     if content.study is not None:
         from auber.study.plan import make_study
 
         studies["."] = make_study(content.study, where=f"{file.name}: study")
+    records = tuple(_from_line(line, content.settings) for line in content.runs)
     return Source(file.name, records, content.left_out, studies, content.notes)
 
 
@@ -125,73 +128,79 @@ def save_results(
 ) -> Saved:
     """Add the runs of a folder or file to a results file; `model` renames their one model."""
     path = Path(path)
+    for note in notes:
+        if not note.strip() or not note.strip().isprintable():
+            raise ConfigError(
+                f"--note must be a sentence of printable text on one line, found {note!r:.40}"
+            )
     source = _renamed(read_place(place), model)
     others = [where for where in source.studies if where != "."]
     if others:
         raise RunError(
-            f"{place}: a results file is of one study, found those in {', '.join(others)} "
-            "below it; "
-            "save them one by one"
+            f"{place}: a results file is of one study, found those in {', '.join(others)} below "
+            "it; save them one by one"
         )
     study = source.studies.get(".")
     common: Mapping[str, Any] = source.records[0].config
-    records: dict[object, RunRecord] = {}
-    left_out: dict[str, LeftOut] = {}
-    all_notes = dict.fromkeys((*source.notes, *map(_check_note, notes)))
+    before = Source(str(path), (), (), {})
     if path.exists():
         before = read_place(path)
         study = _join(path, before.studies.get("."), place, study)
         common = read_results_file(path).content["settings"]
-        records = {_identity(record): record for record in before.records}
-        left_out = {run.folder: run for run in before.left_out}
-        all_notes = dict.fromkeys((*before.notes, *all_notes))
-    num_before = len(records)
+    records = {_identity(record): record for record in before.records}
     for record in source.records:
         other = records.setdefault(_identity(record), record)
         # A start that was tuned again took another time; with the same weights it is the same.
         same = other.model_copy(update={"folder": record.folder}) == record
         if not record.is_start and not same:
+            one, two = (
+                f"dev {100 * each.dev:.2f}, {each.removed} heads removed, {each.seconds:.1f} s"
+                for each in (other, record)
+            )
             raise RunError(
                 f"{path}: {other.folder} and {place}: {record.folder}: two different results of "
-                f"{record} ({_result(other)} and {_result(record)}); a results file keeps one of "
-                "each, save the other elsewhere"
+                f"{record} ({one} and {two}); a results file keeps one of each, save the other "
+                "elsewhere"
             )
-    left_out |= {run.folder: run for run in source.left_out}
     finished = {record.folder for record in records.values()}
-    unfinished = [left_out[name] for name in sorted(left_out) if name not in finished]
-    ordered = sorted(records.values(), key=_order)
+    left_out = {run.folder: run for run in (*before.left_out, *source.left_out)}
+    text = _to_text(
+        study,
+        common,
+        [left_out[name] for name in sorted(left_out) if name not in finished],
+        list(dict.fromkeys((*before.notes, *source.notes, *map(str.strip, notes)))),
+        [records[key] for key in sorted(records)],
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, _to_text(study, common, unfinished, list(all_notes), ordered), follow=True)
+        write_text(path, text, follow=True)
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({error}); choose another --save") from error
-    added = len(records) - num_before
+    added = len(records) - len(before.records)
     return Saved(path, added, len(source.records) - added, len(records), source.left_out)
 
 
+def _identity(record: RunRecord) -> tuple[Any, ...]:
+    """Return what distinguishes and sorts runs: by block, the start first.
+
+    Starts with different weights are different runs: other runs began with them.
+    """
+    model, protocol, task, method, seed, draw = record.key
+    start = record.start if record.is_start else ""
+    return (model, protocol, task, seed, not record.is_start, method, draw, start)
+
+
 def _from_line(line: _Line, common: Mapping[str, Any]) -> RunRecord:
-    values = dict(line)
-    own, lacking = values.pop("settings"), values.pop("lacking")
-    config = {key: value for key, value in common.items() if key not in lacking}
-    return RunRecord.model_construct(**values, config={**config, **own})
+    shared = {key: value for key, value in common.items() if key not in line.lacking}
+    values = {name: getattr(line, name) for name in RunRecord.model_fields}
+    return RunRecord.model_construct(**{**values, "config": {**shared, **line.settings}})
 
 
 def _to_line(record: RunRecord, common: Mapping[str, Any]) -> dict[str, Any]:
     line = record.to_json()
     config = line.pop("config")
-    differing = {key for key in config if key not in common or common[key] != config[key]}
-    line["settings"] = {key: config[key] for key in config if key in differing}
-    line["lacking"] = [key for key in common if key not in config]
-    return line
-
-
-def _check_note(note: str) -> str:
-    words = note.strip()
-    if not words or not words.isprintable():
-        raise ConfigError(
-            f"--note must be a sentence of printable text on one line, found {note!r:.40}"
-        )
-    return words
+    own = {k: v for k, v in config.items() if k not in common or common[k] != v}
+    return {**line, "settings": own, "lacking": [key for key in common if key not in config]}
 
 
 def _renamed(source: Source, model: str | None) -> Source:
@@ -228,21 +237,6 @@ def _join(path: Path, old: Study | None, place: str | Path, new: Study | None) -
             "file, and a model under the same --model-name"
         )
     return joined_studies(old, new)
-
-
-def _identity(record: RunRecord) -> tuple[object, ...]:
-    """Starts with different weights are different runs: other runs began with them."""
-    return (record.is_start, *record.key, record.start if record.is_start else None)
-
-
-def _order(record: RunRecord) -> tuple[object, ...]:
-    """Sort by block, the start first."""
-    model, protocol, task, method, seed, draw = record.key
-    return (model, protocol, task, seed, not record.is_start, method, draw, record.start)
-
-
-def _result(record: RunRecord) -> str:
-    return f"dev {100 * record.dev:.2f}, {record.removed} heads removed, {record.seconds:.1f} s"
 
 
 def _to_text(

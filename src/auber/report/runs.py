@@ -90,52 +90,43 @@ def is_run(folder: str | Path) -> bool:
 def read_folder(folder: str | Path) -> Source:
     """Return all runs below a folder; at least one run of a method must be complete."""
     root = Path(folder)
-    found, reasons, studies = _search(root)
-    records = []
-    for path in found:
-        name = path.relative_to(root).as_posix()
-        if (path / RESULT).is_file():
-            records.append(read_run(path / RESULT, name))
-            reasons.pop(name, None)
-        else:
-            reasons.setdefault(name, "unfinished")
+    records: list[RunRecord] = []
+    failed: dict[str, str] = {}
+    unfinished: list[str] = []
+    studies: dict[str, Study] = {}
+    for place, folders, files in os.walk(root):
+        name = Path(place).relative_to(root).as_posix()
+        if is_run(place):
+            folders.clear()  # what lies inside a run belongs to it
+            if RESULT in files:
+                records.append(read_run(Path(place, RESULT), name))
+            else:
+                unfinished.append(name)
+            continue
+        if STUDY in files:
+            from auber.study.plan import read_study
+
+            studies[name] = read_study(Path(place, STUDY))
+        for path in (Path(place, file) for file in files if file.endswith(FAILED)):
+            failure = read(_Failure, path, "delete it to try the run again")
+            error = _PATH.sub(r"\1", failure.error)  # a report is shown to others
+            run = path.relative_to(root).as_posix().removesuffix(FAILED)
+            failed[run] = error if failure.skipped else f"failed: {error}"
+    reasons = {**dict.fromkeys(unfinished, "unfinished"), **failed}
+    for record in records:
+        reasons.pop(record.folder, None)
     if all(record.is_start for record in records):
         raise RunError(
             f"{root}: no finished run below it (folders with run.json and {RESULT}, made by 'auber "
             f"prune' or 'auber study'); found {len(records)} fine-tuned starts and {len(reasons)} "
             "runs without a result"
         )
-    left_out = tuple(
-        LeftOut(folder=name, reason=reason) for name, reason in sorted(reasons.items())
+    return Source(
+        str(folder),
+        tuple(sorted(records, key=lambda record: Path(record.folder))),
+        tuple(LeftOut(folder=name, reason=reasons[name]) for name in sorted(reasons)),
+        dict(sorted(studies.items())),
     )
-    return Source(str(folder), tuple(records), left_out, studies)
-
-
-def _search(root: Path) -> tuple[list[Path], dict[str, str], dict[str, Study]]:
-    """Return the folders of runs, the reasons of failures, and the studies."""
-    if not root.is_dir():
-        raise RunError(f"{root}: no such folder; give one that holds runs")
-    found: list[Path] = []
-    reasons: dict[str, str] = {}
-    studies: dict[str, Study] = {}
-    for place, folders, files in os.walk(root):
-        if is_run(place):
-            found.append(Path(place))
-            folders.clear()  # what lies inside a run belongs to it
-            continue
-        for path in (Path(place, file) for file in files):
-            name = path.relative_to(root).as_posix()
-            if name.endswith(FAILED):
-                failure = read(_Failure, path, "delete it to try the run again")
-                error = _PATH.sub(r"\1", failure.error)  # a report is shown to others
-                reasons[name.removesuffix(FAILED)] = (
-                    error if failure.skipped else f"failed: {error}"
-                )
-            elif path.name == STUDY:
-                from auber.study.plan import read_study
-
-                studies[path.parent.relative_to(root).as_posix()] = read_study(path)
-    return sorted(found), reasons, dict(sorted(studies.items()))
 
 
 def pool(sources: Sequence[Source]) -> Collection:
@@ -200,26 +191,22 @@ def _check(runs: Iterable[RunRecord]) -> None:
 
 def cover(wanted: Iterable[Key], found: Container[Key]) -> Coverage | None:
     """Return how many of the wanted runs are found, None if none is wanted."""
-    blocks: dict[tuple[str, int], list[Key]] = defaultdict(list)
+    blocks: dict[tuple[str, int], dict[str, list[Key]]] = defaultdict(lambda: defaultdict(list))
     for key in sorted(wanted):
-        blocks[key[2], key[4]].append(key)
+        _, _, task, method, seed, _ = key
+        blocks[task, seed][method].append(key)
     if not blocks:
         return None
     missing = []
-    for (task, seed), keys in blocks.items():
-        lacking = [key for key in keys if key not in found]
-        if lacking:
-            whole = len(lacking) == len(keys)
-            names = "everything" if whole else ", ".join(_methods(lacking, keys))
-            missing.append(f"{task}, seed {seed}: {names}")
+    for (task, seed), methods in blocks.items():
+        names = []
+        whole = True
+        for method, keys in methods.items():
+            draws = [str(key[5]) for key in keys if key not in found]
+            whole = whole and len(draws) == len(keys)
+            if draws:
+                is_part = len(draws) < len(keys)
+                names.append(f"{method} (draw {', '.join(draws)})" if is_part else method)
+        if names:
+            missing.append(f"{task}, seed {seed}: {'everything' if whole else ', '.join(names)}")
     return Coverage(len(blocks), len(blocks) - len(missing), tuple(missing))
-
-
-def _methods(lacking: list[Key], keys: list[Key]) -> Iterable[str]:
-    """Name the missing methods, with the missing draws if only some of them are."""
-    draws: dict[str, list[int]] = defaultdict(list)
-    for _, _, _, method, _, draw in lacking:
-        draws[method].append(draw)
-    for method, missing in draws.items():
-        whole = len(missing) == sum(key[3] == method for key in keys)
-        yield method if whole else f"{method} (draw {', '.join(map(str, missing))})"

@@ -87,15 +87,10 @@ class Table:
 
         return pd.DataFrame(list(self.rows), columns=list(self.columns), dtype=object)
 
-    @property
-    def has_sections(self) -> bool:
-        """Whether the first two columns are a model and a protocol."""
-        return self.columns[:2] == _PLACE
-
     def sections(self, *, brief: bool = False) -> Iterator[Shown]:
         """Yield what is displayed of each model and protocol."""
         left_out = {*_PLACE, *self.hidden, *(self.wide if brief else ())}
-        if not self.has_sections:
+        if self.columns[:2] != _PLACE:
             if self.rows:
                 yield Shown(self.title, None, Part(), _show(self.data, left_out))
             return
@@ -174,15 +169,11 @@ def to_markdown(table: Table, level: int = 1) -> str:
     for shown in table.sections():
         if shown.place is not None:
             lines += [f"{'#' * (level + 1)} {escape_markdown(shown.title)}", ""]
-        lines += [*markdown_rows(shown.cells), "", *_notes(shown.part.notes)]
+        cells = shown.cells.map(escape_markdown).rename(columns=escape_markdown)
+        rules = ["--:" if is_numeric(shown.cells[title]) else "---" for title in shown.cells]
+        rows = [[*cells], rules, *cells.to_numpy().tolist()]
+        lines += [*(f"| {' | '.join(row)} |" for row in rows), "", *_notes(shown.part.notes)]
     return "\n".join([*lines, *_notes(table.notes)]).rstrip("\n") + "\n"
-
-
-def markdown_rows(cells: pd.DataFrame) -> Iterator[str]:
-    """Yield the lines of a Markdown table."""
-    rules = ["--:" if is_numeric(cells[title]) else "---" for title in cells]
-    for row in ([*cells], rules, *cells.to_numpy().tolist()):
-        yield f"| {' | '.join(row if row is rules else map(escape_markdown, row))} |"
 
 
 def escape_markdown(text: str) -> str:

@@ -111,7 +111,7 @@ def check_digest(folder: Path, recorded: str | None) -> None:
 
 
 def find_remedy(path: Path) -> str:
-    """Return what to do about a damaged file: stages can be repeated, identity and result cannot."""
+    """Return what to do about a damaged file: only stages can be repeated."""
     if path.parent.name == "stages":
         return _find_stage_remedy(path)
     if path.name not in ("run.json", RESULT):

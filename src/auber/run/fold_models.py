@@ -35,11 +35,7 @@ class FoldModels:
     """The fold models of a run, one for each fold of its training rows."""
 
     def __init__(
-        self,
-        run: Run,
-        pretrained: PreTrainedModel,
-        folds: Sequence[Indices],
-        device: torch.device,
+        self, run: Run, pretrained: PreTrainedModel, folds: Sequence[Indices], device: torch.device
     ) -> None:
         self._run, self._pretrained, self._folds, self._device = run, pretrained, folds, device
         self._models: dict[int, PreTrainedModel] = {}

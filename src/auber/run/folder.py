@@ -200,12 +200,7 @@ class Run:
     """An open run, locked against other processes until it is closed."""
 
     def __init__(
-        self,
-        folder: str | Path,
-        identity: RunIdentity,
-        config: Config,
-        *,
-        resume: Resume = False,
+        self, folder: str | Path, identity: RunIdentity, config: Config, *, resume: Resume = False
     ) -> None:
         self.folder = Path(folder)
         self.resumed = is_run(self.folder)

@@ -165,7 +165,7 @@ class Pipeline:
     def _run_stage(self, stage: Stage) -> None:
         """Run a stage unless it is finished.
 
-        The weights are stored if the record shows that they changed, by tuning or by removing heads.
+        The weights are stored if they changed, by tuning or by removing heads.
         """
         record = self.run.stage(stage.name)
         if record is not None:

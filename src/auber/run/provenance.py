@@ -22,7 +22,7 @@ _COMMAND: ContextVar[str | None] = ContextVar("command", default=None)
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that can change a result; `source` for a package that is not installed."""
+    """Return the versions that can change a result; `source` if a package is not installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:

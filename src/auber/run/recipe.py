@@ -12,12 +12,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
 from auber.config import Config
-from auber.data.encoding import EncodedRows, encode_split
+from auber.data.encoding import encode_split
 from auber.data.splits import hold_out, make_splits
 from auber.data.task import TaskData
 from auber.errors import ConfigError, ModelError, RunError
@@ -32,13 +32,16 @@ from auber.system.locks import held
 from auber.system.progress import Progress
 from auber.system.records import Count, Name, Number, Record, read
 from auber.system.seeds import derive
-from auber.training.devices import Hardware, resolve_hardware
+from auber.training.devices import resolve_hardware
 from auber.training.evaluation import evaluate_rows
 from auber.training.tuning import DivergedError, tune
 
 RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)
 EPOCHS = (3, 6, 10)
 HELD_OUT = 0.2  # share of the rows
+_MAY_HAVE_SEEN = "may have seen the rows to hold out; give the pretrained model, or omit --tune"
+
+N = TypeVar("N", int, float)
 
 
 class Trial(Record):
@@ -114,67 +117,31 @@ def choose_recipe(
     progress: Progress | None = None,
 ) -> RecipeRecord:
     """Return the trials for a pretrained model (folder or hub name); they are kept in `folder`."""
-    progress = progress or Progress()
-    rates, epochs = _require_grid(rates, epochs)
-    _check_folder(folder, resume=resume)
-    if num_processes() > 1:
-        raise ConfigError(
-            f"--tune works in one process, found {num_processes()}; tune first without torchrun"
-        )
-    hardware = resolve_hardware(config)
-    load, tuned, scored, record = _prepare(model, task, config, hardware, rates, epochs)
+    _check_grid(rates, epochs)
+    _check_place(folder, resume=resume)
+    trials = _Trials(model, task, config, sorted(rates), sorted(epochs), progress or Progress())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with held(folder):
-            record = _resume(folder / TUNING, record)
-            done = {(trial.learning_rate, trial.epochs): trial for trial in record.trials}
-            progress.plan(sum(_round_sizes(len(rates), len(epochs))) - len(done))
-
-            def run_trial(rate: float, num_epochs: int) -> Trial:
-                nonlocal record
-                if (rate, num_epochs) not in done:
-                    changed = {"first.learning_rate": rate, "first.epochs": num_epochs}
-                    trial = _try(load(), tuned, scored, task, config.replace(changed), progress)
-                    record = record.model_copy(update={"trials": (*record.trials, trial)})
-                    write_json(folder / TUNING, record.to_json())
-                    return trial
-                return done[rate, num_epochs]
-
-            halve(rates, epochs, run_trial)
+            trials.open(folder / TUNING)
+            halve(trials.record.rates, trials.record.epochs, trials.run)
     except OSError as error:
         raise RunError(
             f"{folder}: cannot be written ({error.strerror}); choose another --out"
         ) from error
-    if record.best.score is None:
-        raise ConfigError(
-            f"--tune: no trial has a score, at learning rates {', '.join(map(str, rates))}; "
-            "give smaller --rates"
-        )
-    return record
+    if trials.record.best.score is None:
+        raise ConfigError("--tune: every trial diverged; give smaller --rates")
+    return trials.record
 
 
-def parse_rates(text: str | None) -> tuple[float, ...]:
-    """Return the learning rates of `1e-5,2e-5`, the default ones for None."""
-    if text is None:
-        return RATES
+def parse_list(text: str, option: str, kind: type[N]) -> tuple[N, ...]:
+    """Return the numbers of an option such as `--rates 1e-5,2e-5`."""
     try:
-        return tuple(float(word) for word in text.split(","))
+        return tuple(kind(word) for word in text.split(","))
     except ValueError as error:
         raise ConfigError(
-            f"--rates must be numbers with commas between, such as 1e-5,2e-5, found '{text}'"
+            f"{option} must be numbers with commas between, found '{text}'"
         ) from error
-
-
-def parse_epochs(text: str | None) -> tuple[int, ...]:
-    """Return the numbers of epochs of `3,6,10`, the default ones for None."""
-    if text is None:
-        return EPOCHS
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-        raise ConfigError(
-            f"--epochs must be whole numbers with commas between, such as 3,6,10, found '{text}'"
-        )
-    return tuple(int(word) for word in words)
 
 
 def halve(
@@ -190,17 +157,123 @@ def halve(
     return trials
 
 
-def _round_sizes(num_rates: int, num_rounds: int) -> list[int]:
-    sizes = [num_rates]
-    while len(sizes) < num_rounds:
-        sizes.append(-(-sizes[-1] // 2))
-    return sizes
+class _Trials:
+    """Run trials on held-out rows and store them."""
+
+    def __init__(
+        self,
+        model: str | Path,
+        task: TaskData,
+        config: Config,
+        rates: Sequence[float],
+        epochs: Sequence[int],
+        progress: Progress,
+    ) -> None:
+        self._source, self._task, self._config, self._progress = model, task, config, progress
+        self._hardware = resolve_hardware(config)
+        loaded = self._load()
+        if loaded.is_trained:
+            raise ModelError(f"{model}: has a trained classifier, which {_MAY_HAVE_SEEN}")
+        check_lengths(loaded.model, loaded.tokenizer, task, config.max_length, ("train", "dev"))
+        num_layers = encoder_of(loaded.model).num_layers
+        rows = make_splits(task.train.labels, config, num_layers, not task.has_classes).first
+        labels = task.train.labels if task.has_classes else None
+        tuned, scored = hold_out(rows, labels, HELD_OUT, config.seed)
+        encoded = encode_split(loaded.tokenizer, task, "train", config.max_length)
+        self._tuned, self._scored = encoded.select(tuned), encoded.select(scored)
+        self._path: Path | None = None
+        self.record = RecipeRecord(
+            model=Path(model).resolve().name if Path(model).exists() else str(model),
+            weights=checkpoint.weights_digest(loaded.model.base_model),
+            task=task.name,
+            data=task.content_hash,
+            metric=task.metric,
+            seed=config.seed,
+            protocol=config.protocol,
+            max_length=config.max_length,
+            batch_size=config.first.batch_size,
+            device_type=self._hardware.device.type,
+            precision=self._hardware.precision,
+            threads=self._hardware.threads,
+            rates=tuple(rates),
+            epochs=tuple(epochs),
+            rows_tuned=len(tuned),
+            rows_held_out=len(scored),
+        )
+
+    def open(self, path: Path) -> None:
+        """Take over the trials in a file, which must be of the same choice."""
+        self._path = path
+        if path.is_file():
+            earlier = read(RecipeRecord, path, "delete it to repeat the trials")
+            before, now = earlier.to_json(), self.record.to_json()
+            changed = [
+                f"{key} was {before[key]!r} and is now {now[key]!r}"
+                for key in now
+                if key != "trials" and before[key] != now[key]
+            ]
+            if changed:
+                raise RunError(
+                    f"{path}: holds trials of another choice: {', '.join(changed)}; use what it "
+                    "had or another --out"
+                )
+            self.record = earlier
+        write_json(path, self.record.to_json())
+        size, total = len(self.record.rates), 0
+        for _ in self.record.epochs:
+            total, size = total + size, -(-size // 2)
+        self._progress.plan(total - len(self.record.trials))
+
+    def run(self, rate: float, epochs: int) -> Trial:
+        """Return a trial, from the file if it is there."""
+        for trial in self.record.trials:
+            if (trial.learning_rate, trial.epochs) == (rate, epochs):
+                return trial
+        trial = self._try(rate, epochs)
+        self.record = self.record.model_copy(update={"trials": (*self.record.trials, trial)})
+        if self._path is not None:
+            write_json(self._path, self.record.to_json())
+        return trial
+
+    def _try(self, rate: float, epochs: int) -> Trial:
+        model, started = self._load().model, time.perf_counter()
+        changed = {"first.learning_rate": rate, "first.epochs": epochs}
+        score, one_class = None, False
+        try:
+            tune(
+                model,
+                self._tuned,
+                self._config.replace(changed).first,
+                seed=derive(self._config.seed, "tuning/first"),  # as the first tuning of a run
+                hardware=self._hardware,
+                stage=f"rate {rate:g}, {epochs} epochs",
+                progress=self._progress,
+            )
+            found = evaluate_rows(model, self._scored, self._task.metric)
+            one_class = found.one_class
+            score = found.score if math.isfinite(found.score) else None
+        except DivergedError:
+            self._progress.end()
+        seconds = round(time.perf_counter() - started, 3)
+        return Trial(
+            learning_rate=rate, epochs=epochs, score=score, one_class=one_class, seconds=seconds
+        )
+
+    def _load(self) -> checkpoint.Classifier:
+        if is_run(self._source):
+            raise ModelError(f"{self._source}: is a run, whose model {_MAY_HAVE_SEEN}")
+        return checkpoint.load_classifier(
+            self._source,
+            num_labels=self._task.num_labels,
+            label_names=self._task.label_names,
+            is_regression=self._task.is_regression,
+            kind=self._task.kind,
+            seed=self._config.seed,
+            device=self._hardware.device,
+        )
 
 
-def _require_grid(
-    rates: Sequence[float], epochs: Sequence[int]
-) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Return both in ascending order."""
+def _check_grid(rates: Sequence[float], epochs: Sequence[int]) -> None:
     if not rates or len(set(rates)) < len(rates) or not all(0 < rate < 1 for rate in rates):
         raise ConfigError(
             f"--rates must be different numbers between 0 and 1, such as 1e-5,2e-5, found {rates}"
@@ -209,124 +282,19 @@ def _require_grid(
         raise ConfigError(
             f"--epochs must be different whole numbers from 1, such as 3,6,10, found {epochs}"
         )
-    return tuple(sorted(rates)), tuple(sorted(epochs))
+    if num_processes() > 1:
+        raise ConfigError(
+            f"--tune works in one process, found {num_processes()}; tune first without torchrun"
+        )
 
 
-def _check_folder(folder: Path, *, resume: bool) -> None:
+def _check_place(folder: Path, *, resume: bool) -> None:
     check_place(folder, resume=resume)
-    if (folder / TUNING).is_file() and not resume:
+    has_trials = (folder / TUNING).is_file()
+    if has_trials and not resume:
         raise RunError(
             f"{folder}: holds the trials of --tune; add --resume to continue, or choose another "
             "--out"
         )
-    if is_run(folder) and not (folder / TUNING).is_file():
+    if is_run(folder) and not has_trials:
         raise RunError(f"{folder}: its run was begun without --tune; leave --tune out")
-
-
-def _prepare(
-    model: str | Path,
-    task: TaskData,
-    config: Config,
-    hardware: Hardware,
-    rates: tuple[float, ...],
-    epochs: tuple[int, ...],
-) -> tuple[Callable[[], Any], EncodedRows, EncodedRows, RecipeRecord]:
-    """Return a function that loads the model, the rows to tune on and to score, and a record."""
-
-    def load_start() -> checkpoint.Classifier:
-        return checkpoint.load_classifier(
-            model,
-            num_labels=task.num_labels,
-            label_names=task.label_names,
-            is_regression=task.is_regression,
-            kind=task.kind,
-            seed=config.seed,
-            device=hardware.device,
-        )
-
-    remedy = "may have seen the rows to hold out; give the pretrained model, or leave --tune out"
-    if is_run(model):
-        raise ModelError(f"{model}: is a run, whose model {remedy}")
-    start = load_start()
-    if start.is_trained:
-        raise ModelError(f"{model}: has a trained classifier, which {remedy}")
-    check_lengths(start.model, start.tokenizer, task, config.max_length, ("train", "dev"))
-    num_layers = encoder_of(start.model).num_layers
-    rows = make_splits(task.train.labels, config, num_layers, not task.has_classes).first
-    labels = task.train.labels if task.has_classes else None
-    tuned, scored = hold_out(rows, labels, HELD_OUT, config.seed)
-    encoded = encode_split(start.tokenizer, task, "train", config.max_length)
-    record = RecipeRecord(
-        model=Path(model).resolve().name if Path(model).exists() else str(model),
-        weights=checkpoint.weights_digest(start.model.base_model),
-        task=task.name,
-        data=task.content_hash,
-        metric=task.metric,
-        seed=config.seed,
-        protocol=config.protocol,
-        max_length=config.max_length,
-        batch_size=config.first.batch_size,
-        device_type=hardware.device.type,
-        precision=hardware.precision,
-        threads=hardware.threads,
-        rates=rates,
-        epochs=epochs,
-        rows_tuned=len(tuned),
-        rows_held_out=len(scored),
-    )
-    return lambda: load_start().model, encoded.select(tuned), encoded.select(scored), record
-
-
-def _resume(path: Path, record: RecipeRecord) -> RecipeRecord:
-    """Return the record with the trials of an earlier call, made under the same conditions."""
-    if not path.is_file():
-        write_json(path, record.to_json())
-        return record
-    earlier = read(RecipeRecord, path, "delete it to repeat the trials")
-    before, now = earlier.to_json(), record.to_json()
-    changed = [
-        f"{key} was {before[key]!r} and is now {now[key]!r}"
-        for key in now
-        if key != "trials" and before[key] != now[key]
-    ]
-    if changed:
-        raise RunError(
-            f"{path}: holds trials of another choice: {', '.join(changed)}; use what it had or "
-            "another --out"
-        )
-    return earlier
-
-
-def _try(
-    model: Any,
-    tuned: EncodedRows,
-    scored: EncodedRows,
-    task: TaskData,
-    config: Config,
-    progress: Progress,
-) -> Trial:
-    """Tune and score a model."""
-    first, started = config.first, time.perf_counter()
-    stage = f"rate {first.learning_rate:g}, {first.epochs} epochs"
-    score, one_class = None, False
-    try:
-        tune(
-            model,
-            tuned,
-            first,
-            seed=derive(config.seed, "tuning/first"),  # as the first tuning of a run
-            hardware=resolve_hardware(config),
-            stage=stage,
-            progress=progress,
-        )
-        found = evaluate_rows(model, scored, task.metric)
-        score, one_class = found.score if math.isfinite(found.score) else None, found.one_class
-    except DivergedError:
-        progress.end()
-    return Trial(
-        learning_rate=first.learning_rate,
-        epochs=first.epochs,
-        score=score,
-        one_class=one_class,
-        seconds=round(time.perf_counter() - started, 3),
-    )

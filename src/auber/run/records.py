@@ -227,6 +227,11 @@ class RowCounts(Record):
     dev: Count
 
 
+def _require_heads(layers: int, heads_per_layer: int) -> None:
+    if layers * heads_per_layer > MOST_HEADS:
+        raise ValueError(f"must have at most {MOST_HEADS} heads")
+
+
 class HeadCounts(Record):
     """How many heads a model has and lost."""
 
@@ -237,8 +242,7 @@ class HeadCounts(Record):
 
     @model_validator(mode="after")
     def _check_total(self) -> HeadCounts:
-        if self.layers * self.per_layer > MOST_HEADS:
-            raise ValueError(f"must have at most {MOST_HEADS} heads")
+        _require_heads(self.layers, self.per_layer)
         return self
 
 
@@ -395,8 +399,7 @@ class PlannedEvent(_Event):
 
     @model_validator(mode="after")
     def _check_total(self) -> PlannedEvent:
-        if self.layers * self.heads_per_layer > MOST_HEADS:
-            raise ValueError(f"must have at most {MOST_HEADS} heads")
+        _require_heads(self.layers, self.heads_per_layer)
         return self
 
 

@@ -7,7 +7,6 @@ here.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,8 +38,6 @@ from auber.training.devices import Hardware, resolve_hardware
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -217,12 +214,9 @@ def _make_request(
         command=provenance.recorded_command(),
     )
     _check_control(request)
-    layers = request.layers
+    layers = request.layers  # also raises if the settings name others than the model has
     if method.choose_layer is not None:
-        _check_plan_of_all_layers(request, encoder)
-        method.check(config, {layer: len(encoder.present(layer)) for layer in layers})
-        check_caution(get_metric(request.reward_metric), config.reward.caution)
-        _check_latency(config.reward.latency)
+        _check_search(request, encoder, layers)
     _check_rows(start, task, config)
     return request
 
@@ -326,21 +320,18 @@ def _read_matched(run: Path, task: TaskData, config: Config) -> ResultRecord:
 def _check_control(request: Request) -> None:
     """Raise `ConfigError` for a control whose start was tuned without the held-out rows."""
     source = request.start.source
-    if (
-        request.config.protocol == "heldout"
-        and not request.method.removes_heads
-        and source is not None
-        and files.find_run(source) is not None
-    ):
+    is_control = request.config.protocol == "heldout" and not request.method.removes_heads
+    if is_control and source is not None and files.find_run(source) is not None:
         raise ConfigError(
             f"{source}: is tuned without the rows held out, and method '{request.method.name}' has "
             "them from the start; give --model what it was tuned from"
         )
 
 
-def _check_plan_of_all_layers(request: Request, encoder: Encoder) -> None:
-    """Raise `ConfigError` for settings that need all layers to be decided together."""
-    search, protocol = request.config.search, request.config.protocol
+def _check_search(request: Request, encoder: Encoder, layers: list[int]) -> None:
+    """Raise `ConfigError` for settings that the search cannot have."""
+    config = request.config
+    search, latency = config.search, config.reward.latency
     if not request.needs_fold_models:
         for name, default, found in (
             ("search.prior", "none", search.prior),
@@ -348,19 +339,17 @@ def _check_plan_of_all_layers(request: Request, encoder: Encoder) -> None:
         ):
             if found != default:
                 raise ConfigError(
-                    f"{name} must be {default} under protocol {protocol}, which tunes after each "
-                    f"layer before the next is decided, found {found}; set protocol=crossfit"
+                    f"{name} must be {default} under protocol {config.protocol}, which tunes after "
+                    f"each layer before the next is decided, found {found}; set protocol=crossfit"
                 )
-    most = most_to_remove(encoder, request.layers)
+    most = most_to_remove(encoder, layers)
     if search.heads > most:
         raise ConfigError(
             f"search.heads must be from 0 to {most} (one head stays in each of the layers "
             f"searched), found {search.heads}"
         )
-
-
-def _check_latency(latency: float) -> None:
-    """Raise `ConfigError` if several processes would each measure a time of their own."""
+    request.method.check(config, {layer: len(encoder.present(layer)) for layer in layers})
+    check_caution(get_metric(request.reward_metric), config.reward.caution)
     if latency and num_processes() > 1:
         raise ConfigError(
             f"reward.latency must be 0 in a group of {num_processes()} processes, each of which "

@@ -84,7 +84,7 @@ def _by_layer(request: Request, steps: Steps, effort: Effort) -> Strategy:
 
 
 def _by_fold_models(request: Request, steps: Steps, effort: Effort, folds: int) -> Strategy:
-    """Decide all layers on fold models, then tune; one head more or less changes no weights."""
+    """Decide all layers on fold models, then tune the pruned model."""
     layers, search = request.layers, request.config.search
     decide = [_first(steps, effort), *_timing(request, steps)]
     if search.prior != "none":

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from auber.config import Value
 from auber.errors import ConfigError, RunError, unknown_name
@@ -34,23 +34,9 @@ logger = logging.getLogger(__name__)
 PROJECT = "auber"  # the project, or experiment, that runs are collected under
 
 
-class TrackerEntry(NamedTuple):
-    """What a tracker needs."""
-
-    package: str  # that must be importable
-    install: str  # the argument of pip install
-
-
-TRACKERS: dict[str, TrackerEntry] = {
-    "tensorboard": TrackerEntry("tensorboard", "'auber[track]'"),
-    "mlflow": TrackerEntry("mlflow", "'auber[track]'"),
-    "wandb": TrackerEntry("wandb", "wandb"),
-    "aim": TrackerEntry("aim", "aim"),
-    "clearml": TrackerEntry("clearml", "clearml"),
-    "comet_ml": TrackerEntry("comet_ml", "comet_ml"),
-    "dvclive": TrackerEntry("dvclive", "dvclive"),
-    "swanlab": TrackerEntry("swanlab", "swanlab"),
-    "trackio": TrackerEntry("trackio", "trackio"),
+# By the name of their package; the value is the argument of pip install.
+TRACKERS = dict.fromkeys(("tensorboard", "mlflow"), "'auber[track]'") | {
+    name: name for name in ("wandb", "aim", "clearml", "comet_ml", "dvclive", "swanlab", "trackio")
 }
 # The others need one ascending step for all numbers, and drop numbers with a lower one.
 _KEEP_STEPS = ("tensorboard", "mlflow")
@@ -64,10 +50,10 @@ def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in TRACKERS:
             raise ConfigError(unknown_name("tracker", name, TRACKERS))
-        if importlib.util.find_spec(TRACKERS[name].package) is None:
+        if importlib.util.find_spec(name) is None:
             raise ConfigError(
-                f"tracker {name}: the package {TRACKERS[name].package} must be installed, and is "
-                f"not; pip install {TRACKERS[name].install}"
+                f"tracker {name}: the package {name} must be installed, and is not; "
+                f"pip install {TRACKERS[name]}"
             )
     return tuple(dict.fromkeys(names))
 

@@ -15,8 +15,6 @@ from itertools import groupby
 
 import torch
 
-from auber.data.encoding import EncodedRows, pad_batch, part_batch
-
 
 @dataclass(frozen=True)
 class PackedBatch:
@@ -97,11 +95,3 @@ def cut_rows(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:
         batches[-1].append(row)
         room -= lengths[row]
     return batches
-
-
-def padded_inputs(
-    rows: EncodedRows, indices: Sequence[int], device: torch.device
-) -> dict[str, torch.Tensor]:
-    """Return rows as inputs of an embedding layer: each tensor (rows, longest)."""
-    inputs, _ = part_batch(pad_batch([rows[index] for index in indices], rows.pad_token_id))
-    return {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items()}

@@ -42,7 +42,7 @@ class RayWorkers:
 
     def __init__(self, hardware: Hardware, num_shards: int) -> None:
         self._ray = cluster.import_ray("reward.spread=ray")
-        self._hardware, self._num_shards = hardware, num_shards
+        self._hardware, self.num_shards = hardware, num_shards
         on_gpu = hardware.device.type == "cuda"
         num_cpus = 1 if on_gpu else hardware.threads
         self._resources = {"num_cpus": num_cpus, "num_gpus": 1 if on_gpu else 0}
@@ -52,22 +52,17 @@ class RayWorkers:
         self._arguments: list[tuple[Any, ...]] = []  # of `_Shard.load`; large ones in Ray's store
         self._loaded: list[Any] = []  # references to the results of `load`
 
-    @property
-    def num_shards(self) -> int:
-        """The number of workers."""
-        return self._num_shards
-
     def statistics(
         self, assignment: Assignment, masks: Sequence[Sequence[int]]
     ) -> list[torch.Tensor]:
         """Return each shard's statistics of each mask, on the CPU."""
         if not self._actors:
             self._connect()
-            self._actors = [self._start_actor() for _ in range(self._num_shards)]
+            self._actors = [self._start_actor() for _ in range(self.num_shards)]
         if assignment is not self._assignment:
             self._assign(assignment)
         wanted = [tuple(mask) for mask in masks]
-        answers = [self._request(shard, wanted) for shard in range(self._num_shards)]
+        answers = [self._request(shard, wanted) for shard in range(self.num_shards)]
         return [
             torch.from_numpy(self._receive(shard, answer, wanted).copy())
             for shard, answer in enumerate(answers)
@@ -88,14 +83,14 @@ class RayWorkers:
             if address:
                 cluster.join_ray(self._ray, address, "reward.spread=ray")
             else:
-                cluster.start_ray(self._ray, self._num_shards * self._resources["num_cpus"])
+                cluster.start_ray(self._ray, self.num_shards * self._resources["num_cpus"])
             self._connected = True
         if self._resources["num_gpus"]:
             here = int(self._ray.cluster_resources().get("GPU", 0))
-            if self._num_shards > here:
+            if self.num_shards > here:
                 raise ConfigError(
                     "reward.shards must be at most the number of GPUs of the Ray cluster "
-                    f"({here}), found {self._num_shards}; lower it"
+                    f"({here}), found {self.num_shards}; lower it"
                 )
 
     def _start_actor(self) -> Any:
@@ -112,12 +107,12 @@ class RayWorkers:
         model = self._ray.put(model if model.device.type == "cpu" else copy.deepcopy(model).cpu())
         layer, metric = assignment.layer, assignment.metric
         # at worst all shards are on one machine
-        sharing = 1 if self._resources["num_gpus"] else self._num_shards
+        sharing = 1 if self._resources["num_gpus"] else self.num_shards
         self._arguments = [
             (model, layer, self._ray.put(part), metric, sharing) for part in assignment.parts
         ]
-        self._loaded = [None] * self._num_shards
-        self._load(range(self._num_shards))
+        self._loaded = [None] * self.num_shards
+        self._load(range(self.num_shards))
         self._assignment = assignment
 
     def _load(self, shards: Iterable[int]) -> None:
@@ -130,7 +125,7 @@ class RayWorkers:
         if waiting:
             wanted = f"{self._resources['num_cpus']} CPUs and {self._resources['num_gpus']} GPUs"
             raise RunError(
-                f"reward.shards: {len(waiting)} of {self._num_shards} Ray workers found no node "
+                f"reward.shards: {len(waiting)} of {self.num_shards} Ray workers found no node "
                 f"with {wanted} free in {_PATIENCE:g} s; lower reward.shards or threads, or add "
                 "nodes, and go on with --resume"
             )

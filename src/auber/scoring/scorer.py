@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from auber.data.encoding import EncodedRows
+from auber.data.encoding import EncodedRows, pad_batch, part_batch
 from auber.errors import ModelError
 from auber.metrics.task_metrics import get_metric
 from auber.models.checkpoint import weights_digest
@@ -31,7 +31,7 @@ from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.scoring.base import MaskScorer
 from auber.scoring.layers import load_kernels, pack_layers
-from auber.scoring.packing import PackedBatch, cut_rows, padded_inputs
+from auber.scoring.packing import PackedBatch, cut_rows
 from auber.training.devices import Hardware
 
 if TYPE_CHECKING:
@@ -184,7 +184,9 @@ class LayerScorer(MaskScorer):
         """Return the searched layer's input and its heads' contexts for the rows of a chunk."""
         if chunk.hidden is not None and chunk.context is not None:
             return chunk.hidden, chunk.context
-        inputs = padded_inputs(self._rows, chunk.rows, self._hardware.device)
+        rows, device = self._rows, self._hardware.device
+        inputs, _ = part_batch(pad_batch([rows[row] for row in chunk.rows], rows.pad_token_id))
+        inputs = {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items()}
         # (rows, longest, hidden)
         embedded = self._encoder.embed(inputs["input_ids"], inputs.get("token_type_ids"))
         hidden = embedded[inputs["attention_mask"].bool()]  # (tokens, hidden)

@@ -49,9 +49,7 @@ class Assignment:
 class Workers(Protocol):
     """Workers that compute the shards. Nothing starts before the first request."""
 
-    @property
-    def num_shards(self) -> int:
-        """The number of shards."""
+    num_shards: int
 
     def statistics(
         self, assignment: Assignment, masks: Sequence[Sequence[int]]
@@ -103,15 +101,11 @@ class DeviceWorkers:
     """Shards in threads of this process, one for each of `devices`, which may repeat."""
 
     def __init__(self, hardware: Hardware, devices: Sequence[torch.device]) -> None:
+        self.num_shards = len(devices)
         self._places = [replace(hardware, device=device) for device in devices]
         self._assignment: Assignment | None = None
         self._scorers: list[LayerScorer] = []
         self._threads = ThreadPoolExecutor(len(devices), thread_name_prefix="auber-shard")
-
-    @property
-    def num_shards(self) -> int:
-        """The number of devices."""
-        return len(self._places)
 
     def statistics(
         self, assignment: Assignment, masks: Sequence[Sequence[int]]

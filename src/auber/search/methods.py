@@ -9,7 +9,7 @@ Importing this module imports neither torch nor numpy, so that methods can be li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,15 @@ class LayerChoice:
     rewards_asked: int
     rewards_computed: int
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON, for the record
+
+
+def score_curve(scores: Iterable[float]) -> list[tuple[int, float]]:
+    """Return (masks scored, best score so far) at each improvement."""
+    curve: list[tuple[int, float]] = []
+    for count, score in enumerate(scores, start=1):
+        if not curve or score > curve[-1][1]:
+            curve.append((count, score))
+    return curve
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from auber.study.folder import State, StudyFolder
-from auber.study.plan import (
-    Block,
-    Study,
-    change_study,
-    make_study,
-    read_study,
-    select_runs,
-)
+from auber.study.plan import Block, Study, change_study, make_study, read_study, select_runs
 
 if TYPE_CHECKING:
     from auber.study.block import Outcome

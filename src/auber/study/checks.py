@@ -11,7 +11,6 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from auber.config import Config
 from auber.data.task import TaskData, describe_duplicates
 from auber.data.task_types import get_task_type
 from auber.errors import ConfigError
@@ -22,7 +21,7 @@ from auber.run.request import check_pruning
 from auber.search.registry import get_method
 from auber.study.estimate import model_size
 from auber.study.folder import StudyFolder
-from auber.study.plan import EMBEDDED, START, PlacedRun, Study, StudyRun
+from auber.study.plan import EMBEDDED, START, PlacedRun, Study
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -45,35 +44,21 @@ def check_runs(study: Study, pending: Sequence[PlacedRun], *, elsewhere: bool) -
             tasks[block.task] = study.load_task(block.task)
     models = {task.kind: _outline(study, task) for task in tasks.values()}
     for block, run in distinct.values():
-        task = tasks[block.task]
+        task, method = tasks[block.task], get_method(run.method or "original")
+        ranks = method.removes_heads and not method.decides_number  # its number comes from `auber`
         # The threads of this process must not change here.
         config = study.config(block, run).replace({"threads": 0})
-        config = config.replace({"device": "auto"}) if elsewhere else config
         try:
-            _check_request(run, config, task, *models[task.kind])
+            check_pruning(
+                *models[task.kind],
+                task=task,
+                method=method.name,
+                heads=0 if ranks else None,
+                config=config.replace({"device": "auto"}) if elsewhere else config,
+                has_classifier=run.name != START,
+            )
         except ConfigError as error:
             raise ConfigError(f"{block.task} {block.protocol} {run.name}: {error}") from error
-
-
-def _check_request(
-    run: StudyRun,
-    config: Config,
-    task: TaskData,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-) -> None:
-    """Raise what `prune`, or `finetune` for the first run, would raise before it computes."""
-    method = get_method(run.method or "original")
-    ranks = method.removes_heads and not method.decides_number  # its number comes from `auber`
-    check_pruning(
-        model,
-        tokenizer,
-        task=task,
-        method=method.name,
-        heads=0 if ranks else None,
-        config=config,
-        has_classifier=run.name != START,
-    )
 
 
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
@@ -35,8 +35,9 @@ _LEAVE_WITHIN = 10.0  # seconds that a stopped worker has to close its files
 def run_local(jobs: Sequence[BlockJob], listener: Listener) -> None:
     """Do one block after the other in this process."""
     for job in jobs:
-        with ExitStack() as claim:
-            if claim_block(job, listener, claim):
+        claim = claim_block(job, listener)
+        if claim is not None:
+            with claim:
                 do_block(job, listener)
 
 
@@ -48,16 +49,16 @@ def run_processes(
     watch, losses = Watch(jobs, listener), Losses(retries)
     waiting = deque(jobs)
     active: dict[SpawnProcess, BlockJob] = {}
-    claimed: set[Block] = set()
+    claims: dict[Block, ExitStack] = {}
     # spawn: a forked child of a process that has used threads or a GPU can hang.
     context = multiprocessing.get_context("spawn")
-    with ExitStack() as claims:
-        claims.callback(_stop, active)
+    try:
         while waiting or active:
             while waiting and len(active) < workers:
                 job = waiting.popleft()
-                if job.block in claimed or claim_block(job, listener, claims):
-                    claimed.add(job.block)
+                claim = claims.get(job.block) or claim_block(job, listener)
+                if claim is not None:
+                    claims[job.block] = claim
                     process = context.Process(target=_work, args=(job,), daemon=True)
                     process.start()
                     active[process] = job
@@ -67,10 +68,17 @@ def run_processes(
                 reason = f"its process was lost (exit code {process.exitcode})"
                 if process.exitcode and losses.may_retry(job, reason):
                     waiting.append(job)
+                else:
+                    claims.pop(job.block).close()
             watch.look()
+    finally:
+        _stop(active)
+        for claim in claims.values():
+            claim.close()
 
 
-def _stop(processes: dict[SpawnProcess, BlockJob]) -> None:
+def _stop(processes: Iterable[SpawnProcess]) -> None:
+    """End working processes; they have a moment to close files and release locks."""
     for process in processes:
         process.terminate()
     ends = time.monotonic() + _LEAVE_WITHIN
@@ -80,14 +88,15 @@ def _stop(processes: dict[SpawnProcess, BlockJob]) -> None:
         process.join()
 
 
-def claim_block(job: BlockJob, listener: Listener, claims: ExitStack) -> bool:
-    """Claim a block until `claims` is closed; report and return False if another process has it."""
+def claim_block(job: BlockJob, listener: Listener) -> ExitStack | None:
+    """Claim a block until the result is closed; if another process has it, report that."""
+    claim = ExitStack()
     try:
-        claims.enter_context(StudyFolder(job.folder).claim(job.block))
+        claim.enter_context(StudyFolder(job.folder).claim(job.block))
     except HeldError as error:
         listener.say(f"{job.block}: {error.reason}; left to it")
-        return False
-    return True
+        return None
+    return claim
 
 
 class Watch:

@@ -25,16 +25,7 @@ from typing import TypeVar
 from auber.config import Value, make_config
 from auber.errors import RunError
 from auber.run.records import ResultRecord
-from auber.study.plan import (
-    EMBEDDED,
-    MATCHED,
-    START,
-    Block,
-    PlacedRun,
-    Study,
-    StudyRun,
-    read_study,
-)
+from auber.study.plan import EMBEDDED, MATCHED, START, Block, PlacedRun, Study, StudyRun, read_study
 from auber.system.files import write_json, write_text
 from auber.system.locks import FolderLock, HeldError, drop_foreign_lock, held
 from auber.system.records import Count, Record, read

@@ -299,11 +299,7 @@ def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
 
 
 def change_study(
-    study: Study,
-    *,
-    model: str | None = None,
-    seeds: str | None = None,
-    data: Path | None = None,
+    study: Study, *, model: str | None = None, seeds: str | None = None, data: Path | None = None
 ) -> Study:
     """Return the study with the values of the command line."""
     if seeds is not None:

@@ -49,7 +49,12 @@ def run_ray(
     require_pinned_threads(jobs, "ray")
     resources = {name: amount for name, amount in resources.items() if amount}
     with ExitStack() as claims, _connected(workers, resources) as ray:
-        ours = [job for job in jobs if claim_block(job, listener, claims)]
+        ours = []
+        for job in jobs:
+            claim = claim_block(job, listener)
+            if claim is not None:
+                claims.enter_context(claim)
+                ours.append(job)
         _distribute(ray, ours, listener, resources, retries, patience)
 
 

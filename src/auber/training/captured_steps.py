@@ -56,24 +56,7 @@ class CapturedSteps:
         self._leaves = [*self._copies.values(), *trained.values()]  # the loss is derived by these
         self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._loss = torch.zeros((), device=self._parameters[0].device)
-        self._norm = torch.zeros_like(self._loss)
-        self._made_for = compute_loss, max_norm, autocast_dtype, _places(model)
-
-    def fits(
-        self,
-        model: nn.Module,
-        compute_loss: ComputeLoss,
-        max_norm: float,
-        autocast_dtype: torch.dtype | None,
-    ) -> bool:
-        """Return whether these are the steps of that model as it is now."""
-        wanted = compute_loss, max_norm, autocast_dtype, _places(model)
-        return model is self._model and self._made_for == wanted
-
-    @property
-    def norm(self) -> Tensor:
-        """The norm of the last gradients before clipping, on the device."""
-        return self._norm
+        self.norm = torch.zeros_like(self._loss)  # of the last gradients, before clipping
 
     def __call__(self, inputs: Batch) -> Tensor:
         """Set the gradients of a batch and return its loss, on the device; raise `CaptureError`."""
@@ -89,7 +72,7 @@ class CapturedSteps:
         cast = len(self._copies)
         _copy_all(self._gradients[:cast], gradients[:cast])
         _copy_all(self._gradients[cast:], gradients[cast:])
-        self._norm.copy_(clip_grad_norm_(self._parameters, self._max_norm))
+        self.norm.copy_(clip_grad_norm_(self._parameters, self._max_norm))
         self._loss.copy_(loss.detach())
 
     def _call_model(self, **inputs: Tensor) -> Any:
@@ -104,6 +87,7 @@ class StepCache:
 
     def __init__(self) -> None:
         self._steps: CapturedSteps | None = None
+        self._made_for: tuple[Any, ...] = ()
 
     def steps(
         self,
@@ -114,10 +98,10 @@ class StepCache:
         autocast_dtype: torch.dtype | None,
     ) -> CapturedSteps:
         """Return the cached steps if they still fit the model, else new ones."""
-        if self._steps is None or not self._steps.fits(
-            model, compute_loss, max_norm, autocast_dtype
-        ):
+        wanted = (id(model), compute_loss, max_norm, autocast_dtype, _places(model))
+        if self._steps is None or self._made_for != wanted:
             self.drop()  # first, to free the memory for the new ones
+            self._made_for = wanted
             self._steps = CapturedSteps(model, compute_loss, max_norm, capture, autocast_dtype)
         return self._steps
 

@@ -43,7 +43,8 @@ class DivergedError(TuningError):
 class Monitor:
     """Follows a tuning from its first step to its last; `early_stopping` is optional.
 
-    The progress shows the tuning as `stage`. Its numbers are named `name`/quantity.
+    Losses stay on their device until they are read. The progress shows the tuning as `stage`. Its
+    numbers are named `name`/quantity.
     """
 
     def __init__(
@@ -55,23 +56,27 @@ class Monitor:
         stage: str,
         name: str,
     ) -> None:
-        self._losses = LossMonitor(stage, settings)
+        self._settings, self._total = settings, 0
         self._early_stopping, self._progress = early_stopping, progress
         self.stage, self._name = stage, name
+        self._unread: list[tuple[int, Tensor]] = []  # (step, loss)
         self._recorded_step, self._recorded_time = 0, -math.inf
 
     def begin(self, steps: int) -> None:
         """Begin a tuning of this many steps."""
+        self._total = steps
         self._progress.begin(self.stage, steps)
-        self._losses.begin(steps)
         if self._early_stopping is not None:
             # The Trainer has set the precision of this and all later evaluations.
             self._early_stopping.evaluate(0)
-            self._losses.check_watched(0, self._early_stopping.watched[0][2])
+            self._check_watched(0, self._early_stopping.watched[0][2])
 
     def step(self, step: int, loss: Tensor) -> bool:
-        """Take note of a step and its loss on the device; return whether to stop now."""
-        self._losses.add(step, loss)
+        """Take note of a step and its loss, which is not written to any more.
+
+        Return whether to stop now.
+        """
+        self._unread.append((step, loss))
         self._progress.step(step)
         self._record_pace(step)
         if self._early_stopping is None:
@@ -79,13 +84,25 @@ class Monitor:
         count = len(self._early_stopping.watched)
         stop = self._early_stopping.after_step(step)
         for _, score, watched_loss in self._early_stopping.watched[count:]:
-            self._losses.check_watched(step, watched_loss)
+            self._check_watched(step, watched_loss)
             self._record(step, {"watched_score": score, "watched_loss": watched_loss})
         return stop
 
     def finish(self, steps: int, model: PreTrainedModel, rows: EncodedRows) -> None:
-        """Check the tuned model, end the progress, and restore the best weights."""
-        self._losses.finish(steps, model, rows)
+        """Check the tuned model, end the progress, and restore the best weights.
+
+        Raise `DivergedError` unless all losses, the weights and the outputs are finite.
+        """
+        if self._unread:
+            self._read_losses()
+        broken = find_broken_weight(model)
+        if broken is not None:
+            rule = "the weights must be finite numbers"
+            raise self._diverged(rule, f"others in {broken} after", steps)
+        # Weights may be finite and still too large to compute with; any row shows that.
+        if not bool(predict(model, rows.select([0])).isfinite().all()):
+            rule = "the model's outputs must be finite numbers"
+            raise self._diverged(rule, "others after", steps)
         self._progress.end()
         if self._early_stopping is not None:
             self._early_stopping.restore()
@@ -95,7 +112,7 @@ class Monitor:
         passed = time.perf_counter() - self._recorded_time
         if passed < _RECORD_INTERVAL:
             return
-        numbers = {"loss": self._losses.read()}
+        numbers = {"loss": self._read_losses()}
         if self._recorded_step:  # the first step includes the start of the Trainer
             numbers["steps_per_second"] = (step - self._recorded_step) / passed
         self._record(step, numbers)
@@ -104,6 +121,42 @@ class Monitor:
     def _record(self, step: int, numbers: dict[str, float]) -> None:
         named = {f"{self._name}/{quantity}": value for quantity, value in numbers.items()}
         self._progress.record(step, named)
+
+    def _read_losses(self) -> float:
+        """Return the newest loss; raise `DivergedError` if an unread loss is not finite."""
+        losses: list[float] = torch.stack([loss for _, loss in self._unread]).tolist()
+        steps = [step for step, _ in self._unread]
+        self._unread.clear()
+        for step, loss in zip(steps, losses, strict=True):
+            if math.isfinite(loss):
+                continue
+            if step > 1:
+                raise self._diverged("the loss must be a finite number", f"{loss} at", step)
+            # This loss was computed before the weights moved, so the learning rate is not at fault.
+            raise DivergedError(
+                f"{self.stage}: the loss must be a finite number, found {loss} at step 1 of "
+                f"{self._total}, before any weight had moved: the model or the device computes it "
+                "so; try --set precision=float32 or --set device=cpu with another --out",
+                1,
+            )
+        return losses[-1]
+
+    def _check_watched(self, step: int, loss: float) -> None:
+        """Raise `DivergedError` unless the loss on watched rows after a step is finite."""
+        if not math.isfinite(loss):
+            if self._unread:
+                self._read_losses()  # raises for the first step whose own loss is not finite
+            rule = "the loss on the watched rows must be a finite number"
+            raise self._diverged(rule, f"{loss} after", step)
+
+    def _diverged(self, rule: str, found: str, step: int) -> DivergedError:
+        section = _SECTIONS[type(self._settings)]
+        return DivergedError(
+            f"{self.stage}: {rule}, found {found} step {step} of {self._total} with learning rate "
+            f"{self._settings.learning_rate:g}; nothing of this stage is kept: give a lower "
+            f"{section}.learning_rate, and as that is another run, another --out",
+            step,
+        )
 
 
 class EarlyStopping:
@@ -156,71 +209,6 @@ class EarlyStopping:
     def restore(self) -> None:
         """Load the best weights into the model."""
         self._model.load_state_dict(self._best)
-
-
-class LossMonitor:
-    """Keeps the losses of a tuning on their device until they are read."""
-
-    def __init__(self, stage: str, settings: TuningSettings) -> None:
-        self._stage, self._rate = stage, settings.learning_rate
-        self._setting = f"{_SECTIONS[type(settings)]}.learning_rate"
-        self._total = 0
-        self._unread: list[tuple[int, Tensor]] = []
-
-    def begin(self, total: int) -> None:
-        """Begin a tuning of this many steps."""
-        self._total = total
-
-    def add(self, step: int, loss: Tensor) -> None:
-        """Add the loss of a step, a scalar that is not written to any more."""
-        self._unread.append((step, loss))
-
-    def read(self) -> float:
-        """Return the newest loss; raise `DivergedError` if an unread loss is not finite."""
-        losses: list[float] = torch.stack([loss for _, loss in self._unread]).tolist()
-        steps = [step for step, _ in self._unread]
-        self._unread.clear()
-        for step, loss in zip(steps, losses, strict=True):
-            if math.isfinite(loss):
-                continue
-            if step > 1:
-                raise self._diverged("the loss must be a finite number", f"{loss} at", step)
-            # This loss was computed before the weights moved, so the learning rate is not at fault.
-            raise DivergedError(
-                f"{self._stage}: the loss must be a finite number, found {loss} at step 1 of "
-                f"{self._total}, before any weight had moved: the model or the device computes it "
-                "so; try --set precision=float32 or --set device=cpu with another --out",
-                1,
-            )
-        return losses[-1]
-
-    def check_watched(self, step: int, loss: float) -> None:
-        """Raise `DivergedError` unless the loss on watched rows after a step is finite."""
-        if not math.isfinite(loss):
-            if self._unread:
-                self.read()  # raises for the first step whose own loss is not finite
-            rule = "the loss on the watched rows must be a finite number"
-            raise self._diverged(rule, f"{loss} after", step)
-
-    def finish(self, step: int, model: PreTrainedModel, rows: EncodedRows) -> None:
-        """Raise `DivergedError` unless all losses, the weights and the outputs are finite."""
-        if self._unread:
-            self.read()
-        broken = find_broken_weight(model)
-        if broken is not None:
-            rule = "the weights must be finite numbers"
-            raise self._diverged(rule, f"others in {broken} after", step)
-        # Weights may be finite and still too large to compute with; any row shows that.
-        if not bool(predict(model, rows.select([0])).isfinite().all()):
-            raise self._diverged("the model's outputs must be finite numbers", "others after", step)
-
-    def _diverged(self, rule: str, found: str, step: int) -> DivergedError:
-        return DivergedError(
-            f"{self._stage}: {rule}, found {found} step {step} of {self._total} with learning rate "
-            f"{self._rate:g}; nothing of this stage is kept: give a lower {self._setting}, and as "
-            "that is another run, another --out",
-            step,
-        )
 
 
 def require_finite_weights(model: nn.Module, where: str) -> None:

@@ -72,14 +72,11 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any = None
     ) -> Tensor:
         """Compute the gradients of a batch and return its loss, on the device."""
-        self.last_loss = self._take_step(model, inputs, num_items_in_batch)
-        return self.last_loss
-
-    def _take_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any) -> Tensor:
         rows, width = inputs["input_ids"].shape
         while True:
             try:
-                return self._try_step(model, inputs, num_items_in_batch)
+                self.last_loss = self._try_step(model, inputs, num_items_in_batch)
+                return self.last_loss
             except torch.OutOfMemoryError as error:
                 reason = str(error).partition("\n")[0]
             # After the except clause, when the error no longer holds the step's tensors.

@@ -12,6 +12,7 @@ import torch
 from auber.config import Agent, make_config
 from auber.errors import ConfigError
 from auber.search.game import PruningGame
+from auber.search.players import greedy
 from auber.search.players.dqn import (
     DQNAgent,
     Learner,
@@ -24,6 +25,7 @@ from auber.search.players.replay import Batch, ReplayMemory, unpack
 from auber.search.toy import ToyLayer
 from auber.training.cuda_graphs import CudaGraphCapture
 from tests.recorders import Repeater
+from tests.search.made import CountingToy
 
 
 def replace(config, **changes):
@@ -319,17 +321,15 @@ def test_games_must_be_enough_for_an_update_if_the_policy_decides(has_prior, mos
     with pytest.raises(ConfigError, match=message):
         check_games(config, 3, 5, has_prior=has_prior)
     check_games(replace(config, choose="best"), 3, 5, has_prior=has_prior)
-
-
-@pytest.mark.parametrize("prior", [(), (1,)])
-def test_no_game_is_longer_than_that(prior):
+    # the longest game
+    prior = (1,) if has_prior else ()
     game = PruningGame(np.full(3, 1 / 3, dtype=np.float32), lambda removed: 0.5, prior=prior)
     moves = 0
     while not game.over:
         legal = game.legal_actions()  # the prior's unit is put back first
         game.step(next((unit for unit in (1, 0, 2) if legal[unit]), game.stop))
         moves += 1
-    assert moves == 3 + bool(prior)
+    assert 12 * moves == most
 
 
 # --- playing a layer -----------------------------------------------------------------------------
@@ -376,6 +376,7 @@ def test_the_agent_computes_on_one_thread_and_the_scorer_on_its_own(monkeypatch)
 def test_the_outcome_is_consistent():
     layer = ToyLayer(6, seed=0)
     outcome, infos = recorded_play(layer, seed=0)
+    assert outcome.removed == outcome.best  # by the setting agent.choose
     assert outcome.prior_score == layer.score(())
     assert outcome.rollout_score == layer.score(outcome.rollout)
     assert outcome.best_score == layer.score(outcome.best)
@@ -390,21 +391,14 @@ def test_the_outcome_is_consistent():
     assert infos[-1][1]["epsilon"] < infos[0][1]["epsilon"] < SMALL.epsilon_start
 
 
-@pytest.mark.parametrize("choose", ["rollout", "best"])
-def test_the_setting_choose_selects_the_plan(choose):
-    outcome = play_toy(ToyLayer(6, seed=0), replace(SMALL, choose=choose))
-    assert outcome.removed == getattr(outcome, choose)
-
-
-def test_of_equal_masks_the_best_removes_fewest():
-    game = PruningGame(np.full(4, 0.25, dtype=np.float32), lambda removed: 0.5)
-    assert play_layer(game, SMALL, seed=0, layer=0).best == ()
-
-
-def test_a_layer_of_one_head_is_not_changed():
-    game = PruningGame(np.ones(1, dtype=np.float32), lambda removed: 0.5)
-    outcome = play_layer(game, SMALL, seed=0, layer=0)
-    assert (outcome.removed, outcome.rewards_computed, outcome.updates) == ((), 1, 0)
+@pytest.mark.parametrize("num_units", [1, 4])
+def test_of_equal_masks_the_best_removes_fewest(num_units):
+    game = PruningGame(np.full(num_units, 0.25, dtype=np.float32), lambda removed: 0.5)
+    outcome = play_layer(game, replace(SMALL, choose="rollout"), seed=0, layer=0)
+    assert outcome.removed == outcome.rollout
+    assert outcome.best == ()
+    if num_units == 1:
+        assert (outcome.rewards_computed, outcome.updates) == (1, 0)
 
 
 def test_unit_rewards_change_the_plan():
@@ -422,14 +416,7 @@ def test_unit_rewards_change_the_plan():
 
 
 def greedy_score(layer):
-    removed = ()
-    while len(removed) < layer.num_heads - 1:
-        left = [head for head in range(layer.num_heads) if head not in removed]
-        best = max((tuple(sorted((*removed, head))) for head in left), key=layer.score)
-        if layer.score(best) <= layer.score(removed):
-            break
-        removed = best
-    return layer.score(removed)
+    return layer.score(greedy.choose_layer(CountingToy(layer).search()).removed)
 
 
 def random_search_score(layer, rewards, seed):

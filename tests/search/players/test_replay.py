@@ -19,26 +19,17 @@ def stored(memory: ReplayMemory) -> list[int]:
     return sorted(int(reward) for reward in batch.rewards)
 
 
-def test_a_transition_comes_back_whole() -> None:
-    memory = ReplayMemory(4, num_units=2)
-    memory.push(transition(7))
-    batch = unpack(memory.sample(1, np.random.default_rng(0)))
-    assert batch.states.tolist() == [[7.0, 0.5]]
-    assert batch.actions.tolist() == [0]
-    assert batch.rewards.tolist() == [7.0]
-    assert batch.next_states.tolist() == [[8.0, 1.5]]
-    assert batch.next_legal.tolist() == [[False, True, True]]
-    assert batch.done.tolist() == [False]
-
-
-def test_a_stop_has_nothing_legal_after_it_even_in_a_row_used_before() -> None:
+def test_transitions_come_back_whole() -> None:
     memory = ReplayMemory(1, num_units=2)
-    memory.push(transition(1))
-    memory.push(transition(2, done=True))
-    batch = unpack(memory.sample(1, np.random.default_rng(0)))
-    assert batch.done.tolist() == [True]
-    assert batch.next_states.tolist() == [[0.0, 0.0]]
-    assert batch.next_legal.tolist() == [[False, False, False]]
+    found = []
+    for step in (transition(7), transition(2, done=True)):  # the second in the row of the first
+        memory.push(step)
+        batch = unpack(memory.sample(1, np.random.default_rng(0)))
+        found.append([column.tolist()[0] for column in batch])
+    assert found == [
+        [[7.0, 0.5], 0, 7.0, [8.0, 1.5], [False, True, True], False],
+        [[2.0, 0.5], 2, 2.0, [0.0, 0.0], [False, False, False], True],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 
 from auber.models.surgery import remove_heads
 from auber.search.rankings.confidence import choose_plan, head_confidence
-from tests.search.made import random_rows, ranking_inputs
+from tests.search.made import ranking_inputs
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
 
@@ -48,24 +48,6 @@ def test_against_the_weights_of_eager_attention(model_type, removed):
         assert list(heads.values()) == pytest.approx(expected[layer], abs=1e-6)
     spread = [value for heads in found.values() for value in heads.values()]
     assert max(spread) - min(spread) > 0.05  # the check would be idle on heads that are all alike
-
-
-def test_a_longer_row_beside_it_changes_nothing():
-    model = tiny_model()
-    rows = random_rows(model, 8)
-    apart = [head_confidence(ranking_inputs(model, rows=rows.select([row]))) for row in range(8)]
-    together = head_confidence(ranking_inputs(model, rows=rows))
-    tokens = sum(rows.lengths)
-    for layer, heads in together.items():
-        for head, value in heads.items():
-            mean = (
-                sum(
-                    one[layer][head] * length
-                    for one, length in zip(apart, rows.lengths, strict=True)
-                )
-                / tokens
-            )
-            assert value == pytest.approx(mean, abs=1e-6)
 
 
 def test_the_least_confident_go():

@@ -3,12 +3,10 @@ from __future__ import annotations
 import json
 
 import pytest
-import torch
 
-from auber.models.encoders import encoder_of
 from auber.search.rankings.gates import Trial
 from auber.search.rankings.voita import choose_plan, search_penalty
-from tests.search.made import ranking_inputs, self_labelled
+from tests.search.made import ranking_inputs, self_labelled, silence_heads
 from tests.small import small_config
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
@@ -41,19 +39,11 @@ def test_the_search_ends_after_its_trials_with_the_nearest():
     assert found.closed == 0
 
 
-def kill(model, dead):
-    """Make some heads of no effect."""
-    with torch.no_grad():
-        for layer, heads in dead.items():
-            for head in heads:
-                encoder_of(model).parts(layer).output.weight[:, head * 8 : head * 8 + 8] = 0
-
-
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_heads_that_nothing_reads_close(model_type):
     model = tiny_model(model_type, num_labels=1)
     dead = {0: (1, 2), 2: (3,)}
-    kill(model, dead)
+    silence_heads(model, dead)
     config = small_config(
         voita__epochs=6, voita__batch_size=4, voita__learning_rate=0.2, voita__trials=3
     )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from auber.config import Agent
 from auber.errors import ConfigError
 from auber.search.game import BoolArray, FloatArray, PruningGame, Step
-from auber.search.methods import Mask
+from auber.search.methods import Mask, score_curve
 from auber.search.players.replay import Batch, ReplayMemory, unpack
 from auber.system import seeds
 from auber.training.cuda_graphs import Capture, Computation, capture_for
@@ -124,19 +124,8 @@ class Learner:
         self.target = QNetwork(num_units, config, seed).to(device).requires_grad_(False)
         self._parameters = list(self.policy.parameters())
         self._optimizer = _make_optimizer(self._parameters, config, device)
-        self._policy_values = _CapturedFunction(self._compute_values, device, capture)
-        self._captured_update = _CapturedFunction(self._compute_update, device, capture)
-
-    def values(self, states: Tensor) -> Tensor:
-        """Return the policy network's value of each action, in points.
-
-        (batch, num_units) -> (batch, num_units + 1)
-        """
-        return self._policy_values(states)
-
-    def update(self, rows: Tensor) -> Tensor:
-        """Take one optimiser step on rows of the replay memory; return the loss, on the device."""
-        return self._captured_update(rows)
+        self.values = _CapturedFunction(self._compute_values, device, capture)
+        self.update = _CapturedFunction(self._compute_update, device, capture)
 
     def copy_to_target(self) -> None:
         """Copy the policy network's weights to the target network."""
@@ -165,9 +154,14 @@ class Learner:
 
     @torch.no_grad()
     def _compute_values(self, states: Tensor) -> Tensor:
+        """Return the policy network's value of each action, in points.
+
+        (batch, num_units) -> (batch, num_units + 1)
+        """
         return self._values(self.policy, states)
 
     def _compute_update(self, rows: Tensor) -> Tensor:
+        """Take one optimiser step on rows of the replay memory; return the loss, on the device."""
         batch = unpack(rows)
         values = self._values(self.policy, batch.states)  # (batch, num_units + 1)
         taken = values.gather(1, batch.actions[:, None]).squeeze(1)  # (batch,)
@@ -309,7 +303,7 @@ def play_layer(
         rewards_asked=game.rewards_asked,
         rewards_computed=game.rewards_computed,
         q_values=tuple(agent.q_values(game.initial_state).tolist()),
-        curve=_curve(game.scores),
+        curve=tuple(score_curve(game.scores.values())),
     )
 
 
@@ -319,14 +313,6 @@ def _roll_out(game: PruningGame, agent: DQNAgent) -> Mask:
     while state is not None:
         state = game.step(agent.greedy(state, game.legal_actions())).next_state
     return game.removed
-
-
-def _curve(scores: Mapping[Mask, float]) -> tuple[tuple[int, float], ...]:
-    curve: list[tuple[int, float]] = []
-    for count, score in enumerate(scores.values(), start=1):
-        if not curve or score > curve[-1][1]:
-            curve.append((count, score))
-    return tuple(curve)
 
 
 class _CapturedFunction:

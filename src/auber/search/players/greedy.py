@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from auber.search.methods import LayerChoice, LayerSearch, Mask, Method
+from auber.search.methods import LayerChoice, LayerSearch, Mask, Method, score_curve
 
 
 def choose_layer(search: LayerSearch) -> LayerChoice:
@@ -42,26 +42,22 @@ def choose_layer(search: LayerSearch) -> LayerChoice:
             "best": list(removed),
             "best_score": scores.known[removed],
             "path": path,
-            "curve": [list(point) for point in scores.curve],
+            "curve": [list(point) for point in score_curve(scores.known.values())],
         },
     )
 
 
 class _Scores:
-    """The masks scored so far, and the curve of (masks scored, best score)."""
+    """The masks scored so far."""
 
     def __init__(self, search: LayerSearch) -> None:
         self.known: dict[Mask, float] = {}
-        self.curve: list[tuple[int, float]] = []
         self._search = search
 
     def add(self, masks: Iterable[Mask]) -> None:
         """Score the masks that are not known."""
         new = [mask for mask in masks if mask not in self.known]
-        for mask, score in zip(new, self._search.score_many(new) if new else [], strict=True):
-            self.known[mask] = score
-            if not self.curve or score > self.curve[-1][1]:
-                self.curve.append((len(self.known), score))
+        self.known |= zip(new, self._search.score_many(new) if new else [], strict=True)
 
     def objective(self, mask: Mask) -> float:
         return self._search.objective(mask, self.known[mask])

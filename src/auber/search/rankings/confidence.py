@@ -9,7 +9,6 @@ attention never forms them. Padding is neither query nor key.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from auber.search.methods import Method, RankingChoice, RankingInputs
 from auber.search.rankings.common import (
@@ -19,12 +18,6 @@ from auber.search.rankings.common import (
     remove_lowest,
     scores_to_json,
 )
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from auber.models.encoders.attention import Attention
-    from auber.models.encoders.base import Encoder
 
 # Per pass: the attention weights of one layer of a base-size encoder then take about 50 MB.
 _TOKENS_PER_BATCH = 8192
@@ -57,9 +50,15 @@ def head_confidence(inputs: RankingInputs) -> dict[int, dict[int, float]]:
             # the input of each layer, and the output of the last
             states = encoder.base(**batch, output_hidden_states=True).hidden_states
             for layer in heads:
-                weights = attention_weights(
-                    encoder, layer, states[layer], tokens, attentions[layer]
+                parts, shape = encoder.parts(layer), (len(heads[layer]), encoder.head_dim)
+                hidden = parts.attention_input(states[layer])
+                query, key = (
+                    projection(hidden).unflatten(-1, shape).transpose(1, 2)
+                    for projection in (parts.query, parts.key)
                 )
+                scores = attentions[layer].scores(query, key)
+                # (rows, present_heads, query tokens, key tokens)
+                weights = scores.masked_fill(~tokens[:, None, None], -math.inf).softmax(-1)
                 # (rows, present_heads, length)
                 largest = weights.amax(-1).masked_fill(~tokens[:, None], 0.0)
                 sums[layer] += largest.sum((0, 2)).cpu()
@@ -71,23 +70,6 @@ def head_confidence(inputs: RankingInputs) -> dict[int, dict[int, float]]:
         layer: dict(zip(present, (sums[layer] / num_tokens).tolist(), strict=True))
         for layer, present in heads.items()
     }
-
-
-def attention_weights(
-    encoder: Encoder, layer: int, hidden: Tensor, tokens: Tensor, attention: Attention
-) -> Tensor:
-    """Return each head's attention weights: (rows, present_heads, query tokens, key tokens).
-
-    `hidden` (rows, length, hidden) is the layer's input, `tokens` (rows, length) is false at
-    padding.
-    """
-    parts, shape = encoder.parts(layer), (len(encoder.present(layer)), encoder.head_dim)
-    states = parts.attention_input(hidden)
-    query, key = (
-        projection(states).unflatten(-1, shape).transpose(1, 2)
-        for projection in (parts.query, parts.key)
-    )
-    return attention.scores(query, key).masked_fill(~tokens[:, None, None], -math.inf).softmax(-1)
 
 
 METHODS = (

@@ -13,7 +13,7 @@ import gc
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -69,12 +69,9 @@ class Trial:
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the locations."""
-        return {
-            "penalty": self.penalty,
-            "closed": self.closed,
-            "expected_open": self.expected_open,
-            "loss": self.loss,
-        }
+        fields = asdict(self)
+        del fields["locations"]
+        return fields
 
 
 class GateTraining:
@@ -85,11 +82,8 @@ class GateTraining:
     """
 
     def __init__(self, inputs: RankingInputs, capture: Capture | None = None) -> None:
-        self._rows, self._settings, self._seed = (
-            inputs.rows,
-            inputs.config.voita,
-            inputs.config.seed,
-        )
+        self._rows, self._seed = inputs.rows, inputs.config.seed
+        self._settings = inputs.config.voita
         self._hardware, self._device = inputs.hardware, inputs.hardware.device
         self._model = frozen_copy(inputs)
         self.heads = present_heads(encoder_of(self._model))

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from auber.errors import RunError
-from auber.report.page import render_page, write_page
 from auber.report.results_file import save_results
+from benchmarks.results_page import render_page, write_page
 from tests.report.made import make_regret, make_speed
 from tests.report.results import make_result, write_plan, write_run, write_study
 
