@@ -45,7 +45,7 @@ def test_scores_equal_those_of_all_spans_tried(seed):
     assert get_metric("span_f1").compute(logits, truth).item() == pytest.approx(shared / len(rows))
 
 
-def test_an_answer_has_at_most_so_many_tokens():
+def test_an_answer_is_not_longer_than_the_limit():
     length = LONGEST_ANSWER + 12
     logits = torch.zeros(length, 2)
     logits[2, 0] = logits[length - 1, 1] = 5  # the best pair is too far apart
