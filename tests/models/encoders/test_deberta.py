@@ -42,7 +42,7 @@ def test_masked_equals_removed_and_saved(changes, tmp_path):
         assert torch.equal(checkpoint.load(tmp_path)(**batch).logits, removed)
 
 
-@pytest.mark.parametrize("layer", range(LAYERS))
+@pytest.mark.parametrize("layer", [0, LAYERS - 1])
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 def test_the_scorer_predicts_what_the_pruned_model_predicts(changes, layer):
     model = tiny_model("deberta-v2", num_labels=3, **changes)
@@ -67,9 +67,8 @@ def test_relative_positions_have_rows_for_each_head():
     remove_heads(model, {1: [0, 3]})
     assert torch.equal(attention.pos_key_proj.weight, before[8:24])
     assert attention.pos_query_proj.out_features == 16
-    assert torch.equal(
-        model.deberta.encoder.rel_embeddings.weight, table
-    )  # which other layers read as well
+    # Other layers read the table as well.
+    assert torch.equal(model.deberta.encoder.rel_embeddings.weight, table)
 
 
 def test_token_types_are_read_where_the_model_has_them():
