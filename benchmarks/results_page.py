@@ -18,7 +18,6 @@ from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import MethodRow, PooledRow, Section, analyse
 from auber.report.answer import control_row, direction, gap_row, own_seconds
 from auber.report.caveats import OTHER_START
-from auber.report.cells import CONTROL, SUBJECT, is_ablation, ordered
 from auber.report.measurements import (
     REGRET,
     SPEED,
@@ -28,6 +27,7 @@ from auber.report.measurements import (
     speed_tables,
 )
 from auber.report.paper_tables import RULE
+from auber.report.records import CONTROL, SUBJECT, is_ablation, ordered
 from auber.report.results_file import KIND, ResultsFile, read_results_file, runs_of
 from auber.report.runs import Source, pool
 from auber.report.tables import escape_markdown, to_markdown

@@ -13,29 +13,23 @@ from tests.report.results import make_result, write_run, write_study
 
 def test_a_searched_run(tmp_path):
     (run,) = read_runs([write_searched(tmp_path)])
-    assert (run.label, run.record.method, run.plan.num_removed, run.removed_before) == (
-        "auber",
-        "auber",
-        3,
-        0,
-    )
+    assert (run.label, run.record.method, run.plan.num_removed) == ("auber", "auber", 3)
     assert [layer.index for layer in run.layers] == [0, 1, 2]
-    layer, search = next(run.searched)
+    layer, search = run.searched[0]
     expected = make_stage(0)["search"]
-    assert layer == 0
-    assert list(search.state.values()) == expected["state"]
-    assert list(search.values.values()) == expected["q_values"][:-1]
-    assert search.stop_value == expected["q_values"][-1]
-    assert (search.begun, search.chosen, search.record.best_score) == (0.70, 0.71, 0.72)
-    assert search.missed == pytest.approx(0.01)
-    assert search.gains == [(1, 0.0), (4, pytest.approx(1.0)), (9, pytest.approx(2.0))]
+    assert layer.index == 0
+    assert list(layer.state.values()) == expected["state"]
+    assert list(layer.values.values()) == expected["q_values"][:-1]
+    assert (layer.begun, layer.chosen, search.best_score) == (0.70, 0.71, 0.72)
+    assert layer.missed == pytest.approx(0.01)
+    assert layer.gains == [(1, 0.0), (4, pytest.approx(1.0)), (9, pytest.approx(2.0))]
     assert (run.layers[0].tuning_steps, run.layers[1].tuning_steps) == (9, 0)
 
 
 def test_layers_come_in_the_order_of_the_search(tmp_path):
     config = {"seed": 0, "search.order": "reverse"}
     (run,) = read_runs([write_searched(tmp_path, config=config)])
-    assert [layer for layer, _ in run.searched] == [2, 1, 0]
+    assert [layer.index for layer in run.layers] == [2, 1, 0]
 
 
 def test_heads_that_were_gone_before_have_no_numbers(tmp_path):
@@ -46,15 +40,13 @@ def test_heads_that_were_gone_before_have_no_numbers(tmp_path):
         del stage["search"][name][2]
     (folder / "stages" / "layer-00.json").write_text(json.dumps(stage))
     (run,) = read_runs([folder])
-    assert list(next(run.searched)[1].state) == [0, 1, 3]
-    assert run.removed_before == 1
+    assert list(run.layers[0].state) == list(run.layers[0].values) == [0, 1, 3]
 
 
 def test_a_ranked_run(tmp_path):
     (run,) = read_runs([write_ranked(tmp_path)])
-    assert not any(run.searched)
-    name, scores = run.ranking
-    assert (name, scores[2][3]) == ("importance", pytest.approx(0.5))
+    assert not run.searched
+    assert (run.ranking, run.scores[2, 3]) == ("importance", pytest.approx(0.5))
 
 
 def test_labels_tell_runs_apart(tmp_path):
@@ -98,7 +90,7 @@ def test_a_results_file_has_records_alone(tmp_path):
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
     save_results(tmp_path / "s", tmp_path / "s.json")
     _, (run,) = read_sources([tmp_path / "s.json"])
-    assert (run.layers, run.ranking, run.plan.num_removed) == ((), None, 20)
+    assert (run.layers, run.scores, run.plan.num_removed) == ((), {}, 20)
 
 
 def test_an_unfinished_run_says_what_to_do(tmp_path):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from auber.errors import RunError
 
@@ -50,7 +51,7 @@ _STYLE: Any = {
     "savefig.transparent": True,
 }
 SHADES = 10  # of a head map on a page
-_WIDEST_INTERVAL = 15.0  # points; wider ones end in an arrow at the edge
+_WIDEST_INTERVAL = 15.0  # points; a wider one does not set the axis
 
 
 @contextmanager
@@ -66,15 +67,14 @@ def style() -> Iterator[None]:
 
 
 def make_figure(
-    width: float, height: float, *, rows: int = 1, columns: int = 1, share: bool = False
+    width: float, height: float, *, rows: int = 1, columns: int = 1, share: bool | str = False
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure of a size in inches and its axes, row by row."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(
-        figure.subplots(rows, columns, sharex=share, sharey=share, squeeze=False).flat
-    )
+    axes = figure.subplots(rows, columns, sharex=share is True, sharey=bool(share), squeeze=False)
+    return figure, list(axes.flat)
 
 
 def to_svg(figure: Figure) -> str:
@@ -95,52 +95,52 @@ def write_figure(figure: Figure, path: Path) -> None:
         raise RunError(f"{path}: cannot be written ({error}); choose another place") from error
 
 
-def add_legend(figure: Figure, axes: Axes, *, columns: int = 2) -> None:
+def add_legend(figure: Figure, *every: Axes, columns: int = 2) -> None:
     """Put a legend of the labelled marks below a figure."""
-    handles, labels = axes.get_legend_handles_labels()
+    handles: dict[str, Any] = {}
+    for axes in every:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
     if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+        figure.legend(handles.values(), list(handles), loc="outside lower center", ncols=columns)
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A horizontal bar cut into parts."""
+def draw_bars(
+    panels: Mapping[str, Mapping[str, Mapping[str, float]]],
+    colours: Mapping[str, str],
+    x_label: str,
+) -> Figure:
+    """Draw a bar for each name in each panel, cut into the parts that `colours` has in order.
 
-    name: str
-    parts: Mapping[str, float]
-    start: float = 0.0
-    note: str = ""  # behind its end
-
-
-def draw_bars(bars: Sequence[Bar], parts: Mapping[str, str], x_label: str) -> Figure:
-    """Draw bars from top to bottom; `parts` gives the colour of each part by its name."""
-    used = [part for part in parts if any(bar.parts.get(part, 0.0) > 0 for bar in bars)]
+    A part whose name begins with `_` only moves the others to the right.
+    """
+    bars = [parts for of_panel in panels.values() for parts in of_panel.values()]
+    used = [part for part in colours if any(parts.get(part, 0.0) > 0 for parts in bars)]
+    columns = 2 if len(panels) == 1 else 4
     with style():
-        height = 0.2 * len(bars) + 0.17 * math.ceil(len(used) / 2) + 0.7
-        figure, (axes,) = make_figure(3.7, height)
-        for part in used:
-            before = [_sum_before(bar, part, used) for bar in bars]
-            widths = [bar.parts.get(part, 0.0) for bar in bars]
-            axes.barh(range(len(bars)), widths, 0.7, left=before, color=parts[part], label=part)
-        for y, bar in enumerate(bars):
-            end = bar.start + sum(bar.parts.values())
-            axes.annotate(
-                bar.note, (end, y), (3, 0), textcoords="offset points", va="center", color=GREY
-            )
-        _name_rows(axes, [bar.name for bar in bars])
-        axes.set_xlabel(x_label)
-        axes.grid(visible=False, axis="y")
-        axes.margins(x=0.15)
-        axes.set_xlim(left=0)
-        add_legend(figure, axes)
+        figure, drawn = _make_panels(panels, x_label, 0.7 + 0.17 * math.ceil(len(used) / columns))
+        for axes, places in drawn:
+            ends = [0.0] * len(places)
+            for part in used:
+                widths = [parts.get(part, 0.0) for parts in places.values()]
+                axes.barh(list(places), widths, 0.7, left=ends, color=colours[part], label=part)
+                ends = [end + width for end, width in zip(ends, widths, strict=True)]
+            for (y, parts), end in zip(places.items(), ends, strict=True):
+                total = sum(size for part, size in parts.items() if not part.startswith("_"))
+                axes.annotate(
+                    f"{total:.0f}", (end, y), (3, 0), textcoords="offset points", va="center",
+                    color=GREY,
+                )  # fmt: skip
+            axes.grid(visible=False, axis="y")
+            axes.margins(x=0.15 if len(panels) == 1 else 0.25)  # room for the totals
+            axes.set_xlim(left=0)
+        add_legend(figure, drawn[0][0], columns=columns)
     return figure
 
 
-@dataclass(frozen=True)
-class ScoreRow:
-    """The scores of one method or run in points."""
+class ScoreRow(NamedTuple):
+    """The scores of one method in points."""
 
-    name: str
     singles: tuple[float, ...]
     mean: float
     low: float | None
@@ -149,51 +149,44 @@ class ScoreRow:
 
 
 def draw_scores(
-    rows: Sequence[ScoreRow], x_label: str, majority: float | None, interval: str
+    panels: Mapping[str, Mapping[str, ScoreRow]], x_label: str, majority: Mapping[str, float]
 ) -> Figure:
-    """Draw single scores as circles, means as dots, and intervals; `interval` names these."""
-    narrow = [
-        end
-        for row in rows
-        if row.low is not None and row.high is not None and row.high - row.low <= _WIDEST_INTERVAL
-        for end in (row.low, row.high)
-    ]
-    every = [*narrow, *(score for row in rows for score in (*row.singles, row.mean))]
-    every += [] if majority is None else [majority]
-    room = max(0.08 * (max(every) - min(every)), 0.5)
-    left, right = min(every) - room, max(every) + room
+    """Draw single scores as circles, means as dots, and their intervals.
+
+    `majority` has the score of the most frequent class by the title of a panel.
+    """
     with style():
-        figure, (axes,) = make_figure(3.7, 0.22 * len(rows) + 1.1)
-        for y, row in enumerate(rows):
-            if row.low is not None and row.high is not None:
-                ends = max(row.low, left), min(row.high, right)
-                label = interval if y == 0 else None
-                axes.plot(ends, (y, y), color=GREY, linewidth=2, label=label, zorder=1)
-                outside = ((row.low < left, left, 4), (row.high > right, right, 5))
-                for _, end, caret in (each for each in outside if each[0]):
-                    axes.plot(end, y, marker=caret, color=GREY, clip_on=False)
-            if len(row.singles) > 1:
-                axes.scatter(
-                    row.singles, [y] * len(row.singles), 14, "none", edgecolors=GAIN, linewidths=0.8
-                )
-            axes.scatter(row.mean, y, 22, LOSS if row.strong else GAIN, zorder=3)
-        axes.scatter([], [], 22, GAIN, label="mean" if _several(rows) else "score")
-        if _several(rows):
-            axes.scatter([], [], 14, "none", edgecolors=GAIN, label="one run")
-        if majority is not None:
-            axes.axvline(
-                majority, color=GREY, linestyle="--", linewidth=1,
-                label=f"majority class, {majority:.2f}",
-            )  # fmt: skip
-        axes.set_xlim(left, right)
-        _name_rows(axes, [row.name for row in rows])
-        axes.set_xlabel(x_label)
-        add_legend(figure, axes)
+        figure, drawn = _make_panels(panels, x_label, 1.1)
+        for (axes, places), title in zip(drawn, panels, strict=True):
+            left, right = _limits(places.values(), majority.get(title))
+            for y, row in places.items():
+                if row.low is not None and row.high is not None:
+                    ends = (row.low, row.high)
+                    axes.plot(ends, (y, y), color=GREY, linewidth=2, label="95 % interval")
+                colour, label = (LOSS, None) if row.strong else (GAIN, "mean")
+                axes.plot(row.mean, y, "o", color=colour, markersize=5, label=label, zorder=3)
+                ys = [y] * len(row.singles)
+                axes.plot(row.singles, ys, "o", color=GAIN, mfc="none", ms=4, label="one run")
+            if title in majority:
+                share = majority[title]
+                axes.axvline(share, color=GREY, linestyle="--", linewidth=1, label="majority class")
+            axes.set_xlim(left, right)
+        add_legend(figure, *(axes for axes, _ in drawn), columns=4 if len(panels) > 1 else 2)
     return figure
 
 
-@dataclass(frozen=True)
-class Curve:
+def _limits(rows: Iterable[ScoreRow], majority: float | None) -> tuple[float, float]:
+    """Return the ends of an axis with all scores and all intervals that are not too wide."""
+    every = [] if majority is None else [majority]
+    for row in rows:
+        every += [*row.singles, row.mean]
+        if row.low is not None and row.high is not None and row.high - row.low <= _WIDEST_INTERVAL:
+            every += [row.low, row.high]
+    room = max(0.08 * (max(every) - min(every)), 0.5)
+    return min(every) - room, max(every) + room
+
+
+class Curve(NamedTuple):
     """The best gain of a search at each improvement, in points."""
 
     title: str
@@ -202,15 +195,14 @@ class Curve:
     chosen: float | None = None
 
 
-def draw_searches(panels: Mapping[str, Sequence[Curve]], *, columns: int = 3) -> Figure:
+def draw_searches(panels: Mapping[str, Sequence[Curve]]) -> Figure:
     """Draw a panel of curves for each title; several curves of a panel have a strong mean."""
-    columns = min(columns, len(panels))
+    columns = min(len(panels), 4)
     rows = math.ceil(len(panels) / columns)
     with style():
         figure, every = make_figure(
-            max(1.3 * columns, 3.5), 0.95 * rows + 0.7, rows=rows, columns=columns,
-            share=True,
-        )  # fmt: skip
+            max(1.3 * columns, 3.5), 0.95 * rows + 0.7, rows=rows, columns=columns, share=True
+        )
         for axes, (title, curves) in zip(every, panels.items(), strict=False):
             axes.set_title(title, loc="left")
             alone = len(curves) == 1
@@ -229,97 +221,6 @@ def draw_searches(panels: Mapping[str, Sequence[Curve]], *, columns: int = 3) ->
     return figure
 
 
-@dataclass(frozen=True)
-class HeadMap:
-    """A number for each head by layer, None where it is unknown, drawn here and on the page."""
-
-    title: str
-    values: Sequence[Sequence[float | None]]
-    texts: Sequence[Sequence[str]]  # the description of each head
-    legend: str = ""
-    removed: frozenset[tuple[int, int]] = frozenset()
-    is_gain: bool = True  # the colour; of signed values both are used
-    is_signed: bool = False
-    from_zero: bool = False  # 0 has no colour, else the lowest value has a faint one
-    stop: bool = False  # the last column is the action of stopping
-    counts: Sequence[str] = ()  # behind the rows
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """The values without and with full colour."""
-        found = [value for row in self.values for value in row if value is not None] or [0.0]
-        if self.is_signed or self.from_zero:
-            return 0.0, max(map(abs, found)) or 1.0
-        return min(found), max(found)
-
-    def shade(self, row: int, column: int) -> int:
-        """Return the strength of a colour from 1 to `SHADES`, negative for a loss, 0 for none."""
-        value, (low, high) = self.values[row][column], self.limits
-        if value is None or (self.from_zero and not value):
-            return 0
-        share = (abs(value) if self.is_signed else value) - low
-        strength = 1 + round((SHADES - 1) * (share / (high - low) if high > low else 1.0))
-        is_gain = value >= 0 if self.is_signed else self.is_gain
-        return strength if is_gain else -strength
-
-
-def draw_heads(panels: Sequence[HeadMap], *, columns: int = 3) -> Figure:
-    """Draw maps of heads: layers downwards, heads to the right, removed ones crossed."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    columns = min(columns, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    layers, heads = len(panels[0].values), len(panels[0].values[0])
-    cell = min(0.2, 2.6 / max(heads, 1))
-    with style():
-        figure, every = make_figure(
-            columns * (heads * cell + 0.7), rows * (layers * cell + 0.9), rows=rows, columns=columns
-        )
-        for axes, panel in zip(every, panels, strict=False):
-            numbers = [[math.nan if x is None else x for x in row] for row in panel.values]
-            low, high = panel.limits
-            colours = ["#eef2f6", GAIN if panel.is_gain else LOSS]
-            if panel.is_signed:
-                low, colours = -high, [LOSS, "#ffffff", GAIN]
-            colormap = LinearSegmentedColormap.from_list("heads", colours)
-            image = axes.imshow(
-                numbers,
-                colormap.with_extremes(bad=FAINT),
-                vmin=low,
-                vmax=high,
-                interpolation="none",
-            )
-            if panel.removed:
-                y, x = zip(*sorted(panel.removed), strict=True)
-                axes.scatter(x, y, (cell * 30) ** 2, INK, marker="x", linewidths=0.8)
-            if low < high and not panel.counts:
-                figure.colorbar(image, ax=axes, shrink=0.8)
-            axes.set_title(panel.title)
-            axes.set(xlabel="head", ylabel="layer")
-            axes.grid(visible=False)
-            if panel.stop:
-                last = len(panel.values[0]) - 1
-                axes.set_xticks([*range(0, last - 1, 2), last], [*range(0, last - 1, 2), "stop"])
-        for axes in every[len(panels) :]:
-            axes.set_visible(False)
-    return figure
-
-
-def _several(rows: Sequence[ScoreRow]) -> bool:
-    return any(len(row.singles) > 1 for row in rows)
-
-
-def _sum_before(bar: Bar, part: str, used: Sequence[str]) -> float:
-    return bar.start + sum(bar.parts.get(name, 0.0) for name in used[: used.index(part)])
-
-
-def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Label rows from top to bottom; of a long name the end is kept, which tells it apart."""
-    short = [name if len(name) <= 20 else f"…{name[-19:]}" for name in names]
-    axes.set_yticks(range(len(names)), short)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-
-
 def _mean_curve(curves: Sequence[Curve]) -> tuple[list[int], list[float]]:
     """Return the mean of the best gains so far."""
     last = max(curve.scored for curve in curves)
@@ -329,3 +230,105 @@ def _mean_curve(curves: Sequence[Curve]) -> tuple[list[int], list[float]]:
         return [0.0, *(gain for at, gain in curve.points if at <= count)][-1]
 
     return counts, [sum(best(curve, at) for curve in curves) / len(curves) for at in counts]
+
+
+@dataclass(frozen=True)
+class HeadMap:
+    """A shade for each head by layer, from -SHADES (loss) to SHADES (gain); 0 has no colour."""
+
+    title: str
+    shades: Sequence[Sequence[int]]
+    texts: Sequence[Sequence[str]]  # the description of each head
+    legend: str = ""
+    removed: frozenset[tuple[int, int]] = frozenset()
+    stop: bool = False  # the last column is the action of stopping
+    counts: Sequence[str] = ()  # behind the rows
+
+
+def make_shades(values: Sequence[Sequence[float | None]], scale: str) -> list[list[int]]:
+    """Return the shades of values on a scale.
+
+    On the scale "range" the lowest value is faint and the highest strong, on "counts" 0 has no
+    colour and others are losses, and on "signed" the sign chooses the colour. None has no colour.
+    """
+    known = [abs(value) if scale == "signed" else value for row in values for value in row
+             if value is not None] or [0.0]  # fmt: skip
+    low, high = min(known) if scale == "range" else 0.0, max(known)
+
+    def shade(value: float | None) -> int:
+        if value is None or (scale == "counts" and not value):
+            return 0
+        size = abs(value) if scale == "signed" else value
+        strength = 1 + round((SHADES - 1) * ((size - low) / (high - low) if high > low else 1.0))
+        return -strength if scale == "counts" or (scale == "signed" and value < 0) else strength
+
+    return [[shade(value) for value in row] for row in values]
+
+
+def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:
+    """Draw rows of maps: layers downwards, heads to the right, removed ones crossed."""
+    import numpy as np
+    from matplotlib.colors import to_rgba
+
+    # All maps are one image on one pair of axes: axes of their own would take most of the time.
+    layers = max(len(each.shades) for row in rows for each in row)
+    heads = max(len(each.shades[0]) for row in rows for each in row)
+    cell = min(0.2, 2.6 / heads)  # inches
+    width, height = max(heads + 3, math.ceil(1.7 / cell)), layers + math.ceil(0.7 / cell)
+    letters = int(width * cell / 0.062)
+    image = np.zeros((len(rows) * height, max(map(len, rows)) * width, 4))
+    gain, loss, faint = (np.array(to_rgba(colour)) for colour in (GAIN, LOSS, FAINT))
+    with style():
+        figure, (axes,) = make_figure(image.shape[1] * cell + 0.6, image.shape[0] * cell + 0.5)
+        ticks: dict[int, str] = {}
+        places = [(i, j, each) for i, row in enumerate(rows) for j, each in enumerate(row)]
+        for i, j, each in places:
+            top, left = (i + 1) * height - layers, j * width
+            for (y, x), shade in np.ndenumerate(each.shades):
+                strength = 0.1 + 0.9 * abs(shade) / SHADES if shade else 0.0
+                strong = gain if shade > 0 else loss
+                image[top + y, left + x] = faint + strength * (strong - faint)
+            last = left + len(each.shades[0]) - 1
+            ticks |= {left: "0", last: "stop" if each.stop else str(last - left)}
+            for y, x in sorted(each.removed):
+                axes.plot(left + x, top + y, "x", color=INK, markersize=cell * 30, mew=0.8)
+            for y, text in enumerate(each.counts):
+                axes.text(last + 0.8, top + y, text, va="center", color=GREY)
+            title = textwrap.fill(f"{each.title}. {each.legend}", letters)
+            axes.text(left - 0.5, top - 0.8, title, va="bottom")
+        axes.imshow(image, interpolation="none", aspect="equal")
+        axes.set(xlabel="head", ylabel="layer", xticks=list(ticks), xticklabels=ticks.values())
+        tops = range(height - layers, len(image), height)
+        ends = [y for top in tops for y in (top, top + layers - 1)]
+        axes.set_yticks(ends, ["0", str(layers - 1)] * len(rows))
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+    return figure
+
+
+Row = TypeVar("Row")
+
+
+def _make_panels(
+    panels: Mapping[str, Mapping[str, Row]], x_label: str, room: float
+) -> tuple[Figure, list[tuple[Axes, dict[int, Row]]]]:
+    """Return a figure with a panel for each title, and the rows of each panel by their place.
+
+    Rows of one name share a line in all panels. Of a long name the end is kept, which tells it
+    apart. `room` is the height that the axis and the legend need.
+    """
+    names = list(dict.fromkeys(name for rows in panels.values() for name in rows))
+    columns = min(len(panels), 4)
+    lines = math.ceil(len(panels) / columns)
+    width = 3.6 if columns == 1 else 1.2 + 1.6 * columns
+    height = lines * (0.22 * len(names) + 0.5) + room - 0.4
+    figure, every = make_figure(width, height, rows=lines, columns=columns, share="y")
+    short = [name if len(name) <= 20 else f"…{name[-19:]}" for name in names]
+    every[0].set(yticks=range(len(names)), yticklabels=short, ylim=(len(names) - 0.5, -0.5))
+    for axes, title in zip(every, panels, strict=False):
+        axes.set_title(title, loc="left")
+        axes.set_xlabel(x_label)
+    for axes in every[len(panels) :]:
+        axes.set_visible(False)
+    places = [{names.index(name): row for name, row in rows.items()} for rows in panels.values()]
+    return figure, list(zip(every, places, strict=False))

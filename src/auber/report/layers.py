@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from auber.errors import RunError
@@ -15,45 +15,44 @@ from auber.run.records import SearchRecord, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 from auber.system.records import read
 
-ByHead = Mapping[int, float]
-Scores = Mapping[int, ByHead]  # by layer
-
-
-@dataclass(frozen=True)
-class Search:
-    """The search of one layer; scores are the metric on the reward set."""
-
-    record: SearchRecord
-    begun: float | None  # score of what the search started from
-    chosen: float | None  # score of the heads that were removed
-    state: ByHead  # empty if the method has none, likewise `values`
-    values: ByHead  # Q-values in points of removing a head first
-    stop_value: float | None
-
-    @property
-    def missed(self) -> float | None:
-        """How far the choice is below the best mask that was scored."""
-        best = self.record.best_score
-        return None if best is None or self.chosen is None else best - self.chosen
-
-    @property
-    def gains(self) -> list[tuple[int, float]]:
-        """(masks scored, best gain so far in points) at each improvement."""
-        if self.begun is None:
-            return []
-        return [(count, 100 * (score - self.begun)) for count, score in self.record.curve]
-
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a run."""
+    """One layer of a run; scores are the metric on the reward set, None without a search."""
 
     index: int
     removed: tuple[int, ...]
     seconds: float
-    search: Search | None
     tuning_seconds: float
     tuning_steps: int
+    search: SearchRecord | None
+    begun: float | None  # score of what the search started from
+    chosen: float | None  # score of the heads that were removed
+    present: tuple[int, ...]  # heads before the search
+
+    @property
+    def missed(self) -> float | None:
+        """How far the choice is below the best mask that was scored."""
+        if self.search is None or self.search.best_score is None or self.chosen is None:
+            return None
+        return self.search.best_score - self.chosen
+
+    @property
+    def gains(self) -> list[tuple[int, float]]:
+        """(masks scored, best gain so far in points) at each improvement."""
+        if self.search is None or self.begun is None:
+            return []
+        return [(count, 100 * (score - self.begun)) for count, score in self.search.curve]
+
+    @property
+    def state(self) -> dict[int, float]:
+        """The state by head, empty if the method has none."""
+        return dict(zip(self.present, self.search.state if self.search else (), strict=False))
+
+    @property
+    def values(self) -> dict[int, float]:
+        """The Q-values in points of removing a head first, by head."""
+        return dict(zip(self.present, self.search.q_values if self.search else (), strict=False))
 
 
 @dataclass(frozen=True)
@@ -64,25 +63,19 @@ class Run:
     record: RunRecord
     plan: PruningPlan
     layers: tuple[Layer, ...] = ()
-    ranking: tuple[str, Scores] | None = None  # what a ranking method sorted the heads by
+    ranking: str = ""  # the name of the scores that a ranking method sorted the heads by
+    scores: Mapping[tuple[int, int], float] = field(default_factory=dict)  # by layer and head
     size_was_given: bool = False  # the layers shared a given number of heads at the end
 
     @property
-    def searched(self) -> Iterator[tuple[int, Search]]:
+    def searched(self) -> list[tuple[Layer, SearchRecord]]:
         """The layers that were searched."""
-        return ((layer.index, layer.search) for layer in self.layers if layer.search is not None)
+        return [(layer, layer.search) for layer in self.layers if layer.search is not None]
 
     @property
     def has_prior(self) -> bool:
         """Whether the searches started from a plan instead of the unpruned layers."""
-        return any(search.record.given for _, search in self.searched)
-
-    @property
-    def removed_before(self) -> int:
-        """The number of heads that the fine-tuned model lacked already."""
-        if not any(self.searched):
-            return 0
-        return self.record.removed - sum(len(layer.removed) for layer in self.layers)
+        return any(search.given for _, search in self.searched)
 
 
 def read_runs(folders: Sequence[str | Path]) -> tuple[Run, ...]:
@@ -99,16 +92,16 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[Run, ...]:
 
 def read_sources(places: Sequence[str | Path]) -> tuple[tuple[Source, ...], tuple[Run, ...]]:
     """Return the content of folders and results files, and their runs without the starts."""
-    sources, runs = [], []
-    for place in map(Path, places):
-        source = read_place(place)
-        sources.append(source)
-        for record in source.records:
-            if not record.is_start:
-                folder = place / record.folder if place.is_dir() else None
-                runs.append(_read(folder, record.folder, record))
-    runs.sort(key=lambda run: run.record.key)
-    return tuple(sources), tuple(runs)
+    sources = [(place, read_place(place)) for place in map(Path, places)]
+    runs = [
+        _read(place / record.folder if place.is_dir() else None, record.folder, record)
+        for place, source in sources
+        for record in source.records
+        if not record.is_start
+    ]
+    return tuple(source for _, source in sources), tuple(
+        sorted(runs, key=lambda run: run.record.key)
+    )
 
 
 def _labels(folders: Sequence[str | Path]) -> list[str]:
@@ -130,11 +123,7 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
     if folder is None:
         return Run(label, record, plan)
     paths = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}
-    stages = {
-        name: read(StageRecord, path, REMEDY)
-        for name, path in paths.items()
-        if name in (BUDGET, PLAN) or is_layer_stage(name) or name.startswith(tuning_stage(0)[:-2])
-    }
+    stages = {name: read(StageRecord, path, REMEDY) for name, path in paths.items()}
     budget = None
     if BUDGET in stages:
         shares = stages[BUDGET].plan
@@ -148,24 +137,13 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
     ]
     is_reversed = record.config.get("search.order") == "reverse"
     layers.sort(key=lambda layer: layer.index, reverse=is_reversed)
-    ranking = stages[PLAN].ranking if PLAN in stages else None
-    return Run(label, record, plan, tuple(layers), _by_index(ranking), budget is not None)
+    name, ranking = (stages[PLAN].ranking if PLAN in stages else None) or ("", {})
+    scores = {(int(i), int(j)): score for i, of in ranking.items() for j, score in of.items()}
+    return Run(label, record, plan, tuple(layers), name, scores, budget is not None)
 
 
 def _plan(removed: Mapping[str, Sequence[int]]) -> PruningPlan:
     return PruningPlan({int(layer): heads for layer, heads in removed.items()})
-
-
-def _by_index(
-    ranking: tuple[str, Mapping[str, Mapping[str, float]]] | None,
-) -> tuple[str, Scores] | None:
-    if ranking is None:
-        return None
-    name, layers = ranking
-    return name, {
-        int(layer): {int(head): score for head, score in heads.items()}
-        for layer, heads in layers.items()
-    }
 
 
 def _layer(
@@ -175,54 +153,35 @@ def _layer(
     record: RunRecord,
     budget: PruningPlan | None,
 ) -> Layer:
-    index = layer_of(path.stem)
+    index, stage = layer_of(path.stem), stages[path.stem]
     if index is None or index >= record.layers:
         raise RunError(
             f"{path}: must be named layer-NN for a layer below {record.layers}; remove it"
         )
-    stage = stages[path.stem]
     own = stage.removed if isinstance(stage.removed, tuple) else ()
     removed = own if budget is None else budget.removed(index)
     # If all layers are decided before the tuning, that is a later stage of its own.
     later = stages.get(tuning_stage(index))
     tuning = stage.tuning if later is None else later.tuning
-    return Layer(
-        index,
-        removed,
-        stage.seconds + (later.seconds if later else 0.0),
-        _search(path, stage, index, removed, plan, record),
-        tuning.seconds if tuning else 0.0,
-        tuning.steps if tuning else 0,
-    )
-
-
-def _search(
-    path: Path,
-    stage: StageRecord,
-    index: int,
-    removed: tuple[int, ...],
-    plan: PruningPlan,
-    record: RunRecord,
-) -> Search | None:
-    found = stage.search
-    if found is None:
-        return None
+    search = stage.search
     # Without a record of it: heads in the final plan that this stage did not remove were gone.
-    present = found.present or tuple(
+    present = (search.present if search else ()) or tuple(
         head for head in range(record.heads) if head in removed or head not in plan.removed(index)
     )
-    for numbers in (found.state, found.q_values[:-1]):
+    for numbers in (search.state, search.q_values[:-1]) if search else ():
         if numbers and len(numbers) != len(present):
             raise RunError(
                 f"{path}: must have a number for each of the layer's {len(present)} heads, found "
                 f"{len(numbers)}; it is damaged, {REMEDY}"
             )
-    scores = stage.scores
-    return Search(
-        found,
-        scores.given,
-        scores.of(removed),
-        state=dict(zip(present, found.state, strict=False)),
-        values=dict(zip(present, found.q_values[:-1], strict=False)),
-        stop_value=found.q_values[-1] if found.q_values else None,
+    return Layer(
+        index,
+        removed,
+        stage.seconds + (later.seconds if later else 0.0),
+        tuning.seconds if tuning else 0.0,
+        tuning.steps if tuning else 0,
+        search,
+        stage.scores.given,
+        stage.scores.of(removed),
+        present,
     )

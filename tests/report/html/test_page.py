@@ -11,17 +11,8 @@ import pytest
 
 from auber.errors import RunError
 from auber.report.html import make_page
-from auber.report.html.page import (
-    Drawing,
-    Drawings,
-    grids,
-    make_grid,
-    make_sections,
-    render_page,
-    write_page,
-)
+from auber.report.html.page import make_blocks, make_slugs, render_page, write_page
 from auber.report.tables import Part, Table
-from auber.report.words import slug
 from tests.report.html.made import HOSTILE, write_ranked, write_searched
 from tests.report.results import write_study
 
@@ -154,20 +145,13 @@ def test_a_place_that_cannot_be_written(tmp_path):
         write_page(page, tmp_path / "file")
 
 
-def test_names_of_files_are_letters_digits_and_dashes():
-    assert slug("Heads", "RTE/mpnet base") == "heads-rte-mpnet-base"
-    assert slug("../../etc/passwd") == "etc-passwd"
-    assert slug("…") == "unnamed"
-    assert len(slug("x" * 500)) == 60
-
-
-def test_no_two_figures_or_anchors_share_a_name():
-    drawing = Drawing("a", "A", "", lambda: None)
-    block = Drawings("", (drawing, drawing))
-    sections = make_sections([("s", "S", [block]), ("s", "S", [block, None]), ("t", "T", [None])])
-    assert [section.anchor for section in sections] == ["s", "s-2"]
-    names = [each.name for section in sections for each in section.blocks[0].drawings]
-    assert names == ["a", "a-2", "a-3", "a-4"]
+def test_names_of_files_differ_and_are_letters_digits_and_dashes():
+    found = make_slugs(
+        ["RTE/mpnet base", "../../etc/passwd", "…", "rte-mpnet", "RTE mpnet", "x" * 99]
+    )
+    assert list(found.values()) == [
+        *("rte-mpnet-base", "etc-passwd", "unnamed", "rte-mpnet", "rte-mpnet-2", "x" * 60),
+    ]
 
 
 def test_a_table_without_its_empty_columns():
@@ -175,8 +159,7 @@ def test_a_table_without_its_empty_columns():
     rows = (("m", "seen", "rte", None, 61.25, 0.5), ("m", "seen", "mrpc", None, None, None))
     parts = {("m", "seen"): Part(None, ("careful",))}
     table = Table("t", "Title", columns, rows, ("p",), parts=parts, notes=("read so",))
-    (grid,) = grids(table)
-    assert grid.caption == "Title; m, protocol seen"
-    assert (grid.columns, grid.classes) == (("task", "dev"), ["", "number"])
-    assert (grid.rows, grid.notes) == ((("rte", "61.25"), ("mrpc", "")), ("careful", "read so"))
-    assert make_grid("x", []) is None
+    (block,) = make_blocks(table)
+    assert block.caption == "Title; m, protocol seen"
+    assert block.rows == [{"task": "rte", "dev": "61.25"}, {"task": "mrpc", "dev": ""}]
+    assert block.notes == ("careful", "read so")

@@ -6,9 +6,8 @@ import pytest
 
 from auber.errors import RunError
 from auber.report.html import make_page
-from auber.report.html.page import Grid
 from auber.report.html.run_page import standard_error
-from auber.report.html.shared import TIMES, settings_grids, time_parts
+from auber.report.html.shared import TIMES, settings_rows, time_parts
 from auber.report.layers import read_runs
 from auber.report.results_file import ResultsFile
 from auber.run.records import TIME_PARTS
@@ -18,17 +17,18 @@ from tests.report.results import make_result, write_run
 
 
 def titles(page):
-    return [part.title for part in page.sections]
+    return [section.title for section in page.sections if section.blocks]
 
 
 def names(page):
     return [drawing.name for drawing in page.drawings]
 
 
-def layers_grid(page):
+def layers_table(page):
+    """The table of layers: its columns, rows and notes."""
     course = next(section for section in page.sections if section.anchor == "course")
-    (grid,) = [block for block in course.blocks if isinstance(block, Grid)]
-    return grid
+    (block,) = [block for block in course.blocks if block.rows]
+    return [*block.rows[0]], [[*row.values()] for row in block.rows], block.notes
 
 
 def change_stages(folder, changes):
@@ -69,13 +69,13 @@ def test_one_run(tmp_path):
         "The agent's values, points of reward",
     ]
     first = maps.maps[0]
-    assert [first.shade(0, head) for head in range(4)] == [0, -10, 0, -10]
+    assert first.shades[0] == [0, -10, 0, -10]
     assert first.counts == ["-2", "", "-1"]
-    rows = layers_grid(page).rows
-    assert rows[0] == (
+    _, rows, _ = layers_table(page)
+    assert rows[0] == [
         *("0", "1, 3", "2", "70.00", "71.00", "72.00", "1.00", "60", "12", "9", "3.5"),
-    )
-    assert rows[1][1:3] == ("none", "4")
+    ]
+    assert rows[1][1:3] == ["none", "4"]
 
 
 def test_a_task_of_ones_own_needs_its_files(tmp_path):
@@ -118,9 +118,9 @@ def test_a_choice_below_the_plan_that_its_search_started_from(tmp_path, is_first
     page = make_page([folder])
     words = "The choice scored below the plan the search started from on the reward set in layer 2."
     assert words in page.verdicts[0].points
-    grid = layers_grid(page)
-    assert (grid.columns[3], grid.rows[2][3]) == ("started from", "71.50")
-    assert grid.notes[0].startswith("Started from, chosen, best scored: ")
+    columns, rows, notes = layers_table(page)
+    assert (columns[3], rows[2][3]) == ("started from", "71.50")
+    assert notes[0].startswith("Started from, chosen, best scored: ")
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_the_plan_and_the_cost_of_changes(tmp_path, costs, given, words):
     folder = write_searched(tmp_path)  # 1 and 3 go of layer 0, none of layer 1, 0 of layer 2
     for layer, cost in enumerate(costs):
         change_stages(folder, {layer: {"change_cost": float(cost), "given": given.get(layer, [])}})
-    grid = layers_grid(make_page([folder]))
-    assert grid.notes[1:] == words
-    assert grid.columns[5] == ("best after costs" if any(costs) else "best scored")
+    columns, _, notes = layers_table(make_page([folder]))
+    assert notes[1:] == words
+    assert columns[5] == ("best after costs" if any(costs) else "best scored")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_plan_and_the_cost_of_changes(tmp_path, costs, given, words):
 def test_an_agent_that_learned_nothing(tmp_path, updates, words):
     folder = write_searched(tmp_path)
     change_stages(folder, {layer: {"updates": updates[layer]} for layer in range(LAYERS)})
-    assert layers_grid(make_page([folder])).notes[1:] == words
+    assert layers_table(make_page([folder]))[2][1:] == words
 
 
 def test_runs_without_stages(tmp_path):
@@ -177,7 +177,7 @@ def test_runs_side_by_side(tmp_path):
     assert first.points[0] == "michel: +2.27 points on dev, +0 heads removed, against auber."
     assert first.points[-1].endswith(" They did not start from the same fine-tuned weights.")
     assert not any("One run proves" in point for verdict in others for point in verdict.points)
-    assert names(page)[:3] == ["scores", "heads-auber", "heads-michel"]
+    assert names(page)[:2] == ["heads-auber", "heads-michel"]
     ranking = page.sections[1].blocks[1].maps[1]
     assert ranking.title == "Importance (how much the loss depends on the head)"
 
@@ -185,21 +185,32 @@ def test_runs_side_by_side(tmp_path):
 def test_runs_of_other_rows_are_not_compared(tmp_path):
     page = make_page([write_searched(tmp_path), write_ranked(tmp_path, data="other rows")])
     assert page.verdicts[0].headline.startswith("These runs have different rows or metrics")
-    assert "scores" not in names(page)
 
 
 def test_differing_settings_come_first(tmp_path):
     config = {"seed": 0, "agent.episodes": 9, "own": "x"}
-    runs = read_runs([write_searched(tmp_path), write_ranked(tmp_path, config=config)])
-    differing, every = settings_grids({run.label: run.record for run in runs})
-    assert [row[:3] for row in differing.rows] == [
-        ("agent.episodes", "150", "9"),
-        ("last.epochs", "6", "not recorded"),
-        ("random.draw", "0", "not recorded"),
-        ("own", "not recorded", "x"),
+    page = make_page([write_searched(tmp_path), write_ranked(tmp_path, config=config)])
+    (differing, every) = next(s.blocks for s in page.sections if s.anchor == "settings")
+    assert [[*row.values()][:3] for row in differing.rows] == [
+        ["agent.episodes", "150", "9"],
+        ["last.epochs", "6", "not recorded"],
+        ["random.draw", "0", "not recorded"],
+        ["own", "not recorded", "x"],
     ]
-    assert differing.rows[0][3], "the meaning"
+    assert differing.rows[0]["meaning"]
     assert (differing.folded, every.folded, len(every.rows)) == (False, True, 5)
+
+
+def test_settings_of_many_runs(tmp_path):
+    changes = [{"agent.episodes": 9}, {"agent.episodes": 7.5}, {"own": True}]
+    folders = [
+        write_searched(tmp_path / str(place), config={"seed": 0, **change})
+        for place, change in enumerate(changes)
+    ]
+    rows = settings_rows({"value": [run.record for run in read_runs(folders)]})
+    found = {row["setting"]: row["value"] for row in rows}
+    assert found == {"seed": "0", "agent.episodes": "9, 7.5", "own": "true"}
+    assert rows[-1]["setting"] == "own", "unknown settings come last"
 
 
 def test_where_the_time_went(tmp_path):
@@ -212,6 +223,7 @@ def test_where_the_time_went(tmp_path):
 def test_only_an_accuracy_has_a_standard_error(tmp_path):
     (run,) = read_runs([write_searched(tmp_path, metric="matthews")])
     assert standard_error(run.record) is None
+    assert make_page([tmp_path / "auber"]).sections[0].blocks[0].rows[0]["standard error"] == ""
 
 
 def test_results_of_other_commands(tmp_path):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 
 from auber.report.html import make_page
-from auber.report.html.page import Words
 from auber.report.results_file import save_results
 from tests.report.html.made import write_ranked, write_searched
 from tests.report.html.test_run_page import names, titles
@@ -40,25 +39,24 @@ def test_a_study(tmp_path):
         "Configuration",
         "Provenance",
     ]
-    assert names(page) == [
-        *("scores-mrpc", "scores-rte", "heads-mrpc", "heads-rte", "time-mrpc", "time-rte"),
-    ]
+    assert names(page) == ["scores", "heads", "time"]
     auber, random = page.sections[2].blocks[1].maps
     assert (auber.title, random.title) == ("auber, 3 runs", "random, 3 runs")
     assert auber.texts[5][9] == "layer 5, head 9: removed in 3 of 3"
-    assert (auber.shade(5, 9), auber.shade(5, 10)) == (-10, 0)
-    runs, left_out = page.sections[6].blocks
+    assert auber.shades[5][9:11] == [-10, 0]
+    blocks = {section.anchor: section.blocks for section in page.sections}
+    runs, left_out = blocks["runs"]
     assert len(runs.rows) == 13
-    assert left_out.rows == (("x", "failed: no room"),)
-    (legend,) = page.sections[5].blocks
-    assert sum("pairs is significant if" in sentence for sentence in legend.sentences) == 1
+    assert left_out.rows == [{"run": "x", "reason": "failed: no room"}]
+    (legend,) = blocks["reading"]
+    assert sum("pairs is significant if" in sentence for sentence in legend.notes) == 1
 
 
 def test_a_study_shows_its_searches(tmp_path):
     write_searched(tmp_path)
     write_ranked(tmp_path)
     (drawing,) = [found for found in make_page([tmp_path]).drawings if "search" in found.name]
-    assert drawing.name == "search-rte"
+    assert drawing.name == "search"
     assert "seed 0, layer 2 +2.00" in drawing.alt
     assert "auber" in drawing.svg
 
@@ -72,11 +70,11 @@ def test_models_and_protocols_stand_apart(tmp_path):
         "mpnet-base, protocol seen",
     ]
     assert titles(page)[0] == "Dev scores: minilm, seen"
-    assert "heads-rte-minilm-seen" in names(page)
+    assert "heads-minilm-seen" in names(page)
 
 
 def test_notes_of_a_results_file_are_shown(tmp_path):
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
     save_results(tmp_path / "s", tmp_path / "s.json", notes=["Shared GPU."])
     page = make_page([tmp_path / "s.json"])
-    assert page.sections[-1].blocks[0] == Words(("Note: Shared GPU.",))
+    assert page.sections[-1].blocks[0].notes == ("Note: Shared GPU.",)

@@ -10,14 +10,15 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from auber.errors import RunError
-from auber.report.figures import SHADES, HeadMap, to_svg, write_figure
+from auber.report.figures import SHADES, HeadMap, style, to_svg, write_figure
 from auber.report.tables import Table, is_numeric
+from auber.report.words import slug
 from auber.system.files import write_text
 
 if TYPE_CHECKING:
@@ -39,78 +40,46 @@ class Drawing:
 
     @cached_property
     def figure(self) -> Figure:
-        """The drawn figure."""
-        return self.draw()
+        """The drawn figure, its layout computed once for all files."""
+        figure = self.draw()
+        with style():
+            figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        return figure
 
     @cached_property
     def svg(self) -> str:
         """The figure as SVG."""
         return to_svg(self.figure)
 
-    @property
-    def data(self) -> str:
-        """The SVG as the address of an image."""
-        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg.encode()).decode()}"
-
 
 @dataclass(frozen=True)
-class Drawings:
-    """Figures side by side with a common caption."""
+class Block:
+    """A table, or maps of heads or figures side by side, with a caption; or notes alone.
 
-    kind: ClassVar[str] = "drawings"
-    caption: str
-    drawings: tuple[Drawing, ...]
+    Of a table the first column names the rows; a folded one is opened by the reader. The figures
+    of maps are linked, not embedded.
+    """
 
-
-@dataclass(frozen=True)
-class HeadMaps:
-    """Maps side by side with a common caption, and the same as figures for their files."""
-
-    kind: ClassVar[str] = "maps"
-    caption: str
-    maps: tuple[HeadMap, ...]
-    drawings: tuple[Drawing, ...]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table whose first column names the rows; a folded one is opened by the reader."""
-
-    kind: ClassVar[str] = "table"
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
+    caption: str = ""
+    drawings: Sequence[Drawing] = ()
+    maps: Sequence[HeadMap] = ()
+    rows: Sequence[Mapping[str, str]] = ()
+    notes: Sequence[str] = ()
     folded: bool = False
 
-    @property
-    def classes(self) -> list[str]:
-        """The CSS class of each column."""
-        found = []
-        for cells in zip(*self.rows, strict=True):
-            is_long = max(map(len, cells)) > _LONG
-            found.append("number" if is_numeric(cells) else "long" if is_long else "")
-        return found
+    def __bool__(self) -> bool:
+        """Whether there is something to show."""
+        return bool(self.drawings or self.maps or self.rows or (self.notes and not self.caption))
 
 
-@dataclass(frozen=True)
-class Words:
-    """Sentences, one below the other."""
-
-    kind: ClassVar[str] = "words"
-    sentences: tuple[str, ...]
-
-
-Block = Drawings | HeadMaps | Grid | Words
-
-
-@dataclass(frozen=True)
 class Section:
-    """A part of the page that the contents name."""
+    """A part of the page that the contents name; one without a block is not displayed."""
 
-    anchor: str
-    title: str
-    blocks: tuple[Block, ...]
+    def __init__(self, anchor: str, title: str, *blocks: Block) -> None:
+        self.anchor = anchor
+        self.title = title
+        self.blocks = tuple(filter(None, blocks))
 
 
 @dataclass(frozen=True)
@@ -129,70 +98,40 @@ class Page:
 
     title: str
     subtitle: str
-    verdicts: tuple[Verdict, ...]
-    sections: tuple[Section, ...]
+    verdicts: Sequence[Verdict]
+    sections: Sequence[Section]
 
     @property
     def drawings(self) -> Iterator[Drawing]:
         """Every figure in order."""
         for section in self.sections:
             for block in section.blocks:
-                if isinstance(block, Drawings | HeadMaps):
-                    yield from block.drawings
+                yield from block.drawings
 
 
-def make_grid(
-    caption: str,
-    rows: Iterable[Mapping[str, str]],
-    notes: Iterable[str] = (),
-    *,
-    folded: bool = False,
-) -> Grid | None:
-    """Return a table of rows with the same keys, None without rows."""
-    found = list(rows)
-    if not found:
-        return None
-    cells = tuple(tuple(row.values()) for row in found)
-    return Grid(caption, tuple(found[0]), cells, tuple(notes), folded)
-
-
-def grids(table: Table) -> Iterator[Grid]:
-    """Yield the tables of a report without empty columns, one for each section."""
+def make_blocks(table: Table) -> list[Block]:
+    """Return the tables of a report without empty columns, one for each section."""
+    blocks = []
     for shown in table.sections():
-        cells = shown.cells
-        kept = [name for place, name in enumerate(cells) if place == 0 or any(cells[name])]
-        rows = tuple(map(tuple, cells[kept].to_numpy().tolist()))
+        rows = shown.cells.to_dict("records")
+        names = [*shown.cells]
+        kept = [name for name in names if name == names[0] or any(row[name] for row in rows)]
         caption = table.title if shown.place is None else f"{table.title}; {shown.title}"
-        yield Grid(caption, tuple(kept), rows, (*shown.part.notes, *table.notes))
+        cells = [{name: row[name] for name in kept} for row in rows]
+        blocks.append(Block(caption, rows=cells, notes=(*shown.part.notes, *table.notes)))
+    return blocks
 
 
-def make_sections(parts: Iterable[tuple[str, str, Sequence[Block | None]]]) -> tuple[Section, ...]:
-    """Return the sections (anchor, title, blocks) that have a block, under distinct names."""
-    anchors: dict[str, int] = {}
-    names: dict[str, int] = {}
-    sections = []
-    for anchor, title, blocks in parts:
-        found = tuple(
-            replace(
-                block,
-                drawings=tuple(replace(d, name=_number(d.name, names)) for d in block.drawings),
-            )
-            if isinstance(block, Drawings | HeadMaps)
-            else block
-            for block in blocks
-            if block is not None and not (isinstance(block, Drawings) and not block.drawings)
-        )
-        if found:
-            sections.append(Section(_number(anchor, anchors), title, found))
-    return tuple(sections)
-
-
-def _number(name: str, seen: dict[str, int]) -> str:
-    while name in seen:
-        seen[name] += 1
-        name = f"{name}-{seen[name]}"
-    seen[name] = 1
-    return name
+def make_slugs(names: Iterable[str]) -> dict[str, str]:
+    """Return a part of file names and anchors for each name, no two the same."""
+    found: dict[str, str] = {}
+    for name in names:
+        number, free = 1, slug(name)
+        while free in found.values():
+            number += 1
+            free = f"{slug(name)}-{number}"
+        found[name] = free
+    return found
 
 
 def render_page(page: Page) -> str:
@@ -207,20 +146,28 @@ def render_page(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {"column_classes": _column_classes, "base64": _encode}
     # Our own files: the style sheet and the script take no text of runs.
     style = Markup(environment.get_template("style.css").render(shades=SHADES))  # nosec B704
     script = Markup(environment.get_template("script.js").render())  # nosec B704
-    policy = (
-        f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; "
-        f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
-    )
+    hashes = [_encode(hashlib.sha256(text.encode()).digest()) for text in (style, script)]
     return environment.get_template("page.html").render(
-        page=page, style=style, script=script, policy=policy
+        page=page, style=style, script=script, hashes=hashes
     )
 
 
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+def _encode(data: str | bytes) -> str:
+    return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
+
+
+def _column_classes(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the CSS class of each column."""
+    found = {}
+    for name in rows[0]:
+        cells = [row[name] for row in rows]
+        is_long = max(map(len, cells)) > _LONG
+        found[name] = "number" if is_numeric(cells) else "long" if is_long else ""
+    return found
 
 
 def write_page(page: Page, out: Path) -> tuple[Path, ...]:

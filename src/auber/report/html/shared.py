@@ -9,8 +9,8 @@ from typing import Any
 
 from auber.config import settings
 from auber.errors import RunError
-from auber.report.figures import TIME_PART_COLOURS, Bar, Curve, draw_bars, draw_searches
-from auber.report.html.page import Block, Drawing, Drawings, Grid, grids, make_grid
+from auber.report.figures import TIME_PART_COLOURS, Curve, draw_bars, draw_searches
+from auber.report.html.page import Block, Drawing, Section, make_blocks
 from auber.report.layers import Run
 from auber.report.measurements import (
     REGRET,
@@ -28,7 +28,11 @@ from auber.run.records import TIME_PARTS
 EXTRAS = (REGRET, SPEED)  # kinds of results that stand beside runs
 
 TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
-TIME_COLOURS = dict(zip(TIMES.values(), TIME_PART_COLOURS, strict=True))
+_TIME_COLOURS = dict(zip(TIMES.values(), TIME_PART_COLOURS, strict=True))
+_SEARCHES = (
+    "Best reward found so far against the number of different masks scored, in points over {} on "
+    "the reward set"
+)
 
 
 def time_parts(record: RunRecord) -> dict[str, float]:
@@ -37,69 +41,68 @@ def time_parts(record: RunRecord) -> dict[str, float]:
     return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
 
 
-def draw_times(name: str, title: str, rows: Mapping[str, Mapping[str, float]]) -> Drawing:
+def draw_times(
+    name: str, title: str, panels: Mapping[str, Mapping[str, dict[str, float]]]
+) -> Drawing:
     """Return a figure of the seconds of runs or methods."""
-    totals = {row: sum(parts.values()) for row, parts in rows.items()}
-    bars = [Bar(row, parts, note=f"{totals[row]:.0f} s") for row, parts in rows.items()]
-    alt = "Seconds: " + "; ".join(f"{row} {total:.0f}" for row, total in totals.items())
-    return Drawing(name, title, alt, partial(draw_bars, bars, TIME_COLOURS, "seconds"))
-
-
-def begun_from(runs: Iterable[Run]) -> str:
-    """Return what the searches count their gains from."""
-    return (
-        "the plan the search started from"
-        if any(r.has_prior for r in runs)
-        else "the unpruned layer"
+    words = (
+        f"{panel} {row} {sum(parts.values()):.0f}"
+        for panel, rows in panels.items()
+        for row, parts in rows.items()
     )
+    alt = f"Seconds: {'; '.join(map(str.strip, words))}"
+    return Drawing(name, title, alt, partial(draw_bars, panels, _TIME_COLOURS, "seconds"))
 
 
-def curves_of(run: Run, title: str = "layer {}") -> list[Curve]:
-    """Return the searches of a run as gains in points."""
+def describe_searches(runs: Iterable[Run]) -> tuple[str, str]:
+    """Return what the searches count their gains from, and the caption of their figures."""
+    has_prior = any(run.has_prior for run in runs)
+    begun = "the plan the search started from" if has_prior else "the unpruned layer"
+    return begun, _SEARCHES.format(begun)
+
+
+def curves_of(run: Run, prefix: str = "") -> list[Curve]:
+    """Return the searches of a run as gains in points, named `prefix` and their layer."""
     return [
         Curve(
-            title.format(index),
-            search.gains,
-            search.record.rewards_computed,
-            None if search.chosen is None else 100 * (search.chosen - (search.begun or 0.0)),
+            f"{prefix}layer {layer.index}",
+            layer.gains,
+            search.rewards_computed,
+            None if layer.chosen is None else 100 * (layer.chosen - (layer.begun or 0.0)),
         )
-        for index, search in run.searched
-        if search.gains
+        for layer, search in run.searched
+        if layer.gains
     ]
 
 
-def search_drawing(name: str, title: str, panels: Mapping[str, Sequence[Curve]]) -> Drawing | None:
-    """Return a figure of searches, a panel for each title."""
+def draw_curves(name: str, title: str, panels: Mapping[str, Sequence[Curve]]) -> list[Drawing]:
+    """Return a figure of searches with a panel for each title, none without searches."""
     if not panels:
-        return None
-    ends = [
-        f"{curve.title} {curve.points[-1][1]:+.2f}" for each in panels.values() for curve in each
-    ]
+        return []
+    ends = (f"{each.title} {each.points[-1][1]:+.2f}" for of in panels.values() for each in of)
     alt = f"Best gain of each search in points: {'; '.join(ends)}"
-    return Drawing(name, title, alt, partial(draw_searches, panels))
+    return [Drawing(name, title, alt, partial(draw_searches, panels))]
 
 
-def drawings(caption: str, found: Iterable[Drawing | None]) -> Drawings | None:
-    """Return the figures that are there with their caption."""
-    kept = tuple(drawing for drawing in found if drawing is not None)
-    return Drawings(caption, kept) if kept else None
-
-
-def extra_parts(files: Sequence[ResultsFile]) -> Iterator[tuple[str, str, list[Block | None]]]:
+def extra_sections(files: Sequence[ResultsFile]) -> Iterator[Section]:
     """Yield the sections of other commands' results."""
-    for file in files:
+    for place, file in enumerate(files):
+        number = sum(each.kind == file.kind for each in files[:place])
+        end = f"-{number + 1}" if number else ""
         if file.kind == REGRET:
             regret = read_regret(file)
             title = "Regret against the number of rewards"
-            figure = Drawing("regret", title, title, partial(draw_regret, regret))
+            drawing = Drawing(f"regret{end}", title, title, partial(draw_regret, regret))
             caption = (
                 "Searches replayed on the scores of every mask of some layers, from "
                 f"{file.name}: the mean over the layers."
             )
-            yield "regret", "Regret", [Drawings(caption, (figure,)), *grids(regret_table(regret))]
+            blocks = [Block(caption, [drawing]), *make_blocks(regret_table(regret))]
+            yield Section(f"regret{end}", "Regret", *blocks)
         elif file.kind == SPEED:
             tables = speed_tables(read_speed(file))
-            yield "speed", "Speed", [grid for table in tables for grid in grids(table)]
+            blocks = [block for table in tables for block in make_blocks(table)]
+            yield Section(f"speed{end}", "Speed", *blocks)
         else:
             raise RunError(
                 f"{file.name}: must be results of kind {' or '.join(EXTRAS)}, found '{file.kind}'; "
@@ -107,48 +110,22 @@ def extra_parts(files: Sequence[ResultsFile]) -> Iterator[tuple[str, str, list[B
             )
 
 
-def settings_grids(runs: Mapping[str, RunRecord]) -> list[Grid | None]:
-    """Return the differing settings of runs by name, then all of them."""
+def settings_rows(columns: Mapping[str, Sequence[RunRecord]]) -> list[dict[str, str]]:
+    """Return all settings, with the values that the runs of each column have."""
     meaning = {info.key: info.doc for info in settings()}
-    keys = _keys(runs.values(), meaning)
-    differing = [key for key in keys if len({_value(run.config, key) for run in runs.values()}) > 1]
-
-    def rows(chosen: Iterable[str]) -> Iterator[dict[str, str]]:
-        for key in chosen:
-            values = {name: _value(run.config, key) for name, run in runs.items()}
-            yield {"setting": key, **values, "meaning": meaning.get(key, "")}
-
-    return [
-        make_grid("Settings that differ", rows(differing)),
-        make_grid("All settings", rows(keys), folded=True),
-    ]
+    order = {key: place for place, key in enumerate(meaning)}
+    used = dict.fromkeys(key for runs in columns.values() for run in runs for key in run.config)
+    rows = []
+    for key in sorted(used, key=lambda key: order.get(key, len(order))):
+        row = {"setting": key}
+        for name, runs in columns.items():
+            values = dict.fromkeys(_text(run.config[key]) for run in runs if key in run.config)
+            row[name] = ", ".join(values) or "not recorded"
+        rows.append({**row, "meaning": meaning.get(key, "")})
+    return rows
 
 
-def values_grid(records: Sequence[RunRecord]) -> Grid | None:
-    """Return all settings with every value they have."""
-    meaning = {info.key: info.doc for info in settings()}
-    rows = [
-        {
-            "setting": key,
-            "value": ", ".join(
-                dict.fromkeys(_value(each.config, key) for each in records if key in each.config)
-            ),
-            "meaning": meaning.get(key, ""),
-        }
-        for key in _keys(records, meaning)
-    ]
-    return make_grid("All settings, with every value in these runs", rows, folded=True)
-
-
-def _keys(records: Iterable[RunRecord], known: Iterable[str]) -> list[str]:
-    used = dict.fromkeys(key for record in records for key in record.config)
-    return [key for key in dict.fromkeys((*known, *used)) if key in used]
-
-
-def _value(config: Mapping[str, Any], key: str) -> str:
-    if key not in config:
-        return "not recorded"
-    value = config[key]
+def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
