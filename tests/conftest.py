@@ -15,10 +15,10 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # the default starves workers
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# An example may take long on a busy machine.
-settings.register_profile("tests", deadline=None)
+# On a busy machine an example may take long, to make or to test.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
