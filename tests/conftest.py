@@ -15,6 +15,11 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # the default starves workers
 
 import pytest
 import torch
+from hypothesis import settings
+
+# An example may take long on a busy machine.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
 

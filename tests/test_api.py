@@ -10,7 +10,7 @@ import torch
 import auber
 from auber.data.encoding import encode_rows
 from auber.data.generated import build_tokenizer
-from auber.errors import CheckpointError, ConfigError, RunError
+from auber.errors import CheckpointError, ConfigError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.system.progress import Progress
@@ -179,25 +179,6 @@ class Stop(Progress):
 
     def begin(self, stage, total):
         raise KeyboardInterrupt
-
-
-def test_a_run_is_resumed_with_its_number_of_threads(start, tmp_path):
-    automatic = {"config": small_config(threads=0), "out": tmp_path / "run"}
-    torch.set_num_threads(1)
-    with pytest.raises(KeyboardInterrupt):
-        prune(start, **automatic, progress=Stop())
-    torch.set_num_threads(2)
-    try:
-        message = (
-            r"run: is another run: computed_on_threads was 1 and is now 2; use the same settings "
-            r"\(--set threads=1\) or"
-        )
-        with pytest.raises(RunError, match=message):
-            prune(start, **automatic, resume=True)
-        pruned = prune(start, config=small_config(threads=1), out=tmp_path / "run", resume=True)
-    finally:
-        torch.set_num_threads(1)
-    assert pruned.result["provenance"]["threads"] == 1
 
 
 def test_a_live_model_needs_its_tokenizer():

@@ -63,13 +63,7 @@ def tiny_config(model_type: str, **changes: Any) -> Any:
     }
     sizes |= FAMILY_CONFIGS.get(model_type, {})
     if model_type == "distilbert":
-        renamed = {
-            "num_hidden_layers": "n_layers",
-            "num_attention_heads": "n_heads",
-            "hidden_size": "dim",
-            "intermediate_size": "hidden_dim",
-        }
-        sizes = {renamed.get(name, name): value for name, value in sizes.items()}
+        sizes["hidden_dim"] = sizes.pop("intermediate_size")
     return CONFIG_MAPPING[model_type](**{**sizes, **changes})
 
 

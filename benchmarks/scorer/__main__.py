@@ -18,7 +18,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from auber.config import Config, make_config, parse_assignment
-from auber.export.measure import count_parameters
 from auber.run import provenance
 from auber.system.files import write_json
 from auber.system.progress import Progress
@@ -143,7 +142,7 @@ def _describe_subject(subject: Subject) -> SubjectRecord:
         heads=encoder.num_heads,
         hidden_size=encoder.hidden_size,
         intermediate_size=encoder.parts(0).contract.in_features,
-        parameters=count_parameters(subject.model),
+        parameters=subject.model.num_parameters(),
         task=subject.task.name,
         metric=subject.task.metric,
         rows=len(subject.rows),

@@ -72,21 +72,17 @@ def test_short_options_are_settings():
     assert (config.seed, config.agent.gamma) == (3, 0.5)
 
 
-def test_the_target_of_a_link_gets_a_folder(tmp_path):
+def test_where_a_file_can_be_written(tmp_path):
     (tmp_path / "out.json").symlink_to(tmp_path / "disk" / "kept.json")
     make_room(tmp_path / "out.json")
     assert (tmp_path / "disk").is_dir()
-    (tmp_path / "folder.json").symlink_to(tmp_path / "disk")
-    message = "folder.json: must be a file in a folder that can be written to; choose another"
-    with pytest.raises(ConfigError, match=message):
-        make_room(tmp_path / "folder.json")
-
-
-def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    (tmp_path / "folder").symlink_to(tmp_path / "disk")
     os.mkfifo(tmp_path / "pipe")
-    message = (
-        f"^{tmp_path}/pipe: must be a file or a name for a new one, found a device or a pipe; "
-        "choose another --out$"
-    )
-    with pytest.raises(ConfigError, match=message):
-        make_room(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    for name, message in (
+        ("folder", "folder: must be a file in a folder that can be written to; choose another --"),
+        ("pipe", "pipe: must be a file or a name for a new one, found a device or a pipe; choose "),
+        ("file/x", "file/x: its folder cannot be made .*; choose another --out"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{tmp_path}/{message}"):
+            make_room(tmp_path / name)

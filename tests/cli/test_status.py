@@ -56,7 +56,7 @@ def test_a_search(searching):
     ]  # fmt: skip
     assert status.layers[0].gain == 0.125, "of the removed heads, not of the roll-out"
     assert status.numbers == {"rewards_asked": 12, "rewards_computed": 4, "best_score": 0.875}
-    assert (status.silent_seconds, status.running_seconds) == (4, 104)
+    assert status.silent_seconds == 4
     assert (status.resume, status.result) == (None, None)
     json.dumps(status.to_json())
 
@@ -121,8 +121,8 @@ def test_a_stage_may_have_several_tunings(folder):
         ("auber prune --out run --resume", "auber prune --out run --resume"),
         ("auber study s.toml --out o", "auber study s.toml --out o"),
         (
-            "torchrun --nproc-per-node 2 -m auber study s.toml",
-            "torchrun --nproc-per-node 2 -m auber study s.toml",
+            "torchrun --nproc-per-node 2 -m auber study s",
+            "torchrun --nproc-per-node 2 -m auber study s",
         ),
         (None, "the same call with out='{folder}', resume=True"),
     ],
@@ -132,16 +132,9 @@ def test_how_a_stopped_run_resumes(searching, command, resume):
     status = read(searching)
     assert (status.state, status.resume) == ("stopped", resume.format(folder=searching.path))
     assert status.stage_seconds_left is None
-
-
-def test_a_command_of_another_folder(searching, tmp_path, monkeypatch):
-    place = tmp_path / "my work"
-    place.mkdir()
-    command = "auber prune --out runs/mine"
-    searching.progress("layer", 3, 12, started=1.0, command=command, folder=str(place))
-    assert read(searching).resume == f"cd '{place}' && {command} --resume"
-    monkeypatch.chdir(place)
-    assert read(searching).resume == f"{command} --resume"
+    place = {"command": "auber prune --out o", "folder": "/my work"}
+    searching.progress("layer 1: searching", 3, 12, started=1.0, **place)
+    assert read(searching).resume == "cd '/my work' && auber prune --out o --resume"
 
 
 def test_the_resume_command_is_the_typed_one_and_the_result_names_no_folder(tmp_path):
@@ -172,11 +165,8 @@ def test_an_error_stops_a_run_whose_process_lives_on(searching):
     assert (status.state, status.error) == ("stopped", "ValueError: no luck")
     searching.event("resumed", process=1)
     assert read(searching).state == "running"
-
-
-def test_a_process_on_another_machine_cannot_be_checked(searching):
     searching.progress("layer 1: searching", 3, 12, host="elsewhere.example")
-    assert read(searching).state == "elsewhere"
+    assert read(searching).state == "elsewhere", "it cannot be checked"
 
 
 def test_a_complete_run(searching):

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 
 import auber
@@ -18,7 +16,7 @@ from auber.models.encoders import REMOVED_HEADS, encoder_of
 from auber.models.surgery import remove_heads
 from auber.training.outputs import OUTPUTS
 from tests.export.models import UNEVEN, save_pruned
-from tests.kinds import TOKEN_KINDS, num_labels
+from tests.kinds import num_labels
 from tests.tiny_models import MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
 
 HEAD = slice(8, 16)  # features of head 1, of head_dim 8
@@ -62,9 +60,8 @@ def test_a_restored_head_is_zero_and_gets_no_gradient():
     assert parts.value.weight.grad[:8].any()
 
 
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
-def test_some_heads_of_some_layers(model_type):
-    model = tiny_model(model_type)
+def test_some_heads_of_some_layers():
+    model = tiny_model("mpnet")
     remove_heads(model, {0: [0, 1, 2, 3], 1: [0, 2], 2: [3]}, allow_empty_layers=True)
     restored = restore_heads(model, {0: [2], 1: [0]})
     assert encoder_of(restored).removed == {0: (0, 1, 3), 1: (2,), 2: (3,)}
@@ -106,29 +103,19 @@ def test_the_folder_loads_without_this_package(run_auber, tmp_path):
     names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert {path.name for path in folder.iterdir()} == names
     assert not any("auber" in path.read_text() for path in folder.glob("*.json"))
-    batch = {name: tensor.tolist() for name, tensor in random_batch(model).items()}
-    script = (
-        "import sys, json, torch; sys.modules['auber'] = None\n"
-        "from transformers import AutoModelForSequenceClassification\n"
-        f"model = AutoModelForSequenceClassification.from_pretrained({str(folder)!r})\n"
-        f"batch = json.loads({json.dumps(batch)!r})\n"
-        "batch = {name: torch.tensor(rows) for name, rows in batch.items()}\n"
-        "print(json.dumps([model(**batch).logits.tolist(), model.config.id2label]))\n"
+    batch = random_batch(model)
+    loaded, report = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder, output_loading_info=True
     )
-    command = [sys.executable, "-W", "error", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    logits, labels = json.loads(done.stdout)
-    assert labels == {"0": "bad", "1": "good"}
-    assert torch.allclose(torch.tensor(logits), model(**random_batch(model)).logits, atol=1e-4)
-    assert not re.search("mismatch|missing|unexpected|newly", done.stderr, flags=re.IGNORECASE)
+    assert not any(report.values())
+    assert loaded.config.id2label == {0: "bad", 1: "good"}
+    with torch.inference_mode():
+        assert torch.allclose(loaded(**batch).logits, model(**batch).logits, atol=1e-4)
     assert set(load_file(folder / "model.safetensors")) == set(model.state_dict())
 
 
-@pytest.mark.parametrize("model_type", ["bert", "modernbert", "deberta-v2"])
-@pytest.mark.parametrize("kind", TOKEN_KINDS)
+@pytest.mark.parametrize(("model_type", "kind"), [("modernbert", "tokens"), ("bert", "spans")])
 def test_the_other_task_types(kind, model_type, run_auber, tmp_path):
-    import transformers
-
     model = save_pruned(tmp_path / "mine", model_type=model_type, kind=kind)
     code, _, err = run_auber("export", tmp_path / "mine", "--to", "dense", "--quiet")
     assert code == 0, err
@@ -162,8 +149,7 @@ def change_a_late_token(restored):
 
 
 @pytest.mark.parametrize(
-    ("kind", "damage"),
-    [("sequence", leak_a_value), ("tokens", change_a_late_token), ("spans", change_a_late_token)],
+    ("kind", "damage"), [("sequence", leak_a_value), ("spans", change_a_late_token)]
 )
 def test_a_damaged_export_is_not_kept(kind, damage, run_auber, tmp_path, monkeypatch):
     save_pruned(tmp_path / "mine", kind=kind)

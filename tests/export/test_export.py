@@ -14,11 +14,7 @@ from tests.export.models import save_pruned
 
 @pytest.mark.parametrize(
     ("inside", "given", "printed"),
-    [
-        ("", "runs/mine", "runs/mine-dense"),
-        ("runs/mine", ".", "../mine-dense"),
-        ("runs/mine/model", "..", "../../mine-dense"),
-    ],
+    [("", "runs/mine", "runs/mine-dense"), ("runs/mine/model", "..", "../../mine-dense")],
 )
 def test_the_default_place_is_beside_the_run(
     run_auber, tmp_path, monkeypatch, inside, given, printed
@@ -32,23 +28,22 @@ def test_the_default_place_is_beside_the_run(
     assert (tmp_path / "runs" / "mine-dense" / "config.json").is_file()
 
 
-@pytest.mark.parametrize(
-    ("to", "message"),
-    [
-        ("onx", "Unknown export target 'onx'. Did you mean 'onnx'? Known: dense, hub, onnx"),
-        ("dense", "none: a model folder is needed, found nothing"),
-    ],
-)
-def test_a_mistake_is_one_line(run_auber, tmp_path, monkeypatch, to, message):
+def test_mistakes_are_one_line(run_auber, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, _, err = run_auber("export", "none", "--to", to, "--quiet")
-    assert (code, err) == (2, f"auber: {message}\n")
+    for options, message in (
+        (("onx",), "Unknown export target 'onx'. Did you mean 'onnx'? Known: dense, hub, onnx"),
+        (("dense",), "none: a model folder is needed, found nothing"),
+        (("dense", "--push", "a"), "--push goes with --to hub, found --to dense"),
+    ):
+        code, _, err = run_auber("export", "none", "--quiet", "--to", *options)
+        assert (code, err) == (2, f"auber: {message}\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_help_lists_the_targets(run_auber):
     page = " ".join(run_auber("export", "--help")[1].split())
-    for target in TARGETS.values():
-        assert f"{target.name}: {target.doc}" in page
+    for name, doc in TARGETS.items():
+        assert f"{name}: {doc}" in page
 
 
 def test_only_a_graph_can_be_timed(tmp_path):

@@ -49,8 +49,8 @@ def exported(tmp_path):
 
 def test_the_folder_is_complete_and_loads(exported):
     assert set(exported.files) == {
-        "README.md", "config.json", "heads.svg", "model.safetensors", MODELING_FILE.name,
-        "tokenizer.json", "tokenizer_config.json",
+        "README.md", "config.json", "model.safetensors", MODELING_FILE.name, "tokenizer.json",
+        "tokenizer_config.json",
     }  # fmt: skip
     assert exported.largest_difference < 1e-6
     original = checkpoint.load(FINISHED / "model")
@@ -135,36 +135,28 @@ def test_a_pushed_model_is_private_and_its_card_names_it(exported):
     assert b'model="someone/pruned", trust_remote_code=True' in files["README.md"]
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (
-            f"Bad request:\n\n  the card has no licence {'x' * 400}\nAuthorization: Bearer secret",
-            "Bad request: the card has no licence x+",
-        ),
-        (
-            f"401 for token {TOKEN}\nAuthorization: Bearer {TOKEN}",
-            r"401 for token hf_\.\.\. Authorization: Bearer hf_\.\.\.",
-        ),
-    ],
-)
-def test_a_push_that_fails_keeps_the_folder_and_hides_the_token(exported, error, reason):
-    message = (
-        rf"^pruned: cannot be pushed \({reason}\); log in with 'hf auth login' and try again, "
-        "the folder stays in .*out$"
-    )
-    with pytest.raises(CheckpointError, match=message) as caught:
-        hub.push(exported, "pruned", api=Hub(RuntimeError(error)))
-    assert len(str(caught.value)) < 600
-    assert "secret" not in str(caught.value)
-    assert caught.value.__suppress_context__
+def test_a_push_that_fails_keeps_the_folder_and_hides_the_token(exported):
+    error = f"401 for {TOKEN}:\n\n  no licence {'x' * 400}\nAuthorization: Bearer secret"
+    short = f"401 for {TOKEN}\nAuthorization: Bearer {TOKEN}"
+    for text, reason in (
+        (error, r"401 for hf_\.\.\.: no licence x+"),
+        (short, r"401 for hf_\.\.\. Authorization: Bearer hf_\.\.\."),
+    ):
+        message = (
+            rf"^pruned: cannot be pushed \({reason}\); log in with 'hf auth login' and try again, "
+            "the folder stays in .*out$"
+        )
+        with pytest.raises(CheckpointError, match=message) as caught:
+            hub.push(exported, "pruned", api=Hub(RuntimeError(text)))
+        assert len(str(caught.value)) < 600
+        assert "secret" not in str(caught.value)
+        assert caught.value.__suppress_context__
+        assert caught.value.__cause__ is None
     assert (exported.place / "README.md").is_file()
 
 
-def test_mistakes_are_found_before_anything_is_written(run_auber, tmp_path):
+def test_a_name_the_hub_refuses_is_found_before_anything_is_written(run_auber, tmp_path):
     out = tmp_path / "out"
-    code, _, err = run_auber("export", FINISHED, "--to", "dense", "--push", "a", "--out", out)
-    assert (code, err) == (2, "auber: --push goes with --to hub, found --to dense\n")
     code, _, err = run_auber("export", FINISHED, "--to", "hub", "--push", "a/b/c", "--out", out)
     assert code == 2
     assert re.match(r"auber: --push must be NAME or OWNER/NAME, found 'a/b/c' \(.*\)\n$", err)
@@ -174,16 +166,9 @@ def test_mistakes_are_found_before_anything_is_written(run_auber, tmp_path):
 def test_the_command(run_auber, tmp_path, monkeypatch):
     api = Hub()
     monkeypatch.setattr("huggingface_hub.HfApi", lambda **options: api)
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    options = ["export", FINISHED, "--to", "hub"]
-    push = [*options, "--push", "me/pruned", "--out"]
-    code, out, err = run_auber(*push, tmp_path / "one")
+    options = ["export", FINISHED, "--to", "hub", "--push", "me/pruned", "--out"]
+    code, out, _ = run_auber(*options, tmp_path / "one")
     assert code == 0
     assert out.endswith("\npushed: https://huggingface.co/someone/me/pruned\n")
-    _, as_json, other = run_auber(*push, tmp_path / "two", "--json")
+    _, as_json, _ = run_auber(*options, tmp_path / "two", "--json")
     assert json.loads(as_json)["pushed"] == "https://huggingface.co/someone/me/pruned"
-    files = b"".join(path.read_bytes() for path in (tmp_path / "one").iterdir())
-    assert TOKEN.encode() not in files
-    assert TOKEN not in out + err + as_json + other
-    _, as_json, _ = run_auber(*options, "--out", tmp_path / "three", "--json")
-    assert json.loads(as_json)["pushed"] is None

@@ -7,23 +7,17 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from auber.data.task_types import TASK_TYPES
 from auber.errors import ConfigError
 from auber.export import measure, onnx
-from auber.export.measure import (
-    Runtime,
-    choose_runtimes,
-    count_multiply_adds,
-    count_parameters,
-)
+from auber.export.measure import Runtime, choose_runtimes, count_multiply_adds
 from auber.export.speed import Request
 from auber.export.subjects import read_subjects
 from auber.models.encoders import encoder_of
 from auber.models.random_rows import random_rows
 from auber.models.surgery import remove_heads
 from auber.training.cuda_graphs import CaptureError
-from auber.training.outputs import OUTPUTS
 from tests.export.models import UNEVEN, make_run, save_pruned
+from tests.kinds import TOKEN_KINDS
 from tests.tiny_models import MODEL_TYPES, tiny_config, tiny_model
 
 TORCH, ONNX = ("torch", "cpu", "float32"), ("onnxruntime", "cpu", "float32")
@@ -40,24 +34,20 @@ def build(folder, *args, **options):
 # Sizes
 
 
-@pytest.mark.parametrize("pruned", [False, True])
-@pytest.mark.parametrize("kind", TASK_TYPES)
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_multiply_adds_are_what_torch_counts(model_type, kind, pruned):
+COUNTED = [
+    *((model_type, "sequence") for model_type in MODEL_TYPES),
+    *((model_type, kind) for model_type in ("bert", "deberta-v2") for kind in TOKEN_KINDS),
+]
+
+
+@pytest.mark.parametrize(("model_type", "kind"), COUNTED)
+def test_multiply_adds_are_what_torch_counts(model_type, kind):
     model = tiny_model(model_type, kind=kind, attention="eager")
-    if pruned:
-        remove_heads(model, UNEVEN)
+    remove_heads(model, UNEVEN)
     batch = random_rows(encoder_of(model), ("input_ids", "attention_mask"), rows=1, length=11)
     with FlopCounterMode(display=False) as counter:
         model(**batch)
     assert 2 * count_multiply_adds(model, 11) == counter.get_total_flops()
-
-
-def test_parameters_of_a_removed_head():
-    whole, pruned = tiny_model("bert"), tiny_model("bert")
-    remove_heads(pruned, {1: [2]})
-    # 8 rows of 32 weights and a bias in query, key and value; 8 columns of 32 in output
-    assert count_parameters(whole) - count_parameters(pruned) == 3 * 8 * (32 + 1) + 8 * 32
 
 
 # Runtimes
@@ -78,13 +68,12 @@ def test_requested_runtimes_are_chosen(monkeypatch):
         choose(device="cuda")
 
 
-@pytest.mark.parametrize("kind", TASK_TYPES)
-def test_both_runtimes_compute_what_the_models_compute(kind, tmp_path):
-    models = build(tmp_path / "mine", {0: [1, 2]}, kind=kind, num_hidden_layers=1)
+def test_both_runtimes_compute_what_the_models_compute(tmp_path):
+    models = build(tmp_path / "mine", {0: [1, 2]}, num_hidden_layers=1)
     found = []
     for runtime in choose_runtimes(Request(runs=("x",), threads=1, device="cpu"))[0]:
         with runtime.open(models, runtime.hardware) as calls:
-            found.append([OUTPUTS[kind].logits(call()) for call in calls(2, 9)])
+            found.append([call().logits for call in calls(2, 9)])
     (torch_unpruned, torch_pruned), (onnx_unpruned, onnx_pruned) = found
     assert torch.allclose(torch_unpruned, onnx_unpruned, atol=1e-4)
     assert torch.allclose(torch_pruned, onnx_pruned, atol=1e-4)
@@ -130,7 +119,8 @@ def test_a_gpu_computes_in_the_precision_of_a_run(tmp_path):
 
 
 def test_everything_at_once(run_auber, tmp_path):
-    run, out_file = make_run(tmp_path / "mine"), tmp_path / "new" / "speed.json"
+    run, out_file = make_run(tmp_path / "mine", keep_weights=False), tmp_path / "new" / "speed.json"
+    save_pruned(run / "model", {0: [0, 3]}, num_hidden_layers=1)
     options = ["--batch", "3,1", *QUICK, "--onnx", "--json", "--out", out_file]
     code, out, err = run_auber("speed", run, *options)
     assert code == 0
@@ -142,10 +132,12 @@ def test_everything_at_once(run_auber, tmp_path):
     assert data["provenance"]["threads"] == 1
     assert {"auber", "torch", "onnxruntime"} <= data["provenance"]["versions"].keys()
     (found,) = data["runs"]
-    assert (found["name"], found["heads_removed"], found["heads"]) == ("rte auber seed 3", 6, 12)
-    assert found["plan"] == {"0": [0, 3], "1": [1], "2": [0, 1, 2]}
-    for key in ("parameters", "multiply_adds"):
-        assert 0 < found[key]["pruned"] < found[key]["unpruned"]
+    assert (found["name"], found["heads_removed"], found["heads"]) == ("rte auber seed 3", 2, 4)
+    assert found["plan"] == {"0": [0, 3]}
+    # A head has 8 rows of 32 weights and a bias in query, key and value; 8 columns in output.
+    sizes = found["parameters"]
+    assert sizes["unpruned"] - sizes["pruned"] == 2 * (3 * 8 * (32 + 1) + 8 * 32)
+    assert 0 < found["multiply_adds"]["pruned"] < found["multiply_adds"]["unpruned"]
     settings = [
         (pair["runtime"], pair["device"], pair["precision"], pair["batch"])
         for pair in found["pairs"]
@@ -182,21 +174,6 @@ def test_several_runs_are_a_row_each(run_auber, tmp_path):
     assert "(+0.0 %)" in first  # nothing was removed, nothing is saved
 
 
-def test_runs_of_several_task_types(run_auber, tmp_path):
-    runs = [
-        make_run(tmp_path / "tags", kind="tokens", task="tags", metric="entity_f1", labels=5),
-        make_run(tmp_path / "answers", kind="spans", task="answers", metric="span_f1"),
-    ]
-    options = ["--batch", "2", *QUICK, "--no-onnx", "--json", "--quiet"]
-    code, out, _ = run_auber("speed", *runs, *options)
-    assert code == 0
-    tags, answers = json.loads(out)["runs"]
-    # Classifiers with 5 and 2 outputs, of 32 weights and a bias; multiply-adds for 12 tokens.
-    for key, each in (("parameters", 32 + 1), ("multiply_adds", 12 * 32)):
-        assert tags[key]["pruned"] - answers[key]["pruned"] == 3 * each
-        assert tags[key]["pruned"] < tags[key]["unpruned"]
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -204,9 +181,7 @@ def test_runs_of_several_task_types(run_auber, tmp_path):
             CaptureError("called a synchronizing CUDA operation, at model.py:7"),
             "it cannot be captured: called a synchronizing CUDA operation, at model.py:7",
         ),
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 GiB."), None),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate"), None),
-        (MemoryError(), None),
     ],
 )
 def test_a_batch_that_cannot_be_measured_is_left_out(
@@ -237,8 +212,7 @@ def test_a_batch_that_cannot_be_measured_is_left_out(
 
 
 def test_other_errors_are_not_taken_for_a_full_memory():
-    error = RuntimeError("The size of tensor a (3) must match the size of tensor b (4)")
-    assert measure._explain_failure(error) is None
+    assert measure._explain_failure(RuntimeError("The size of tensor a (3) must match")) is None
 
 
 def test_missing_packages_are_named(run_auber, tmp_path, monkeypatch):

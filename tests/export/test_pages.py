@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
 import yaml
 
-from auber.export.pages import accuracy_interval, draw_heads, write_card
+from auber.export.pages import accuracy_interval, write_card
 from auber.export.source import read_source
 from auber.models.remote_code import MODELING_FILE
 from tests.export.models import save_pruned
@@ -64,12 +63,7 @@ def test_a_card_of_a_model_folder_invents_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     ("metric", "name", "has_interval"),
-    [
-        ("matthews", "matthews_correlation", False),
-        ("token_accuracy", "accuracy", False),
-        ("span_exact", "exact_match", True),
-        ("span_f1", "f1", False),
-    ],
+    [("matthews", "matthews_correlation", False), ("span_exact", "exact_match", True)],
 )
 def test_other_metrics(source, metric, name, has_interval):
     card = write_card(change_result(source, metric=metric), "mine")
@@ -97,15 +91,3 @@ def test_the_interval_is_wilsons():
     assert accuracy_interval(0.81, 100) == pytest.approx((0.72225, 0.87485), abs=1e-4)
     assert accuracy_interval(1.0, 10)[1] == 1
     assert accuracy_interval(0.0, 10)[0] == 0
-
-
-def test_the_picture_shows_each_head(source):
-    removed = source.encoder.removed
-    picture = ElementTree.fromstring(draw_heads(source.encoder))
-    titles = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}title")]
-    assert titles == [
-        f"layer {layer}, head {head}: {'removed' if head in removed.removed(layer) else 'present'}"
-        for layer in range(2)
-        for head in range(4)
-    ]
-    assert picture.get("aria-label") == "3 of 8 heads removed; rows: layers, columns: heads"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -56,17 +55,14 @@ def test_an_imported_model_computes_what_it_computed_in_transformers_4(name, tmp
     assert_computes_the_same(
         getattr(modeling_auber, CLASSES[name]).from_pretrained(imported.place), name
     )
+    if imported.has_tokenizer:
+        text = "the film is good"
+        new, old = (checkpoint.load_tokenizer(place) for place in (imported.place, FIXTURES / name))
+        assert new(text).input_ids == old(text).input_ids
+        assert new.unk_token_id not in new(text).input_ids
     config = json.loads((imported.place / "config.json").read_text())
     assert "pruned_heads" not in config
     assert config["auber_removed_heads"] == EXPECTED["removed"]
-
-
-def test_the_tokenizer_comes_along(tmp_path):
-    import_model(FIXTURES / "bert", tmp_path / "new")
-    tokenizer = checkpoint.load_tokenizer(tmp_path / "new")
-    assert tokenizer.convert_ids_to_tokens(tokenizer("the film is good").input_ids) == [
-        "[CLS]", "the", "film", "is", "good", "[SEP]",
-    ]  # fmt: skip
 
 
 def test_shards_and_the_buffers_of_older_versions(old, tmp_path):
@@ -93,18 +89,6 @@ def test_shards_and_the_buffers_of_older_versions(old, tmp_path):
         import_model(old, tmp_path / "other")
 
 
-def test_a_pickle_is_refused(old, tmp_path):
-    (old / "model.safetensors").rename(old / "pytorch_model.bin")
-    message = (
-        r"old: its weights are a pickle \(pytorch_model.bin\), which can run code and is never "
-        "loaded; convert it to model.safetensors: in the transformers that wrote it, "
-        r"model.save_pretrained\(..., safe_serialization=True\)$"
-    )
-    with pytest.raises(CheckpointError, match=message):
-        import_model(old, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
 def test_a_folder_that_needs_no_import(old, tmp_path):
     new = import_model(old, tmp_path / "new").place
     with pytest.raises(CheckpointError, match=r"new: is saved by auber already; load it as it is$"):
@@ -116,37 +100,16 @@ def test_a_folder_that_needs_no_import(old, tmp_path):
         import_model(old, tmp_path / "other")
 
 
-def test_a_folder_that_cannot_be_read(old, tmp_path):
-    with pytest.raises(CheckpointError, match=r"nothing: a model folder is needed, found nothing$"):
-        import_model(tmp_path / "nothing", tmp_path / "new")
-    (old / "config.json").write_text("{")
-    with pytest.raises(
-        CheckpointError,
-        match=r"config.json: cannot be read \(.*\); it is damaged: save the model again$",
-    ):
-        import_model(old, tmp_path / "new")
-
-
-def test_nothing_is_overwritten(old):
-    before = {path.name: path.read_bytes() for path in old.iterdir()}
-    with pytest.raises(
-        CheckpointError,
-        match=re.escape(f"{old}: must be a new or an empty folder; choose another --out"),
-    ):
-        import_model(old, old)
-    assert {path.name: path.read_bytes() for path in old.iterdir()} == before
-
-
-def test_the_command(run_auber, tmp_path):
+def test_the_command(run_auber, tmp_path, old):
     new = tmp_path / "new"
     code, out, err = run_auber("import", FIXTURES / "bert", "--out", new, "--quiet")
     assert (code, err) == (0, "")
     assert out == f"{new}: BertForSequenceClassification, 5 of 8 heads removed\n"
-    code, _, err = run_auber("import", FIXTURES / "bert", "--out", new)
-    assert (code, err) == (
-        2,
-        f"auber: {new}: must be a new or an empty folder; choose another --out\n",
-    )
+    before = {path.name: path.read_bytes() for path in old.iterdir()}
+    code, _, err = run_auber("import", old, "--out", old)
+    message = "must be a new or an empty folder; choose another --out"
+    assert (code, err) == (2, f"auber: {old}: {message}\n")
+    assert {path.name: path.read_bytes() for path in old.iterdir()} == before
     code, out, _ = run_auber("import", FIXTURES / "roberta", "--out", tmp_path / "other", "--json")
     assert json.loads(out) == {
         "out": str(tmp_path / "other"),

@@ -10,6 +10,7 @@ from auber.report.results_file import collect
 from tests.report.results import make_result, write_plan, write_run, write_study
 
 CONTROL = "original+tuning"
+EQUAL = (95.0, 95.0, 95.0)
 
 
 def answer(folder):
@@ -17,45 +18,35 @@ def answer(folder):
     return found
 
 
-def headline(folder):
-    return answer(folder).headline
-
-
-def write(folder, dev, train=(95.0, 95.0, 95.0), control=(60.0, 60.0, 60.0)):
-    """Three seeds of the method beside the control, which has 95 on train."""
-    for method, scores, trains in (
-        ("auber", dev, train),
-        (CONTROL, control, (95.0,) * len(control)),
-    ):
-        for seed, (score, of_train) in enumerate(zip(scores, trains, strict=True)):
-            result = make_result(
-                "rte", method, seed, score / 100, **{"train.score": of_train / 100}
-            )
+def write(folder, dev, train=EQUAL):
+    """Three seeds of the method beside the control, which has 60 on dev and 95 on train."""
+    for method, scores, trains in (("auber", dev, train), (CONTROL, (60.0,) * 3, EQUAL)):
+        for seed in range(3):
+            score = {"train.score": trains[seed] / 100}
+            result = make_result("rte", method, seed, scores[seed] / 100, **score)
             write_run(folder, f"{method}-{seed}", result)
 
 
 @pytest.mark.parametrize(
     ("dev", "train", "words"),
     [
-        ((62.0, 62.5, 63.0), (95.0, 95.0, 95.0), "Yes: removing "),
-        ((58.0, 57.5, 57.0), (95.0, 95.0, 95.0), "No: removing "),
-        ((58.0, 62.0, 60.0), (95.0, 95.0, 95.0), "No: neither the dev score nor its gap"),
+        ((62.0, 62.5, 63.0), EQUAL, "Yes: removing "),
+        ((58.0, 57.5, 57.0), EQUAL, "No: removing "),
+        ((58.0, 62.0, 60.0), EQUAL, "No: neither the dev score nor its gap"),
         ((59.9, 60.1, 60.1), (91.0, 92.0, 91.5), "No significantly better dev score, but"),
         ((59.9, 60.1, 60.1), (98.0, 98.5, 98.2), "No: no significantly better dev"),
     ],
-)  # fmt: skip
+)
 def test_the_headline_follows_from_the_comparisons(tmp_path, dev, train, words):
     write(tmp_path, dev, train)
-    assert headline(tmp_path).startswith(words)
+    assert answer(tmp_path).headline.startswith(words)
 
 
 def test_the_headline_is_about_tasks_that_are_learned(tmp_path):
     """On WNLI the control is below the majority class, and the gains there undo the loss on RTE."""
     write(tmp_path, (58.0, 57.5, 57.0))
-    for method, scores in (("auber", (0.44, 0.42, 0.43)), (CONTROL, (0.41, 0.39, 0.40))):
-        for seed, score in enumerate(scores):
-            write_run(tmp_path, f"wnli-{method}-{seed}", make_result("wnli", method, seed, score))
-    assert headline(tmp_path) == (
+    write_study(tmp_path, {"wnli": {"auber": [44.0, 42.0, 43.0], CONTROL: [41.0, 39.0, 40.0]}})
+    assert answer(tmp_path).headline == (
         "No: removing the heads that auber chose gives a significantly worse dev score than the "
         "same tuning without pruning, on the tasks that original+tuning has learned."
     )
@@ -63,9 +54,9 @@ def test_the_headline_is_about_tasks_that_are_learned(tmp_path):
 
 def test_too_few_pairs_give_no_answer(tmp_path):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
-    assert headline(tmp_path).startswith("No answer yet: no run of auber has a run of original")
+    assert answer(tmp_path).headline.startswith("No answer yet: no run of auber has a run of orig")
     write_run(tmp_path, "c", make_result("rte", CONTROL, 0, 0.6))
-    assert headline(tmp_path) == "No answer yet: 1 of at least 3 pairs."
+    assert answer(tmp_path).headline == "No answer yet: 1 of at least 3 pairs."
 
 
 def test_an_incomplete_study_is_preliminary(tmp_path):
@@ -117,14 +108,13 @@ def test_other_methods_are_sorted_by_their_comparison(tmp_path):
         "auber-l2": [40.0, 40.4, 40.3],
     }
     write_study(tmp_path, {"rte": scores})
-    points = answer(tmp_path).points
     assert {
         "Heads removed, mean over the seeds: rte 20.",
         "auber is significantly better than: random, auber-l2.",
         "auber is significantly worse than: greedy.",
         "auber does not differ significantly from: michel.",
         "There are too few runs to compare auber with: voita.",
-    } <= set(points)
+    } <= set(answer(tmp_path).points)
 
 
 def test_a_constant_answer_is_named(tmp_path):
@@ -136,19 +126,13 @@ def test_a_constant_answer_is_named(tmp_path):
 
 def test_a_task_that_the_control_has_not_learned_is_set_aside(tmp_path):
     """Without WNLI auber is behind the control and far ahead of random."""
-    scores = {
-        "mrpc": {"auber": [79.0, 80.1, 80.9],
-                 CONTROL: [80.0, 81.0, 82.0], "random": [69.0, 70.5, 70.2]},
-        "wnli": {"auber": [56.0, 50.0, 60.0],
-                 CONTROL: [30.0, 35.0, 25.0], "random": [80.0, 81.0, 82.5]},
-    }  # fmt: skip
-    write_study(tmp_path, scores)
-    points = answer(tmp_path).points
-    assert (
+    mrpc = {"auber": [79.0, 80.1, 80.9], CONTROL: [80.0, 81.0, 82.0], "random": [69.0, 70.5, 70.2]}
+    wnli = {"auber": [56.0, 50.0, 60.0], CONTROL: [30.0, 35.0, 25.0], "random": [80.0, 81.0, 82.5]}
+    write_study(tmp_path, {"mrpc": mrpc, "wnli": wnli})
+    assert {
         "Only on tasks where original+tuning beats a constant answer (mrpc): behind by 1.0 points, "
-        "95 % interval 0.8 to 1.2, 3 (task, seed) pairs."
-    ) in points
-    assert "auber does not differ significantly from: random." in points
-    assert (
-        "On the tasks that original+tuning has learned, auber is significantly better than: random."
-    ) in points
+        "95 % interval 0.8 to 1.2, 3 (task, seed) pairs.",
+        "auber does not differ significantly from: random.",
+        "On the tasks that original+tuning has learned, auber is significantly better than: "
+        "random.",
+    } <= set(answer(tmp_path).points)

@@ -47,39 +47,26 @@ def test_speed():
     assert times.rows[0][1:4] == ("torch, cpu, float32, batch 1", "40 (40 to 40)", "20 (20 to 20)")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": 2}, "^regret.json: 'format' must be 1, found 2; .* measure it again$"),
-        ({"seeds": "ten"}, "^regret.json: 'seeds' must be a whole number, found 'ten'"),
-        ({"panels": []}, "^regret.json: 'panels' must be at least 1 entries long"),
-        ({"panels": [{}]}, "^regret.json: lacks 'panels.0.model'"),
-    ],
-)
-def test_damage_to_regret_is_named(changes, message):
-    with pytest.raises(RunError, match=message):
-        read_regret(regret(**changes))
+def bad_speed_run():
+    (run,) = make_speed().to_json()["runs"]
+    return {**run, "parameters": {"unpruned": 0, "pruned": 0}}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("read", "file", "message"),
     [
-        ({"format": 2}, "^speed.json: 'format' must be 1, found 2; .* measure it again$"),
-        ({"runs": []}, "^speed.json: 'runs' must "),
-        ({"provenance": {}}, "^speed.json: lacks .*'provenance.threads'"),
+        (read_regret, regret(format=2), "'format' must be 1, found 2; .* measure it again$"),
+        (read_regret, regret(panels=[]), "'panels' must be at least 1 entries long"),
+        (read_regret, regret(panels=[{}]), "lacks 'panels.0.model'"),
+        (read_speed, speed(format=2), "'format' must be 1, found 2; .* measure it again$"),
+        (read_speed, speed(runs=[]), "'runs' must "),
         (
-            {
-                "runs": [
-                    {
-                        **make_speed().to_json()["runs"][0],
-                        "parameters": {"unpruned": 0, "pruned": 0},
-                    }
-                ]
-            },
-            "^speed.json: 'runs.0.parameters.unpruned' must be at least 1, found 0",
+            read_speed,
+            speed(runs=[bad_speed_run()]),
+            "'runs.0.parameters.unpruned' must be at least 1, found 0",
         ),
     ],
 )
-def test_damage_to_speed_is_named(changes, message):
-    with pytest.raises(RunError, match=message):
-        read_speed(speed(**changes))
+def test_damage_is_named(read, file, message):
+    with pytest.raises(RunError, match=f"^{file.name}: {message}"):
+        read(file)

@@ -39,12 +39,12 @@ def test_a_command_names_no_place(typed, plain):
     assert strip_paths(plain, "mpnet") == plain
 
 
-def test_what_a_record_takes_over(record):
+def test_a_record_of_a_result(record):
     assert (record.dev, record.train, record.seconds, record.removed) == (0.61, 0.95, 12.5, 20)
-    assert (
-        record.origin.command
-        == "auber study studies/table2.toml --model mpnet-base --data GLUE --out t2 --only seed=1"
+    command = (
+        "auber study studies/table2.toml --model mpnet-base --data GLUE --out t2 --only seed=1"
     )
+    assert record.origin.command == command
     assert (record.origin.commit, record.origin.device) == ("0123456789abcdef", "NVIDIA H200")
     assert str(record) == "mpnet-base, rte, protocol seen, auber, seed 1"
     assert record.peak_gpu_bytes is None

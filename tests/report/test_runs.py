@@ -10,85 +10,6 @@ from auber.report.runs import Coverage, cover
 from tests.report.results import make_result, write_plan, write_run
 
 
-def test_runs_are_found_at_any_depth_and_sorted(tmp_path):
-    write_run(tmp_path, "z/deep/run", make_result("mrpc", "auber", 0, 0.8))
-    write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
-    write_run(tmp_path, "b", make_result("mrpc", "auber", 1, 0.7))
-    found = collect(tmp_path)
-    assert [run.folder for run in found.runs] == ["z/deep/run", "b", "a"]
-    assert (found.starts, found.left_out) == (0, ())
-    run = found.runs[0]
-    assert (run.dev, run.train_rows, run.dev_rows, run.labels) == (0.8, 3668, 408, 2)
-
-
-def test_a_folder_that_is_a_run_is_itself_reported(tmp_path):
-    assert (
-        collect(write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))).runs[0].folder == "."
-    )
-
-
-def test_what_lies_inside_a_run_is_not_a_run(tmp_path):
-    folder = write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
-    write_run(folder, "stages/copy", make_result("rte", "auber", 0, 0.6))
-    assert len(collect(tmp_path).runs) == 1
-
-
-def test_runs_without_a_result_are_named_and_left_out(tmp_path):
-    write_run(tmp_path, "good", make_result("rte", "auber", 0, 0.6))
-    write_run(tmp_path, "cut", None)
-    write_run(tmp_path, "broken", None)
-    write_run(tmp_path, "again", make_result("rte", "auber", 1, 0.6))
-    for name in ("broken", "never-begun", "again"):  # the last has a result by now: that counts
-        (tmp_path / f"{name}.failed.json").write_text(
-            json.dumps({"error": "RunError: no memory", "skipped": False})
-        )
-    (tmp_path / "wanting.failed.json").write_text(
-        json.dumps({"error": "left out: 'broken' has no result", "skipped": True})
-    )
-    found = collect(tmp_path)
-    assert [run.folder for run in found.runs] == ["good", "again"]
-    assert [(run.folder, run.reason) for run in found.left_out] == [
-        ("broken", "failed: RunError: no memory"),
-        ("cut", "unfinished"),
-        ("never-begun", "failed: RunError: no memory"),
-        ("wanting", "left out: 'broken' has no result"),
-    ]
-
-
-def test_fine_tuned_starts_are_counted_and_are_no_method(tmp_path):
-    write_run(tmp_path, "start", make_result("rte", "original", 0, 0.6, kind="finetune"))
-    write_run(tmp_path, "original", make_result("rte", "original", 0, 0.61))
-    found = collect(tmp_path)
-    assert ([run.folder for run in found.runs], found.starts) == (["original"], 1)
-
-
-def test_no_results_name_what_was_looked_for(tmp_path):
-    write_run(tmp_path, "cut", None)
-    message = (
-        r"no finished run below it \(folders with run.json and result.json, made by 'auber prune' "
-        r"or 'auber study'\); "
-        "found 0 fine-tuned starts and 1 runs without a result"
-    )
-    with pytest.raises(RunError, match=message):
-        collect(tmp_path)
-    with pytest.raises(
-        RunError, match="none: no such folder or results file; give what holds runs"
-    ):
-        collect(tmp_path / "none")
-    with pytest.raises(
-        ConfigError, match="a report needs runs, found nothing named; give folders or results files"
-    ):
-        collect()
-
-
-def test_a_reason_names_no_folder_of_the_machine(tmp_path):
-    write_run(tmp_path, "good", make_result("rte", "auber", 0, 0.6))
-    error = "RunError: /scratch/me/t2/rte/seed-0: must be '/a/b c'; 3/4 of ../shared/glue/dev.tsv"
-    (tmp_path / "x.failed.json").write_text(json.dumps({"error": error, "skipped": False}))
-    (left_out,) = collect(tmp_path).left_out
-    assert left_out.reason == "failed: RunError: seed-0: must be 'b c'; 3/4 of dev.tsv"
-
-
 def test_what_a_study_asks_for_is_known(tmp_path):
     write_plan(tmp_path / "study", ["rte"], ["auber", "random"], [0, 1], draws=2)
     write_run(tmp_path, "study/rte/seen/seed-0/auber", make_result("rte", "auber", 0, 0.6))
@@ -102,27 +23,6 @@ def test_what_a_study_asks_for_is_known(tmp_path):
         ("rte", "random", 1, 1),
     ]
     assert {key[:2] for key in wanted} == {("mpnet-base", "seen")}
-
-
-def test_several_places_are_put_together(tmp_path):
-    for place, method in (("a", "auber"), ("b", "auber-l2")):
-        write_run(tmp_path / place, "run", make_result("rte", method, 0, 0.6))
-        write_run(tmp_path / place, "cut", None)
-    save_results(tmp_path / "b", tmp_path / "b.json")
-    found = collect(tmp_path / "a", tmp_path / "b.json")
-    assert [(run.folder, run.method) for run in found.runs] == [
-        (f"{tmp_path / 'a'}: run", "auber"),
-        (f"{tmp_path / 'b.json'}: run", "auber-l2"),
-    ]
-    assert [run.folder for run in found.left_out] == [
-        f"{tmp_path / 'a'}: cut",
-        f"{tmp_path / 'b.json'}: cut",
-    ]
-    with pytest.raises(
-        RunError,
-        match=r"b.json: run and \S+b: run: two runs of mpnet-base, rte, protocol seen, auber-l2",
-    ):
-        collect(tmp_path / "b.json", tmp_path / "b")
 
 
 @pytest.mark.parametrize(
@@ -159,33 +59,90 @@ def test_a_wrong_entry_is_named(tmp_path, key, value, message):
         collect(tmp_path)
 
 
-def test_the_draw_may_be_absent_and_the_majority_none(tmp_path):
-    write_run(
-        tmp_path, "a", make_result("rte", "random", 0, 0.6, config={}, **{"dev.majority": None})
-    )
-    run = collect(tmp_path).runs[0]
-    assert (run.draw, run.majority, run.equals_majority) == (0, None, False)
+SAME = "task rte, seed 0 must have the same rows and metric in all runs"
 
 
-def test_two_runs_of_the_same_are_named(tmp_path):
-    write_run(tmp_path, "a", make_result("rte", "random", 3, 0.6, config={"random.draw": 2}))
-    write_run(tmp_path, "b", make_result("rte", "random", 3, 0.7, config={"random.draw": 2}))
+@pytest.mark.parametrize(
+    ("method", "changes", "message"),
+    [
+        (
+            "random",
+            {},
+            "two runs of mpnet-base, rte, protocol seen, random, seed 0; a report needs",
+        ),
+        ("voita", {"data": "other"}, SAME),
+        ("voita", {"metric": "f1"}, SAME),
+    ],
+)
+def test_runs_that_do_not_belong_together_are_named(tmp_path, method, changes, message):
+    write_run(tmp_path, "a", make_result("rte", "random", 0, 0.6))
+    write_run(tmp_path, "b", make_result("rte", method, 0, 0.7, **changes))
+    with pytest.raises(RunError, match=f"a and b: {message}"):
+        collect(tmp_path)
+
+
+def test_runs_are_found_at_any_depth_and_sorted(tmp_path):
+    folder = write_run(tmp_path, "z/deep/run", make_result("mrpc", "auber", 0, 0.8))
+    write_run(folder, "stages/copy", make_result("mrpc", "auber", 0, 0.8))  # belongs to its run
+    write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
+    write_run(tmp_path, "b", make_result("mrpc", "auber", 1, 0.7))
+    write_run(tmp_path, "start", make_result("rte", "original", 0, 0.6, kind="finetune"))
+    found = collect(tmp_path)
+    assert [run.folder for run in found.runs] == ["z/deep/run", "b", "a"]
+    assert (found.starts, found.left_out) == (1, ())
+    run = found.runs[0]
+    assert (run.dev, run.train_rows, run.dev_rows, run.labels) == (0.8, 3668, 408, 2)
+    assert collect(folder).runs[0].folder == "."
+
+
+def test_runs_without_a_result_are_named_and_left_out(tmp_path):
+    def fail(name, error, *, skipped=False):
+        (tmp_path / f"{name}.failed.json").write_text(
+            json.dumps({"error": error, "skipped": skipped})
+        )
+
+    write_run(tmp_path, "good", make_result("rte", "auber", 0, 0.6))
+    write_run(tmp_path, "cut", None)
+    write_run(tmp_path, "broken", None)
+    write_run(tmp_path, "again", make_result("rte", "auber", 1, 0.6))
+    fail("broken", "RunError: /scratch/me/seed-0: must be '/a/b c'; 3/4 of ../glue/dev.tsv")
+    fail("again", "RunError: no memory")  # it has a result by now: that counts
+    fail("wanting", "left out: 'broken' has no result", skipped=True)
+    found = collect(tmp_path)
+    assert [run.folder for run in found.runs] == ["good", "again"]
+    assert [(run.folder, run.reason) for run in found.left_out] == [
+        ("broken", "failed: RunError: seed-0: must be 'b c'; 3/4 of dev.tsv"),
+        ("cut", "unfinished"),
+        ("wanting", "left out: 'broken' has no result"),
+    ]
+
+
+def test_no_results_name_what_was_looked_for(tmp_path):
+    write_run(tmp_path, "cut", None)
     message = (
-        "a and b: two runs of mpnet-base, rte, protocol seen, random, seed 3, draw 2; a report "
-        "needs one of each"
+        r"no finished run below it \(folders with run.json and result.json, made by 'auber prune' "
+        r"or 'auber study'\); found 0 fine-tuned starts and 1 runs without a result"
     )
     with pytest.raises(RunError, match=message):
         collect(tmp_path)
+    with pytest.raises(RunError, match="none: no such folder or results file; give what holds"):
+        collect(tmp_path / "none")
+    with pytest.raises(ConfigError, match="a report needs runs, found nothing named; give folders"):
+        collect()
 
 
-@pytest.mark.parametrize("changes", [{"data": "other"}, {"metric": "f1"}])
-def test_pairs_must_have_the_same_rows_and_metric(tmp_path, changes):
-    write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
-    write_run(tmp_path, "b", make_result("rte", "original", 0, 0.7, **changes))
-    with pytest.raises(
-        RunError, match="a and b: task rte, seed 0 must have the same rows and metric in all runs"
-    ):
-        collect(tmp_path)
+def test_several_places_are_put_together(tmp_path):
+    for place, method in (("a", "auber"), ("b", "auber-l2")):
+        write_run(tmp_path / place, "run", make_result("rte", method, 0, 0.6))
+        write_run(tmp_path / place, "cut", None)
+    save_results(tmp_path / "b", tmp_path / "b.json")
+    places = (tmp_path / "a", tmp_path / "b.json")
+    found = collect(*places)
+    assert [run.folder for run in found.runs] == [f"{place}: run" for place in places]
+    assert [run.folder for run in found.left_out] == [f"{place}: cut" for place in places]
+    message = r"b.json: run and \S+b: run: two runs of mpnet-base, rte, protocol seen, auber-l2"
+    with pytest.raises(RunError, match=message):
+        collect(tmp_path / "b.json", tmp_path / "b")
 
 
 def key(task, method, seed, draw=0):

@@ -8,57 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from auber.models.encoders import encoder_of
-from auber.models.surgery import remove_heads
-from auber.run.decisions import Decisions, best_by_size, best_plan, describe_fixed_layers
+from auber.run.decisions import Decisions, best_by_size, best_plan
 from tests.small import Messages, small_config
-from tests.tiny_models import tiny_model
 
 
 def decisions(metric="explained", **changes):
     request = SimpleNamespace(config=small_config(**changes), reward_metric=metric)
     messages = Messages()
     return Decisions(request, None, messages), messages.said
-
-
-def test_layers_of_one_head_are_named():
-    model = tiny_model("bert")
-    encoder = encoder_of(model)
-    assert describe_fixed_layers(encoder, [0, 1, 2]) is None
-    remove_heads(model, {0: [1, 2, 3], 2: [0, 1, 2]})
-    words = describe_fixed_layers(encoder, [2, 1])
-    assert (
-        words == "layer 2: skipped, because one head must stay in each layer and there is only one"
-    )
-    assert describe_fixed_layers(encoder, [2, 0]).startswith(
-        "nothing to remove: one head must stay in each layer, and layers 0, 2 had only one; "
-    )
-
-
-@pytest.mark.parametrize(
-    ("removed", "changes", "worth"),
-    [
-        (0, {}, "none is removed"),
-        (1, {}, "the head removed could as well be others"),
-        (3, {}, "the 3 heads removed could as well be others"),
-        (None, {}, "the removed heads could as well be others"),
-        (
-            3,
-            {"search__prior": "voita", "protocol": "crossfit"},
-            "the plan that the search starts from decides",
-        ),
-    ],
-)
-def test_equal_rewards_are_reported(removed, changes, worth):
-    made, said = decisions(**changes)
-    for scores in ([], [0.5], [0.5, 0.5, 0.25]):
-        made._say_equal_rewards(4, scores, removed)
-    assert said == []
-    made._say_equal_rewards(4, [0.5, 0.5], removed)
-    assert said == [
-        "layer 4: all 2 masks scored the same (0.5000), so the rewards do not distinguish heads; "
-        + worth
-    ]
 
 
 @pytest.mark.parametrize(
@@ -73,25 +30,6 @@ def test_a_model_that_explains_nothing_is_reported_once(metric, score, number):
     assert all(
         text.startswith("the unpruned model explains nothing of the 40 reward") for text in said
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "decides"),
-    [
-        ({"agent__choose": "rollout"}, "an untrained network decides"),
-        ({"agent__choose": "best"}, "the best random mask decides"),
-        ({"agent__choose": "rollout", "search__heads": 4}, "the best random mask decides"),
-    ],
-)
-def test_an_agent_without_an_update_is_reported_once(changes, decides):
-    made, said = decisions(**changes)
-    for updates in (1, None, 0, 0):  # other methods have no agent
-        made._say_no_update(4, updates)
-    assert said == [
-        "layer 4: the agent made no update, because its 6 games had fewer than 8 moves; "
-        f"{decides}; raise agent.episodes, or lower agent.learning_starts (said once; the report "
-        "names all such layers)"
-    ]
 
 
 def test_the_best_mask_of_each_size():

@@ -40,17 +40,6 @@ def test_only_the_layers_named_are_searched(order, expected, searched, tmp_path)
     assert outcome.result["config"]["search.layers"] == "0,2"
 
 
-def test_the_control_gets_the_tunings_of_the_layers_named(tmp_path):
-    assert prune(tmp_path, "original+tuning", search__layers="1").result["tuned_layers"] == [1]
-
-
-def test_a_ranking_method_chooses_among_all_layers(tmp_path):
-    outcome = prune(tmp_path, "random", heads=8, search__layers="1")
-    touched = [layer for layer in range(3) if outcome.plan.removed(layer)]
-    assert touched == outcome.result["tuned_layers"]
-    assert touched != [1]
-
-
 def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_path):
     peaks = iter([300, 900, 500, 100])  # first, two layers, last
     monkeypatch.setattr(Hardware, "peak_bytes", lambda self: next(peaks))

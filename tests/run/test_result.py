@@ -76,12 +76,6 @@ def test_every_part_of_the_seconds_is_in_the_table():
     assert cost_of(stages)["seconds"].keys() - {"total"} == TIME_PARTS.keys()
 
 
-def test_a_run_without_search_or_tunings_costs_its_evaluation():
-    cost = cost_of({"first": {"seconds": 0.0}})
-    assert cost["seconds"]["total"] == cost["seconds"]["evaluation"] == 0.5
-    assert (cost["rewards_asked"], cost["rewards_computed"], cost["tuning_steps"]) == (0, 0, 0)
-
-
 def test_only_layers_with_a_tuning_were_tuned_after():
     assert find_tuned_layers(records(STAGES)) == [2]
     tuned = {layer_stage(layer): STAGES["layer-02"] for layer in (11, 3)}

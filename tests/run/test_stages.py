@@ -9,7 +9,7 @@ import pytest
 from auber.data.splits import make_splits
 from auber.models.encoders import encoder_of
 from auber.run.request import check_pruning
-from auber.run.stages import Effort, declare_strategy
+from auber.run.stages import declare_strategy
 from tests.small import small_config, small_start, small_task
 
 TASK = small_task()
@@ -23,10 +23,6 @@ def make(method="auber", heads=None, **changes):
     )
     splits = make_splits(TASK.train.labels, request.config, 3, False)
     return request, splits, encoder_of(model)
-
-
-def effort_of(method="auber", **changes):
-    return Effort(*make(method, **changes))
 
 
 class FakeSteps(SimpleNamespace):
@@ -68,15 +64,3 @@ def test_the_stages_of_a_strategy(arguments, names):
     steps = FakeSteps(splits=splits, encoder=encoder, fold_models=folds)
     strategy = declare_strategy(request, steps)
     assert [stage.name for stage in strategy.stages] == names.split()
-
-
-def test_a_fold_model_counts_its_own_rows():
-    epochs = {"first__epochs": 1, "layer__epochs": 1, "last__epochs": 1}
-    effort = effort_of(protocol="crossfit", reward__folds=2, **epochs)
-    assert len(effort.fold_model(1, [0, 1])) == 1 + 2 + 1
-    assert effort.fold_model(1, [0, 1])[0] == 30
-
-
-def test_more_games_take_longer_until_every_mask_is_known():
-    few, many, all_masks = (effort_of(agent__episodes=number).search(0) for number in (2, 3, 500))
-    assert few < many <= all_masks == effort_of("exhaustive").search(0)

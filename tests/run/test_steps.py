@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-import auber
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.run import steps
@@ -16,7 +15,7 @@ from auber.run.fold_models import FoldModels
 from auber.training.latency import Saving
 from auber.training.timing import Ratio
 from tests.run.test_fold_models import SETTINGS, cut_and_resumed, prune, same_weights, searches
-from tests.small import Messages, small_start
+from tests.small import Messages
 
 # The prior
 
@@ -119,15 +118,6 @@ def test_a_search_with_a_prior_is_resumed(cut, corrected, monkeypatch, tmp_path)
     assert same_weights(again.model, corrected[0].model)
 
 
-def test_the_prior_of_a_pruned_model(tmp_path):
-    start, _ = small_start()
-    auber.remove_heads(start, {0: [1]})
-    outcome = prune(tmp_path / "run", model=start, **GATES)
-    prior = prior_of(tmp_path / "run")
-    assert 1 not in prior.removed(0)
-    assert encoder_of(outcome.model).removed.num_removed == outcome.result["heads"]["removed"]
-
-
 # A given number of heads
 
 
@@ -181,9 +171,9 @@ def test_another_number_of_heads_is_reported(tmp_path):
     ) in messages.said
 
 
-@pytest.mark.parametrize("method", ["greedy", "exhaustive"])
-def test_other_searches_remove_the_given_number(method, tmp_path):
-    assert prune(tmp_path / "run", method, search__heads=9, reward__head=0.0).plan.num_removed == 9
+def test_other_searches_remove_the_given_number(tmp_path):
+    found = prune(tmp_path / "run", "greedy", search__heads=9, reward__head=0.0)
+    assert found.plan.num_removed == 9
 
 
 # Rewards for time

@@ -150,28 +150,3 @@ def test_a_model_of_another_kind_is_refused():
         match=r"^task agreement: is of kind sequence and needs a model \.\.\.ForSequenceClass",
     ):
         auber.evaluate(model, tokenizer, task=small_task(), config=small_config())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--kind", "token"], "auber: Unknown kind 'token'. Did you mean 'tokens'?"),
-        (
-            ["--kind", "tokens", "--metric", "span_f1"],
-            "auber: metric span_f1 scores rows of kind spans, found kind tokens",
-        ),
-        (["--kind", "tokens", "--labels", "O,B-X"], "auber: {train}, line 1, word 1 "),
-        (
-            [],
-            "auber: {train}, line 1: Unknown column 'text'. Known: tags, tokens; they look "
-            "like rows of kind tokens: ",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line(arguments, message, encoder, run_auber, tmp_path):
-    train, dev = write_kind_files("tokens", tmp_path)
-    words = ["--model", encoder, "--train", train, "--dev", dev, "--out", tmp_path / "run"]
-    code, out, err = run_auber("prune", *words, *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith(message.format(train=train))
-    assert err.count("\n") == 1

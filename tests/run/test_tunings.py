@@ -11,7 +11,7 @@ from auber.data.splits import LayerSplit, Splits
 from auber.run import tunings
 from auber.run.tunings import Tunings
 from auber.system.progress import Progress
-from auber.training.tuning import StepCache, TuningReport, tune
+from auber.training.tuning import TuningReport, tune
 from tests.small import cpu, small_config, small_rows, small_start, small_task
 
 # Only the last row is watched, and the tuning after layer 1 has only rows of fold 2.
@@ -104,60 +104,23 @@ def test_the_first_again_has_a_name_of_its_own_and_is_the_same(heard):
     assert heard[1][2:] == heard[0][2:], "rows, settings and seed"
 
 
-class Keeping:
-    """Records which tunings get the same captured steps."""
+def test_captured_steps_are_shared_by_the_tunings_of_one_model(monkeypatch):
+    caches: dict[int, list[str]] = {}
+    kept = []
 
-    def __init__(self, monkeypatch):
-        self.given: list[tuple[str, StepCache | None]] = []
-        monkeypatch.setattr(tunings, "tune", self._tune)
-
-    def _tune(self, *arguments, name, step_cache, **options):
-        self.given.append((name, step_cache))
+    def listen(*arguments, name, step_cache, **options):
+        kept.append(step_cache)  # so that no other gets its id
+        caches.setdefault(id(step_cache), []).append(name)
         return tune(*arguments, name=name, step_cache=step_cache, **options)
 
-    def groups(self):
-        """Return the names of tunings that share captured steps, and of the others."""
-        shared = [
-            [name for name, other in self.given if other is kept]
-            for _, kept in self.given
-            if kept is not None
-        ]
-        return [list(group) for group in dict.fromkeys(map(tuple, shared))], [
-            name for name, kept in self.given if kept is None
-        ]
-
-
-def test_captured_steps_are_shared_while_no_head_is_removed(monkeypatch):
-    model, tokenizer = small_start()
-    rest = ["layer-00/tuning", "layer-01/tuning", "layer-02/tuning", "last/tuning"]
-    keeping = Keeping(monkeypatch)
-    auber.prune(
-        model,
-        tokenizer,
-        task=small_task(),
-        method="random",
-        heads=3,
-        config=small_config(first__when="always"),
-    )
-    groups, alone = keeping.groups()
-    assert len(groups) == 1
-    assert groups[0][-1] == "last/tuning"
-    assert set(groups[0]) <= set(rest)
-    assert alone == ["first/tuning"], "heads go after it"
-
-    keeping = Keeping(monkeypatch)
+    monkeypatch.setattr(tunings, "tune", listen)
     config = small_config(
         protocol="crossfit", reward__measure="smooth", reward__folds=2, first__when="always"
     )
-    auber.prune(model, tokenizer, task=small_task(), config=config)
-    groups, alone = keeping.groups()
-    fold_models = [
-        [f"scout-{fold}/{name}" for name in ("first/tuning", *rest)] for fold in range(2)
-    ]
-    assert groups[:2] == fold_models
-    assert len(groups) == 3
-    assert groups[2][-1] == "last/tuning"
-
-    keeping = Keeping(monkeypatch)
-    auber.prune(model, tokenizer, task=small_task(), config=small_config(first__when="always"))
-    assert keeping.groups()[0] == [["last/tuning"]], "every layer loses heads before its tuning"
+    auber.prune(*small_start(), task=small_task(), config=config)
+    layers = [f"layer-0{layer}/tuning" for layer in range(3)]
+    names = ("first/tuning", *layers, "last/tuning")
+    groups = list(caches.values())
+    assert groups[1:3] == [[f"scout-{fold}/{name}" for name in names] for fold in range(2)]
+    assert groups[0] == caches[id(None)] == ["first/tuning", "rewind/tuning"], "heads go after it"
+    assert groups[3][-1] == "last/tuning"

@@ -55,7 +55,7 @@ def expected_score(folds, layer, metric, removed):
     return get_metric(metric).compute(torch.cat(logits), labels).item()
 
 
-@pytest.mark.parametrize("layer", range(LAYERS))
+@pytest.mark.parametrize("layer", [0, LAYERS - 1])
 @pytest.mark.parametrize(("metric", "labels"), METRICS)
 def test_a_score_is_the_metric_of_all_pruned_models_together(metric, labels, layer):
     folds = made_folds(labels, removed={layer: [0], (layer + 1) % LAYERS: [2]})
@@ -77,7 +77,7 @@ def test_rows_of_every_task_type(kind):
         assert found == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(("metric", "labels"), METRICS)
+@pytest.mark.parametrize(("metric", "labels"), [("accuracy", 3), ("explained", 2), ("pearson", 1)])
 def test_one_fold_scores_like_a_layer_scorer_and_empty_folds_are_ignored(metric, labels):
     (model, rows), (other, _), _ = made_folds(labels)
     whole = LayerScorer(model, 1, rows, metric, cpu())

@@ -9,7 +9,7 @@ from auber.scoring.packing import PackedBatch, cut_rows
 CPU = torch.device("cpu")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 128), min_size=1), st.integers(1, 500))
 def test_every_row_is_in_one_batch_and_batches_are_sorted(lengths, tokens):
     batches = cut_rows(lengths, tokens)
@@ -20,7 +20,7 @@ def test_every_row_is_in_one_batch_and_batches_are_sorted(lengths, tokens):
         assert len(rows) == 1 or sum(lengths[row] for row in rows) <= tokens
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 20), min_size=1))
 def test_the_shape_of_a_batch(lengths):
     batch = PackedBatch(tuple(sorted(lengths, reverse=True)), CPU)
@@ -32,7 +32,7 @@ def test_the_shape_of_a_batch(lengths):
     assert batch.positions.tolist() == positions
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 5), min_size=1), st.integers(1, 3))
 def test_blocks_hold_whole_rows_and_join_again(lengths, times):
     single = PackedBatch(tuple(sorted(lengths, reverse=True)), CPU)

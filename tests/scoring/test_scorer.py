@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -12,11 +14,10 @@ from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_heads
 from auber.scoring import LayerScorer, scorer
 from auber.scoring.layers import PackedLayer
-from auber.training.evaluation import evaluate_rows
-from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, random_kind_rows
-from tests.scoring.checks import assert_predicts_like_the_pruned
+from auber.training.evaluation import evaluate_rows, predict
+from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
 from tests.small import cpu
-from tests.tiny_models import LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
+from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
 
 MASKS = [(), (0,), (1, 3), (0, 2, 3)]
 ALL_METRICS = [
@@ -55,6 +56,25 @@ def pruned_score(model, layer, removed, rows, metric):
     pruned = copy.deepcopy(model)
     remove_heads(pruned, PruningPlan({layer: removed}))
     return evaluate_rows(pruned, rows, metric).score
+
+
+def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -> None:
+    """Compare every mask with the pruned model; head 0 of the layer must be removed already."""
+    is_sequence = rows.kind == "sequence"
+    metric = "accuracy" if is_sequence else METRICS_OF[rows.kind][0]
+    scorer = LayerScorer(model, layer, rows, metric, cpu(), tokens_per_batch=60)
+    by_length = sorted(range(len(rows)), key=lambda row: -rows.lengths[row])
+    order = torch.tensor(by_length) if is_sequence else packed_order(rows)
+    masks = [
+        mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)
+    ]
+    for removed in masks:
+        pruned = copy.deepcopy(model)
+        remove_heads(pruned, {layer: removed})
+        plain, fast = predict(pruned, rows)[order], scorer.logits(removed)
+        assert fast.shape == plain.shape
+        torch.testing.assert_close(fast, plain, atol=1e-5 if is_sequence else 2e-5, rtol=1e-5)
+        assert torch.equal(fast.argmax(1), plain.argmax(1))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import auber
 from auber.errors import ConfigError, ModelError, RunError
-from auber.scoring import DeviceWorkers, LayerScorer, ShardedScorer, make_scorer, open_workers
+from auber.scoring import DeviceWorkers, LayerScorer, ShardedScorer, open_workers
 from auber.scoring.sharded import deal_rows
 from auber.training.devices import Hardware
 from tests.scoring.test_scorer import ALL_METRICS, MASKS, made, random_rows
@@ -86,11 +86,8 @@ def test_shards_are_computed_side_by_side_with_the_pinned_threads(monkeypatch):
 
 
 def test_one_piece_needs_no_workers():
-    model, rows = made()
     with open_workers(small_config(), cpu(), 9) as workers:
         assert workers is None
-        scorer = make_scorer(model, 1, rows, "accuracy", cpu(), workers)
-    assert type(scorer) is LayerScorer
 
 
 @pytest.mark.parametrize(

@@ -38,18 +38,14 @@ def labels(source):
     return checkpoint.load_classifier(source, num_labels=2).model.config.id2label
 
 
-@pytest.mark.parametrize("revision", [OLD, "v1"])
-def test_a_revision(hub, revision):
+def test_a_revision(hub):
     assert labels("me/mine")[0] != "label 0"
-    assert labels(f"me/mine@{revision}")[0] == "label 0"
-    assert read_config(f"me/mine@{revision}")[0].id2label[0] == "label 0"
-    assert len(checkpoint.load_tokenizer(f"me/mine@{revision}")) > 5
-
-
-def test_a_revision_that_is_not_there(hub):
-    with pytest.raises(
-        CheckpointError, match="^'me/mine@nowhere' is no folder and cannot be read from the hub"
-    ):
+    for revision in (OLD, "v1"):
+        assert labels(f"me/mine@{revision}")[0] == "label 0"
+        assert read_config(f"me/mine@{revision}")[0].id2label[0] == "label 0"
+        assert len(checkpoint.load_tokenizer(f"me/mine@{revision}")) > 5
+    message = "^'me/mine@nowhere' is no folder and cannot be read from the hub"
+    with pytest.raises(CheckpointError, match=message):
         labels("me/mine@nowhere")
 
 
@@ -83,25 +79,25 @@ def test_code_on_the_hub(hub, tmp_path):
     assert not (tmp_path / "marker").exists()
 
 
-def test_pruned_and_quantised_models_of_the_hub(hub):
-    path = hub / "snapshots" / NEW / "config.json"
-    before = path.read_text()
-    change_json(path, auber_removed_heads={"0": [1]})
-    with pytest.raises(
-        CheckpointError,
-        match="^'me/mine' is a pruned model; download it and give the local folder$",
-    ):
-        labels("me/mine")
-    path.write_text(before)
-    change_json(path, quantization_config={"quant_method": "gptq"})
-    with pytest.raises(
-        CheckpointError,
-        match="^'me/mine': the model is quantised .* give the model it was made from$",
-    ):
-        labels("me/mine")
-
-
-def test_an_adapter_on_the_hub(hub):
-    (hub / "snapshots" / NEW / "adapter_config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="^me/mine: has an adapter beside its weights"):
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        (
+            "config.json",
+            {"auber_removed_heads": {"0": [1]}},
+            "^'me/mine' is a pruned model; download it and give the local folder$",
+        ),
+        (
+            "config.json",
+            {"quantization_config": {"quant_method": "gptq"}},
+            "^'me/mine': the model is quantised .* give the model it was made from$",
+        ),
+        ("adapter_config.json", {}, "^me/mine: has an adapter beside its weights"),
+    ],
+)
+def test_other_models_of_the_hub_are_refused(hub, file, changes, message):
+    path = hub / "snapshots" / NEW / file
+    before = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps({**before, **changes}))
+    with pytest.raises(CheckpointError, match=message):
         labels("me/mine")

@@ -20,16 +20,8 @@ MARKUP = [
 
 @pytest.mark.parametrize("text", MARKUP)
 def test_a_page_shows_markup_as_text(tmp_path, text):
-    result = make_result(
-        "rte",
-        "auber",
-        0,
-        0.6,
-        model=text,
-        command=f"auber prune --model {text!r}",
-        data=text,
-        start=text,
-    )
+    command = f"auber prune --model {text!r}"
+    result = make_result("rte", "auber", 0, 0.6, model=text, command=command, data=text, start=text)
     result["provenance"]["device"] = text
     result["config"]["agent.choose"] = text
     page = render_page(make_run_page(read_runs([write_run(tmp_path, "run", result)])))

@@ -19,7 +19,6 @@ from auber.models.surgery import remove_heads
 from auber.report.results_file import collect, save_results
 from auber.study import StudyFolder, run_study, select_runs
 from auber.study.checks import _outline
-from tests.kinds import write_kind_files
 from tests.small import small_start, small_task
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
 from tests.tiny_models import MODEL_TYPES, tiny_model, tiny_tokenizer
@@ -137,21 +136,6 @@ def test_the_numbers_are_those_of_a_known_task_with_the_same_rows(model, place, 
     assert (task.train, task.rows) == (None, rows.content_hash)
 
 
-def test_doubts_about_rows_are_reported_once(model, place):
-    notes = Notes()
-    study = films_study(model, {**FILMS, "dev": "a.csv"}, seeds=[0, 1])
-    run_study(study, StudyFolder(place / "o"), notes)
-    (text,) = [said for said in notes.said if "also in train" in said]
-    assert text.startswith("films: careful: 60 of 60 dev rows are also in train")
-
-
-@pytest.mark.parametrize("kind", ["tokens", "spans"])
-def test_every_type_of_task(model, tmp_path, kind):
-    train, dev = write_kind_files(kind, tmp_path)
-    study = films_study(model, {"train": str(train), "dev": str(dev), "kind": kind})
-    assert states(study, StudyFolder(tmp_path / "o")) == {"complete"}
-
-
 def test_other_rows_are_refused_and_the_same_rows_elsewhere_go_on(model, place):
     folder = StudyFolder(place / "o")
     run_study(films_study(model), folder, Notes())
@@ -206,9 +190,6 @@ def test_the_record_has_the_rows_of_later_calls_too(model, place):
     [
         ({"train": "none.csv"}, "none.csv: there is no such file; correct the path"),
         ({"text": "sad"}, "a.csv: Unknown column 'sad'. Did you mean 'said'? Known: said, y"),
-        ({"label": "label"}, "a.csv: Unknown column 'label'. Known: said, y"),
-        ({"metric": "acuracy"}, "Unknown metric 'acuracy'. Did you mean 'accuracy'? Known: "),
-        ({"kind": "words"}, "Unknown kind 'words'. Known: sequence, spans, tokens"),
         ({"labels": "0"}, "a.csv, line 2: label '1' is not one of the known labels (0); correct"),
         ({"rows": DIGEST}, f"the rows of a.csv and b.csv must have the digest {DIGEST}, found"),
     ],

@@ -34,8 +34,7 @@ def test_a_claimed_block_is_left_to_its_process_and_another_one_is_done(model, u
     assert start == StudyFolder(whole).result(other, "start").start
 
 
-@pytest.mark.parametrize("patience", [60.0, 0.0])
-def test_a_stopped_study_releases_its_claims(model, tmp_path, monkeypatch, patience):
+def test_a_stopped_study_releases_its_claims(model, tmp_path, monkeypatch):
     endless = {**QUICK, "agent.episodes": 100_000}
     study = tiny_study(model, methods=["auber"], settings=endless)
     folder = StudyFolder(tmp_path / "study")
@@ -47,13 +46,12 @@ def test_a_stopped_study_releases_its_claims(model, tmp_path, monkeypatch, patie
         return wait(sources, timeout)
 
     monkeypatch.setattr("auber.study.engines.wait", stop_in_the_search)
-    monkeypatch.setattr("auber.study.engines._LEAVE_WITHIN", patience)
+    monkeypatch.setattr("auber.study.engines._LEAVE_WITHIN", 60.0)
     with pytest.raises(KeyboardInterrupt):
         run_study(study, folder, Notes(), place=Place("processes"))
     assert not (folder.block_path(BLOCK) / ".claim").exists()
-    if patience:
-        assert not lock.exists()
-        assert folder.failure(BLOCK, "auber") is None
+    assert not lock.exists()
+    assert folder.failure(BLOCK, "auber") is None
 
 
 @pytest.mark.slow

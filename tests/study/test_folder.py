@@ -42,15 +42,6 @@ def test_the_folder_records_its_study(tmp_path):
     folder.check(study)
 
 
-@pytest.mark.parametrize("name", ["bert-\N{HUGGING FACE}", 'a "quoted" \\ name', "größe"])
-def test_any_name_of_a_model_is_read_back(tmp_path, name):
-    (tmp_path / name).mkdir()
-    folder, study = StudyFolder(tmp_path / "study"), tiny_study(tmp_path / name)
-    folder.open(study)
-    assert folder.recorded().model == name
-    folder.open(study)
-
-
 def test_a_study_may_grow(tmp_path):
     folder = StudyFolder(tmp_path / "study")
     folder.open(tiny_study(seeds=[1]))
@@ -246,15 +237,6 @@ def test_a_damaged_result(tmp_path, content, message):
     (folder.run_path(BLOCK, "start") / "result.json").write_text(content)
     with pytest.raises(RunError, match=f"result.json: {message}"):
         folder.result(BLOCK, "start")
-
-
-def test_a_damaged_failure(tmp_path):
-    folder = StudyFolder(tmp_path)
-    folder.record_failure(BLOCK, "auber", "no good")
-    path = folder.block_path(BLOCK) / "auber.failed.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "error": 3}))
-    with pytest.raises(RunError, match="'error' must be text, found 3; .*: delete it to try the"):
-        folder.failure(BLOCK, "auber")
 
 
 def test_a_file_that_another_process_deletes_meanwhile_is_none(tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ import pytest
 
 from auber.errors import ConfigError, TaskError
 from auber.report.tables import FOLDER
-from auber.search.registry import METHODS
 from auber.study import change_study, make_study, read_study, select_runs
 from auber.study.plan import _REPORT, Block
 from tests.study.tiny import tiny_study
@@ -107,43 +106,29 @@ def test_the_record_has_a_digest_in_place_of_files():
             {"tasks": ["rta"]},
             "'tasks' must be known or rows of your own. Unknown task 'rta'. Did you mean 'rte'?",
         ),
-        ({"tasks": "rte"}, "'tasks' must be a list of names or a table for each task, found 'rte'"),
         ({"tasks": ["rte", "rte"]}, "'tasks' must name each once; rte is repeated"),
-        ({"tasks": {}}, "'tasks' must name at least one"),
         ({"tasks": {"rte": 3}}, "'tasks.rte' must be a table, found 3"),
         ({"methods": ["aubre"]}, "'methods' must be known. Unknown method 'aubre'. Did you mean"),
-        ({"methods": []}, "'methods' must name at least one"),
         (
             {"methods": ["random"]},
             "'random' removes as many heads as 'auber', which is not among the methods; add",
         ),
         ({"seeds": [0, 1, 1]}, "'seeds' must name each once; 1 is repeated"),
         ({"seeds": [-1]}, "'seeds.0' must be at least 0, found -1"),
-        ({"seeds": [2**63]}, "'seeds.0' must be at most 9223372036854775807, found"),
         ({"protocols": ["held"]}, "'protocols' must be known. Unknown protocol 'held'. Did you"),
         ({"protocol": "seen"}, "unknown key 'protocol'. Did you mean 'protocols'?"),
         ({"preset": "papr"}, "Unknown preset 'papr'. Did you mean 'paper'?"),
-        ({"draws": 0}, "'draws' must be at least 1, found 0"),
-        ({"keep_weights": "no"}, "'keep_weights' must be true or false, found 'no'"),
-        ({"settings": 3}, "'settings' must be a table, found 3"),
         ({"settings": {"agent": {"gama": 1}}}, "settings: Unknown setting 'agent.gama'. Did you"),
         ({"settings": {"seed": 1}}, "settings: seed is set by the study for each run; list it"),
         (
             {"tasks": {"rte": {"first": {"when": "never"}}}},
             "tasks.rte: first.when is set by the study for each run; a study always fine-tunes",
         ),
-        ({"model": 3}, "'model' must be text, found 3"),
         ({"model": "agreement"}, "the model 'agreement' reads only the task 'agreement', found"),
         ({"tasks": {"films": {"train": "a"}}}, "'tasks.films' must name both files of your own"),
-        ({"tasks": {"films": {"metric": "f1"}}}, "'tasks.films' must name both files of your own"),
-        ({"tasks": {"films": {}}}, "'tasks' must be known or rows of your own. Unknown task"),
         (
             {"tasks": {"rte": FILMS}},
             "'tasks' must have other names for your own rows than 'rte': 1 to 100 of a-z, A-Z,",
-        ),
-        (
-            {"tasks": {"report": FILMS}},
-            "'tasks' must have other names for your own rows than 'report': 1 to 100 of a-z, A-Z",
         ),
         (
             {"tasks": {"my films": FILMS}},
@@ -156,10 +141,6 @@ def test_the_record_has_a_digest_in_place_of_files():
         (
             {"tasks": {"films": {**FILMS, "train": 3}}},
             "'tasks.films.train' must be a printable path",
-        ),
-        (
-            {"tasks": {"films": {**FILMS, "labels": [0]}}},
-            "'tasks.films.labels.0' must be text, found 0",
         ),
         (
             {"tasks": {"films": {**FILMS, "first": {"epoch": 2}}}},
@@ -182,12 +163,14 @@ def test_all_mistakes_are_named_at_once():
         make_study({"x": 1, "tasks": ["y"]})
 
 
-def test_a_file_that_is_no_toml(tmp_path):
+def test_a_file_that_cannot_be_read(tmp_path):
     (tmp_path / "x.toml").write_text("model = ")
-    with pytest.raises(ConfigError, match="x.toml: cannot be read as a study"):
-        read_study(tmp_path / "x.toml")
-    with pytest.raises(ConfigError, match="none.toml: no such file; correct the path, 'auber stud"):
-        read_study(tmp_path / "none.toml")
+    for name, message in (
+        ("x", "cannot be read as a study"),
+        ("none", "no such file; correct the path, 'auber stud"),
+    ):
+        with pytest.raises(ConfigError, match=f"{name}.toml: {message}"):
+            read_study(tmp_path / f"{name}.toml")
 
 
 def test_rows_known_by_their_digest_alone_cannot_be_read():
@@ -206,16 +189,11 @@ def test_the_command_line_goes_before_the_file():
 
 
 @pytest.mark.parametrize("name", ["tiny-\udce9", "two\nlines", ""])
-def test_a_model_whose_name_cannot_be_recorded(tmp_path, name):
+def test_a_model_whose_name_cannot_be_recorded(name):
     shown = re.escape(repr(name))
     message = rf"^study: the model's name must be 1 to 1000 printable characters, found {shown}; "
     with pytest.raises(ConfigError, match=message):
         change_study(make_study(SMALLEST), model=name)
-    if name:  # the target of a link counts
-        (tmp_path / name).mkdir()
-        (tmp_path / "link").symlink_to(name)
-        with pytest.raises(ConfigError, match=message):
-            change_study(make_study(SMALLEST), model=str(tmp_path / "link"))
 
 
 def test_some_blocks():
@@ -262,24 +240,6 @@ def test_some_methods_come_with_the_runs_that_they_need(only, protocol, names):
 def test_the_studies_of_this_project(path):
     assert read_study(path).blocks()
     assert tomllib.loads(path.read_text())["settings"]["threads"] == 1, "any engine can do them"
-
-
-def test_the_quick_study_has_every_method():
-    quick = read_study(STUDIES / "quick.toml")
-    assert set(quick.methods) == set(METHODS)
-    assert (quick.preset, quick.protocols, len(quick.seeds)) == ("default", ("seen",), 2)
-
-
-def test_the_tables_of_the_paper():
-    names = ("table2", "table3", "heldout")
-    table2, table3, heldout = (read_study(STUDIES / f"{name}.toml") for name in names)
-    for study in (table2, table3, heldout):
-        assert set(study.tasks) == {"mrpc", "cola", "rte", "wnli"}
-        assert (study.model, study.preset, study.seeds) == ("bert-base-cased", "paper", (0, 1, 2))
-        assert {"auber", "original", "original+tuning"} <= set(study.methods)
-    assert {"random", "confidence", "michel", "voita"} <= set(table2.methods)
-    assert {"auber-query", "auber-key", "auber-l2", "auber-reverse"} <= set(table3.methods)
-    assert (heldout.protocols, table2.protocols) == (("heldout",), ("seen",))
 
 
 def test_no_task_has_the_name_of_the_report():

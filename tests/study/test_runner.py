@@ -62,23 +62,9 @@ def test_complete_runs_are_skipped(unbroken, monkeypatch):
     assert notes.ended == []
 
 
-def test_a_failed_start_skips_the_rest_and_is_tried_again(model, unbroken, tmp_path, monkeypatch):
-    _, whole, _ = unbroken
-    study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
-    with monkeypatch.context() as broken:
-        broken.setattr(api, "finetune", None)
-        outcomes = run_study(study, folder, Notes())
-    assert [outcome.state for outcome in outcomes] == [State.FAILED] + [State.SKIPPED] * 4
-    assert outcomes[0].error == "TypeError: 'NoneType' object is not callable"
-    assert outcomes[1].error == "left out: 'start' has no result"
-
-    outcomes = run_study(study, folder, Notes())
-    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
-    assert not list(folder.path.rglob("*.failed.*"))
-    assert results_of(study, folder.path) == results_of(study, whole)
-
-
-def test_a_failed_run_skips_only_those_that_need_it(model, tmp_path, monkeypatch):
+def test_a_failed_run_skips_those_that_need_it_and_is_tried_again(
+    model, unbroken, tmp_path, monkeypatch
+):
     prune = api.prune
 
     def fail_once(*arguments, method, **options):
@@ -86,13 +72,20 @@ def test_a_failed_run_skips_only_those_that_need_it(model, tmp_path, monkeypatch
             raise MemoryError("no room")
         return prune(*arguments, method=method, **options)
 
-    monkeypatch.setattr(api, "prune", fail_once)
     study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
-    run_study(study, folder, Notes())
+    with monkeypatch.context() as broken:
+        broken.setattr(api, "prune", fail_once)
+        outcomes = run_study(study, folder, Notes())
     ends = ("complete", "failed", "skipped", "complete", "skipped")
     assert states(study, folder) == dict(zip(NAMES, ends, strict=True))
-    assert folder.failure(BLOCK, "auber").error == "MemoryError: no room"
+    errors = [outcome.error for outcome in outcomes]
+    assert errors[1:3] == ["MemoryError: no room", "left out: 'auber' has no result"]
     assert "fail_once" in (folder.block_path(BLOCK) / "auber.failed.txt").read_text()
+
+    outcomes = run_study(study, folder, Notes())
+    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
+    assert not list(folder.path.rglob("*.failed.*"))
+    assert results_of(study, folder.path) == results_of(study, unbroken[1])
 
 
 def test_under_heldout_the_controls_are_fine_tuned_on_the_reward_rows_too(model, tmp_path):
@@ -179,15 +172,6 @@ def test_some_methods_first_and_the_rest_later(model, unbroken, tmp_path):
     assert [outcome.run for outcome in notes.ended] == ["original", "original+tuning"]
     assert not list(folder.path.rglob("*.safetensors"))
     assert results_of(study, folder.path) == results_of(study, whole)
-
-
-def test_random_pruning_is_drawn_several_times(model, tmp_path):
-    study = tiny_study(model, methods=["auber", "random"], draws=2)
-    folder = StudyFolder(tmp_path / "study")
-    run_study(study, folder, Notes())
-    found = results(study, folder)
-    assert found["random-0"].heads == found["random-1"].heads
-    assert found["random-0"].plan != found["random-1"].plan
 
 
 def test_claims_of_other_processes(model, tmp_path):

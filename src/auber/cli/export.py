@@ -19,8 +19,8 @@ _To = Annotated[
     str,
     typer.Option(
         "--to",
-        help="; ".join(f"{target.name}: {target.doc}" for target in TARGETS.values()),
-        autocompletion=options.complete({name: target.doc for name, target in TARGETS.items()}),
+        help="; ".join(f"{name}: {doc}" for name, doc in TARGETS.items()),
+        autocompletion=options.complete(TARGETS),
     ),
 ]
 _Threads = Annotated[

@@ -193,7 +193,7 @@ def print_table(columns: list[str], rows: list[list[str]], *, title: str | None 
     console = Console()
     if title is not None:
         console.print(Text(title, "italic"))
-    widths = fit_columns(columns, rows, console.width)
+    widths = _fit_columns(columns, rows, console.width)
     if widths is None:
         label_width = max(map(cell_len, columns[1:]), default=0)
         for first, *cells in rows:
@@ -214,7 +214,7 @@ def print_table(columns: list[str], rows: list[list[str]], *, title: str | None 
     console.print(table)
 
 
-def fit_columns(columns: list[str], rows: list[list[str]], width: int) -> list[int] | None:
+def _fit_columns(columns: list[str], rows: list[list[str]], width: int) -> list[int] | None:
     """Return column widths that split no word and no cell of the first column, or None."""
     cells = list(zip(columns, *rows, strict=True))
     widths = [max(map(cell_len, column)) for column in cells]

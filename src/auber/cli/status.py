@@ -55,7 +55,6 @@ class RunStatus(Record):
     num_heads: int = 0  # per layer
     layers: tuple[LayerStatus, ...] = ()
     process: ProcessRecord | None = None
-    running_seconds: float | None = None
     silent_seconds: float | None = None  # since the process last wrote
     error: str | None = None  # what stopped it
     resume: str | None = None  # the command that continues it
@@ -94,7 +93,6 @@ class _Events:
     read_to: int = 0  # bytes
     last: float = 0.0  # time
     planned: records.PlannedEvent | None = None
-    began: records.ProcessEvent | None = None
     error: str | None = None
     series: str = ""  # of the numbers
     numbers: dict[str, float] = field(default_factory=dict)
@@ -112,7 +110,7 @@ class _Events:
                         self.series, self.numbers = series, {}
                     self.numbers[quantity], self.counted = value, event.time
         elif isinstance(event, records.ProcessEvent):
-            self.began, self.error = event, None
+            self.error = None  # it was started or resumed
         elif isinstance(event, records.PlannedEvent):
             self.planned = event
         elif isinstance(event, records.StoppedEvent):
@@ -143,10 +141,7 @@ class RunReader:
         if identity is None:
             return RunStatus(folder=str(self.folder))
 
-        began = events.began
         process = progress.process if progress else None
-        if process is None and began is not None and began.process is not None:
-            process = ProcessRecord(id=began.process)
         state = "complete" if result else _process_state(process, events.error)
         names = events.planned.stages if events.planned else sorted(done)
         stages = {name: done[name].seconds if name in done else None for name in names}
@@ -174,8 +169,6 @@ class RunReader:
             status["silent_seconds"] = max(0.0, now - last) if last else None
             if state == "stopped":
                 status |= {"error": events.error, "resume": _resume_command(self.folder, process)}
-            elif began is not None:
-                status["running_seconds"] = max(0.0, now - began.time)
             if progress is not None and progress.stage is not None:
                 stage = progress.stage
                 status |= {"stage": stage, "share": progress.share}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -119,16 +120,21 @@ def _make_place(
     from auber.study import Place
 
     engine = engine or ("local" if jobs is None else "processes")
-    for name, value in (("--num-cpus", num_cpus), ("--num-gpus", num_gpus)):
-        if value is not None and engine != "ray":
-            raise ConfigError(f"{name} goes with --engine ray, found engine {engine}; leave it out")
-        if value is not None and value < 0:
-            raise ConfigError(f"{name} must be a number from 0, found {value:g}")
+    given = {"num_cpus": num_cpus, "num_gpus": num_gpus}
+    shares = {name: value for name, value in given.items() if value is not None}
+    for name, value in shares.items():
+        option = f"--{name.replace('_', '-')}"
+        if engine != "ray":
+            raise ConfigError(
+                f"{option} goes with --engine ray, found engine {engine}; leave it out"
+            )
+        if value < 0:
+            raise ConfigError(f"{option} must be a number from 0, found {value:g}")
     return Place(
         engine,
         jobs=1 if jobs is None else jobs,
-        num_cpus=1.0 if num_cpus is None else num_cpus,
-        num_gpus=num_gpus or 0.0,
+        num_cpus=shares.get("num_cpus", 1.0),
+        num_gpus=shares.get("num_gpus", 0.0),
     )
 
 
@@ -216,6 +222,10 @@ def _draw_bar(quiet: bool) -> Iterator[Bars | None]:
         yield bars
 
 
+def _state(outcome: Outcome) -> str:
+    return f"{outcome.state}: {outcome.error}" if outcome.error else str(outcome.state)
+
+
 def _describe(outcome: Outcome) -> str:
     result = outcome.result
     if result is None:
@@ -228,19 +238,14 @@ def _describe(outcome: Outcome) -> str:
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Any]:
-    block, result = outcome.block, outcome.result
-    facts: dict[str, Any] = {"task": block.task, "protocol": block.protocol, "seed": block.seed}
-    facts |= {"run": outcome.run, "state": str(outcome.state)}
+    result = outcome.result
+    facts = {**asdict(outcome.block), "run": outcome.run, "state": str(outcome.state)}
     if result is not None:
         facts |= {"dev": result.dev.score, "train": result.train.score}
         facts |= {"heads_removed": result.heads.removed, "seconds": result.cost.seconds["total"]}
     if outcome.error is not None:
         facts["error"] = outcome.error
     return facts
-
-
-def _state(outcome: Outcome) -> str:
-    return f"{outcome.state}: {outcome.error}" if outcome.error else str(outcome.state)
 
 
 def _count_states(outcomes: Sequence[Outcome]) -> str:

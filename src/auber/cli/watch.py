@@ -64,13 +64,13 @@ def command(
             if not _follow(folder, interval):
                 raise typer.Exit(1)
         return
-    reader = find_reader(folder)
-    if reader is None:
+    place = find_place(folder)
+    if place is None:
         raise RunError(
             f"{folder}: must hold a run or a study, found neither; without --once 'auber watch' "
             "waits for it"
         )
-    status = reader.read()
+    status = open_reader(place).read()
     if json:
         screen.print_json(status.to_json())
     else:
@@ -79,15 +79,10 @@ def command(
         raise typer.Exit(1)
 
 
-def find_reader(
-    folder: Path, known: RunReader | StudyReader | None = None
-) -> RunReader | StudyReader | None:
-    """Return the reader of what is in a folder, `known` if nothing newer is; None if nothing is."""
+def open_reader(place: Path) -> RunReader | StudyReader:
+    """Return the reader of the run or study in a folder."""
     from auber.cli.status import RunReader, StudyReader
 
-    place = known.folder if known and known.folder == folder else find_place(folder)
-    if place is None or (known is not None and known.folder == place):
-        return known
     return StudyReader(place) if (place / STUDY).is_file() else RunReader(place)
 
 
@@ -115,11 +110,14 @@ def _follow(folder: Path, interval: float) -> bool:
     """Show the status until the run or study is over; return whether it has its results."""
     console = _console()
     is_live = console.is_terminal and not console.is_dumb_terminal
-    reader, last_sign, shown = None, time.monotonic(), ""
+    reader: RunReader | StudyReader | None = None
+    last_sign, shown = time.monotonic(), ""
     live = Live(console=console, auto_refresh=False)
     with live if is_live else nullcontext():
         while True:
-            reader = find_reader(folder, reader)
+            place = find_place(folder)
+            if place is not None and (reader is None or reader.folder != place):
+                reader = open_reader(place)
             status = None if reader is None else reader.read()
             waiting = f"waiting for a run or a study in {folder} (Ctrl-C exits)"
             frame = Text(waiting) if status is None else draw(status)
@@ -178,8 +176,6 @@ def _draw_run(status: RunStatus) -> list[RenderableType]:
     method = f"  method {run.method}" if run.kind == "prune" else ""
     facts = f"seed {status.seed}  protocol {status.protocol}  model {run.model}"
     standing = [status.state]
-    if status.running_seconds is not None:
-        standing[0] += f" for {describe_seconds(status.running_seconds)}"
     if status.process is not None and status.state != "complete":
         host = f" on {status.process.host}" if status.process.host else ""
         standing.append(f"process {status.process.id}{host}")

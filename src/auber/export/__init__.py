@@ -9,7 +9,6 @@ that `--help` stays quick.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,24 +18,14 @@ from auber.system.progress import Progress
 if TYPE_CHECKING:
     from auber.export.verification import Exported
 
-__all__ = ["TARGETS", "Target", "export_model"]
+__all__ = ["TARGETS", "export_model"]
 
 
-@dataclass(frozen=True)
-class Target:
-    """A form that a model can be exported to; `auber.export.NAME` implements it."""
-
-    name: str
-    doc: str
-
-
-TARGETS: dict[str, Target] = {
-    target.name: target
-    for target in (
-        Target("onnx", "a graph with its tokenizer, for onnxruntime"),
-        Target("dense", "full size, zeros for removed heads, for plain transformers"),
-        Target("hub", "a folder to share: model card, map of heads, code that loads it"),
-    )
+# The forms that a model can be exported to; `auber.export.NAME` implements each.
+TARGETS = {
+    "onnx": "a graph with its tokenizer, for onnxruntime",
+    "dense": "full size, zeros for removed heads, for plain transformers",
+    "hub": "a folder to share: model card and code that loads it",
 }
 
 

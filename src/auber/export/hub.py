@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import CheckpointError, ConfigError
-from auber.export.pages import PICTURE, draw_heads, write_card
+from auber.export.pages import write_card
 from auber.export.source import Source
 from auber.export.verification import Compute, Exported, write_verified
 from auber.models import checkpoint
@@ -73,7 +73,6 @@ def push(exported: Exported, name: str, *, api: Any = None) -> str:
 
 def _write(source: Source, folder: Path) -> None:
     checkpoint.save(source.model, source.tokenizer, folder)
-    (folder / PICTURE).write_text(draw_heads(source.encoder), encoding="utf-8")
     (folder / CARD).write_text(write_card(source, _UNPUSHED), encoding="utf-8")
 
 

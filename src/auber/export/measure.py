@@ -146,7 +146,7 @@ def _measure_run(
         heads_removed=subject.plan.num_removed,
         heads=encoder.num_layers * encoder.num_heads,
         plan={str(layer): heads for layer, heads in subject.plan.items()},
-        parameters=Amount(unpruned=count_parameters(unpruned), pruned=count_parameters(pruned)),
+        parameters=Amount(unpruned=unpruned.num_parameters(), pruned=pruned.num_parameters()),
         multiply_adds=Amount(
             unpruned=count_multiply_adds(unpruned, length),
             pruned=count_multiply_adds(pruned, length),
@@ -249,11 +249,6 @@ def _capture(call: Call, recorder: Capture) -> Call:
 
 
 # Sizes
-
-
-def count_parameters(model: PreTrainedModel) -> int:
-    """Return the number of weights of a model."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def count_multiply_adds(model: PreTrainedModel, length: int) -> int:

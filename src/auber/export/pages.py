@@ -1,4 +1,4 @@
-"""The pages of exported folders: a model card with a map of the heads, and how to run a graph.
+"""The pages of exported folders: a model card, and how to run a graph.
 
 Everything comes from the model and, if it was exported from a run, from the run's result. Unknown
 numbers are left out. So are paths of the machine; the result of a run has none.
@@ -11,10 +11,8 @@ from typing import Any
 
 from auber.export.source import Source
 from auber.metrics.spans import LONGEST_ANSWER
-from auber.models.encoders import Encoder
 from auber.models.remote_code import MODELING_FILE
 
-PICTURE = "heads.svg"
 NOUNS = {
     "sequence": "A text classifier",
     "tokens": "A tagger of words",
@@ -40,20 +38,12 @@ _SHARES_OF_ROWS = ("accuracy", "span_exact")
 
 def write_card(source: Source, place: str) -> str:
     """Return the model card as Markdown; `place` is what a reader passes to `from_pretrained`."""
-    encoder, result = source.encoder, source.result
+    result = source.result
     metric = None if result is None else result.metric
     interval = None
     if result is not None and metric in _SHARES_OF_ROWS and result.dev.rows:
         low, high = accuracy_interval(result.dev.score, result.dev.rows)
         interval = 100 * low, 100 * high
-    layers = [
-        {
-            "kept": len(encoder.present(layer)),
-            "heads": encoder.num_heads,
-            "removed": encoder.removed.removed(layer),
-        }
-        for layer in range(encoder.num_layers)
-    ]
     return _render(
         "card.md",
         source,
@@ -64,8 +54,7 @@ def write_card(source: Source, place: str) -> str:
         auto_class=source.task_type.auto_class,
         result=result,
         interval=interval,
-        layers=layers,
-        picture=PICTURE,
+        encoder=source.encoder,
         lines=len(MODELING_FILE.read_text(encoding="utf-8").splitlines()),
         place=place,
     )
@@ -88,35 +77,6 @@ def accuracy_interval(share: float, rows: int) -> tuple[float, float]:
 
     low, high = binomtest(round(share * rows), rows).proportion_ci(method="wilson")
     return float(low), float(high)
-
-
-def draw_heads(encoder: Encoder) -> str:
-    """Return a map of layers and heads as SVG."""
-    cell, left, top, edge = 18, 64, 40, 12  # pixels
-    total = encoder.num_layers * encoder.num_heads
-    label = f"{encoder.removed.num_removed} of {total} heads removed; rows: layers, columns: heads"
-    width = max(left + encoder.num_heads * cell + edge, 360)
-    height = top + encoder.num_layers * cell + edge
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{label}" font-family="sans-serif" font-size="12" fill="#555555">',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        f'<text x="{edge}" y="16" fill="#222222">{label}</text>',
-    ]
-    for head in range(encoder.num_heads):
-        x = left + (head + 0.5) * cell
-        parts.append(f'<text x="{x}" y="{top - 6}" text-anchor="middle">{head}</text>')
-    for layer in range(encoder.num_layers):
-        y, present = top + layer * cell, encoder.present(layer)
-        parts.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">layer {layer}</text>')
-        for head in range(encoder.num_heads):
-            colour, state = ("#0b5fa5", "present") if head in present else ("#e4e4e4", "removed")
-            parts.append(
-                f'<rect x="{left + head * cell + 1}" y="{y + 1}" width="{cell - 2}" '
-                f'height="{cell - 2}" fill="{colour}">'
-                f"<title>layer {layer}, head {head}: {state}</title></rect>"
-            )
-    return "\n".join([*parts, "</svg>", ""])
 
 
 def _render(template: str, source: Source, **values: Any) -> str:

@@ -157,10 +157,11 @@ def load(
         raise CheckpointError(
             f"{folder}: its architecture must be {' or '.join(classes)}, found {named}"
         )
+    options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     if plan:
-        model = _load_pruned(folder, config, plan, attn_implementation)
+        model = _load_pruned(folder, config, plan, classes[named], options)
     else:
-        model, missing = _load_plain(folder, config, classes[named], "auto", attn_implementation)
+        model, missing = _load_plain(folder, config, classes[named], dtype="auto", **options)
         if missing:
             raise CheckpointError(
                 f"{folder}: the weights lack {_some(missing)}; save the model again"
@@ -220,27 +221,26 @@ def _classes(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
 
 
 def _load_pruned(
-    folder: Path, config: PreTrainedConfig, plan: PruningPlan, attn_implementation: str | None
+    folder: Path,
+    config: PreTrainedConfig,
+    plan: PruningPlan,
+    cls: type[PreTrainedModel],
+    options: dict[str, str],
 ) -> PreTrainedModel:
     """Build, slice and fill a model; transformers cannot, because it builds all layers alike."""
-    import transformers
     from transformers.initialization import no_init_weights
 
-    name = config.architectures[0]
-    task_type = task_type_of_class(name)
-    auto = getattr(transformers, "AutoModel" if task_type is None else task_type.auto_class)
     tensors = _read_tensors(folder)
-    options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     # A model built on the meta device would lose the buffers that are in no file.
     with no_init_weights(), report_damage(f"{folder}: cannot be loaded"):
-        model = auto.from_config(config, trust_remote_code=False, **options)
+        model = cls._from_config(config, **options)
     remove_heads(model, plan, allow_empty_layers=True)
     expected = model.state_dict()
     if lacking := expected.keys() - tensors.keys():
         raise CheckpointError(f"{folder}: the weights lack {_some(lacking)}; save the model again")
     if unknown := tensors.keys() - expected.keys():
         raise CheckpointError(
-            f"{folder}: the weights hold {_some(unknown)}, which {name} does not have; "
+            f"{folder}: the weights hold {_some(unknown)}, which {cls.__name__} does not have; "
             "save the model again"
         )
     for key, tensor in tensors.items():
@@ -269,18 +269,15 @@ def _load_plain(
     source: str | Path,
     config: PreTrainedConfig,
     cls: type[PreTrainedModel],
-    dtype: torch.dtype | str,
-    attn_implementation: str | None = None,
+    **options: Any,
 ) -> tuple[PreTrainedModel, list[str]]:
     """Load an unpruned model through transformers; return it and the tensors that were missing."""
-    options = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     name, revision = HubName.of(str(source))
     with _no_load_report(), report_damage(f"{source}: cannot be loaded"), reading_hub(name):
         model, report = cls.from_pretrained(
             name,
             revision=revision,
             config=config,
-            dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
@@ -336,6 +333,7 @@ def load_classifier(
     names = list(label_names) if label_names is not None else None
     if is_trained:
         check_labels(str(source), config, num_labels, names)
+    classes = classes_of(config) if is_trained else None
     tokenizer = load_tokenizer(source)
     check_vocabulary(str(source), config, tokenizer)
     if not plan:
@@ -344,7 +342,6 @@ def load_classifier(
             raise ModelError(
                 f"{num_labels} labels need as many names, found {len(names)}: {', '.join(names)}"
             )
-        config = copy.deepcopy(config)
         if config.num_labels != num_labels:
             config.num_labels = num_labels
         model = _load_unpruned_classifier(source, config, get_task_type(kind), is_trained, seed)
@@ -357,9 +354,7 @@ def load_classifier(
     name_outputs(model, names, is_regression=is_regression, kind=kind)
     if device is not None:
         model.to(device)
-    return Classifier(
-        model.eval(), tokenizer, is_trained, classes_of(config) if is_trained else None
-    )
+    return Classifier(model.eval(), tokenizer, is_trained, classes)
 
 
 def name_outputs(
@@ -429,7 +424,8 @@ def _load_unpruned_classifier(
     with torch.random.fork_rng(devices=[]):
         # The CPU's generator alone: torch.manual_seed also seeds GPUs, which fork_rng leaves so.
         torch.default_generator.manual_seed(seeds.derive(seed, "classifier"))
-        model, missing = _load_plain(source, config, task_type.model_class(config), torch.float32)
+        cls = task_type.model_class(config)
+        model, missing = _load_plain(source, config, cls, dtype=torch.float32)
     if not is_trained:
         # A bare checkpoint lacks the classifier and may lack the pooler.
         prefix = f"{model.base_model_prefix}."

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from auber.export.speed import Speed, describe, make_tables
 from auber.report.figures import COLOURS, add_legend, make_figure, style
 from auber.report.results_file import ResultsFile
-from auber.report.tables import Table
+from auber.report.tables import Table, Value
 from auber.system.records import Count, Name, Number, Record, parse
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def speed_tables(speed: Speed) -> tuple[Table, Table]:
 
 def regret_table(regret: Regret) -> Table:
     """Return the mean regret of each search on each task."""
-    rows = tuple(
+    rows: tuple[tuple[Value, ...], ...] = tuple(
         (
             *(panel.model, panel.protocol, panel.task, len(panel.layers), _label(name)),
             *map(str, search.after.values()),

@@ -105,7 +105,7 @@ def _make(
     parts = {}
     for each, _ in found:
         missing = each.missing and f"Missing so far: {'; '.join(each.missing)}."
-        label = each.coverage and each.coverage.label
+        label = None if each.coverage is None else each.coverage.label
         parts[each.model, each.protocol] = Part(
             label, (missing, *each.notes) if missing else each.notes
         )
@@ -137,24 +137,23 @@ def _tasks(report: Report) -> Table:
 
 
 def _methods(report: Report) -> Table:
-    found = [
-        (replace(each, coverage=each.methods_coverage), each.methods) for each in report.sections
-    ]
-    table = _method_table("table2", "Table 2: the methods", CONTROL, found)
-    return replace(table, empty="No run of a method other than ablations.")
+    title, empty = "Table 2: the methods", "No run of a method other than ablations."
+    found = [(replace(s, coverage=s.methods_coverage), s.methods) for s in report.sections]
+    return _method_table("table2", title, CONTROL, found, empty)
 
 
 def _ablations(report: Report) -> Table:
-    found = [
-        (replace(each, coverage=each.ablations_coverage), each.ablations)
-        for each in report.sections
-    ]
-    table = _method_table("table3", f"Table 3: {SUBJECT} and its ablations", SUBJECT, found)
-    return replace(table, empty="No run of an ablation.")
+    title, empty = f"Table 3: {SUBJECT} and its ablations", "No run of an ablation."
+    found = [(replace(s, coverage=s.ablations_coverage), s.ablations) for s in report.sections]
+    return _method_table("table3", title, SUBJECT, found, empty)
 
 
 def _method_table(
-    name: str, title: str, reference: str, found: Sequence[tuple[Section, tuple[MethodRow, ...]]]
+    name: str,
+    title: str,
+    reference: str,
+    found: Sequence[tuple[Section, tuple[MethodRow, ...]]],
+    empty: str,
 ) -> Table:
     legend = (
         "Scores are in points (the metric times 100), mean ± sample deviation over the seeds, with "
@@ -192,6 +191,7 @@ def _method_table(
         wide=("dev interval", "train", "careful", "published P", "published dev"),
         parts=parts,
         notes=(legend, on_published),
+        empty=empty,
     )
 
 

@@ -6,7 +6,7 @@ A record names models and data but holds no path of the machine that computed it
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -177,21 +177,15 @@ def strip_paths(command: str, model: str) -> str:
         raise RunError(
             f"the command {command!r:.60} cannot be parsed ({error}); {REMEDY}"
         ) from error
-    return shlex.join(_strip(words, {"--model": model, "--data": DATA}))
+    names = {"--model": model, "--data": DATA}
 
-
-def _strip(words: list[str], names: Mapping[str, str]) -> Iterator[str]:
-    def name(option: str, value: str) -> str:
-        if option in names:
-            return names[option]
+    def strip(option: str, value: str) -> str:
         is_path = option == "--out" or value.startswith(("/", "~", ".."))
-        return Path(value).name if is_path else value
+        return names.get(option, Path(value).name if is_path else value)
 
-    before = ""
-    for word in words:
+    found = []
+    for before, word in zip(("", *words), words, strict=False):
         option, equals, value = word.partition("=")
-        if equals and option.startswith("-"):
-            yield f"{option}={name(option, value)}"
-        else:
-            yield name(before, word)
-        before = word
+        is_joined = bool(equals) and option.startswith("-")
+        found.append(f"{option}={strip(option, value)}" if is_joined else strip(before, word))
+    return shlex.join(found)

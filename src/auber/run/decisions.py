@@ -70,11 +70,8 @@ class Decisions:
         `time_pay` are the points for the time that each removed head saves. If the number of heads
         is set, the layer decides nothing alone: the gain of each number is recorded.
         """
-        config, choose, layer = (
-            self._request.config,
-            self._request.method.choose_layer,
-            scorer.layer,
-        )
+        config, choose = self._request.config, self._request.method.choose_layer
+        layer = scorer.layer
         assert choose is not None
         metered = MeteredScorer(scorer, get_metric(self._request.reward_metric), self._ledger)
         started = time.perf_counter()
@@ -101,26 +98,21 @@ class Decisions:
             "rewards_computed": len(known),
             "reward_rows": num_rows,
         }
-        if given:
-            search["given"] = list(given)
-        if cost:
-            search["change_cost"] = cost
-        if time_pay:
-            search["time_pay"] = time_pay
+        optional = {"given": list(given), "change_cost": cost, "time_pay": time_pay}
+        search |= {key: value for key, value in optional.items() if value}
         if () in known:  # a search that starts from a prior need not ask for it
             search["unpruned_score"] = known[()]
         info: dict[str, Any] = {
             "removed": list(choice.removed),
             "search": {**search, **choice.details},
         }
-        num_removed: int | None = len(choice.removed)
         if config.search.heads:
-            info["removed"], num_removed = [], None
+            info["removed"] = []
             info["sizes"] = [
                 {"removed": list(mask), "score": known[mask], "gain": gain}
                 for _, (mask, gain) in sorted(best_by_size(_find_gains(work, known)).items())
             ]
-        self._say_equal_rewards(layer, known.values(), num_removed)
+        self._say_equal_rewards(layer, known.values())
         if config.reward.measure == "smooth" and () in known:
             self._say_nothing_learned(known[()], num_rows)
         self._say_no_update(layer, choice.details.get("updates"))
@@ -129,12 +121,9 @@ class Decisions:
     def warn_of_blindness(self, layer: int, rows: EncodedRows) -> None:
         """Warn once if the metric gives every mask the same score on the reward sets."""
         request = self._request
-        if "blindness" in self._given:
-            return
-        reason = explain_blindness(
-            request.reward_metric, request.task.num_labels, rows, request.hardware.device
-        )
-        if reason is not None:
+        metric, device = request.reward_metric, request.hardware.device
+        reason = explain_blindness(metric, request.task.num_labels, rows, device)
+        if reason is not None and "blindness" not in self._given:
             self._given.add("blindness")
             logger.warning(
                 "layer %d: reward set: %s and rewards cannot tell masks apart; raise "
@@ -153,23 +142,12 @@ class Decisions:
             return 0.0
         return reward.scale * reward.caution * metered.estimate_noise()
 
-    def _say_equal_rewards(
-        self, layer: int, scores: Collection[float], num_removed: int | None
-    ) -> None:
-        if len(scores) < 2 or len(set(scores)) > 1:
-            return
-        worth = "none is removed"
-        if self._request.config.search.prior != "none":
-            worth = "the plan that the search starts from decides"
-        elif num_removed is None:
-            worth = "the removed heads could as well be others"
-        elif num_removed:
-            heads = "head" if num_removed == 1 else f"{num_removed} heads"
-            worth = f"the {heads} removed could as well be others"
-        self._progress.say(
-            f"layer {layer}: all {len(scores)} masks scored the same ({next(iter(scores)):.4f}), "
-            f"so the rewards do not distinguish heads; {worth}"
-        )
+    def _say_equal_rewards(self, layer: int, scores: Collection[float]) -> None:
+        if len(scores) > 1 and len(set(scores)) == 1:
+            self._progress.say(
+                f"layer {layer}: all {len(scores)} masks scored the same "
+                f"({next(iter(scores)):.4f}), so the rewards do not distinguish heads"
+            )
 
     def _say_nothing_learned(self, unpruned: float, num_rows: int) -> None:
         """Say once that a smooth reward finds nothing in the outputs of the unpruned layer."""

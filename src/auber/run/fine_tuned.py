@@ -75,13 +75,19 @@ def load_fine_tuned(
         return _copy_live(model, tokenizer, task)
     result = None
     place = source = str(model)
-    if files.is_run(source):
-        result = files.read_result_record(source)
-        _check_same_rows(source, result, task, config)
-        place = str(Path(source) / "model")
-        files.check_digest(Path(place), result.model_sha256)
-    elif (of_run := _result_of(source)) is not None and of_run.data == task.content_hash:
-        _check_held_out(source, of_run, config)
+    if (run := files.find_run(source)) is not None:
+        recorded = files.read_result_record(run)
+        if recorded.data == task.content_hash:
+            _check_held_out(source, recorded, config)
+        elif files.is_run(source):
+            raise RunError(
+                f"{source}: was made with other rows (task {recorded.task}) than this run has "
+                f"(task {task.name}); start from a run made with the same, or from the pretrained "
+                "model"
+            )
+        if files.is_run(source):
+            result, place = recorded, str(run / "model")
+            files.check_digest(run / "model", result.model_sha256)
     loaded = checkpoint.load_classifier(
         place,
         num_labels=task.num_labels,
@@ -166,21 +172,6 @@ def warn_of_classes(name: str, classes: tuple[str, ...] | None, task: TaskData) 
         )
 
 
-def _result_of(folder: str) -> ResultRecord | None:
-    """Return the result of the run that a folder is, or that its model belongs to."""
-    run = files.find_run(folder)
-    return None if run is None else files.read_result_record(run)
-
-
-def _check_same_rows(source: str, result: ResultRecord, task: TaskData, config: Config) -> None:
-    if result.data != task.content_hash:
-        raise RunError(
-            f"{source}: was made with other rows (task {result.task}) than this run has "
-            f"(task {task.name}); start from a run made with the same, or from the pretrained model"
-        )
-    _check_held_out(source, result, config)
-
-
 def _check_held_out(source: str, result: ResultRecord, config: Config) -> None:
     """Raise `RunError` if a run's model was tuned on rows that this run holds out."""
     if "heldout" not in (result.protocol, config.protocol):
@@ -240,8 +231,8 @@ def find_pretrained(
 
 def _check_unseen(folder: str | None, task: TaskData, remedy: str) -> None:
     """Raise `RunError` for the model of a run on the same rows."""
-    result = None if folder is None else _result_of(folder)
-    if result is not None and result.data == task.content_hash:
+    run = None if folder is None else files.find_run(folder)
+    if run is not None and files.read_result_record(run).data == task.content_hash:
         raise RunError(
             f"{folder}: is of a run, whose model has seen rows that fold models must not see; "
             f"{remedy}"

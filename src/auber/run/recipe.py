@@ -118,7 +118,15 @@ def choose_recipe(
 ) -> RecipeRecord:
     """Return the trials for a pretrained model (folder or hub name); they are kept in `folder`."""
     _check_grid(rates, epochs)
-    _check_place(folder, resume=resume)
+    check_place(folder, resume=resume)
+    has_trials = (folder / TUNING).is_file()
+    if has_trials and not resume:
+        raise RunError(
+            f"{folder}: holds the trials of --tune; add --resume to continue, or choose another "
+            "--out"
+        )
+    if is_run(folder) and not has_trials:
+        raise RunError(f"{folder}: its run was begun without --tune; leave --tune out")
     trials = _Trials(model, task, config, sorted(rates), sorted(epochs), progress or Progress())
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -286,15 +294,3 @@ def _check_grid(rates: Sequence[float], epochs: Sequence[int]) -> None:
         raise ConfigError(
             f"--tune works in one process, found {num_processes()}; tune first without torchrun"
         )
-
-
-def _check_place(folder: Path, *, resume: bool) -> None:
-    check_place(folder, resume=resume)
-    has_trials = (folder / TUNING).is_file()
-    if has_trials and not resume:
-        raise RunError(
-            f"{folder}: holds the trials of --tune; add --resume to continue, or choose another "
-            "--out"
-        )
-    if is_run(folder) and not has_trials:
-        raise RunError(f"{folder}: its run was begun without --tune; leave --tune out")

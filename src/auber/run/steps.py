@@ -22,7 +22,14 @@ from auber.run.folder import Run
 from auber.run.records import StageRecord
 from auber.run.request import Request, most_to_remove
 from auber.run.tunings import Tunings
-from auber.scoring import CrossFitScorer, MaskScorer, Workers, make_scorer, open_workers
+from auber.scoring import (
+    CrossFitScorer,
+    LayerScorer,
+    MaskScorer,
+    ShardedScorer,
+    Workers,
+    open_workers,
+)
 from auber.search.registry import get_method
 from auber.search.stages import BUDGET, PLAN, PRIOR, TIMING, layer_of, layer_stage
 from auber.system.progress import Progress
@@ -241,8 +248,8 @@ class Steps:
         """Return the scorer of a layer's masks: the model itself or the fold models."""
         hardware, metric = self.request.hardware, self.request.reward_metric
         if self.fold_models is None:
-            selected = self.train.select(rows)
-            return make_scorer(self.model, layer, selected, metric, hardware, self._workers)
+            given = (self.model, layer, self.train.select(rows), metric, hardware)
+            return ShardedScorer(*given, self._workers) if self._workers else LayerScorer(*given)
         # In the other layers, fold models lack what was decided, or else what the prior removes.
         plan: dict[int, Sequence[int]] = dict(self._find_plan(PRIOR))
         if not self.request.config.search.heads:  # with a number, layers are decided at the end

@@ -9,7 +9,7 @@ what all scorers share.
 from auber.scoring.base import MaskScorer, check_caution, standard_error
 from auber.scoring.crossfit import CrossFitScorer, Fold
 from auber.scoring.scorer import VERSION, LayerScorer
-from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, make_scorer, open_workers
+from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, open_workers
 
 __all__ = [
     "VERSION",
@@ -21,7 +21,6 @@ __all__ = [
     "ShardedScorer",
     "Workers",
     "check_caution",
-    "make_scorer",
     "open_workers",
     "standard_error",
 ]

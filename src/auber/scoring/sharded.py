@@ -128,20 +128,6 @@ class DeviceWorkers:
         return LayerScorer(model, layer, part, metric, place, sharing=sharing)
 
 
-def make_scorer(
-    model: PreTrainedModel,
-    layer: int,
-    rows: EncodedRows,
-    metric: str,
-    hardware: Hardware,
-    workers: Workers | None,
-) -> LayerScorer | ShardedScorer:
-    """Return the scorer of one layer, in shards if there are workers."""
-    if workers is None:
-        return LayerScorer(model, layer, rows, metric, hardware)
-    return ShardedScorer(model, layer, rows, metric, hardware, workers)
-
-
 @contextmanager
 def open_workers(config: Config, hardware: Hardware, num_rows: int) -> Iterator[Workers | None]:
     """Open the workers that `reward.shards` and `reward.spread` ask for; None for one shard.

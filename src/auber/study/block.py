@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -39,10 +39,6 @@ class BlockJob:
     track: tuple[str, ...] = ()  # experiment trackers
     allow_upgrade: bool = False  # resume runs that other versions of the packages began
 
-    def single_runs(self) -> list[BlockJob]:
-        """Return one job for each run."""
-        return [replace(self, names=(name,)) for name in self.names]
-
     def unsettled(self) -> list[str]:
         """Return the runs that have neither a result nor a failure, in order."""
         folder = StudyFolder(self.folder)
@@ -61,16 +57,19 @@ class Outcome:
 
 
 class Listener(Protocol):
-    """A front end that follows a study."""
+    """A front end that follows a study; the defaults show nothing."""
 
     def working(self, block: Block, run: str) -> Progress:
         """Return the progress that a run of this process reports to."""
+        return Progress()
 
     def settled(self, outcome: Outcome) -> None:
         """Note that a run has ended, here or in another process."""
+        return
 
     def say(self, text: str) -> None:
         """Show a message to the user."""
+        return
 
 
 def do_block(job: BlockJob, listener: Listener) -> None:
@@ -107,10 +106,9 @@ def outcome_of(folder: StudyFolder, block: Block, run: str) -> Outcome:
 
 def _is_done(folder: StudyFolder, block: Block, run: StudyRun) -> bool:
     state = folder.state(block, run)
-    is_asked_again = (
-        run.name == START and state is State.COMPLETE and not folder.has_weights(block, START)
-    )
-    return state.is_settled and not is_asked_again
+    if run.name == START and state is State.COMPLETE:  # repeated if its weights were deleted
+        return folder.has_weights(block, START)
+    return state.is_settled
 
 
 def _do_run(

@@ -20,11 +20,10 @@ from types import FrameType
 from typing import NoReturn
 
 from auber.errors import ConfigError
-from auber.study.block import BlockJob, Listener, Outcome, do_block, outcome_of
+from auber.study.block import BlockJob, Listener, do_block, outcome_of
 from auber.study.folder import StudyFolder
 from auber.study.plan import Block
 from auber.system.locks import HeldError
-from auber.system.progress import Progress
 
 ENGINES = ("local", "processes", "ray")
 RETRIES = 10  # of a run that loses its worker and gets no further
@@ -149,18 +148,8 @@ class Losses:
         return len(unsettled) > 1
 
 
-class _Silent:
+class _Silent(Listener):
     """The listener in a worker; the folder reports what is done."""
-
-    def working(self, block: Block, run: str) -> Progress:
-        """Report the run to nobody."""
-        return Progress()
-
-    def settled(self, outcome: Outcome) -> None:
-        """Do nothing."""
-
-    def say(self, text: str) -> None:
-        """Do nothing."""
 
 
 def do_block_quietly(job: BlockJob) -> None:

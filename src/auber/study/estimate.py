@@ -103,32 +103,25 @@ def count_bounds(study: Study, runs: Sequence[PlacedRun]) -> Bounds:
 
 def _count_steps(run: StudyRun, config: Config, splits: Splits, layers: Sequence[int]) -> int:
     """Return the tuning steps of a run that tunes after each of these layers."""
+
+    def count(settings: FirstTuning | LayerTuning | LastTuning, rows: Sequence[int]) -> int:
+        return settings.epochs * math.ceil(len(rows) / settings.batch_size)
+
+    def count_later(splits: Splits) -> int:
+        after_layers = (count(config.layer, splits.layers[i].mini_train) for i in layers)
+        return sum(after_layers) + count(config.last, splits.last_train)
+
     steps = 0
     if not run.from_start:
-        rows = splits.first if run.name == START else splits.original_first
-        steps += _steps(len(rows), config.first)
+        steps += count(config.first, splits.first if run.name == START else splits.original_first)
     if run.method is None:
         return steps
     method = METHODS[run.method]
     if method.uses_fold_models(config.protocol):
         for own in map(splits.without_fold, range(len(splits.folds))):
-            steps += _steps(len(own.first), config.first) + _later_steps(own, config, layers)
-        if config.search.rewind:
-            steps += _steps(len(splits.first), config.first)
-    if method.tunes:
-        steps += _later_steps(splits, config, layers)
-    return steps
-
-
-def _later_steps(splits: Splits, config: Config, layers: Sequence[int]) -> int:
-    """Return the steps of the tunings after the first one."""
-    mini_trains = [splits.layers[layer].mini_train for layer in layers]
-    after_layers = sum(_steps(len(rows), config.layer) for rows in mini_trains)
-    return after_layers + _steps(len(splits.last_train), config.last)
-
-
-def _steps(rows: int, settings: FirstTuning | LayerTuning | LastTuning) -> int:
-    return settings.epochs * math.ceil(rows / settings.batch_size)
+            steps += count(config.first, own.first) + count_later(own)
+        steps += count(config.first, splits.first) * config.search.rewind
+    return steps + (count_later(splits) if method.tunes else 0)
 
 
 def _most_rewards(method: str, config: Config, num_heads: int) -> int:

@@ -78,7 +78,9 @@ class StudyFolder:
         """Raise `RunError` unless the folder is empty or holds a study that this one may extend."""
         recorded = self.recorded()
         if recorded is None:
-            if self.path.exists() and not _is_empty_folder(self.path):
+            # Hidden files may be left by a cut write.
+            is_free = self.path.is_dir() and not any(self.path.glob("[!.]*"))
+            if self.path.exists() and not is_free:
                 raise RunError(
                     f"{self.path}: must be a study's folder, an empty or a new one; "
                     "choose another --out"
@@ -198,18 +200,25 @@ class StudyFolder:
         path = self._failure_path(block, run)
         return _read_if_there(FailureRecord, path, "delete it to try the run again")
 
-    def record_failure(self, block: Block, run: str, error: BaseException | str) -> None:
-        """Write why a run failed, and the traceback if there is one."""
+    def record_failure(
+        self, block: Block, run: str, error: BaseException | str, *, skipped: bool = False
+    ) -> None:
+        """Write why a run failed or was skipped, and the traceback if there is one."""
+        path = self._failure_path(block, run)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(error, BaseException):
-            path = self._failure_path(block, run).with_suffix(".txt")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+            trace = "".join(traceback.format_exception(error))
+            path.with_suffix(".txt").write_text(trace, encoding="utf-8")
             error = f"{type(error).__name__}: {error}".splitlines()[0]
-        self._write_failure(block, run, error, skipped=False)
+        task, protocol, seed = block.task, block.protocol, block.seed
+        record = FailureRecord(
+            task=task, protocol=protocol, seed=seed, run=run, error=error, skipped=skipped
+        )
+        write_json(path, record.to_json())
 
     def record_skip(self, block: Block, run: str, needed: str) -> None:
         """Write that a run was skipped because another has no result."""
-        self._write_failure(block, run, f"left out: '{needed}' has no result", skipped=True)
+        self.record_failure(block, run, f"left out: '{needed}' has no result", skipped=True)
 
     def forget_failure(self, block: Block, run: StudyRun) -> None:
         """Delete the failure of a run so that it is tried again."""
@@ -220,19 +229,6 @@ class StudyFolder:
     def _failure_path(self, block: Block, run: StudyRun | str) -> Path:
         folder = self.run_path(block, run)
         return folder.with_name(f"{folder.name}{FAILED}")
-
-    def _write_failure(self, block: Block, run: str, error: str, *, skipped: bool) -> None:
-        path = self._failure_path(block, run)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        record = FailureRecord(
-            task=block.task,
-            protocol=block.protocol,
-            seed=block.seed,
-            run=run,
-            error=error,
-            skipped=skipped,
-        )
-        write_json(path, record.to_json())
 
     # --- weights and claims -----------------------------------------------------------------------
 
@@ -293,11 +289,6 @@ def _delete_folder(folder: Path) -> None:
         folder.rename(trash)
         (trash / _IDENTITY).unlink(missing_ok=True)  # so that it is not found as a run
         shutil.rmtree(trash)
-
-
-def _is_empty_folder(path: Path) -> bool:
-    """Return whether a path is a folder that holds at most hidden files, left by a cut write."""
-    return path.is_dir() and all(found.name.startswith(".") for found in path.iterdir())
 
 
 def study_differences(was: Study, now: Study) -> list[str]:

@@ -388,15 +388,12 @@ def _find_conflicts(study: Study) -> list[str]:
         for key, remedy in _DECIDED.items()
         if key in changed
     ]
-    return problems or _find_wrong_settings(study)
-
-
-def _find_wrong_settings(study: Study) -> list[str]:
-    problems: dict[str, None] = {}
+    if problems:
+        return problems
     for block in study.blocks():
         for run in study.runs(block):
             try:
                 study.config(block, run)
             except ConfigError as error:
-                problems[str(error)] = None
-    return list(problems)
+                problems.append(str(error))
+    return list(dict.fromkeys(problems))

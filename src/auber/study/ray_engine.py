@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from auber.errors import ConfigError
@@ -79,7 +80,7 @@ def _distribute(
             f"the cluster has {gpus:g} GPUs and runs ask for none; "
             "--num-gpus 1, or a fraction, gives them one"
         )
-    waiting = [run for job in jobs for run in job.single_runs()]
+    waiting = [replace(job, names=(name,)) for job in jobs for name in job.names]
     active: dict[Any, BlockJob] = {}
     last_room = time.monotonic()
     while waiting or active:

@@ -34,10 +34,9 @@ class LowRank(nn.Linear):
     """Stands in for the wrapper of an adapter."""
 
 
-@pytest.mark.parametrize("bare", [False, True], ids=["classifier", "bare"])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_sizes_are_read_from_the_model(model_type, bare):
-    model = tiny_model(model_type, bare=bare)
+def test_sizes_are_read_from_the_model(model_type):
+    model = tiny_model(model_type, bare=True)
     encoder = encoder_of(model)
     sizes = (encoder.num_layers, encoder.num_heads, encoder.hidden_size, encoder.head_dim)
     assert sizes == (LAYERS, HEADS, HIDDEN, 8)
@@ -70,7 +69,7 @@ def test_every_parameter_of_a_layer_is_in_its_parts(model_type):
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "distilbert", "modernbert"])
 def test_classifiers_of_tokens(model_type, kind):
     """Masked equals removed, and the classifier reads every token."""
     model = tiny_model(model_type, kind=kind)

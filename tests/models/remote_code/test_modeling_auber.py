@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from auber.data.task_types import TASK_TYPES
 from auber.models import checkpoint
@@ -22,17 +20,12 @@ from auber.models.plan import PruningPlan
 from auber.models.remote_code import MODELING_FILE, modeling_auber
 from auber.models.surgery import masked_heads, remove_heads
 from auber.training.outputs import OUTPUTS
-from tests.kinds import TOKEN_KINDS
-from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, random_batch, tiny_model
+from tests.tiny_models import HEADS, MODEL_TYPES, random_batch, tiny_model
 
 FIRST_EDITION = Path(__file__).parents[2] / "fixtures" / "first-edition" / "model"
 CLASSIFIER = "AutoModelForSequenceClassification"
 PLAN = {0: [1], 2: [0, 2, 3]}
-PLANS = st.dictionaries(
-    st.integers(0, LAYERS - 1),
-    st.sets(st.integers(0, HEADS - 1), min_size=1).map(sorted),
-    min_size=1,
-)
+PLANS = [PLAN, {1: range(HEADS)}, {0: [0, 3], 1: [2], 2: [1, 2]}]
 
 
 def load_remote(folder, entry=CLASSIFIER, module=modeling_auber):
@@ -53,40 +46,36 @@ def _no_load_report():
     logger.setLevel(level)
 
 
+def linear_sizes(model):
+    return {
+        name: (module.in_features, module.out_features)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    }
+
+
 @torch.no_grad()
+@pytest.mark.parametrize("plan", PLANS, ids=["some", "a whole layer", "every layer"])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(plan=PLANS)
 def test_it_computes_what_the_packages_surgery_computes(model_type, tmp_path, plan):
     model = tiny_model(model_type)
     remove_heads(model, plan, allow_empty_layers=True)
     checkpoint.save(model, None, tmp_path)
     loaded, batch = load_remote(tmp_path), random_batch(model)
     assert torch.equal(loaded(**batch).logits, model(**batch).logits)
-    shapes, expected = (
-        {name: tensor.shape for name, tensor in each.state_dict().items()}
-        for each in (loaded, model)
-    )
-    assert shapes == expected
-    buffers = dict(model.named_buffers())
-    assert all(torch.equal(buffer, buffers.pop(name)) for name, buffer in loaded.named_buffers())
-    assert not buffers
-    sizes, expected = (
-        {
-            name: (module.in_features, module.out_features)
-            for name, module in each.named_modules()
-            if isinstance(module, torch.nn.Linear)
-        }
-        for each in (loaded, model)
-    )
-    assert sizes == expected
+    assert torch.equal(load_remote(tmp_path).base_model(**batch)[0], model.base_model(**batch)[0])
+    assert linear_sizes(loaded) == linear_sizes(model)
+    assert loaded.state_dict().keys() == model.state_dict().keys()
+    found, expected = dict(loaded.named_buffers()), dict(model.named_buffers())
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(buffer, expected[name]) for name, buffer in found.items())
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("form", ["bare", *TOKEN_KINDS])
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize(
+    ("model_type", "form"),
+    [("bert", "bare"), ("deberta-v2", "bare"), ("modernbert", "tokens"), ("mpnet", "spans")],
+)
 def test_the_other_entries(model_type, form, tmp_path):
     is_bare = form == "bare"
     model = tiny_model(model_type, bare=is_bare, kind="sequence" if is_bare else form)
@@ -95,17 +84,15 @@ def test_the_other_entries(model_type, form, tmp_path):
     batch = random_batch(model)
     loaded = load_remote(tmp_path, "AutoModel" if is_bare else TASK_TYPES[form].auto_class)
     assert type(loaded).__name__ == type(model).__name__
-    if is_bare:
-        expected = model(**batch)[0]
-        assert torch.equal(loaded(**batch)[0], expected)
-        assert torch.equal(load_remote(tmp_path).base_model(**batch)[0], expected)
-    else:
-        logits = OUTPUTS[form].logits
-        assert torch.equal(logits(loaded(**batch)), logits(model(**batch)))
+    found, expected = (
+        each(**batch)[0] if is_bare else OUTPUTS[form].logits(each(**batch))
+        for each in (loaded, model)
+    )
+    assert torch.equal(found, expected)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
 def test_the_package_can_continue_with_it(model_type, tmp_path):
     model = tiny_model(model_type)
     remove_heads(model, {0: [1], 2: [0, 2]})
@@ -125,9 +112,8 @@ def test_the_package_can_continue_with_it(model_type, tmp_path):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
-def test_it_can_be_copied_and_pickled(model_type, tmp_path):
-    model = tiny_model(model_type)
+def test_it_can_be_copied_and_pickled(tmp_path):
+    model = tiny_model("mpnet")
     remove_heads(model, PLAN)
     checkpoint.save(model, None, tmp_path)
     loaded, batch = load_remote(tmp_path), random_batch(model)
@@ -152,7 +138,7 @@ def test_a_model_of_the_first_edition_loads_with_its_own_file_and_with_this_one(
         assert torch.equal(loaded(input_ids=ids).logits, expected)
 
 
-@pytest.mark.parametrize("removed", [{"3": [0]}, {"-1": [0]}, {"0": [4]}, {"0": ["0"]}])
+@pytest.mark.parametrize("removed", [{"3": [0]}, {"-1": [0]}, {"0": ["0"]}])
 def test_impossible_heads_are_refused_before_building(removed):
     config = tiny_model().config
     config.auber_removed_heads = removed
@@ -178,9 +164,7 @@ def test_every_family_has_a_line():
     assert sorted(modeling_auber._LAYOUTS) == supported
 
 
-@pytest.mark.parametrize(
-    "name", ["GPT2Model", "AutoModel", "BertConfig", "torch_dtype", "_Nothing"]
-)
+@pytest.mark.parametrize("name", ["GPT2Model", "BertConfig", "torch_dtype", "_Nothing"])
 def test_it_has_no_other_names(name):
     message = f"^module 'auber.models.remote_code.modeling_auber' has no attribute '{name}'$"
     with pytest.raises(AttributeError, match=message):

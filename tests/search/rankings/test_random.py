@@ -14,14 +14,9 @@ def draw(model, draw=0, seed=0, num_removed=5):
     ).plan
 
 
-def test_draws_and_seeds_differ_and_repeat():
+def test_draws_and_seeds_differ():
     model = tiny_model()
-    plans = [draw(model, number, seed) for number in range(4) for seed in range(4)]
-    assert len(set(plans)) > 12
-    assert plans[0] == draw(model)
-    assert choose_plan(ranking_inputs(model, 1, config=small_config(random__draw=3))).details == {
-        "draw": 3
-    }
+    assert len({draw(model, number, seed) for number in range(4) for seed in range(4)}) > 12
 
 
 def test_every_head_is_drawn_about_as_often():

@@ -13,7 +13,7 @@ mask does not change. The classifier is that of the model's class, one of `task_
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -136,17 +136,19 @@ class Encoder(ABC):
         setattr(self.model.config, REMOVED_HEADS, plan.to_json())
 
     @property
-    def num_positions(self) -> int:
-        """The largest number of tokens in a row that the model was made for."""
-        table = self.base.embeddings.position_embeddings
+    def most_tokens(self) -> int | None:
+        """The largest number of tokens that the model can read; None if positions are relative."""
+        table = getattr(self.base.embeddings, "position_embeddings", None)
+        if table is None:
+            return None
         # RoBERTa and similar models count from the position after the padding token's.
         skipped = 0 if table.padding_idx is None else table.padding_idx + 1
         return int(table.num_embeddings - skipped)
 
     @property
-    def most_tokens(self) -> int | None:
-        """The largest number of tokens that the model can read; None if positions are relative."""
-        return self.num_positions
+    def num_positions(self) -> int:
+        """The largest number of tokens in a row that the model was made for."""
+        return self.most_tokens or int(self.model.config.max_position_embeddings)
 
     def present(self, layer: int) -> tuple[int, ...]:
         """Return the heads a layer still has, in order."""
@@ -161,9 +163,15 @@ class Encoder(ABC):
     def keep(self, layer: int, positions: Sequence[int]) -> None:
         """Slice a layer down to the heads at these positions; `remove_heads` checks and records."""
         parts, features = self.parts(layer), self.features(positions)
-        for linear, rows in _rows_to_keep(parts, features):
-            keep_rows(linear, rows)
-        keep_columns(parts.output, features)
+        if isinstance(parts.query, FusedProjection):
+            width = parts.query.out_features
+            thirds = torch.cat([features + third * width for third in range(3)])
+            _keep_rows(parts.query.fused, thirds)
+        for projection in parts.projections:
+            if isinstance(projection, nn.Linear):
+                _keep_rows(projection, features)
+        parts.output.weight = _select(parts.output.weight, 1, features)
+        parts.output.in_features = len(features)
 
     # The forward pass in pieces. The model must be in eval mode.
 
@@ -244,28 +252,11 @@ class Encoder(ABC):
                 )
 
 
-def keep_rows(linear: nn.Linear, rows: Tensor) -> None:
-    """Slice a Linear down to these outputs."""
+def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
     linear.weight = _select(linear.weight, 0, rows)  # (rows, in_features)
     if linear.bias is not None:
         linear.bias = _select(linear.bias, 0, rows)  # (rows,)
     linear.out_features = len(rows)
-
-
-def keep_columns(linear: nn.Linear, columns: Tensor) -> None:
-    """Slice a Linear down to these inputs."""
-    linear.weight = _select(linear.weight, 1, columns)  # (out_features, columns)
-    linear.in_features = len(columns)
-
-
-def _rows_to_keep(parts: LayerParts, features: Tensor) -> Iterator[tuple[nn.Linear, Tensor]]:
-    """Yield each Linear with rows for heads once, and its rows that stay with these features."""
-    if isinstance(parts.query, FusedProjection):
-        width = parts.query.out_features
-        yield parts.query.fused, torch.cat([features + third * width for third in range(3)])
-    for projection in parts.projections:
-        if isinstance(projection, nn.Linear):
-            yield projection, features
 
 
 def _select(parameter: Tensor, dim: int, index: Tensor) -> nn.Parameter:

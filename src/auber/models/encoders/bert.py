@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from auber.models.encoders.base import Encoder, LayerParts
 
 
 class BertLayout(Encoder):
-    """A family whose layers have the module names of BERT."""
+    """A family whose layers are laid out as in BERT."""
+
+    # Within a layer's attention: query, key, value, output and norm.
+    attention_names: ClassVar[tuple[str, ...]] = (
+        "self.query",
+        "self.key",
+        "self.value",
+        "output.dense",
+        "output.LayerNorm",
+    )
 
     def parts(self, layer: int) -> LayerParts:
         """Return the modules of a layer."""
         block = self.base.encoder.layer[layer]
-        attention = block.attention
+        query, key, value, output, norm = map(block.attention.get_submodule, self.attention_names)
         return LayerParts(
-            query=attention.self.query,
-            key=attention.self.key,
-            value=attention.self.value,
-            output=attention.output.dense,
-            attention_norm=attention.output.LayerNorm,
+            query=query,
+            key=key,
+            value=value,
+            output=output,
+            attention_norm=norm,
             expand=block.intermediate.dense,
             activation=block.intermediate.intermediate_act_fn,
             contract=block.output.dense,

@@ -10,23 +10,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from auber.models.encoders.attention import Attention, Disentangled
-from auber.models.encoders.base import Encoder, LayerParts
+from auber.models.encoders.base import LayerParts
+from auber.models.encoders.bert import BertLayout
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class DebertaV2(Encoder):
+class DebertaV2(BertLayout):
     """DeBERTa-v2 and DeBERTa-v3."""
 
     family = "deberta-v2"
     model_types = ("deberta-v2",)
+    attention_names = (
+        "self.query_proj",
+        "self.key_proj",
+        "self.value_proj",
+        "output.dense",
+        "output.LayerNorm",
+    )
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)
@@ -34,33 +43,10 @@ class DebertaV2(Encoder):
 
     def parts(self, layer: int) -> LayerParts:
         """Return the modules of a layer."""
-        block = self.base.encoder.layer[layer]
-        attention = block.attention
-        positional = (
-            getattr(attention.self, name, None) for name in ("pos_key_proj", "pos_query_proj")
-        )
-        return LayerParts(
-            query=attention.self.query_proj,
-            key=attention.self.key_proj,
-            value=attention.self.value_proj,
-            output=attention.output.dense,
-            attention_norm=attention.output.LayerNorm,
-            expand=block.intermediate.dense,
-            activation=block.intermediate.intermediate_act_fn,
-            contract=block.output.dense,
-            output_norm=block.output.LayerNorm,
-            positional=tuple(linear for linear in positional if linear is not None),
-        )
-
-    @property
-    def num_positions(self) -> int:
-        """The largest number of tokens in a row that the model was made for."""
-        return int(self.model.config.max_position_embeddings)
-
-    @property
-    def most_tokens(self) -> int | None:
-        """The largest number of tokens the model can read; None if positions are only relative."""
-        return self.num_positions if self.model.config.position_biased_input else None
+        attention = self.base.encoder.layer[layer].attention.self
+        found = (getattr(attention, name, None) for name in ("pos_key_proj", "pos_query_proj"))
+        positional = tuple(linear for linear in found if linear is not None)
+        return replace(super().parts(layer), positional=positional)
 
     def keep(self, layer: int, positions: Sequence[int]) -> None:
         """Slice a layer down to the heads at these positions."""

@@ -41,21 +41,6 @@ class ModernBert(Encoder):
             is_gated=True,
         )
 
-    @property
-    def num_positions(self) -> int:
-        """The largest number of tokens in a row that the model was made for."""
-        return int(self.model.config.max_position_embeddings)
-
-    @property
-    def most_tokens(self) -> int | None:
-        """None: positions are relative."""
-        return None
-
-    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """Return the first layer's input (batch, length, hidden)."""
-        embedded: Tensor = self.base.embeddings(input_ids=input_ids)
-        return embedded
-
     def attentions(self, longest: int) -> list[Attention]:
         """Return how each layer attends; all global layers attend alike, and all local ones."""
         config: Any = self.model.config

@@ -12,31 +12,16 @@ import torch
 from torch import Tensor
 
 from auber.models.encoders.attention import Attention
-from auber.models.encoders.base import Encoder, LayerParts
+from auber.models.encoders.bert import BertLayout
 
 
-class MPNet(Encoder):
+class MPNet(BertLayout):
     """MPNet."""
 
     family = "mpnet"
     model_types = ("mpnet",)
     has_token_types = False
-
-    def parts(self, layer: int) -> LayerParts:
-        """Return the modules of a layer."""
-        block = self.base.encoder.layer[layer]
-        attention = block.attention
-        return LayerParts(
-            query=attention.attn.q,
-            key=attention.attn.k,
-            value=attention.attn.v,
-            output=attention.attn.o,
-            attention_norm=attention.LayerNorm,
-            expand=block.intermediate.dense,
-            activation=block.intermediate.intermediate_act_fn,
-            contract=block.output.dense,
-            output_norm=block.output.LayerNorm,
-        )
+    attention_names = ("attn.q", "attn.k", "attn.v", "attn.o", "LayerNorm")
 
     def keep(self, layer: int, positions: Sequence[int]) -> None:
         """Slice a layer down to the heads at these positions."""
