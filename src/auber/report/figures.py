@@ -139,7 +139,7 @@ def draw_bars(
 
 
 class ScoreRow(NamedTuple):
-    """The scores of one method in points."""
+    """The scores of one method or run in points."""
 
     singles: tuple[float, ...]
     mean: float
@@ -149,9 +149,12 @@ class ScoreRow(NamedTuple):
 
 
 def draw_scores(
-    panels: Mapping[str, Mapping[str, ScoreRow]], x_label: str, majority: Mapping[str, float]
+    panels: Mapping[str, Mapping[str, ScoreRow]],
+    x_label: str,
+    majority: Mapping[str, float],
+    interval: str = "95 % interval",
 ) -> Figure:
-    """Draw single scores as circles, means as dots, and their intervals.
+    """Draw single scores as circles, means as dots, and intervals; `interval` names these.
 
     `majority` has the score of the most frequent class by the title of a panel.
     """
@@ -162,11 +165,13 @@ def draw_scores(
             for y, row in places.items():
                 if row.low is not None and row.high is not None:
                     ends = (row.low, row.high)
-                    axes.plot(ends, (y, y), color=GREY, linewidth=2, label="95 % interval")
-                colour, label = (LOSS, None) if row.strong else (GAIN, "mean")
+                    axes.plot(ends, (y, y), color=GREY, linewidth=2, label=interval)
+                name = "mean" if len(row.singles) > 1 else "score"
+                colour, label = (LOSS, None) if row.strong else (GAIN, name)
                 axes.plot(row.mean, y, "o", color=colour, markersize=5, label=label, zorder=3)
-                ys = [y] * len(row.singles)
-                axes.plot(row.singles, ys, "o", color=GAIN, mfc="none", ms=4, label="one run")
+                if len(row.singles) > 1:
+                    ys = [y] * len(row.singles)
+                    axes.plot(row.singles, ys, "o", color=GAIN, mfc="none", ms=4, label="one run")
             if title in majority:
                 share = majority[title]
                 axes.axvline(share, color=GREY, linestyle="--", linewidth=1, label="majority class")

@@ -177,7 +177,7 @@ def test_runs_side_by_side(tmp_path):
     assert first.points[0] == "michel: +2.27 points on dev, +0 heads removed, against auber."
     assert first.points[-1].endswith(" They did not start from the same fine-tuned weights.")
     assert not any("One run proves" in point for verdict in others for point in verdict.points)
-    assert names(page)[:2] == ["heads-auber", "heads-michel"]
+    assert names(page)[:3] == ["scores", "heads-auber", "heads-michel"]
     ranking = page.sections[1].blocks[1].maps[1]
     assert ranking.title == "Importance (how much the loss depends on the head)"
 
@@ -185,6 +185,7 @@ def test_runs_side_by_side(tmp_path):
 def test_runs_of_other_rows_are_not_compared(tmp_path):
     page = make_page([write_searched(tmp_path), write_ranked(tmp_path, data="other rows")])
     assert page.verdicts[0].headline.startswith("These runs have different rows or metrics")
+    assert "scores" not in names(page)
 
 
 def test_differing_settings_come_first(tmp_path):

@@ -10,8 +10,10 @@ from auber.data import TASKS
 from auber.report.figures import (
     GAIN,
     HeadMap,
+    ScoreRow,
     draw_bars,
     draw_heads,
+    draw_scores,
     make_shades,
 )
 from auber.report.html.page import Block, Drawing, Page, Section, Verdict, make_slugs
@@ -53,7 +55,7 @@ def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Pa
     every = settings_rows({run.label: [run.record] for run in runs})
     differing = [row for row in every if len({row[run.label] for run in runs}) > 1]
     sections = (
-        Section("scores", "Scores", _list_scores(runs)),
+        Section("scores", "Scores", _draw_scores(runs), _list_scores(runs)),
         Section("heads", "Heads, and the agent's values" if has_values else "Heads", *heads),
         Section(
             "course",
@@ -189,6 +191,24 @@ def standard_error(record: RunRecord) -> float | None:
 
 
 # --- scores ---
+
+
+def _draw_scores(runs: Sequence[Run]) -> Block:
+    if len(runs) < 2 or not _are_comparable(runs):
+        return Block()
+    rows = {}
+    for run in runs:
+        score, error = 100 * run.record.dev, standard_error(run.record)
+        ends = (None, None) if error is None else (score - error, score + error)
+        rows[run.label] = ScoreRow((score,), score, *ends)
+    record = runs[0].record
+    is_share = record.metric == "accuracy" and record.majority is not None
+    majority = {record.task: 100 * (record.majority or 0)} if is_share else {}
+    alt = "Dev scores: " + "; ".join(f"{name} {row.mean:.2f}" for name, row in rows.items())
+    x_label = f"dev {record.metric}, points"
+    draw = partial(draw_scores, {record.task: rows}, x_label, majority, "standard error")
+    caption = "Dev scores. Bars: one standard error for this number of rows, not over seeds."
+    return Block(caption, [Drawing("scores", f"{record.task}: dev {record.metric}", alt, draw)])
 
 
 def _list_scores(runs: Sequence[Run]) -> Block:
