@@ -76,6 +76,45 @@ def test_permuting_heads_permutes_the_state(norms, seed):
     assert float(state.sum()) == pytest.approx(1, abs=1e-5)
 
 
+def head_outputs(hidden, query, key, value, bias, num_heads):
+    """Attend with every head: (tokens, hidden) -> (num_heads, tokens, head_dim)."""
+
+    def heads(weight):  # (num_heads * head_dim, hidden) -> (num_heads, tokens, head_dim)
+        return (hidden @ weight.T).reshape(len(hidden), num_heads, -1).transpose(0, 1)
+
+    values = heads(value) + bias.reshape(num_heads, 1, -1)
+    return torch.nn.functional.scaled_dot_product_attention(heads(query), heads(key), values)
+
+
+@given(
+    st.integers(1, 9),
+    st.sampled_from([1, 2, 4]),
+    st.integers(1, 5),
+    st.sampled_from([0.01, 1.0, 30.0]),
+    st.integers(0, 99),
+)
+def test_lemma_1_bounds_the_output_of_a_head(tokens, num_heads, head_dim, size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    hidden_size = 6
+    rows = num_heads * head_dim
+    query, key, value = (
+        torch.randn(rows, hidden_size, generator=generator) * size for _ in range(3)
+    )
+    hidden = torch.randn(tokens, hidden_size, generator=generator)
+    outputs = head_outputs(hidden, query, key, value, torch.zeros(rows), num_heads)
+    bound = tokens * hidden.abs().sum() * head_norms(value, num_heads, "l1")
+    assert bool((outputs.abs().sum(dim=(1, 2)) <= bound * (1 + 1e-5)).all())
+
+
+def test_lemma_1_fails_with_a_value_bias_at_zero_input():
+    weight = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
+    outputs = head_outputs(torch.zeros(3, 6), weight, weight, weight, torch.ones(8), num_heads=2)
+    bound = 3 * torch.zeros(3, 6).abs().sum() * head_norms(weight, 2, "l1")
+    assert bound.tolist() == [0.0, 0.0]
+    # the bias alone: 3 tokens x 4 entries
+    assert outputs.abs().sum(dim=(1, 2)).tolist() == [12.0, 12.0]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_a_layer_begins_in_the_state_of_its_projections_norms(norm, dtype):
