@@ -33,7 +33,7 @@ def find(name):
 def test_nothing_is_broken_here(run_auber):
     code, out, _ = run_auber("doctor")
     assert code == 0
-    assert out.endswith("Nothing that auber needs is broken.\n")
+    assert out.endswith("auber is ready to use.\n")
     for name in ("python", "torch", "transformers", "computes on", "onnx"):
         assert f" {name} " in out
     code, out, _ = run_auber("doctor", "--json")

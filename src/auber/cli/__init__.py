@@ -35,8 +35,7 @@ app = typer.Typer(
     cls=stops.Commands,
     name="auber",
     help="Learn which attention heads a fine-tuned encoder can do without, and remove them.",
-    epilog="Start with 'auber demo': the whole job on a small generated task, in under three "
-    "minutes, no download.",
+    epilog="Start with 'auber demo'; it downloads nothing.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -44,8 +43,8 @@ app = typer.Typer(
 )
 # The first sentence of a docstring may be cut in a terminal of 80 columns; these fit.
 for name, command, summary in (
-    ("demo", demo.command, "The whole job on a small generated task, in three minutes."),
-    ("prune", prune.command, "Find heads a model can do without, and remove them."),
+    ("demo", demo.command, "Fine-tune, prune and compare on a small generated task."),
+    ("prune", prune.command, "Remove the heads that a model can do without."),
     ("finetune", finetune.command, "Fine-tune an encoder, so that several prunings can share it."),
     ("evaluate", evaluate.command, "Score a fine-tuned model, pruned or not, on a task's rows."),
     ("export", export.command, "Export a pruned model: ONNX, plain transformers or the hub."),

@@ -1,4 +1,4 @@
-"""`auber demo`: the whole job on a small generated task."""
+"""`auber demo`: fine-tune, prune and compare on a small generated task."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def command(json: options.Json = False) -> None:
                 print(screen.wrap(found, first=f"  {state:<8}{name:<23} ", later=indent))
                 if advice:
                     print(f"{indent}{advice}")
-        print(f"{broken} broken" if broken else "Nothing that auber needs is broken.")
+        print(f"{broken} broken" if broken else "auber is ready to use.")
     if broken:
         raise typer.Exit(1)
 

@@ -19,14 +19,14 @@ def _remove_nothing(inputs: RankingInputs) -> RankingChoice:
 _CONTROLS = (
     Method(
         "original",
-        "the fine-tuned model as it is",
+        "the fine-tuned model, unchanged",
         choose_plan=_remove_nothing,
         removes_heads=False,
         tunes=False,
     ),
     Method(
         "original+tuning",
-        "no head removed, all the tuning of a pruned model",
+        "removes no head; has all the tuning of a pruned model",
         choose_plan=_remove_nothing,
         removes_heads=False,
     ),

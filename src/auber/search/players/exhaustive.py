@@ -78,7 +78,7 @@ def _check(config: Config, heads: Mapping[int, int]) -> None:
 METHODS = (
     Method(
         "exhaustive",
-        "every mask of a layer is scored and the best taken",
+        "scores every mask of a layer and takes the best",
         choose_layer,
         check=_check,
     ),

@@ -89,6 +89,6 @@ def _change(mask: Mask, head: int) -> Mask:
 
 METHODS = (
     Method(
-        "greedy", "the head that gains most goes, layer by layer, until none gains", choose_layer
+        "greedy", "removes the head that gains most until none gains, layer by layer", choose_layer
     ),
 )

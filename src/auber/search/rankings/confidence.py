@@ -75,7 +75,7 @@ def head_confidence(inputs: RankingInputs) -> dict[int, dict[int, float]]:
 METHODS = (
     Method(
         "confidence",
-        "the heads of the lowest mean largest attention weight go",
+        "removes the heads with the least confident attention",
         choose_plan=choose_plan,
     ),
 )

@@ -69,5 +69,5 @@ def head_importance(inputs: RankingInputs) -> dict[int, dict[int, float]]:
 
 
 METHODS = (
-    Method("michel", "the heads that the loss depends on least go", choose_plan=choose_plan),
+    Method("michel", "removes the heads that change the loss least", choose_plan=choose_plan),
 )

@@ -24,6 +24,4 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
     return RankingChoice(remove_lowest(scores, inputs.num_removed), {"draw": draw})
 
 
-METHODS = (
-    Method("random", "heads drawn at random, as many as asked for", choose_plan=choose_plan),
-)
+METHODS = (Method("random", "removes heads at random", choose_plan=choose_plan),)

@@ -98,7 +98,7 @@ def search_penalty(
 METHODS = (
     Method(
         "voita",
-        "gates trained with a penalty on open ones; the heads of the lowest go",
+        "trains a gate per head with a penalty; removes the lowest",
         choose_plan=choose_plan,
     ),
 )
