@@ -60,7 +60,7 @@ def stop_runs(job: Job, times: int) -> Details:
     for out in _folders(job, phases, times):
         sent = (signal.SIGTERM, signal.SIGINT)[phases.total() % 2]
         # In the very first moments there is no handler yet.
-        moment = moments.uniform(0.1, 0.8) * job.seconds
+        moment = moments.uniform(0.1, 0.8) * job.pruning_seconds
         phase = _signal(job, [job.prune(out)], out, sent, moment)
         if phase is not None:
             phases[phase] += 1

@@ -24,7 +24,10 @@ _SAME_COSTS = ("rewards_asked", "rewards_computed", "tuning_steps")
 
 
 class Job:
-    """A job done once in `folder`; `outcome` is its result and `seconds` how long it takes."""
+    """A job done once in `folder`; `outcome` is its result.
+
+    It takes `seconds`, of which pruning takes `pruning_seconds`.
+    """
 
     def __init__(self, folder: Path, *, is_quick: bool) -> None:
         self.folder = folder.resolve()
@@ -44,6 +47,8 @@ class Job:
             self.seconds = time.monotonic() - child.started
         assert outcomes[0] == outcomes[1], "two unbroken jobs differ"
         self.outcome = outcomes[0]
+        result = json.loads((run_of(self.unbroken) / "result.json").read_text(encoding="utf-8"))
+        self.pruning_seconds = float(result["cost"]["seconds"]["total"])
 
     def prune(self, out: Path, *more: str) -> list[str]:
         """Return the command that prunes, or resumes."""
