@@ -1,4 +1,4 @@
-"""A clock for tests of what takes time: it moves when it is told to, so that no load on the machine can."""
+"""A clock that tests move by hand, so that they do not depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 class Clock:
-    """Stands in for the module `time` in another one."""
+    """Replace the module `time`."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -19,7 +19,7 @@ class Clock:
         return self.now
 
     def takes(self, seconds: float, result: Any = None) -> Callable[[], Any]:
-        """A call that lasts so long and returns the result."""
+        """Return a function that takes this long and returns the result."""
 
         def call() -> Any:
             self.now += seconds
@@ -29,7 +29,7 @@ class Clock:
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Clock:
-    """Gives a module the clock for its `time`."""
+    """Replace `time` in a module by a clock."""
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
     return clock

@@ -1,4 +1,4 @@
-"""What every test stands on: one CPU thread (so that bits repeat), no network, and no word to the outside."""
+"""Shared fixtures. All tests run offline and on one CPU thread, so that their bits repeat."""
 
 from __future__ import annotations
 
@@ -11,39 +11,36 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault(
-    "RAY_worker_niceness", "0"
-)  # by default Ray's workers come last where the machine has other work
+os.environ.setdefault("RAY_worker_niceness", "0")  # the default starves workers on a busy machine
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+
+# On a busy machine an example may take long, to make or to test.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
 
-# Files that take a minute of a core or so, the longest first. Several processes begin with them, so that none is left in a long
-# one when the others have nothing to do any more. The order is no promise: any test may be run before or after any other.
+# Slow files start first, so that no process is left with one at the end. Tests run in any order.
 LONGEST = (
     "docs/test_running.py",
     "test_demo.py",
-    "soak/test_load.py",
-    "export/test_graph.py",
-    "run/test_prior.py",
-    "run/test_crossfit.py",
+    "export/test_onnx.py",
+    "run/test_steps.py",
+    "run/test_fold_models.py",
     "study/test_engines.py",
-    "export/test_export.py",
-    "study/test_study.py",
-    "soak/test_faults.py",
-    "experiments/test_programs.py",
-    "run/test_latency.py",
-    "run/test_starts.py",
+    "export/test_measure.py",
+    "study/test_runner.py",
+    "benchmarks/test_soak.py",
+    "run/test_fine_tuned.py",
     "run/test_determinism.py",
-    "run/test_budget.py",
-    "export/speed/test_ways.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, the others as they were."""
+    """Put the slow files first."""
     places = {TESTS / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
@@ -54,20 +51,20 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _stops_are_heard() -> None:
-    """A shell that starts the tests in the background lets them, and what they start, ignore Ctrl-C."""
+def _restore_ctrl_c() -> None:
+    """Handle Ctrl-C even if the shell that started the tests in the background ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
 def run_auber(monkeypatch, capsys):
-    """Runs a command line in this process: (exit code, stdout, stderr)."""
+    """Run a command line in this process; return exit code, stdout and stderr."""
     from auber.cli import main
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["/somewhere/bin/auber", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "160")  # tables as wide as they like
+        monkeypatch.setenv("COLUMNS", "160")
         try:
             main()
             code = 0
@@ -81,7 +78,7 @@ def run_auber(monkeypatch, capsys):
 
 @pytest.fixture(scope="session")
 def starter():
-    """Starts processes that need not import anything any more."""
+    """Start processes without import time."""
     from tests.starter import Starter
 
     with Starter() as running:
@@ -90,10 +87,7 @@ def starter():
 
 @pytest.fixture
 def young_garbage():
-    """Has garbage collections go over what the test makes, and not over all that torch and transformers have loaded.
-
-    That takes tenths of a second each; for tests of code that collects again and again.
-    """
+    """Exclude loaded modules from garbage collection, for code that collects often."""
     gc.freeze()
     yield
     gc.unfreeze()
@@ -101,7 +95,7 @@ def young_garbage():
 
 @pytest.fixture
 def ray(monkeypatch):
-    """Ray, where it is installed; no cluster is named or left behind."""
+    """Return ray without a cluster, and shut it down after the test."""
     found = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     yield found

@@ -1,4 +1,4 @@
-"""Rows and tasks of the kinds that are answered token by token: random ones, and generated ones a tiny model can learn."""
+"""Random rows, and tasks that a tiny model can learn, of the types with outputs for every token."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from auber.data.agreement import COMPLEMENTS, NOUNS
-from auber.data.answers import AnyAnswers, Spans, Tags
 from auber.data.encoding import EncodedRows
+from auber.data.generated import COMPLEMENTS, NOUNS
+from auber.data.targets import AnyTargets, Spans, Tags
 from auber.data.task import TaskData
 from auber.data.user_rows import make_task
 from auber.metrics.tags import NO_TAG, read_scheme
@@ -23,27 +23,25 @@ TAGS = ("O", "B-A", "I-A", "B-B", "I-B")
 
 
 def num_labels(kind: str) -> int:
-    """The outputs of a model for random rows of a kind."""
+    """Return the number of outputs of a model for random rows."""
     return len(TAGS) if kind == "tokens" else 2
 
 
 def random_kind_rows(
     kind: str, count: int = 17, *, seed: int = 0, token_types: bool = True
 ) -> EncodedRows:
-    """Rows of 3 to 19 random tokens; some tokens have no tag, some rows no answer, some several."""
+    """Return rows of 3 to 19 random tokens.
+
+    Some tokens have no tag; some rows have no answer, or several.
+    """
     draw = np.random.default_rng(seed)
     lengths = draw.integers(3, 20, count).tolist()
     ids = [draw.integers(5, VOCABULARY, length).tolist() for length in lengths]
-    types = (
-        [[position % 2 for position in range(length)] for length in lengths]
-        if token_types
-        else None
-    )
-    return EncodedRows(ids, types, random_answers(kind, lengths, draw), pad_token_id=1)
+    types = [[place % 2 for place in range(length)] for length in lengths] if token_types else None
+    return EncodedRows(ids, types, random_targets(kind, lengths, draw), pad_token_id=1)
 
 
-def random_answers(kind: str, lengths: list[int], draw: np.random.Generator) -> AnyAnswers:
-    """Answers to rows of these lengths."""
+def random_targets(kind: str, lengths: list[int], draw: np.random.Generator) -> AnyTargets:
     if kind == "tokens":
         tags = [draw.integers(0, len(TAGS), length) for length in lengths]
         gaps = [draw.random(length) < 0.3 for length in lengths]
@@ -57,11 +55,8 @@ def random_answers(kind: str, lengths: list[int], draw: np.random.Generator) -> 
     return Spans(spans, contexts)
 
 
-# A rule a tiny model can learn: a noun is an entity, its type by what stands before it; the answer is what follows "is".
-
-
 def tagged_records(count: int, seed: int) -> list[dict[str, Any]]:
-    """Sentences with entities of one or two words."""
+    """Return sentences with entities; the word before an entity gives its type."""
     draw = np.random.default_rng(seed)
     records = []
     for _ in range(count):
@@ -76,17 +71,15 @@ def tagged_records(count: int, seed: int) -> list[dict[str, Any]]:
 
 
 def question_records(count: int, seed: int) -> list[dict[str, Any]]:
-    """Contexts that say how two things are, and a question after one of them."""
+    """Return contexts about the states of two things, and a question about one of them."""
     draw = np.random.default_rng(seed)
     records = []
     for _ in range(count):
         nouns = [NOUNS[int(number)] for number in draw.choice(len(NOUNS), 2, replace=False)]
-        states = [
-            COMPLEMENTS[int(number)] for number in draw.choice(len(COMPLEMENTS), 2, replace=False)
-        ]
-        context = " ".join(
-            f"the {noun} is {state} ." for noun, state in zip(nouns, states, strict=True)
-        )
+        numbers = draw.choice(len(COMPLEMENTS), 2, replace=False)
+        states = [COMPLEMENTS[int(number)] for number in numbers]
+        facts = zip(nouns, states, strict=True)
+        context = " ".join(f"the {noun} is {state} ." for noun, state in facts)
         asked = int(draw.integers(2))
         start = context.index(f"{nouns[asked]} is ") + len(f"{nouns[asked]} is ")
         answers = {"text": [states[asked]], "answer_start": [start]}
@@ -98,12 +91,12 @@ RECORDS = {"tokens": tagged_records, "spans": question_records}
 
 
 def small_kind_task(kind: str, train: int = 60, dev: int = 20) -> TaskData:
-    """A generated task."""
+    """Return a generated task."""
     return make_task(RECORDS[kind](train, 0), RECORDS[kind](dev, 1), kind=kind)
 
 
 def write_kind_files(kind: str, folder: Path, train: int = 60, dev: int = 20) -> tuple[Path, Path]:
-    """The same as jsonl files."""
+    """Write the same as jsonl files."""
     paths = folder / "train.jsonl", folder / "dev.jsonl"
     for path, records in zip(paths, (RECORDS[kind](train, 0), RECORDS[kind](dev, 1)), strict=True):
         path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
@@ -111,9 +104,8 @@ def write_kind_files(kind: str, folder: Path, train: int = 60, dev: int = 20) ->
 
 
 def packed_order(rows: EncodedRows) -> torch.Tensor:
-    """Where the tokens of rows taken longest first lie among those of rows in their own order."""
+    """Return the places of tokens, longest rows first, among those of rows in their own order."""
     starts = np.cumsum([0, *rows.lengths])
     order = sorted(range(len(rows)), key=lambda row: -rows.lengths[row])
-    return torch.from_numpy(
-        np.concatenate([np.arange(starts[row], starts[row + 1]) for row in order])
-    )
+    places = [np.arange(starts[row], starts[row + 1]) for row in order]
+    return torch.from_numpy(np.concatenate(places))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auber.training.cuda_graphs import RecordingError, Work
+from auber.training.cuda_graphs import CaptureError, Computation
 
 
 class Repeater:
@@ -11,11 +11,11 @@ class Repeater:
     def __init__(self) -> None:
         self.recorded = 0
 
-    def __call__(self, work: Work) -> Work:
+    def __call__(self, work: Computation) -> Computation:
         self.recorded += 1
         return work
 
 
-def refuse(work: Work) -> Work:
+def refuse(work: Computation) -> Computation:
     """Records nothing."""
-    raise RecordingError("called a synchronizing CUDA operation, at model.py:7")
+    raise CaptureError("called a synchronizing CUDA operation, at model.py:7")

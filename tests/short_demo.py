@@ -1,7 +1,4 @@
-"""The settings of a short demonstration: all of its steps, each with as little work as it can have.
-
-tests/test_demo.py does the demonstration whole; where it is there only to be run, it is short.
-"""
+"""Settings for a short demo: all of its steps with as little work as possible."""
 
 from __future__ import annotations
 
@@ -11,5 +8,5 @@ SHORT = {
     "layer.epochs": 0,
     "last.epochs": 1,
     "voita.epochs": 1,
-    "reward.folds": 2,  # the fewest there can be
+    "reward.folds": 2,  # the minimum
 }

@@ -1,14 +1,14 @@
-"""A whole job small enough for a test: a tiny BERT, a few generated sentences, settings that end in seconds."""
+"""A job of seconds: a tiny BERT, a few generated sentences and matching settings."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from auber.config import Config, make_config
-from auber.data.agreement import make_agreement
-from auber.data.agreement_model import build_tokenizer, vocabulary
 from auber.data.encoding import EncodedRows, encode_rows
+from auber.data.generated import build_tokenizer, make_agreement, vocabulary
 from auber.data.task import TaskData
+from auber.system.progress import Progress
 from auber.training.devices import Hardware, resolve_hardware
 from tests.tiny_models import tiny_model
 
@@ -30,30 +30,38 @@ SETTINGS: dict[str, Any] = {
 
 
 def small_config(**changes: Any) -> Config:
-    """Settings for a run of seconds; changes by dotted key with `__` for the dot."""
-    return make_config(
-        "paper",
-        settings={**SETTINGS, **{key.replace("__", "."): value for key, value in changes.items()}},
-    )
+    """Return settings for a run of seconds; write `__` for the dot in the keys of changes."""
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    return make_config("paper", settings={**SETTINGS, **dotted})
 
 
 def small_task(rows: int = 60) -> TaskData:
-    """A few generated sentences."""
+    """Return a few generated sentences."""
     return make_agreement(0, num_train=rows, num_dev=24)
 
 
 def small_start(**changes: Any) -> tuple[Any, Any]:
-    """An untrained tiny BERT and its tokenizer."""
-    return tiny_model(
-        "bert", vocab_size=len(vocabulary()), pad_token_id=0, **changes
-    ), build_tokenizer()
+    """Return an untrained tiny BERT and its tokenizer."""
+    model = tiny_model("bert", vocab_size=len(vocabulary()), pad_token_id=0, **changes)
+    return model, build_tokenizer()
 
 
 def small_rows(count: int = 60) -> EncodedRows:
-    """The encoded training rows of the small task."""
+    """Return the encoded training rows of the small task."""
     return encode_rows(build_tokenizer(), small_task(count).train, 24, False)
 
 
 def cpu() -> Hardware:
-    """One thread in float32."""
+    """Return one thread in float32."""
     return resolve_hardware(small_config())
+
+
+class Messages(Progress):
+    """Keep the messages to the user in `said`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)

@@ -1,4 +1,4 @@
-"""The rows of a run's parts, read back from its folder."""
+"""Read the rows of a run's stages back from its folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from auber.run.files import read_json
 
 
 def read_splits(run: Path) -> Splits:
-    """What `splits.json` of a run says."""
+    """Return the content of `splits.json`."""
     data = read_json(run / "splits.json")
     lists = {
         name: tuple(data[name]) for name in ("first", "original_first", "last_train", "last_watch")

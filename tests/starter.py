@@ -1,10 +1,11 @@
-"""Processes that start at once: a server with everything imported forks one for each call.
+"""A fork server that has imported torch and transformers, so that test processes start at once.
 
-To import torch and transformers takes a process seconds. One of these is spared them, and is otherwise real: it has a number
-to kill it by, an exit code, and a memory of its own. Nothing is computed in the server, so none has anything of another.
+The processes are otherwise ordinary: they have a process id, an exit code and their own memory. The
+server itself computes nothing.
 
-A call is a connection to the server's socket. Over it go stdin, stdout and stderr, then a line of JSON (`Call`); back come, a line
-each, the number of the process and how it ended: its exit code, or minus the signal that killed it.
+A call is a connection to the server's socket. The client sends stdin, stdout and stderr and a line
+of JSON (`Call`). The server answers with two lines: the process id, and the exit code or the
+negative number of the signal that killed the process.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from types import TracebackType
 
 ROOT = Path(__file__).parents[1]
 
-# What a run would import, so that a fork finds it there.
 IMPORTS = (
     "auber.api",
     "auber.cli",
@@ -45,7 +45,7 @@ IMPORTS = (
 
 @dataclass(frozen=True)
 class Call:
-    """What a process is to do."""
+    """A function call for a new process."""
 
     function: str  # module:name
     arguments: list[str] = field(default_factory=list)
@@ -54,30 +54,29 @@ class Call:
 
 
 class Process:
-    """A process that does a call; it writes where this one does."""
+    """A process that makes a call. It shares this process's standard streams."""
 
     def __init__(self, address: str, call: Call) -> None:
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(address)
         socket.send_fds(self._connection, [b"."], [0, 1, 2])
         self._connection.sendall(json.dumps(asdict(call)).encode() + b"\n")
-        self._answers = self._connection.makefile(
-            "rb", buffering=0
-        )  # so that an answer not yet read shows
+        # Unbuffered, so that `select` sees an unread answer.
+        self._answers = self._connection.makefile("rb", buffering=0)
         self.number = int(self._answers.readline())
         self._code: int | None = None
 
     def kill(self) -> None:
-        """End it as the system does when memory is short."""
+        """Kill the process, as the system does when memory runs out."""
         os.kill(self.number, signal.SIGKILL)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has, by itself or not."""
+        """Return whether the process has ended."""
         return self._code is not None or bool(select.select([self._connection], [], [], 0)[0])
 
     def wait(self) -> int:
-        """How it ended, once it has."""
+        """Wait for the process and return its exit code."""
         if self._code is None:
             self._code = int(self._answers.readline())
             self._answers.close()
@@ -86,22 +85,25 @@ class Process:
 
 
 class Starter:
-    """The server, while it is entered; whatever it has started ends with it."""
+    """Run the server inside a `with` block; all its processes end with the block."""
 
     def __enter__(self) -> Starter:
-        self._folder = tempfile.mkdtemp(
-            prefix="auber-", dir="/tmp"
-        )  # the path of a socket must be short
+        # The path of a socket must be short.
+        self._folder = tempfile.mkdtemp(prefix="auber-", dir="/tmp")
         self.address = f"{self._folder}/socket"
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self.address)
-            listener.listen()  # callers wait from now on, until everything is imported
+            listener.listen()  # callers wait until the imports are done
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "tests.starter", str(listener.fileno())],
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+                env={
+                    **os.environ,
+                    "OMP_NUM_THREADS": "1",
+                    "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+                },
                 start_new_session=True,
             )
         return self
@@ -117,12 +119,12 @@ class Starter:
         shutil.rmtree(self._folder)
 
     def start(self, function: str, *arguments: str | Path) -> Process:
-        """A process that calls `module:name` with these arguments, each a string there."""
+        """Start a process that calls `module:name` with these arguments as strings."""
         return Process(self.address, Call(function, [str(argument) for argument in arguments]))
 
 
 def run_auber(*arguments: str) -> None:
-    """The command line."""
+    """Run the command line."""
     from auber.cli import main
 
     sys.argv = ["auber", *arguments]
@@ -130,10 +132,10 @@ def run_auber(*arguments: str) -> None:
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork a keeper for each connection: it forks the process, waits for it and says how it ended."""
+    """Fork a keeper per connection, which forks the process and reports its exit code."""
     for name in IMPORTS:
         importlib.import_module(name)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a keeper ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers
     while True:
         connection, _ = listener.accept()
         if os.fork() == 0:

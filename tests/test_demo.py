@@ -1,4 +1,4 @@
-"""The demonstration as a newcomer sees it: what it promises about the task, the runs it leaves and what it prints."""
+"""The demo: its results, what it prints, and how it is resumed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from auber import demo
 from auber.cli import app
-from auber.cli.live.run import RunWatcher
+from auber.cli.status import RunReader
 from auber.run.files import read_result
 from tests.short_demo import SHORT
 
@@ -40,23 +40,21 @@ def test_the_demonstration(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("words", ["auber demo --out mine", "auber demo --seed 3"])
-def test_who_watches_a_demonstration_that_was_cut_is_told_the_command(tmp_path, monkeypatch, words):
-    """Also where the folder is the demonstration's own choice."""
-
+def test_watch_names_the_command_that_resumes_an_interrupted_demo(tmp_path, monkeypatch, words):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", words.split())
-    monkeypatch.setattr("auber.run.pipeline.Pipeline.finetune", stop)
+    monkeypatch.setattr("auber.run.pipeline.Pipeline.run_stages", stop)
     assert app(words.split()[1:], standalone_mode=False) == 130
     (place,) = tmp_path.glob("**/start")
-    told = RunWatcher(place).look().resume
+    told = RunReader(place).read().resume
     folder = place.parent.relative_to(tmp_path)
     assert told == (f"{words} --resume" if "--out" in words else f"{words} --out {folder} --resume")
 
 
-def test_it_goes_on_where_it_was_cut(tmp_path, monkeypatch, capsys):
+def test_it_is_resumed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "SETTINGS", demo.SETTINGS | SHORT)
     for arguments in ([], ["--resume"]):
         app(

@@ -1,4 +1,4 @@
-"""The pages in the repository, as they are read there: links lead somewhere, and what they say of the code is so."""
+"""Links between the pages of the repository work, and the code of the game page runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGES = [
 
 
 def anchors_of(page: Path) -> set[str]:
-    """The anchors of the headings of a page."""
+    """Return the anchors of the headings of a page."""
     headings = re.findall(
         r"^#+ (.+)$",
         re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE),
@@ -30,7 +30,7 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path):
+def test_links_work(page: Path):
     for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
         linked = page.parent / target if target else page
         assert linked.exists(), target
@@ -39,7 +39,6 @@ def test_links_lead_somewhere(page: Path):
 
 
 def test_the_code_of_the_game_page_runs():
-    """Also by 'make docs'; here because an environment that others build on must not break unseen."""
     blocks = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "game.md").read_text(), flags=re.DOTALL
     )

@@ -1,4 +1,4 @@
-"""What is published: the same bytes from the same sources, all of the package and nothing else, and it runs where it is installed."""
+"""The built distributions are reproducible, complete and run where they are installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.short_demo import SHORT
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-# The program that pip wrote, for a demonstration of a pass where it takes many. Where it runs there are no tests to import from.
+# Run the installed program with a short demo.
 SHORT_DEMO = f"""
 import runpy, sys
 from auber import demo
@@ -35,14 +35,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 @dataclass(frozen=True)
 class Built:
-    """One build of both."""
+    """A wheel and a source distribution."""
 
     wheel: Path
     sdist: Path
 
 
 def run(*command: str | Path, folder: Path, **environment: str) -> str:
-    """What a program prints; its words where it fails. Nothing of this checkout is on its path."""
+    """Return the output of a program that does not see this checkout."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -61,7 +61,7 @@ def run(*command: str | Path, folder: Path, **environment: str) -> str:
 
 
 def build(source: Path, out: Path) -> Built:
-    """Wheel and source distribution of a tree, as 'make dist' makes them."""
+    """Build the wheel and source distribution of a tree like `make dist`."""
     build_both = (
         sys.executable,
         "-m",
@@ -87,7 +87,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return build(ROOT, tmp_path_factory.mktemp("built") / "dist")
 
 
-def test_twice_the_same_bytes(built: Built, tmp_path: Path):
+def test_builds_are_reproducible(built: Built, tmp_path: Path):
     again = build(ROOT, tmp_path / "dist")
     assert (digest(again.wheel), digest(again.sdist)) == (digest(built.wheel), digest(built.sdist))
 
@@ -100,7 +100,7 @@ def test_the_source_distribution_builds_the_same(built: Built, tmp_path: Path):
     assert (digest(again.wheel), digest(again.sdist)) == (digest(built.wheel), digest(built.sdist))
 
 
-def test_the_wheel_is_the_package_and_nothing_else(built: Built):
+def test_the_wheel_contains_exactly_the_package(built: Built):
     source = ROOT / "src"
     expected = {
         path.relative_to(source).as_posix()
@@ -118,20 +118,20 @@ def test_the_wheel_is_the_package_and_nothing_else(built: Built):
     )
 
 
-def test_the_source_distribution_has_what_the_tests_read(built: Built):
+def test_the_source_distribution_is_complete(built: Built):
     with tarfile.open(built.sdist) as archive:
         names = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
     kept = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert {name for name in kept if not name.startswith(".")} <= names, (
-        "all but what drives the repository"
+        "all but files that only the repository needs"
     )
     assert [name for name in names if name.startswith(("site", "runs", "."))] == [".gitignore"]
 
 
 def test_the_wheel_runs_in_an_empty_environment(built: Built, tmp_path: Path):
-    """Installed with pip and the tested versions, called from a folder that has nothing of this checkout in it."""
+    """Install the tested versions with pip and run them outside this checkout."""
     venv.create(tmp_path / "empty", with_pip=True)
     programs = tmp_path / "empty" / "bin"
     install = (
@@ -143,8 +143,8 @@ def test_the_wheel_runs_in_an_empty_environment(built: Built, tmp_path: Path):
         "--constraint",
         ROOT / "constraints.txt",
     )
-    install += ("--no-compile",)  # of torch's modules most are never imported
-    # torch first, on its own, as in the Makefile: the pinned build, before anything else can ask for a newer one
+    install += ("--no-compile",)  # most modules of torch are never imported
+    # torch first, as in the Makefile
     run(*install, "torch", folder=tmp_path)
     run(*install, built.wheel, folder=tmp_path)
     place = tmp_path / "elsewhere"

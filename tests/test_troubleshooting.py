@@ -36,7 +36,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def report(caplog):
-    """What transformers logs while it loads; its logger hands nothing on by itself, and commands silence it."""
+    """Return what transformers logs while it loads; by default its logger does not propagate."""
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -110,7 +110,10 @@ def test_the_file_must_come_along(folder):
 
 def test_the_file_says_which_transformers_it_needs(monkeypatch):
     monkeypatch.setattr(sys.modules["transformers"], "__version__", "4.57.6")
-    message = r"^modeling_auber.py needs transformers 5, found 4.57.6; pip install --upgrade transformers$"
+    message = (
+        r"^modeling_auber.py needs transformers 5, found 4.57.6; "
+        r"pip install --upgrade transformers$"
+    )
     with pytest.raises(ImportError, match=message):
         runpy.run_path(str(MODELING_FILE))
 

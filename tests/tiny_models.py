@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 
 LAYERS, HEADS, HIDDEN, VOCABULARY, MAX_LENGTH = 3, 4, 32, 100, 24
 MODEL_TYPES = (
-    "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta", "xlm-roberta",
+    "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta",
+    "xlm-roberta",
 )  # fmt: skip
 ATTENTIONS = ("sdpa", "eager")
-# every (model type, attention implementation) that transformers offers
+# Every (model type, attention implementation) that transformers offers.
 VARIANTS = [
     (kind, attention)
     for kind in MODEL_TYPES
@@ -24,7 +25,7 @@ VARIANTS = [
     if attention != "sdpa" or kind not in ("deberta-v2", "mpnet")
 ]
 
-# what the published models of a family have, as small as the rest: distances that share a place, windows that end
+# What the published models of a family have, such as relative positions and local windows.
 FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "deberta-v2": {
         "relative_attention": True,
@@ -39,13 +40,14 @@ FAMILY_CONFIGS: dict[str, dict[str, Any]] = {
     "electra": {"embedding_size": 16},
     "modernbert": {
         "local_attention": 6,
-        "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3,  # its own are beyond this vocabulary
+        # The defaults are beyond this vocabulary.
+        "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3,
     },
 }  # fmt: skip
 
 
 def tiny_config(model_type: str, **changes: Any) -> Any:
-    """A new config of 3 layers x 4 heads, hidden size 32; weights large enough for logits to differ visibly."""
+    """Return a config of 3 layers x 4 heads and hidden size 32, with large weights."""
     from transformers import CONFIG_MAPPING
 
     sizes: dict[str, Any] = {
@@ -61,13 +63,7 @@ def tiny_config(model_type: str, **changes: Any) -> Any:
     }
     sizes |= FAMILY_CONFIGS.get(model_type, {})
     if model_type == "distilbert":
-        renamed = {
-            "num_hidden_layers": "n_layers",
-            "num_attention_heads": "n_heads",
-            "hidden_size": "dim",
-        }
-        renamed["intermediate_size"] = "hidden_dim"
-        sizes = {renamed.get(name, name): value for name, value in sizes.items()}
+        sizes["hidden_dim"] = sizes.pop("intermediate_size")
     return CONFIG_MAPPING[model_type](**{**sizes, **changes})
 
 
@@ -80,27 +76,23 @@ def tiny_model(
     bare: bool = False,
     **changes: Any,
 ) -> Any:
-    """A model in eval mode with random weights, biases and norms; `changes` go to the config."""
+    """Return a model in eval mode with random weights; `changes` go to the config."""
     import transformers
 
     if model_type == "deberta-v2":
-        with (
-            warnings.catch_warnings()
-        ):  # transformers scripts functions on import, which newer torch deprecates
-            warnings.filterwarnings(
-                "ignore", r"`torch\.jit\.script` is deprecated", DeprecationWarning
-            )
+        message = r"`torch\.jit\.script` is deprecated"  # transformers calls it on import
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message, DeprecationWarning)
             importlib.import_module("transformers.models.deberta_v2.modeling_deberta_v2")
     options = {} if attention is None else {"attn_implementation": attention}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        auto = getattr(transformers, "AutoModel" if bare else KINDS[kind].auto_class)
+        auto = getattr(transformers, "AutoModel" if bare else TASK_TYPES[kind].auto_class)
         model = auto.from_config(tiny_config(model_type, **changes), **options)
         with torch.no_grad():
             for parameter in model.parameters():
-                if (
-                    parameter.dim() == 1
-                ):  # transformers starts biases at 0 and norms at 1, which would hide mistakes
+                # Biases of 0 and norms of 1, as transformers initialises them, would hide mistakes.
+                if parameter.dim() == 1:
                     parameter.add_(0.2 * torch.randn_like(parameter))
     return model.eval()
 
@@ -108,7 +100,7 @@ def tiny_model(
 def random_batch(
     model: Any, *, rows: int = 4, length: int = 9, seed: int = 0, padded: bool = True
 ) -> dict[str, Tensor]:
-    """Token ids, attention mask and, where the model reads them, token types; the first row has full length."""
+    """Return a batch of random rows; the first one has full length."""
     generator = torch.Generator().manual_seed(seed)
     pad = model.config.pad_token_id
     input_ids = torch.randint(5, VOCABULARY, (rows, length), generator=generator)
@@ -124,7 +116,7 @@ def random_batch(
 
 
 def tiny_tokenizer() -> Any:
-    """A lower-casing word-piece tokenizer that knows the letters a to z and some words."""
+    """Return a lower-casing WordPiece tokenizer that knows all letters and some words."""
     from transformers import BertTokenizer
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "the", "is"]

@@ -1,6 +1,6 @@
-"""Learn which attention heads a fine-tuned encoder can do without, remove them, and hand back a smaller model.
+"""Remove the attention heads that a fine-tuned encoder can do without.
 
-The public names are loaded when they are first used: importing `auber` alone is instant.
+Public names are loaded on first use, so importing `auber` is fast.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""`AuberCallback`: prunes at the end of somebody's own `transformers.Trainer` script.
+"""`AuberCallback`: prune at the end of your own `transformers.Trainer` script.
 
-    trainer = Trainer(..., processing_class=tokenizer, callbacks=[AuberCallback(task=task, out="runs/mine")])
+    callback = AuberCallback(task=task, out="runs/mine")
+    trainer = Trainer(..., processing_class=tokenizer, callbacks=[callback])
 
-When training ends, the fine-tuned model is pruned as `auber.prune` does, and the trainer's own model becomes the result: it
-loses the same heads in place and takes over the weights, so that `trainer.evaluate`, `save_model` and a push see the pruned
-model, and a folder that `save_model` writes loads anywhere. What can be wrong is said before training starts.
+When training ends, the fine-tuned model is pruned as `auber.prune` does it, and the trainer's own
+model becomes the result: it loses the same heads in place and takes over the weights. So
+`trainer.evaluate`, `save_model` and a push use the pruned model. What can be wrong is raised before
+training starts.
 
-Trainer keeps tokens alone, so the rows come with their texts as a task: the ones the model is trained on, and dev rows. A task
-of any kind goes with a model of that kind: one for sequences, for tokens, or for question answering.
+The Trainer keeps only tokens, so the rows come as a task: those the model is trained on, and dev
+rows. A task of any type needs a model of that type.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from auber.data.task import TaskData
 from auber.errors import ConfigError, RunError
 from auber.models.remote_code import adopt
 from auber.models.surgery import remove_remaining
-from auber.run import files as run_files
-from auber.run import folder as runs
+from auber.run.files import is_run
+from auber.run.fine_tuned import check_fit
+from auber.run.folder import check_place
 from auber.run.request import check_pruning
-from auber.run.starts import check_fit
 from auber.search.registry import get_method
 from auber.system.progress import Progress
 
@@ -45,9 +47,10 @@ if TYPE_CHECKING:
 
 
 class AuberCallback(TrainerCallback):  # type: ignore[misc]
-    """Prune what a Trainer has trained. `task`, `method`, `heads`, `config` and `out` are those of `auber.prune`.
+    """Prune what a Trainer has trained; the arguments are those of `auber.prune`.
 
-    Afterwards `pruned` holds what `auber.prune` returns; its model is another object than the trainer's, with equal weights.
+    Afterwards `pruned` holds what `auber.prune` returns. Its model has the weights of the trainer's
+    model, but is another object.
     """
 
     def __init__(
@@ -69,12 +72,13 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         self.out = out
         self.progress = progress
         self.pruned: Pruned | None = None
-        # The model as it was before the trainer tuned it, where scouts are made of that.
+        # The model before training, if fold models are trained from it.
         self._origin: PreTrainedModel | None = None
         if self.config.protocol == "heldout":
             raise ConfigError(
-                "AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has tuned on rows that it holds out; leave "
-                "the setting, or run auber.prune on the pretrained encoder"
+                "AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has "
+                "tuned on the rows to hold out; leave the setting, or run auber.prune on the "
+                "pretrained encoder"
             )
 
     def on_train_begin(
@@ -87,7 +91,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         processing_class: PreTrainedTokenizerBase | None = None,
         **_rest: Any,
     ) -> None:
-        """Find out whether the model can be pruned before the time is spent to train it."""
+        """Raise what is wrong with the pruning before the model is trained."""
         if processing_class is None:
             raise ConfigError(
                 "AuberCallback: needs the tokenizer; give Trainer(processing_class=tokenizer)"
@@ -98,7 +102,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
                 "save the model and prune it with auber.prune"
             )
         check_fit(model, processing_class, self.task, f"the trainer's {type(model).__name__}")
-        check_pruning(
+        request = check_pruning(
             model,
             processing_class,
             task=self.task,
@@ -106,15 +110,22 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
             heads=self.heads,
             config=self.config,
         )
+        if request.needs_first_tuning:
+            raise ConfigError(
+                "first.when must be auto or never for a model that is trained already, found "
+                f"{self.config.first.when}"
+            )
         if self.out is not None:
-            if run_files.is_run(self.out):
+            if is_run(self.out):
                 raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
-            runs.require_place(Path(self.out), resume=False)
-        if get_method(self.method).makes_scouts(self.config.protocol):
+            check_place(Path(self.out), resume=False)
+        if request.needs_fold_models:
             if state.global_step:
                 raise ConfigError(
-                    f"AuberCallback: the training goes on after step {state.global_step}, and scouts are made of the model before the "
-                    'first; give config=auber.make_config(settings={"protocol": "seen"}), or run auber.prune on what is trained with its origin'
+                    f"AuberCallback: the training goes on after step {state.global_step}, and fold "
+                    "models are trained from the model before the first; give "
+                    'config=auber.make_config(settings={"protocol": "seen"}), or run auber.prune '
+                    "on the trained model with its origin"
                 )
             with _plain_forward(model):
                 self._origin = copy.deepcopy(model).to("cpu")
@@ -148,7 +159,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
 
 @contextmanager
 def _plain_forward(model: PreTrainedModel) -> Iterator[None]:
-    """Within the context the model computes in its own precision: accelerate wraps `forward` where Trainer mixes precisions."""
+    """Inside the context, undo the wrapper of `forward` by which accelerate mixes precisions."""
     wrapped = {
         name: vars(model).pop(name)
         for name in ("forward", "_original_forward")
@@ -161,7 +172,7 @@ def _plain_forward(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _become(model: PreTrainedModel, pruned: Pruned) -> None:
-    """Give a live model the heads and the weights of the pruned one, and its names for the answers."""
+    """Give a live model the heads, weights and label names of the pruned one."""
     for name in ("id2label", "label2id", "problem_type"):
         setattr(model.config, name, getattr(pruned.model.config, name))
     remove_remaining(model, pruned.plan)

@@ -1,8 +1,8 @@
-"""The main job end to end on the embedded default: nothing to download, a few minutes on two CPU cores.
+"""The demonstration: fine-tune, prune and compare a small model, without a download.
 
-A small BERT made on the spot is fine-tuned on the generated agreement task, pruned by AUBER, and compared with the same
-model unpruned and with random pruning of as many heads, both given the same tuning. One seed shows how the parts fit; it
-proves nothing about the method.
+A small new BERT is fine-tuned on the generated agreement task, pruned by AUBER, and compared with
+the same model unpruned and with random pruning of as many heads, both tuned alike. It takes a few
+minutes on two CPU cores. One seed shows how the parts fit; it proves nothing about the method.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any
 
 from auber import api
 from auber.config import Config, Value, make_config
-from auber.data.agreement import make_agreement
-from auber.data.agreement_model import (
+from auber.data.generated import (
     BATCH_SIZE,
     EPOCHS,
     LEARNING_RATE,
     build_model,
     build_tokenizer,
+    make_agreement,
 )
 from auber.system.progress import Progress
 
-# A network this small, made from nothing, wants larger rates and more passes than a pretrained encoder.
+# A small untrained network needs larger rates and more epochs than a pretrained encoder.
 SETTINGS: dict[str, Value] = {
-    "threads": 1,  # a second thread only gets in the way at this size
+    "threads": 1,  # at this size a second thread slows it down
     "first.epochs": EPOCHS,
     "first.learning_rate": LEARNING_RATE,
     "first.batch_size": BATCH_SIZE,
     "layer.learning_rate": LEARNING_RATE / 10,
     "last.learning_rate": LEARNING_RATE / 10,
-    "agent.episodes": 80,  # games of eight heads are short, and the agent learns from its 128th move on
-    "reward.folds": 3,  # for the time it takes: most of it is the scouts'
+    "agent.episodes": 80,  # games of 8 heads are short, and learning starts at the 128th move
+    "reward.folds": 3,  # most of the time goes into fold models
 }
 
 METHODS = ("auber", "original+tuning", "random")
@@ -57,9 +57,8 @@ def run_demo(
     seed: int = 0,
     resume: bool = False,
     progress: Progress,
-    command: str | None = None,
 ) -> DemoResults:
-    """Fine-tune, prune and compare; each run has its own folder below `out`. `command`: the command line that asks for it."""
+    """Fine-tune, prune and compare; each run has its own folder below `out`."""
     config = demo_config(seed)
     task = make_agreement(seed)
     model = build_model(task.num_labels, seed)
@@ -72,7 +71,6 @@ def run_demo(
         out=out / "start",
         resume=resume,
         progress=progress,
-        command=command,
     )
     results: dict[str, dict[str, Any]] = {}
     for number, method in enumerate(METHODS, 2):
@@ -81,15 +79,12 @@ def run_demo(
             out / "start",
             task=task,
             method=method,
-            heads_from=out / "auber" if method != "auber" else None,
-            origin=model
-            if method == "auber"
-            else None,  # its scouts are made of what the start was
+            heads=out / "auber" if method != "auber" else None,
+            origin=model if method == "auber" else None,
             config=config,
             out=out / method,
             resume=resume,
             progress=progress,
-            command=command,
         )
         results[method] = pruned.result
     return DemoResults(start.result, results)

@@ -10,9 +10,17 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from auber.cli import watch
-from tests.cli.live.folders import RESULT, RunFolder
+from auber.cli.status import RunReader
+from auber.errors import RunError
+from tests.cli.run_folder import NOW, RESULT, RunFolder
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch):
+    monkeypatch.setattr("auber.cli.status.time", SimpleNamespace(time=lambda: NOW))
 
 
 @pytest.fixture
@@ -22,32 +30,80 @@ def folder(tmp_path):
     return folder
 
 
-def test_once(run_auber, folder):
+def drawn(folder, width=80):
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(watch.draw(RunReader(folder.path).read()))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_a_search(folder):
+    lines = drawn(folder, 100)
+    assert lines[0] == (
+        "auber prune  task rte  method auber  seed 7  protocol heldout  model bert-tiny"
+    )
+    assert lines[1].startswith("running  process ")
+    text = "\n".join(" ".join(line.split()) for line in lines)
+    assert "3/12 60 s left best 0.9\n" in text
+    assert "41% open layers: about 30 s left\n" in text
+    assert lines[-6:] == [
+        "rewards asked 12  rewards computed 4  best score 0.875",
+        "to come: last, evaluation",
+        "layer  heads             removed  gain",
+        "0      ■□■□   decided    2        +12.50",
+        "1      ····   searching",
+        "2      ····   open",
+    ]
+    assert max(map(len, drawn(folder, 40))) <= 40
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("KeyboardInterrupt: ", "stopped by Ctrl-C"),
+        ("Terminated: ", "stopped by SIGTERM"),
+        ("TuningError: loss nan", "TuningError: loss nan"),
+    ],
+)
+def test_what_stopped_a_run_and_how_it_resumes(folder, error, words):
+    command = (
+        "auber prune --model some-long-model-name --task rte --data glue --seed 7 --out runs/rte"
+    )
+    folder.progress("layer 1: searching", 3, 12, started=1.0, command=command)
+    folder.event("stopped", error=error)
+    lines = drawn(folder)
+    assert words in lines
+    assert f"nobody is at work; go on with: {command} --resume" in " ".join(lines)
+
+
+def test_a_complete_run(folder):
+    folder.write("result.json", RESULT)
+    lines = drawn(folder, 400)
+    assert lines[1] == f"complete  in {folder.path}"
+    assert lines[2].startswith("dev accuracy 75.00, train 87.50, gap +12.50 points")
+    assert lines[3].startswith("2 of 12 heads removed; ")
+
+
+def test_once_and_json(run_auber, folder):
     code, out, _ = run_auber("watch", folder.path, "--once")
     assert code == 0
     assert out.startswith("auber prune  task rte  method auber  seed 7")
-    assert "\x1b" not in out, "no colours where nobody sees them"
-
-
-def test_json(run_auber, folder):
+    assert "\x1b" not in out
     code, out, _ = run_auber("watch", folder.path, "--json")
-    view = json.loads(out)
-    assert (code, view["state"], view["search"]["rewards_asked"]) == (0, "running", 12)
-
-
-@pytest.mark.parametrize("option", ["--once", "--json"])
-def test_one_look_at_a_run_that_has_stopped_is_exit_code_1(run_auber, folder, option):
+    status = json.loads(out)
+    assert (code, status["state"], status["numbers"]["rewards_asked"]) == (0, "running", 12)
     folder.event("stopped", error="KeyboardInterrupt: ")
-    code, out, _ = run_auber("watch", folder.path, option)
-    assert (code, "stopped" in out) == (1, True)
+    for option in ("--once", "--json"):
+        code, out, _ = run_auber("watch", folder.path, option)
+        assert (code, "stopped" in out) == (1, True)
 
 
 @pytest.fixture
-def between_looks(monkeypatch):
-    """Has each of some things done after a look, one a look: what is seen does not depend on how fast the machine is."""
+def between_updates(monkeypatch):
+    """Call functions after an update each, so that the result does not depend on timing."""
 
-    def do(*things):
-        left = list(things)
+    def do(*calls):
+        left = list(calls)
 
         def sleep(seconds):
             time.sleep(seconds)
@@ -59,23 +115,19 @@ def between_looks(monkeypatch):
     return do
 
 
-def test_it_waits_for_a_run_follows_it_and_leaves_with_it(run_auber, tmp_path, between_looks):
-    def begin():
-        RunFolder(tmp_path / "run").search_layer_1()
-
-    def finish():
-        (tmp_path / "run" / "result.json").write_text(json.dumps(RESULT))
-
-    between_looks(begin, finish)
+def test_it_waits_for_a_run_and_follows_it(run_auber, tmp_path, between_updates):
+    between_updates(
+        lambda: RunFolder(tmp_path / "run").search_layer_1(),
+        lambda: (tmp_path / "run" / "result.json").write_text(json.dumps(RESULT)),
+    )
     code, out, _ = run_auber("watch", tmp_path / "run", "--interval", "0.1")
     assert code == 0
-    assert out.startswith(f"waiting for a run or a study in {tmp_path / 'run'} (Ctrl-C leaves)")
+    assert out.startswith(f"waiting for a run or a study in {tmp_path / 'run'} (Ctrl-C exits)")
     assert "layer 1: searching" in out
-    assert out.count(f"complete  in {tmp_path / 'run'}\ndev accuracy 75.00") == 1
+    assert out.count("dev accuracy 75.00") == 1
 
 
 def begin_below(place, method, *, age):
-    """A run in a folder of several, begun so many seconds ago."""
     folder = RunFolder(place / method, method)
     folder.search_layer_1()
     moment = time.time() - age
@@ -83,58 +135,29 @@ def begin_below(place, method, *, age):
     return folder
 
 
-def test_of_a_folder_of_several_the_run_begun_last_is_shown(run_auber, tmp_path):
-    begin_below(tmp_path, "random", age=5)
-    begin_below(tmp_path, "auber", age=60)
-    (tmp_path / "notes.txt").write_text("mine")
-    code, out, _ = run_auber("watch", tmp_path, "--once")
-    assert code == 0
-    assert out.startswith("auber prune  task rte  method random  seed 7")
-    code, out, _ = run_auber("watch", tmp_path, "--json")
-    assert json.loads(out)["folder"] == str(tmp_path / "random")
-
-
-def test_it_goes_from_one_run_of_a_folder_to_the_next_and_leaves_with_the_last(
-    run_auber, tmp_path, monkeypatch, between_looks
-):
-    monkeypatch.setattr(watch, "_SURE_AFTER", 1.5)
+def test_it_moves_on_to_the_next_run(run_auber, tmp_path, monkeypatch, between_updates):
+    monkeypatch.setattr(watch, "_SURE_SECONDS", 1.5)
+    begin_below(tmp_path, "older", age=90)
     begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
-
-    def later():
-        begin_below(tmp_path, "random", age=0).write(
-            "result.json", {**RESULT, "dev": {"score": 0.5}}
-        )
-
-    between_looks(later)
+    worse = {**RESULT, "dev": {"score": 0.5}}
+    between_updates(lambda: begin_below(tmp_path, "random", age=0).write("result.json", worse))
     code, out, _ = run_auber("watch", tmp_path, "--interval", "0.1")
-    assert code == 0
-    assert (
-        out.index("dev accuracy 75.00")
-        < out.index("method random")
-        < out.index("dev accuracy 50.00")
-    )
+    places = [out.index(text) for text in ("accuracy 75.00", "method random", "accuracy 50.00")]
+    assert (code, sorted(places)) == (0, places)
 
 
-def test_a_run_of_a_folder_that_has_stopped_is_left_with_exit_code_1(
-    run_auber, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(watch, "_SURE_AFTER", 0.2)
-    begin_below(tmp_path, "auber", age=60).write("result.json", RESULT)
-    begin_below(tmp_path, "random", age=0).progress("layer 1: searching", 3, 12, started=1.0)
-    code, out, _ = run_auber("watch", tmp_path, "--interval", "0.1")
-    assert code == 1
-    assert "nobody is at work" in out
-
-
-def test_a_run_that_has_stopped_is_left_with_exit_code_1(run_auber, folder, monkeypatch):
-    monkeypatch.setattr(watch, "_SURE_AFTER", 0.2)
-    folder.progress("layer 1: searching", 3, 12, started=1.0, command="auber prune --out run")
-    code, out, _ = run_auber("watch", folder.path, "--interval", "0.1")
+@pytest.mark.parametrize("several", [True, False])
+def test_it_exits_with_1_if_a_run_stopped(run_auber, tmp_path, monkeypatch, several):
+    monkeypatch.setattr(watch, "_SURE_SECONDS", 0.2)
+    run = begin_below(tmp_path, "random", age=0)
+    run.progress("layer 1: searching", 3, 12, started=1.0, command="auber prune --out run")
+    place = tmp_path if several else run.path
+    code, out, _ = run_auber("watch", place, "--interval", "0.1")
     assert code == 1
     assert "nobody is at work; go on with: auber prune --out run --resume" in out
 
 
-def test_ctrl_c_leaves_quietly(run_auber, folder, monkeypatch):
+def test_ctrl_c_exits_quietly(run_auber, folder, monkeypatch):
     def stop(_):
         raise KeyboardInterrupt
 
@@ -144,60 +167,57 @@ def test_ctrl_c_leaves_quietly(run_auber, folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda path: path.write_text(""), lambda path: (path / "thesis").mkdir(parents=True)]
+    ("files", "found"),
+    [
+        (["x/run.json", "x/below/run.json"], "x"),
+        (["x/study.toml", "x/below/run.json"], "x"),
+        (["x/below/run.json", "x/notes.txt"], "x/below"),
+        ([], None),
+        (["x/config.toml", "x/.lock"], None),  # a run that is being created
+        (["x/run/config.toml", "x/run/.lock"], None),
+    ],
 )
-def test_something_else_is_an_error(run_auber, tmp_path, make):
-    make(tmp_path / "x")
-    code, _, err = run_auber("watch", tmp_path / "x")
-    assert code == 2
-    assert err == (
-        f"auber: {tmp_path / 'x'}: must be the folder of a run, of several, or of a study, found something else; name its --out\n"
-    )
+def test_the_place_that_is_read(tmp_path, files, found):
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert watch.find_place(tmp_path / "x") == (tmp_path / found if found else None)
 
 
-def test_nothing_cannot_be_shown_once(run_auber, tmp_path):
-    code, _, err = run_auber("watch", tmp_path / "x", "--once")
-    assert code == 2
-    assert err.endswith(
-        "must hold a run or a study, found neither; without --once it is waited for\n"
-    )
+@pytest.mark.parametrize("name", ["x/thesis/a.tex", "x/thesis.pdf", "x"])
+def test_something_else_is_an_error(tmp_path, name):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).touch()
+    message = "x: must be the folder of a run, of several, or of a study, found something else;"
+    with pytest.raises(RunError, match=message):
+        watch.find_place(tmp_path / "x")
 
 
-def test_a_run_is_watched_without_loading_torch(folder):
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom auber.cli.watch import _find\n"
-        f"_find(Path({str(folder.path)!r})).look()\nprint('torch' in sys.modules)"
-    )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout
-        == "False\n"
-    )
+def test_nothing_and_damage_are_one_line(run_auber, folder):
+    code, _, err = run_auber("watch", folder.path / "x", "--once")
+    assert (code, "must hold a run or a study, found neither" in err) == (2, True)
+    (folder.path / "progress.json").write_text("3")
+    code, out, err = run_auber("watch", folder.path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "progress.json: must be a JSON object" in err
 
 
-@pytest.mark.parametrize(("terminal", "draws_over"), [("xterm", True), ("dumb", False)])
-def test_on_a_terminal_it_draws_over_itself_and_on_a_dumb_one_it_does_not(
-    folder, terminal, draws_over
-):
+@pytest.mark.parametrize(("terminal", "is_live"), [("xterm", True), ("dumb", False)])
+def test_on_a_terminal(folder, terminal, is_live):
     folder.write("result.json", RESULT)
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": terminal, "NO_COLOR": "1", "COLUMNS": "80", "LINES": "24"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "auber", "watch", str(folder.path)],
-        stdout=theirs,
-        stdin=theirs,
-        env=environment,
-    )
+    command = [sys.executable, "-m", "auber", "watch", str(folder.path)]
+    process = subprocess.Popen(command, stdout=theirs, stdin=theirs, env=environment)
     os.close(theirs)
     shown = b""
     while select.select([ours], [], [], 30)[0]:
         try:
             shown += os.read(ours, 65536)
-        except OSError:  # it has left
+        except OSError:  # it has exited
             break
     os.close(ours)
     assert process.wait() == 0
     assert b"dev accuracy 75.00" in shown
     assert b"\x1b[3" not in shown, "NO_COLOR"
-    assert (b"\x1b[?25l" in shown) == draws_over
+    assert (b"\x1b[?25l" in shown) == is_live

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,6 @@ from auber.config import (
     PRESETS,
     Agent,
     Config,
-    Value,
     make_config,
     parse_assignment,
     require_read,
@@ -27,7 +25,6 @@ from auber.config import (
 from auber.errors import ConfigError
 
 SOURCE = Path(auber.__file__).parent
-PAGE = SOURCE.parents[1] / "docs" / "settings.md"
 
 
 def test_importing_settings_does_not_import_torch():
@@ -222,49 +219,3 @@ def test_every_setting_is_read_somewhere():
             read |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     names = {info.key: info.key.rpartition(".")[2] for info in settings()}
     assert [key for key, name in names.items() if name not in read] == []
-
-
-def show(value: Value) -> str:
-    """Return a value as it is typed."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    return value if isinstance(value, str) else str(value).lower()
-
-
-def make_page() -> str:
-    """Return the page of settings, made from their declarations."""
-    values = {name: make_config(name).flat() for name in PRESETS}
-    lines = [
-        "# Settings",
-        "",
-        "Pass a setting with `--set key=value`, in a TOML file (`--config`) or to "
-        "`auber.make_config`. Precedence, weakest first:",
-        "defaults, preset, the preset's settings for the task and for the protocol, config file, "
-        "`--set`. To regenerate this page:",
-        "`AUBER_REGENERATE=1 pytest tests/config -k page`.",
-        "",
-        f"| setting | {' | '.join(PRESETS)} | allowed | meaning |",
-        f"|---|{'---|' * len(PRESETS)}---|---|",
-    ]
-    for info in settings():
-        cells = [show(values[name][info.key]) for name in PRESETS]
-        lines.append(f"| `{info.key}` | {' | '.join(cells)} | {info.allowed} | {info.doc} |")
-    for title, part in (
-        ("Changes for a task:", "per_task"),
-        (
-            "Changes under a protocol; the other protocols use the values of `paper`:",
-            "per_protocol",
-        ),
-    ):
-        lines += ["", title, ""]
-        for name, preset in PRESETS.items():
-            for case, changes in getattr(preset, part).items():
-                words = ", ".join(f"`{key} = {show(value)}`" for key, value in changes.items())
-                lines.append(f"- `{name}`, {case}: {words}")
-    return "\n".join(lines) + "\n"
-
-
-def test_the_page_of_settings_is_up_to_date():
-    if os.environ.get("AUBER_REGENERATE") == "1":
-        PAGE.write_text(make_page(), encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == make_page()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
@@ -7,368 +8,203 @@ from pathlib import Path
 
 import pytest
 
-from auber.data.readers import read_records
-from auber.data.task import Rows, TaskData
-from auber.data.user_rows import make_task
-from auber.errors import ConfigError, TaskError
+from auber.data.files import read_records, read_text
+from auber.errors import TaskError
 
-TRAIN = [
-    {"id": 7, "q1": 'say "hi", you', "q2": "two\nlines", "y": "no"},
-    {"id": 8, "q1": "c", "q2": "d", "y": "yes"},
+ROWS = [
+    {"id": "007", "text": 'say "hi", you', "y": "NA"},
+    {"id": "8", "text": "two\nlines", "y": ""},
+    {"id": "9", "text": 'tab\there, a 5" pipe', "y": "1.0"},
 ]
-DEV = [{"id": 9, "q1": "tab\there", "q2": 'a 5" pipe', "y": "yes"}]
+COLUMNS = ["text", "y"]
 
 
-def write(path: Path, rows: list[dict[str, object]]) -> Path:
-    if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    elif path.suffix == ".parquet":
-        pyarrow = pytest.importorskip("pyarrow")
-        from pyarrow import parquet
+def read(path, columns=COLUMNS):
+    return list(read_records(path, columns))
 
-        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    else:
-        import csv
 
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(
-                file, list(rows[0]), delimiter="," if path.suffix == ".csv" else "\t"
-            )
-            writer.writeheader()
-            writer.writerows(rows)
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
-def own(
-    tmp_path: Path,
-    train: str,
-    dev: str = "q1,q2,y\ne,f,yes\n",
-    suffix: str = ".csv",
-    **changes: str,
-) -> TaskData:
-    """The task of two files with this content."""
-    files = []
-    for name, content in (("train", train), ("dev", dev)):
-        files.append(tmp_path / f"{name}{suffix}")
-        files[-1].write_text(content, encoding="utf-8", newline="")
-    return make_task(*files, text=["q1", "q2"], label="y", metric=changes.get("metric"))
+def write_separated(path, delimiter):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(ROWS[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(ROWS)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".CSV"])
-def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, suffix: str) -> None:
-    if suffix == ".CSV":  # what some spreadsheets call it
-        files = [
-            write(tmp_path / f"{name}.csv", rows) for name, rows in (("train", TRAIN), ("dev", DEV))
-        ]
-        files = [file.rename(file.with_suffix(".CSV")) for file in files]
-    else:
-        files = [
-            write(tmp_path / f"{name}{suffix}", rows)
-            for name, rows in (("train", TRAIN), ("dev", DEV))
-        ]
-    data = make_task(*files, text=["q1", "q2"], label="y", name="mine")
-    assert data == TaskData(
-        name="mine",
-        train=Rows(('say "hi", you', "c"), ("two\nlines", "d"), (0, 1)),
-        dev=Rows(("tab\there",), ('a 5" pipe',), (1,)),
-        label_names=("no", "yes"),
-        metric="accuracy",
-    )
-    single = make_task(*files, text=["q1"], label="y", metric="f1")
-    assert (single.train.second, single.metric) == (None, "f1")
+def write_parquet(path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
 
 
-def test_kinds_may_be_mixed(tmp_path: Path) -> None:
-    files = write(tmp_path / "train.csv", TRAIN), write(tmp_path / "dev.jsonl", DEV)
-    same = write(tmp_path / "train.tsv", TRAIN), write(tmp_path / "dev.parquet", DEV)
-    assert make_task(*files, text=["q1"], label="y") == make_task(*same, text=["q1"], label="y")
+TABLE_LINES, EVERY_OTHER = ["line 2", "line 4", "line 5"], ["line 1", "line 3", "line 5"]
+WRITERS = {
+    "rows.csv": (lambda path: write_separated(path, ","), TABLE_LINES),
+    "rows.CSV": (lambda path: write_separated(path, ","), TABLE_LINES),  # as spreadsheets name it
+    "rows.tsv": (lambda path: write_separated(path, "\t"), TABLE_LINES),
+    "rows.jsonl": (lambda path: path.write_text("\n\n".join(map(json.dumps, ROWS))), EVERY_OTHER),
+    "lines.json": (lambda path: path.write_text("\n\n".join(map(json.dumps, ROWS))), EVERY_OTHER),
+    "rows.json": (lambda path: path.write_text(json.dumps(ROWS)), ["item 0", "item 1", "item 2"]),
+    "rows.parquet": (write_parquet, ["row 0", "row 1", "row 2"]),
+}
 
 
-@pytest.mark.parametrize(
-    ("written", "names", "numbers"),
-    [
-        (["10", "9", "2"], ("2", "9", "10"), (2, 1, 0)),
-        (["b", "10", "9"], ("10", "9", "b"), (2, 0, 1)),
-        (["-1", "1", " 0 "], ("-1", "0", "1"), (0, 2, 1)),
-    ],
-)
-def test_classes_are_sorted_by_value_if_all_are_numbers(
-    tmp_path: Path, written: list[str], names: tuple[str, ...], numbers: tuple[int, ...]
-) -> None:
-    lines = "".join(f"text {place},b,{label}\n" for place, label in enumerate(written))
-    data = own(tmp_path, f"q1,q2,y\n{lines}", f"q1,q2,y\ne,f,{written[0]}\n")
-    assert (data.label_names, data.train.labels) == (names, numbers)
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_gives_the_same_text_and_its_places(tmp_path, name):
+    path = tmp_path / name
+    write_rows, places = WRITERS[name]
+    write_rows(path)
+    expected = [(f"{path}, {place}", row) for place, row in zip(places, ROWS, strict=True)]
+    assert read(path, list(ROWS[0])) == expected
 
 
-def test_labels_of_json_mean_what_those_of_csv_mean(tmp_path: Path) -> None:
-    lines = [
-        '{"q1": "a", "q2": "b", "y": 1}',
-        '{"q1": "c", "q2": "d", "y": "0"}',
-        '{"q1": "e", "q2": "f", "y": 2.0}',
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_all_line_ends_and_a_byte_order_mark_are_read(tmp_path, end):
+    lines = ["\ufefftext,y", "one,1", '"two, three",2', ""]
+    found = read(write(tmp_path / "rows.csv", end.join(lines)))
+    assert [fields for _, fields in found] == [
+        {"text": "one", "y": "1"},
+        {"text": "two, three", "y": "2"},
     ]
-    data = own(tmp_path, "\n".join(lines), lines[1].replace("c", "g"), ".jsonl")
-    assert (data.label_names, data.train.labels, data.dev.labels) == (
-        ("0", "1", "2"),
-        (1, 0, 2),
-        (0,),
-    )
-    truth = own(
-        tmp_path,
-        lines[0].replace("1}", "true}") + "\n\n" + lines[0].replace("1}", "false}"),
-        lines[0].replace("1}", "true}"),
-        ".jsonl",
-    )
-    assert truth.label_names == ("false", "true")
+    assert read_text(write(tmp_path / "a.txt", b"\xef\xbb\xbfa\r\nb\xc2\x85c\n")) == "a\r\nb\x85c\n"
 
 
-@pytest.mark.parametrize("metric", ["pearson", "spearman"])
-def test_a_regression_metric_reads_numbers(tmp_path: Path, metric: str) -> None:
-    data = own(tmp_path, "q1,q2,y\na,b,0.5\nc,d,3\n", "q1,q2,y\ne,f,-1e2\n", metric=metric)
-    assert (data.train.labels, data.dev.labels) == ((0.5, 3.0), (-100.0,))
-    assert (data.label_names, data.metric, data.num_labels) == (None, metric, 1)
+CONLL = """-DOCSTART- -X- -X- O
+
+EU NNP B-NP B-ORG
+rejects VBZ B-VP O
+
+Peter NNP B-NP B-PER
+"""
 
 
-GOOD = "q1,q2,y\na,b,no\nc,d,yes\n"
+@pytest.mark.parametrize("name", ["rows.conll", "rows.txt"])
+def test_columns_of_words_and_tags(tmp_path, name):
+    path = write(tmp_path / name, CONLL)
+    assert read(path, ["tokens", "tags"]) == [
+        (f"{path}, line 3", {"tokens": ["EU", "rejects"], "tags": ["B-ORG", "O"]}),
+        (f"{path}, line 6", {"tokens": ["Peter"], "tags": ["B-PER"]}),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("train", "dev", "message"),
-    [
-        (
-            "q1,other,y\na,b,no\n",
-            GOOD,
-            r"train\.csv: Unknown column 'q2'\. Known: other, q1, y$",
-        ),
-        (
-            "q1,q2,q2,y\na,b,b,no\n",
-            GOOD,
-            "one column 'q2' is needed, found several of that name; there are q1, q2, q2, y",
-        ),
-        (
-            GOOD + "\na,b\n",
-            GOOD,
-            r"train\.csv, line 5: 3 columns are needed, found 2; correct the line$",
-        ),
-        (GOOD + "a,b,no,extra\n", GOOD, "line 4: 3 columns are needed, found 4"),
-        ("", GOOD, r"train\.csv: has no rows; at least one is needed$"),
-        (GOOD, "q1,q2,y\n", r"dev\.csv: has no rows"),
-        (
-            GOOD,
-            "q1,q2,y\ne,f,maybe\n",
-            r"dev\.csv, line 2: label 'maybe' is not one of train's \(no, yes\); correct it",
-        ),
-        (
-            "q1,q2,y\na,b,0.5\nc,d,1.25\n",
-            "q1,q2,y\ne,f,0.75\n",
-            r"dev\.csv, line 2: label '0.75' is not one of train's \(0.5, 1.25\); correct it or leave the row out; for numbers to predict choose "
-            r"--metric pearson or spearman$",
-        ),
-        (
-            "q1,q2,y\na,b,no\n",
-            "q1,q2,y\nc,d,no\n",
-            "every row of train is of class 'no'; at least two classes are needed",
-        ),
-        (
-            GOOD + "e,f,\n",
-            GOOD,
-            "train.csv, line 4, column 'y': the label is empty; fill it in or leave the row out",
-        ),
-        (
-            GOOD + "e, ,no\n",
-            GOOD,
-            "train.csv, line 4, column 'q2': the text is empty; fill it in or leave the row out",
-        ),
-        (
-            GOOD + 'e,"f\nends,here",no\n"open,f,no\n',
-            GOOD,
-            "train.csv, line 6: unexpected end of data; put fields that",
-        ),
-        (
-            GOOD + '"open,f,no\n' + "e,f,no\n" * 3,
-            GOOD,
-            r"train.csv, line 4: unexpected end of data \(a quote is open until line 7\); put fields that",
-        ),
-        (
-            GOOD + '"closed" not,f,no\n',
-            GOOD,
-            "train.csv, line 4: .* expected after .*, quotes inside doubled, or use jsonl",
-        ),
-        (
-            GOOD + f"{'x' * 200_000},f,no\n",
-            GOOD,
-            r"train.csv, line 4: field larger than field limit \(131072\)",
-        ),
-        (GOOD + "e\0,f,no\n", GOOD, "train.csv, line 4: holds a NUL character"),
-    ],
-)
-def test_a_bad_csv_is_refused_with_its_line(
-    tmp_path: Path, train: str, dev: str, message: str
-) -> None:
+def test_tabs_windows_line_ends_and_words_with_spaces(tmp_path):
+    path = write(tmp_path / "a.conll", "New York\tB-LOC\r\nis\tO\r\n\r\n\r\n\u00a0x\tO\r\n")
+    words = [fields["tokens"] for _, fields in read(path, ["tokens", "tags"])]
+    assert words == [["New York", "is"], ["\u00a0x"]]
+
+
+GOOD = "id,text,y\n1,a,no\n2,c,yes\n"
+LINE = '{"text": "a", "y": 0}\n\n'
+
+SQUAD_COLUMNS = ["question", "context", "answers"]
+
+
+def squad(*paragraphs):
+    return json.dumps({"data": [{"paragraphs": paragraphs}]})
+
+
+# fmt: off
+BAD = [
+    ("rows.csv", "id,other,y\n1,a,no\n", ": Unknown column 'text'. Known: id, other, y$"),
+    ("rows.csv", "text,text,y\na,b,no\n",
+     ": one column 'text' is needed, found several of that name; there are text, text, y$"),
+    ("rows.csv", GOOD + "\na,b\n", ", line 5: 3 columns are needed, found 2; correct the line$"),
+    ("rows.csv", GOOD + "3,a,no,extra\n", ", line 4: 3 columns are needed, found 4"),
+    ("rows.csv", GOOD + '3,"f\nends,here",no\n"open,f,no\n',
+     ", line 6: unexpected end of data; put fields that hold quotes, separators or line ends in "
+     "quotes, quotes inside doubled, or use jsonl$"),
+    ("rows.csv", GOOD + '"open,f,no\n' + "3,f,no\n" * 3,
+     r", line 4: unexpected end of data \(a quote is open until line 7\); put fields that"),
+    ("rows.csv", GOOD + '"closed" not,f,no\n', ", line 4: .* expected after .*; put fields that"),
+    ("rows.csv", GOOD + f"{'x' * 200_000},f,no\n", r", line 4: field larger than field limit"),
+    ("rows.csv", GOOD + "e\0,f,no\n",
+     ", line 4: holds a NUL character, so it is not a text file; save it as UTF-8 text$"),
+    ("rows.csv", GOOD.encode() + b"caf\xe9,f,no\n",
+     ", line 4: byte 0xe9 is not UTF-8; save the file as UTF-8$"),
+    ("rows.csv", GOOD.encode("utf-16"), ", line 1: byte 0xff is not UTF-8"),
+    ("rows.csv", "text;y\none;a\n", ": columns must be separated by commas, found semicolons; "
+     "write it again, or use jsonl$"),
+    ("rows.csv", "text\ty\none\ta\n", ": columns must be separated by commas, found tabs; write"),
+    ("rows.tsv", "text,y\none,a\n", ": columns must be separated by tabs, found commas; write"),
+    ("rows.jsonl", LINE + '{"text": "a", ',
+     r", line 3: not a JSON value \(Expecting .* at character \d+\); each line must be one JSON "
+     "object$"),
+    ("rows.jsonl", LINE + "[" * 100_000, ", line 3: not a JSON value"),
+    ("rows.jsonl", LINE + '{"text": ' + "9" * 5000 + "}", ", line 3: not a JSON value"),
+    ("rows.jsonl", LINE + '["a"]', ", line 3: each line must be a JSON object, found list$"),
+    ("rows.jsonl", LINE + '{"y": 1}',
+     ", line 3: one column 'text' is needed, found no such column; there are y$"),
+    ("rows.json", "{",
+     r": not a JSON value \(.*\); SQuAD's json, or a list of objects, is needed$"),
+    ("rows.json", "[3]", ", item 0: must be a JSON object, found int$"),
+    ("rows.json", "{}", ": a JSON object with a list 'data' is needed, as in SQuAD's files; "
+     "correct it$"),
+    ("rows.json", '{"data": []}', ", read as SQuAD's questions: Unknown column 'text'"),
+    ("squad.json", '{"data": [{"paragraphs": null}]}',
+     ", data 0: a JSON object with a list 'paragraphs' is needed"),
+    ("squad.json", squad({"context": "a"}),
+     ", data 0, paragraph 0: a JSON object with a list 'qas' is needed"),
+    ("squad.json", squad({"context": "a", "qas": [3]}),
+     ", data 0, paragraph 0, question 0: must be a JSON object, found int"),
+    ("squad.json", squad({"context": "a", "qas": [{"question": "b"}]}),
+     ", data 0, paragraph 0, question 0: one column 'answers' is needed, found no such"),
+    ("words.txt", "EU B-ORG\nrejects\n",
+     ", line 2: a word and its tag are needed, found 'rejects' alone; add its tag$"),
+    ("rows.txt", "one a\n", ", read as words with tags: Unknown column 'text'"),
+    ("rows.parquet", b"PAR1 no it is not PAR1",
+     r": cannot be read as parquet \(.*\); write it again$"),
+    ("rows.xlsx", "", ": the name must end in one of .conll, .csv, .json, .jsonl, .parquet, .tsv, "
+     ".txt, found '.xlsx'$"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD)
+def test_a_bad_file_is_refused(tmp_path, name, content, message):
+    columns = {"squad.json": SQUAD_COLUMNS, "words.txt": ["tokens", "tags"]}.get(name, COLUMNS)
+    with pytest.raises(TaskError, match=name + message):
+        read(write(tmp_path / name, content), columns)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".json", ".parquet", ".conll"])
+def test_a_missing_file_is_named(tmp_path, suffix):
+    path = tmp_path / f"nothing{suffix}"
+    with pytest.raises(TaskError, match=f"^{path}: there is no such file; correct the path$"):
+        read(path, ["tokens", "tags"])
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(TaskError, match=f"^{tmp_path}: is a folder; name a file of rows in it$"):
+        read(tmp_path)
+    message = r"cannot be read \(Is a directory\); a readable file is needed$"
     with pytest.raises(TaskError, match=message):
-        own(tmp_path, train, dev)
+        read_text(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (
-            '{"q1": "a", ',
-            r"train\.jsonl, line 3: not a JSON value \(Expecting .* at character \d+\); each line must be one JSON object$",
-        ),
-        ("[" * 100_000, "line 3: not a JSON value"),
-        ('{"q1": ' + "9" * 5000 + "}", "line 3: not a JSON value"),
-        ('["a", "b"]', "line 3: each line must be a JSON object, found list"),
-        (
-            '{"q1": "a", "y": 1}',
-            "line 3: one column 'q2' is needed, found no such column; there are q1, y",
-        ),
-        (
-            '{"q1": 4, "q2": "b", "y": 1}',
-            "line 3, column 'q1': must be text, found int 4; put it in quotes",
-        ),
-        ('{"q1": null, "q2": "b", "y": 1}', "line 3, column 'q1': the text is empty"),
-        (
-            '{"q1": "\\ud800", "q2": "b", "y": 1}',
-            "line 3, column 'q1': the text holds half a surrogate pair",
-        ),
-        ('{"q1": "a", "q2": "b", "y": null}', "line 3, column 'y': the label is empty"),
-        (
-            '{"q1": "a", "q2": "b", "y": 0.5}',
-            "line 3, column 'y': a class must be a word or a whole number, found 0.5; for",
-        ),
-        (
-            '{"q1": "a", "q2": "b", "y": [1]}',
-            r"a class must be a word or a whole number, found \[1\]",
-        ),
-        ('{"q1": "a", "q2": "b", "y": NaN}', "a class must be a word or a whole number, found nan"),
-    ],
-)
-def test_a_bad_json_line_is_refused_with_its_line(tmp_path: Path, line: str, message: str) -> None:
-    good = '{"q1": "a", "q2": "b", "y": 0}\n\n'
+def test_parquet_without_pyarrow(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    message = "reading parquet needs the package 'pyarrow'; install it or use csv$"
     with pytest.raises(TaskError, match=message):
-        own(tmp_path, good + line + "\n", good, ".jsonl")
+        read(tmp_path / "a.parquet")
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("rows.csv", "text,grade\none,1\ntwo\n"),
-        ("rows.tsv", 'text\tgrade\n"one"more\t1\ntwo\t2\n'),
-        ("rows.jsonl", '{"text": "one", "grade": 1}\n[]\n{}\n'),
+        ("rows.csv", "text,y\none,1\ntwo\n"),
+        ("rows.tsv", 'text\ty\n"one"more\t1\ntwo\t2\n'),
+        ("rows.jsonl", '{"text": "one", "y": 1}\n[]\n{}\n'),
         ("rows.conll", "one A\ntwo\nthree B\n"),
     ],
 )
-def test_a_file_is_closed_whoever_keeps_its_error(tmp_path: Path, name: str, content: str) -> None:
-    file = tmp_path / name
-    file.write_text(content)
-    columns = ["tokens", "tags"] if name.endswith("conll") else ["text", "grade"]
+def test_a_file_is_closed_even_if_its_error_is_kept(tmp_path, name, content):
+    path = write(tmp_path / name, content)
     with pytest.raises(TaskError, match=f"{name}, line ") as kept:
-        list(read_records(file, columns))
+        read(path, ["tokens", "tags"] if name.endswith("conll") else COLUMNS)
     opened = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
-    assert str(file) not in opened, f"{kept.value} keeps the file open"
-
-
-@pytest.mark.parametrize("value", ["high", "nan", "inf", "", "1_000e999"])
-def test_a_regression_target_must_be_a_number(tmp_path: Path, value: str) -> None:
-    message = rf"train.csv, line 3, column 'y': a regression target must be a finite number, found '{value}'; correct it"
-    with pytest.raises(TaskError, match=message):
-        own(tmp_path, f"q1,q2,y\na,b,1\nc,d,{value}\n", metric="pearson")
-
-
-def test_truth_values_are_no_regression_targets(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="a regression target must be a finite number, found True"):
-        own(tmp_path, '{"q1": "a", "q2": "b", "y": true}\n', "", ".jsonl", metric="pearson")
-
-
-def test_names_that_cannot_be_right(tmp_path: Path) -> None:
-    file = write(tmp_path / "rows.csv", TRAIN)
-    with pytest.raises(TaskError, match=r"nothing\.csv: there is no such file"):
-        make_task(tmp_path / "nothing.csv", file, text=["q1"], label="y")
-    endings = r"\.conll, \.csv, \.json, \.jsonl, \.parquet, \.tsv, \.txt"
-    with pytest.raises(
-        TaskError, match=rf"rows\.xlsx: the name must end in one of {endings}, found '\.xlsx'"
-    ):
-        make_task(tmp_path / "rows.xlsx", file, text=["q1"], label="y")
-    with pytest.raises(ConfigError, match=r"Unknown metric 'acuracy'\. Did you mean 'accuracy'\?"):
-        make_task(file, file, text=["q1"], label="y", metric="acuracy")
-    for text, label in (([], "y"), (["q1", "q2", "id"], "y"), (["q1", "q1"], "y"), (["q1"], "q1")):
-        with pytest.raises(
-            TaskError,
-            match="one or two text columns and another for the label are needed, found text",
-        ):
-            make_task(file, file, text=text, label=label)
-
-
-def test_bytes_that_are_not_text(tmp_path: Path) -> None:
-    file = tmp_path / "rows.csv"
-    file.write_bytes(GOOD.encode() + b"caf\xe9,f,no\n")
-    with pytest.raises(
-        TaskError, match=r"rows\.csv, line 4: byte 0xe9 is not UTF-8; save the file as UTF-8"
-    ):
-        make_task(file, file, text=["q1"], label="y")
-
-
-def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    file = tmp_path / "rows.parquet"
-    file.write_bytes(b"PAR1 no it is not PAR1")
-    with pytest.raises(
-        TaskError, match=r"rows\.parquet: cannot be read as parquet \(.*\); write it again"
-    ):
-        make_task(file, file, text=["q1"], label="y")
-    write(file, TRAIN)
-    with pytest.raises(
-        TaskError, match=r"rows\.parquet: Unknown column 'z'\. Known: id, q1, q2, y$"
-    ):
-        make_task(file, file, text=["z"], label="y")
-    write(file, [*TRAIN, {"id": 1, "q1": None, "q2": "b", "y": "no"}])
-    with pytest.raises(TaskError, match=r"rows\.parquet, row 2, column 'q1': the text is empty"):
-        make_task(file, file, text=["q1"], label="y")
-
-
-def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(
-        TaskError, match="reading parquet needs the package 'pyarrow'; install it or use csv"
-    ):
-        make_task(tmp_path / "a.parquet", tmp_path / "a.parquet", text=["q1"], label="y")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        (
-            "rows.csv",
-            "text;label\none;a\n",
-            r"rows\.csv: columns must be separated by commas, found semicolons; write it again",
-        ),
-        (
-            "rows.csv",
-            "text\tlabel\none\ta\n",
-            r"rows\.csv: columns must be separated by commas, found tabs; write it again",
-        ),
-        (
-            "rows.tsv",
-            "text,label\none,a\n",
-            r"rows\.tsv: columns must be separated by tabs, found commas; write it again",
-        ),
-        (
-            "rows.json",
-            '{"data": []}',
-            r"rows\.json, read as SQuAD's questions: Unknown column 'text'",
-        ),
-        ("rows.txt", "one a\n", r"rows\.txt, read as words with tags: Unknown column 'text'"),
-    ],
-)
-def test_a_file_of_another_kind_than_its_name_says(
-    tmp_path: Path, name: str, content: str, message: str
-) -> None:
-    (tmp_path / name).write_text(content)
-    with pytest.raises(TaskError, match=message):
-        make_task(tmp_path / name, tmp_path / name)
-
-
-def test_a_folder_is_no_file_of_rows(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match=f"^{tmp_path}: is a folder; name a file of rows in it$"):
-        make_task(tmp_path, tmp_path)
+    assert str(path) not in opened, f"{kept.value} keeps the file open"

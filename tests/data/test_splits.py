@@ -2,42 +2,43 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auber.config import Config, make_config
+from auber.config import make_config
 from auber.data.splits import make_splits
 from auber.errors import TaskError
 
+SIZES = {
+    "rows": st.integers(30, 400),
+    "seed": st.integers(0, 2**32),
+    "fraction": st.sampled_from([0.25, 0.5, 2 / 3, 0.9, 1.0]),
+    "max_rows": st.sampled_from([0, 5, 20]),
+}
 
-def config(**changes: object) -> Config:
+
+def config(**changes):
     return make_config(
         "paper", settings={key.replace("__", "."): value for key, value in changes.items()}
     )
 
 
-def labels(rows: int, classes: int = 2) -> list[int]:
+def labels(rows, classes=2):
     return [row % classes for row in range(rows)]
 
 
-def ordered(indices: tuple[int, ...]) -> bool:
+def ordered(indices):
     return list(indices) == sorted(set(indices))
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    rows=st.integers(30, 400),
-    seed=st.integers(0, 2**32),
-    fraction=st.sampled_from([0.25, 0.5, 2 / 3, 0.9, 1.0]),
-    max_rows=st.sampled_from([0, 5, 20]),
-    classes=st.integers(2, 4),
-    is_regression=st.booleans(),
-)
-def test_seen_keeps_what_must_be_apart_apart(
-    rows: int, seed: int, fraction: float, max_rows: int, classes: int, is_regression: bool
-) -> None:
+@given(**SIZES, classes=st.integers(2, 4), is_regression=st.booleans())
+def test_seen_separates_reward_set_and_mini_train(
+    rows, seed, fraction, max_rows, classes, is_regression
+):
     chosen = config(seed=seed, reward__fraction=fraction, reward__max_rows=max_rows)
     found = make_splits(labels(rows, classes), chosen, 3, is_regression)
     everything = tuple(range(rows))
@@ -60,15 +61,8 @@ def test_seen_keeps_what_must_be_apart_apart(
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    rows=st.integers(30, 400),
-    seed=st.integers(0, 2**32),
-    fraction=st.sampled_from([0.25, 0.5, 2 / 3, 0.9, 1.0]),
-    max_rows=st.sampled_from([0, 5, 20]),
-)
-def test_heldout_never_tunes_on_the_reward_set_before_the_end(
-    rows: int, seed: int, fraction: float, max_rows: int
-) -> None:
+@given(**SIZES)
+def test_heldout_never_tunes_on_the_reward_set_before_the_end(rows, seed, fraction, max_rows):
     chosen = config(
         protocol="heldout", seed=seed, reward__fraction=fraction, reward__max_rows=max_rows
     )
@@ -87,22 +81,18 @@ def test_heldout_never_tunes_on_the_reward_set_before_the_end(
         assert fraction < 1 or layer.mini_train == found.first
 
 
-def test_shares_are_those_of_the_method() -> None:
+def test_shares_are_those_of_the_method():
     seen = make_splits(labels(3000), config(), 12, False)
-    assert len(seen.layers) == 12
-    assert {(len(layer.reward), len(layer.mini_train)) for layer in seen.layers} == {(2000, 1000)}
+    sizes = [(len(layer.reward), len(layer.mini_train)) for layer in seen.layers]
+    assert sizes == [(2000, 1000)] * 12
     assert (len(seen.last_watch), len(seen.last_train)) == (300, 2700)
     heldout = make_splits(labels(1000), config(protocol="heldout"), 2, False)
-    assert (len(heldout.first), len(heldout.layers[0].reward), len(heldout.last_watch)) == (
-        600,
-        300,
-        100,
-    )
-    assert len(heldout.layers[0].mini_train) == 200
-    assert len(heldout.last_train) == 900
+    layer = heldout.layers[0]
+    assert (len(heldout.first), len(layer.reward), len(layer.mini_train)) == (600, 300, 200)
+    assert (len(heldout.last_watch), len(heldout.last_train)) == (100, 900)
 
 
-def test_layers_redraw_and_seeds_decide() -> None:
+def test_layers_redraw_and_seeds_decide():
     found = make_splits(labels(200), config(seed=3), 2, False)
     assert found == make_splits(labels(200), config(seed=3), 2, False)
     assert found.layers[0] != found.layers[1]
@@ -113,102 +103,68 @@ def test_layers_redraw_and_seeds_decide() -> None:
     assert heldout.layers[0].mini_train != heldout.layers[1].mini_train
 
 
-def test_a_bound_keeps_the_shares_of_the_classes() -> None:
+def test_a_bound_keeps_the_shares_of_the_classes():
     uneven = [0] * 700 + [1] * 295 + [2] * 5
     found = make_splits(uneven, config(reward__fraction=1.0, reward__max_rows=100), 1, False)
     assert Counter(uneven[row] for row in found.layers[0].reward) == {0: 70, 1: 29, 2: 1}
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_rare_class_always_stands_in_the_reward_set(seed: int) -> None:
+@pytest.mark.parametrize(("protocol", "size"), [("seen", 25), ("heldout", 30)])
+def test_a_rare_class_is_always_in_the_reward_set(protocol, size):
     rare = [0] * 30 + [1] * 69 + [2]
-    for protocol in ("seen", "heldout"):
-        found = make_splits(
-            rare, config(protocol=protocol, seed=seed, reward__fraction=0.25), 2, False
-        )
-        for layer in found.layers:
+    for seed in range(20):
+        chosen = config(protocol=protocol, seed=seed, reward__fraction=0.25)
+        for layer in make_splits(rare, chosen, 2, False).layers:
             assert 99 in layer.reward
-            assert len(layer.reward) == (25 if protocol == "seen" else 30)
+            assert len(layer.reward) == size
 
 
-def test_regression_targets_need_no_classes() -> None:
+def test_regression_targets_need_no_classes():
     targets = [row / 7 for row in range(50)]
     found = make_splits(targets, config(reward__max_rows=3), 1, True)
     assert len(found.layers[0].reward) == 3
 
 
 @pytest.mark.parametrize("protocol", ["seen", "heldout", "crossfit"])
-def test_a_record_names_the_rows_of_every_part(protocol: str) -> None:
+def test_the_json_names_the_rows_of_every_part(protocol):
     found = make_splits(labels(40), config(protocol=protocol), 2, False)
-    written = json.loads(json.dumps(found.to_json()))
-    assert written["protocol"] == protocol
+    data = json.loads(json.dumps(found.to_json()))
+    assert data.pop("protocol") == protocol
     for name in ("first", "original_first", "last_train", "last_watch"):
-        assert written[name] == list(getattr(found, name))
-    assert written["layers"] == [
-        {"mini_train": list(layer.mini_train), "reward": list(layer.reward)}
-        for layer in found.layers
-    ]
-    assert written.get("folds", []) == [list(fold) for fold in found.folds]
+        assert data.pop(name) == list(getattr(found, name))
+    layers = [[list(layer.mini_train), list(layer.reward)] for layer in found.layers]
+    assert [[each["mini_train"], each["reward"]] for each in data.pop("layers")] == layers
+    assert data == ({"folds": list(map(list, found.folds))} if protocol == "crossfit" else {})
 
 
-@pytest.mark.parametrize(
-    ("count", "classes", "changes", "message"),
-    [
-        (
-            0,
-            1,
-            {},
-            "watch: at least one row is needed, it would have none of 0; raise last.watch_fraction",
-        ),
-        (
-            4,
-            2,
-            {},
-            "watch: at least one row is needed, it would have none of 4; raise last.watch_fraction or give more",
-        ),
-        (
-            20,
-            2,
-            {"reward__fraction": 0.99},
-            "mini-train: at least one row .* none of 20; lower reward.fraction",
-        ),
-        (
-            20,
-            5,
-            {"reward__fraction": 0.1},
-            "reward set: at least one row of each of the 5 classes is needed, it would have 2 of 20 rows; "
-            "raise reward.fraction or give more rows",
-        ),
-        (
-            40,
-            4,
-            {"reward__max_rows": 3},
-            "the 4 classes is needed, reward.max_rows allows 3 rows; raise it to 4 or more",
-        ),
-        (
-            3,
-            2,
-            {"protocol": "heldout"},
-            "reward set: .* it would have 1 of 3 rows; choose protocol seen or give more",
-        ),
-        (
-            4,
-            1,
-            {"protocol": "heldout"},
-            "watch: at least one row is needed, it would have none of 4; choose protocol",
-        ),
-        (
-            20,
-            2,
-            {"protocol": "heldout", "reward__fraction": 0.99},
-            "mini-train: .* none of 12; lower reward.fraction",
-        ),
-    ],
-)
-def test_sets_too_small_are_refused(
-    count: int, classes: int, changes: dict[str, object], message: str
-) -> None:
-    with pytest.raises(TaskError, match=message):
+# fmt: off
+TOO_SMALL = [
+    (0, 1, {}, "train, rows to watch: at least one row is needed, it would have none of 0; raise "
+     "last.watch_fraction or give more rows$"),
+    (4, 2, {}, "train, rows to watch: at least one row is needed, it would have none of 4; raise"),
+    (20, 2, {"reward__fraction": 0.99},
+     "train, mini-train: at least one row is needed, .* none of 20; lower reward.fraction or give"),
+    (20, 5, {"reward__fraction": 0.1},
+     "reward set: at least one row of each of the 5 classes is needed, it would have 2 of 20 rows; "
+     "raise reward.fraction or give more rows$"),
+    (40, 4, {"reward__max_rows": 3},
+     "reward set: at least one row of each of the 4 classes is needed, reward.max_rows allows 3 "
+     "rows; raise it to 4 or more$"),
+    (3, 2, {"protocol": "heldout"},
+     "reward set: .* it would have 1 of 3 rows; choose protocol seen or give more rows$"),
+    (4, 1, {"protocol": "heldout"},
+     "train, rows to watch: .* none of 4; choose protocol seen or give more rows$"),
+    (20, 2, {"protocol": "heldout", "reward__fraction": 0.99},
+     "train, mini-train: .* none of 12; lower reward.fraction or give more rows$"),
+    (30, 2, {"protocol": "crossfit", "reward__folds": 40},
+     "folds: at least one row for each of 40 is needed, found 30; lower reward.folds or give"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("count", "classes", "changes", "message"), TOO_SMALL)
+def test_sets_too_small_are_refused(count, classes, changes, message):
+    with pytest.raises(TaskError, match=f"^{message}"):
         make_splits(labels(count, classes), config(**changes), 2, False)
 
 
@@ -219,9 +175,7 @@ def test_sets_too_small_are_refused(
     folds=st.integers(2, 7),
     classes=st.integers(2, 4),
 )
-def test_crossfit_deals_all_rows_into_even_folds(
-    rows: int, seed: int, folds: int, classes: int
-) -> None:
+def test_crossfit_divides_all_rows_into_even_folds(rows, seed, folds, classes):
     settings = {"seed": seed, "reward__folds": folds}
     found = make_splits(labels(rows, classes), config(protocol="crossfit", **settings), 2, False)
     assert sorted(row for fold in found.folds for row in fold) == list(range(rows))
@@ -233,21 +187,10 @@ def test_crossfit_deals_all_rows_into_even_folds(
         of_class = [sum(row % classes == name for row in fold) for fold in found.folds]
         assert max(of_class) - min(of_class) <= 1
     seen = make_splits(labels(rows, classes), config(**settings), 2, False)
-    assert (found.first, found.layers, found.last_train) == (
-        seen.first,
-        seen.layers,
-        seen.last_train,
-    )
-    assert seen.folds == ()
+    assert replace(found, protocol="seen", folds=()) == seen
 
 
-def test_more_folds_than_rows() -> None:
-    message = r"^folds: at least one row for each of 40 is needed, found 30; lower reward.folds or give more rows$"
-    with pytest.raises(TaskError, match=message):
-        make_splits(labels(30), config(protocol="crossfit", reward__folds=40), 2, False)
-
-
-def test_a_scout_may_use_all_rows_but_its_fold() -> None:
+def test_a_fold_model_may_use_all_rows_but_its_fold():
     config = make_config("default", settings={"protocol": "crossfit", "reward.folds": 4})
     splits = make_splits([0, 1] * 60, config, 3, False)
     for fold, scored in enumerate(splits.folds):

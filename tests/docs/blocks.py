@@ -19,9 +19,7 @@ ROOT = Path(__file__).parents[2]
 # Generated pages; their commands document what was run.
 GENERATED = (
     "encoders.md",
-    "experiments.md",
     "performance.md",
-    "performance-notes.md",
     "results.md",
     "settings.md",
 )

@@ -84,12 +84,8 @@ class _Answer(BaseHTTPRequestHandler):
             if line["key"] == "file"
         }
         if name not in self.server.models or not files.keys() >= _NEEDED:
-            self._send(
-                400,
-                {
-                    "error": f"{name}: a model that was made and {sorted(_NEEDED)}, found {sorted(files)}"
-                },
-            )
+            found = f"{name}: needs a created model and {sorted(_NEEDED)}, found {sorted(files)}"
+            self._send(400, {"error": found})
             return
         self.server.models[name] |= files
         number = "0" * 40

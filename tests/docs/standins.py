@@ -1,8 +1,7 @@
-"""Small things under the names that pages use for large ones: a model folder, a GLUE folder, rows, finished runs.
+"""Small stand-ins for what the pages mention: model folders, a GLUE folder, rows, finished runs.
 
-A block names the ones it needs in its mark. Each is made in the page's own folder, among its Python names, or in the place of
-something outside (the hub, devices), before the block is run, unless an earlier block of the page had it made. Those of
-machines.py are made anew for each block.
+A block names the stand-ins that it needs in its mark. They are created before the block runs, once
+per page: as files in the page's folder, as Python names, or as patches (the hub, devices).
 """
 
 from __future__ import annotations
@@ -15,15 +14,14 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from auber import demo
-from auber.bench.catalogue import SIZES
-from auber.data.agreement_model import build_model, build_tokenizer, vocabulary
+from auber.data.generated import build_model, build_tokenizer, vocabulary
 from auber.data.glue import FORMATS, HUB_DATASET
 from tests.docs import machines
 from tests.docs.blocks import ROOT, Block
@@ -51,7 +49,7 @@ voita.epochs = 1
 """
 
 
-# The tasks of the real one, which pages name; as good as no training.
+# The tasks of the real study with almost no training.
 _TABLE2 = """
 model = {model}
 tasks = ["mrpc", "cola", "rte", "wnli"]
@@ -66,7 +64,7 @@ last.epochs = 0
 """
 
 
-# What the page shows, but for two of its seeds and the known task, and with as good as no training.
+# The study of the page with one seed, no known task and almost no training.
 _FILMS = """
 model = "DIR"
 methods = ["auber", "original+tuning"]
@@ -90,16 +88,16 @@ first.epochs = 2
 
 @dataclass(frozen=True)
 class Scene:
-    """What the code of one page finds."""
+    """The environment of a page's code."""
 
     folder: Path
     monkeypatch: pytest.MonkeyPatch
-    stack: ExitStack  # closed behind the last block
-    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})  # Python's
+    stack: ExitStack
+    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     made: set[str] = field(default_factory=set)
 
     def make(self, name: str) -> None:
-        """Have a stand-in there."""
+        """Create a stand-in unless it exists."""
         if name in self.made or name in machines.NAMES:
             return
         self.made.add(name)
@@ -113,24 +111,24 @@ class Scene:
 
 
 def seeds_for(block: Block) -> list[int]:
-    """Those of the real study where a block names each, as the tasks of an array do; else one, for Ray starts Python for each run."""
+    """Return all seeds for an array job; one seed otherwise, because Ray starts slowly."""
     return [0, 1, 2] if "#SBATCH --array" in block.code else [0]
 
 
 def put_studies(block: Block, folder: Path) -> None:
-    """The study that machines are to do, as long as this block needs it."""
+    """Write the study that the machines will run."""
     for name in block.stand_ins:
         if Path(name).name == "table2.toml":
             _table2(folder / name, seeds_for(block))
 
 
 def fill_shared(path: Path) -> None:
-    """What all machines of a cluster see."""
+    """Fill the folder that all machines share."""
     make_glue(path / "glue")
 
 
 def check_shared(path: Path, seeds: list[int]) -> None:
-    """Raise unless a study in it has all blocks of `_TABLE2` with these seeds, each complete."""
+    """Raise unless it holds all results of `_TABLE2` with these seeds."""
     study = tomllib.loads(_TABLE2.format(model='""', seeds=seeds))
     wanted = {(task, f"seed-{seed}") for task in study["tasks"] for seed in study["seeds"]}
     # STUDY/TASK/PROTOCOL/seed-N/METHOD/result.json
@@ -139,7 +137,7 @@ def check_shared(path: Path, seeds: list[int]) -> None:
 
 
 def make_encoder(path: Path, layers: int = 2, heads: int = 4) -> None:
-    """A pretrained encoder, random weights, with the tokenizer of the generated task."""
+    """Save an encoder with random weights and the tokenizer of the generated task."""
     model = tiny_model(
         "bert",
         bare=True,
@@ -155,7 +153,7 @@ def make_encoder(path: Path, layers: int = 2, heads: int = 4) -> None:
 
 
 def make_glue(path: Path) -> None:
-    """The four tasks in GLUE's own files, each with sentences of the generated task as its rows."""
+    """Write the four tasks in GLUE's format, with sentences of the generated task."""
     task = small_task()
     for split, rows in (("train", task.train), ("dev", task.dev)):
         texts = [
@@ -190,7 +188,7 @@ def make_glue(path: Path) -> None:
 
 
 def _answer_as_the_hub(scene: Scene, task_name: str) -> None:
-    """Sentences of the generated task as the hub's rows of this GLUE task, and of no other."""
+    """Serve sentences of the generated task as the hub's rows of this GLUE task."""
     task = small_task()
 
     def load_dataset(path: str, name: str) -> dict[str, dict[str, Any]]:
@@ -206,38 +204,33 @@ def _answer_as_the_hub(scene: Scene, task_name: str) -> None:
 
 
 def _take_uploads(scene: Scene) -> None:
-    """An account on a hub of this machine, for huggingface_hub itself to upload to; something must have come in the end."""
+    """Run a local hub that accepts uploads; require an upload in the end."""
     server = scene.stack.enter_context(serve_hub())
 
-    def something_came(kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:  # else the page has failed already, and says why
+    def require_upload(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
             assert server.models, "nothing was pushed"
-            assert all(server.models.values()), "a model was made and nothing was put into it"
+            assert all(server.models.values()), "a model is empty"
 
-    scene.stack.push(something_came)
+    scene.stack.push(require_upload)
     scene.monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.address)
     scene.monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     scene.monkeypatch.setenv("HF_TOKEN", TOKEN)
 
 
 def _hide_gpus(scene: Scene) -> None:
-    """Shards as threads of the CPU, which takes any number, also where there are GPUs but not as many."""
+    """Use CPU threads as shards, even on a machine with GPUs."""
     scene.monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     scene.monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
 
 
 def _shorten_demo(scene: Scene) -> None:
-    """The demonstration with a pass where it takes many."""
+    """Shorten the demo."""
     scene.monkeypatch.setattr("auber.demo.SETTINGS", demo.SETTINGS | SHORT)
 
 
-def _shrink_small(scene: Scene) -> None:
-    """The smallest model there is under the name of the next larger one."""
-    scene.monkeypatch.setitem(SIZES, "small", replace(SIZES["tiny"], name="small"))
-
-
 def _table2(path: Path, seeds: Sequence[int] = (0, 1, 2)) -> None:
-    """A study of the real one's blocks, and its model beside it."""
+    """Write a small study with all tasks, and its model."""
     model = path.with_name("table2-model").resolve()
     if not model.exists():
         make_encoder(model)
@@ -245,7 +238,7 @@ def _table2(path: Path, seeds: Sequence[int] = (0, 1, 2)) -> None:
 
 
 def _films(path: Path) -> None:
-    """A study of rows of one's own, and what it names beside it."""
+    """Write a study of user rows, and the files that it names."""
     path.write_text(_FILMS)
     for name in ("DIR", "a.csv", "b.csv"):
         if not path.with_name(name).exists():
@@ -253,7 +246,7 @@ def _films(path: Path) -> None:
 
 
 def _tagger(path: Path) -> None:
-    """A model for the tags of `_tagged`, whose order is not the one that auber would give them."""
+    """Save a model for the tags of `_tagged`, in an order that auber would not choose."""
     names = ("O", "B-THING", "I-THING", "B-PLACE", "I-PLACE")
     model, tokenizer = small_start(
         kind="tokens", num_labels=len(names), id2label=dict(enumerate(names))
@@ -263,7 +256,7 @@ def _tagger(path: Path) -> None:
 
 
 def _tagged(path: Path, rows: int) -> None:
-    """A word and its tag a line."""
+    """Write one word and its tag per line."""
     sentences = (
         zip(record["tokens"], record["tags"], strict=True)
         for record in tagged_records(rows, seed=rows)
@@ -274,7 +267,7 @@ def _tagged(path: Path, rows: int) -> None:
 
 
 def _questions(path: Path, rows: int) -> None:
-    """Questions and contexts in SQuAD's own form, which has answers as a list of pairs."""
+    """Write questions and contexts in the format of SQuAD."""
     paragraphs = []
     for number, record in enumerate(question_records(rows, seed=rows)):
         (text,), (start,) = record["answers"]["text"], record["answers"]["answer_start"]
@@ -287,7 +280,7 @@ def _questions(path: Path, rows: int) -> None:
 
 
 def _table(path: Path, columns: tuple[str, str, str]) -> None:
-    """Rows of the generated task as two columns of text and one of labels: train where the name says so or begins with a."""
+    """Write rows of the generated task with two text columns and one label column."""
     task = small_task()
     rows = task.train if path.name in ("train.csv", "a.csv") else task.dev
     with path.open("w", newline="") as file:
@@ -300,13 +293,14 @@ def _table(path: Path, columns: tuple[str, str, str]) -> None:
 
 @functools.cache
 def _finished_run() -> Path:
-    """A run of seconds that removed heads, made once for all pages."""
+    """Return the folder of a short run that removed heads."""
     from auber.api import prune
 
     out = Path(tempfile.mkdtemp(prefix="auber-docs-")) / "run"
+    # The shape of the stand-in for bert-base-cased, which some pages load beside it.
     model, tokenizer = small_start(
         num_hidden_layers=3, num_attention_heads=6, hidden_size=24, max_position_embeddings=128
-    )  # as large as the stand-in for bert-base-cased, which pages name beside it
+    )
     prune(
         model,
         tokenizer,
@@ -329,7 +323,7 @@ def _run_without_weights(path: Path) -> None:
 
 
 def _results_of_auber(path: Path) -> None:
-    """A results file whose one run says that it is auber's."""
+    """Save a results file whose only run is named auber."""
     from auber.report.results_file import save_results
 
     save_results(_finished_run(), path)
@@ -385,6 +379,5 @@ _OUTSIDE: dict[str, Callable[[Scene], None]] = {
     "--push": _take_uploads,
     "reward.shards": _hide_gpus,
     "auber demo": _shorten_demo,
-    "--size small": _shrink_small,
 }
 NAMES = frozenset({*_FILES, *_OBJECTS, *_OUTSIDE, *machines.NAMES})

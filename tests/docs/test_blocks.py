@@ -17,7 +17,7 @@ RECORDS = [block for name in GENERATED for block in blocks_of(ROOT / "docs" / na
 PAGE = """# A page
 
     make test          # another program
-    auber tasks        # a comment
+    auber doctor       # a comment
     RAY_ADDRESS=x:1 auber study a.toml \\
         --out runs/a
     ray exec cluster.yaml 'X=1 auber report runs/a'
@@ -28,7 +28,7 @@ import auber
 
 <!-- stand-ins: DIR, model -->
 ```bash
-$ auber models
+$ auber doctor
 ```
 
 ```toml
@@ -36,7 +36,7 @@ auber = 1
 ```
 
 - an item
-    auber tasks is text of its second line
+    auber doctor is text of its second line
 """
 
 
@@ -44,12 +44,12 @@ def test_a_page_is_parsed():
     console, python, fenced = parse("page.md", PAGE)
     assert (console.where, console.language, console.stand_ins) == ("page.md:3", "console", ())
     assert console.commands() == [
-        ["tasks"],
+        ["doctor"],
         ["study", "a.toml", "--out", "runs/a"],
         ["report", "runs/a"],
     ]
     assert (python.where, python.code) == ("page.md:10", "import auber\n")
-    assert (fenced.commands(), fenced.stand_ins) == ([["models"]], ("DIR", "model"))
+    assert (fenced.commands(), fenced.stand_ins) == ([["doctor"]], ("DIR", "model"))
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)

@@ -19,10 +19,7 @@ from tests.docs.blocks import ROOT
 
 pytestmark = pytest.mark.xdist_group("site")  # in one process: two would build into one folder
 
-# Written into the page of performance by its command; by itself it is not a page.
-FRAGMENTS = {"performance-notes.md"}
-
-# What a browser fetches by itself when it opens a page; a link that a person follows is not among them.
+# What a browser fetches when it opens a page.
 _FETCHED = {
     "script": "src",
     "img": "src",
@@ -46,7 +43,7 @@ def leaves(nav: list[dict[str, object]]) -> Iterator[str]:
 def test_every_page_is_in_the_navigation_once():
     config = tomllib.loads((ROOT / "zensical.toml").read_text())
     assert sorted(leaves(config["project"]["nav"])) == sorted(
-        page.name for page in (ROOT / "docs").glob("*.md") if page.name not in FRAGMENTS
+        page.name for page in (ROOT / "docs").glob("*.md")
     )
 
 

@@ -1,4 +1,4 @@
-"""The Python blocks of a page for readers, run as a reader runs them; and what this package answers to the same rows."""
+"""Run the Python blocks of a page as a reader would, and compare with this package's answers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.tiny_models import tiny_tokenizer
 
 
 def run_lines(page: str, **names: Any) -> dict[str, Any]:
-    """Run the one block of Python in a page; the names it leaves."""
+    """Run the only block of Python in a page and return its names."""
     (lines,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     exec(compile(lines, "lines", "exec"), names)
     return names
 
 
 def own_answers(model: Any, found: dict[str, Any]) -> list[Any]:
-    """What this package reads from a model for the sentences, or questions and contexts, that a block has left."""
+    """Return this package's answers to the sentences, or questions, of a block."""
     return _tags(model, found["sentences"]) if "sentences" in found else _answers(model, found)
 
 

@@ -90,7 +90,6 @@ FORMATS = [
     "export: dense",
     "export: hub",
     "json: speed",
-    "json: rates",
     "json: bench",
     "json: regret",
     "json: regret tables",

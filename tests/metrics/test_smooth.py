@@ -9,34 +9,33 @@ from scipy.special import logsumexp
 from auber.metrics.smooth import class_rows, explained_by_row, explained_share, tag_rows
 from auber.metrics.task_metrics import get_metric
 from tests.kinds import num_labels, random_kind_rows
-from tests.metrics.test_metrics import classified
+from tests.metrics.test_task_metrics import classified
 
 
-def explained(logits: torch.Tensor, labels: torch.Tensor) -> float:
+def explained(logits, labels):
     return get_metric("explained").compute(logits, labels).item()
 
 
-def drawn(
-    rows: int, classes: int, strength: float, falling: float, seed: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits that know so much of the labels, of classes each rarer than the one before, some rows far surer than others."""
+def drawn(rows, classes, strength, falling, seed):
+    """Return logits with some knowledge of the labels, whose classes are increasingly rare.
+
+    Some rows are far more confident than others.
+    """
     random = torch.Generator().manual_seed(seed)
-    labels = torch.multinomial(
-        falling ** torch.arange(classes), rows, replacement=True, generator=random
-    )
-    noise = (
-        torch.randn(rows, classes, generator=random) * torch.randn(rows, 1, generator=random).exp()
-    )
+    weights = falling ** torch.arange(classes)
+    labels = torch.multinomial(weights, rows, replacement=True, generator=random)
+    noise = torch.randn(rows, classes, generator=random)
+    noise = noise * torch.randn(rows, 1, generator=random).exp()
     return noise + strength * torch.nn.functional.one_hot(labels, classes), labels
 
 
-def explained_by_scipy(logits: torch.Tensor, labels: torch.Tensor) -> float:
-    """The same by a general optimizer, which is given the classes that are there."""
+def explained_by_scipy(logits, labels):
+    """Return the same by a general optimizer, without absent classes."""
     classes, truth = np.unique(labels.numpy(), return_inverse=True)
     inputs = logits.double().numpy()[:, classes]
     frequencies = np.bincount(truth) / len(truth)
 
-    def loss(fit: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss(fit):
         outputs = fit[0] * inputs + fit[1:]
         likelihoods = outputs - logsumexp(outputs, axis=1, keepdims=True)
         wrong = (np.exp(likelihoods) - np.eye(len(classes))[truth]) / len(truth)
@@ -54,9 +53,7 @@ def explained_by_scipy(logits: torch.Tensor, labels: torch.Tensor) -> float:
 @pytest.mark.parametrize("strength", [-1, 0.0, 0.3, 2, 5])
 @pytest.mark.parametrize("classes", [2, 3, 9])
 @pytest.mark.parametrize("rows", [60, 1500])
-def test_it_is_what_a_general_optimizer_finds(
-    rows: int, classes: int, strength: float, falling: float
-) -> None:
+def test_it_is_what_a_general_optimizer_finds(rows, classes, strength, falling):
     logits, labels = drawn(rows, classes, strength, falling, seed=classes)
     value = explained(logits, labels)
     assert value == pytest.approx(explained_by_scipy(logits, labels), abs=1e-6)
@@ -65,7 +62,7 @@ def test_it_is_what_a_general_optimizer_finds(
 
 
 @pytest.mark.parametrize("classes", [50, 77])
-def test_of_many_classes_with_rare_ones_too(classes: int) -> None:
+def test_of_many_classes_with_rare_ones_too(classes):
     random = np.random.default_rng(0)
     frequencies = random.dirichlet(np.ones(classes))  # the rarest classes have a row or none
     labels = random.choice(classes, 2000, p=frequencies)
@@ -74,14 +71,13 @@ def test_of_many_classes_with_rare_ones_too(classes: int) -> None:
     )
     logits = random.normal(size=(2000, classes)) / 2
     logits[np.arange(2000), guesses] += random.normal(6, 1, size=2000)
-    value = explained(torch.tensor(logits), torch.tensor(labels))
-    assert value == pytest.approx(
-        explained_by_scipy(torch.tensor(logits), torch.tensor(labels)), abs=1e-6
-    )
+    logits, labels = torch.tensor(logits), torch.tensor(labels)
+    expected = explained_by_scipy(logits, labels)
+    assert explained(logits, labels) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_scale_biases_and_what_softmax_forgets_cost_nothing(classes: int) -> None:
+def test_scale_biases_and_what_softmax_forgets_cost_nothing(classes):
     logits, labels = classified(400, classes, 0)
     value = explained(logits, labels)
     assert 0.05 < value < 0.5
@@ -96,35 +92,31 @@ def test_scale_biases_and_what_softmax_forgets_cost_nothing(classes: int) -> Non
         assert explained(other, labels) == pytest.approx(value, abs=1e-6)
 
 
-def test_it_moves_where_no_decision_does() -> None:
+def test_it_changes_without_a_change_of_decisions():
     logits, labels = classified(200, 2, 1)
     surer = torch.where((logits.argmax(1) == labels)[:, None], 1.5 * logits, logits)
-    assert get_metric("accuracy").compute(surer, labels) == get_metric("accuracy").compute(
-        logits, labels
-    )
+    accuracy = get_metric("accuracy")
+    assert accuracy.compute(surer, labels) == accuracy.compute(logits, labels)
     assert explained(surer, labels) > explained(logits, labels) + 0.01
 
 
-def test_logits_that_know_nothing_or_the_contrary_explain_nothing() -> None:
+def test_logits_without_knowledge_or_with_the_opposite_explain_nothing():
     logits, labels = classified(300, 3, 0)
     assert explained(-logits, labels) == 0
     assert explained(torch.full_like(logits, 0.1), labels) == 0
     constant = torch.tensor([0.1, 0.7, -1e3]).expand(300, 3)
     assert explained(constant, labels) == 0
-    assert explained(constant * (1 + 1e-8 * labels[:, None].double()), labels) == 0, (
-        "what rounding leaves is no knowledge"
-    )
+    rounded = constant * (1 + 1e-8 * labels[:, None].double())
+    assert explained(rounded, labels) == 0
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e4, 1e30])
-def test_rows_told_apart_without_a_mistake_come_close_to_one(classes: int, size: float) -> None:
+def test_perfectly_separated_rows_come_close_to_one(classes, size):
     random = torch.Generator().manual_seed(0)
     labels = torch.arange(300) % classes
-    logits = (
-        torch.nn.functional.one_hot(labels, classes)
-        + torch.rand(300, classes, generator=random) / 2
-    )
+    logits = torch.nn.functional.one_hot(labels, classes).float()
+    logits += torch.rand(300, classes, generator=random) / 2
     value = explained(size * logits, labels)
     assert 1 - 1e-4 < value <= 1
     mistaken = labels.clone()
@@ -132,7 +124,7 @@ def test_rows_told_apart_without_a_mistake_come_close_to_one(classes: int, size:
     assert value - 0.2 < explained(size * logits, mistaken) < value - 0.005
 
 
-def test_one_sure_row_among_many_does_not_make_it_run_away() -> None:
+def test_one_confident_row_does_not_make_it_diverge():
     logits, labels = classified(500, 2, 2)
     value = explained(logits, labels)
     for size in (1e2, 1e4, 1e8):
@@ -145,50 +137,38 @@ def test_one_sure_row_among_many_does_not_make_it_run_away() -> None:
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
-def test_a_class_without_rows_is_as_good_as_left_out(missing: int) -> None:
+def test_a_class_without_rows_counts_as_left_out(missing):
     logits, labels = classified(300, 3, 5)
     kept = labels != missing
     logits, labels = logits[kept], labels[kept]
     others = [number for number in range(3) if number != missing]
     value = explained(logits, labels)
-    assert value == pytest.approx(
-        explained(logits[:, others], (labels == others[1]).long()), abs=1e-9
-    )
+    without = explained(logits[:, others], (labels == others[1]).long())
+    assert value == pytest.approx(without, abs=1e-9)
     assert value > 0.05
     logits[:, missing] *= 1e6
     assert explained(logits, labels) == pytest.approx(value, abs=1e-9)
 
 
 @pytest.mark.parametrize("strange", [torch.nan, torch.inf, -torch.inf])
-def test_logits_that_are_no_numbers_give_none(strange: float) -> None:
+def test_logits_that_are_no_numbers_give_none(strange):
     logits, labels = classified(50, 3, 0)
     labels = labels.clamp_max(1)
-    for column in range(3):  # of the last no row is
+    for column in range(3):  # the last class has no rows
         broken = logits.clone()
         broken[7, column] = strange
         assert np.isnan(explained(broken, labels))
-    assert explained(broken, torch.ones_like(labels)) == 0, (
-        "labels that are all the same tell no model from another"
-    )
+    assert explained(broken, torch.ones_like(labels)) == 0, "equal labels cannot be explained"
 
 
-def test_the_order_of_rows_does_not_matter() -> None:
+def test_the_order_of_rows_does_not_matter():
     logits, labels = classified(700, 3, 0)
     order = torch.randperm(700, generator=torch.Generator().manual_seed(0))
-    assert explained(logits[order], labels[order]) == pytest.approx(
-        explained(logits, labels), abs=1e-12
-    )
+    value = pytest.approx(explained(logits, labels), abs=1e-12)
+    assert explained(logits[order], labels[order]) == value
 
 
-def test_the_statistics_are_the_rows() -> None:
-    logits, labels = classified(20, 3, 0)
-    rows = class_rows(logits.bfloat16(), labels)
-    assert rows.dtype == torch.float64
-    assert torch.equal(rows, torch.cat([logits.bfloat16().double(), labels[:, None].double()], 1))
-    assert explained_share(class_rows(logits, labels)) == explained(logits, labels)
-
-
-def test_of_tags_only_the_places_of_words_count() -> None:
+def test_of_tags_only_the_places_of_words_count():
     truth = random_kind_rows("tokens", 60).truth(torch.device("cpu"))
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(int(truth.places.max()) + 1, num_labels("tokens"), generator=random)
@@ -200,7 +180,7 @@ def test_of_tags_only_the_places_of_words_count() -> None:
 
 
 @pytest.mark.parametrize("name", ["explained", "tag_explained"])
-def test_it_is_blind_where_all_labels_are_the_same(name: str) -> None:
+def test_it_is_blind_where_all_labels_are_the_same(name):
     metric = get_metric(name)
     if metric.kind == "sequence":
         assert metric.is_blind(torch.ones(4, dtype=torch.int64), 2)
@@ -208,13 +188,13 @@ def test_it_is_blind_where_all_labels_are_the_same(name: str) -> None:
     else:
         rows = random_kind_rows("tokens", 5)
         assert not metric.is_blind(rows.truth(torch.device("cpu")), 5)
-        alike = type(rows.answers)([[1] * length for length in rows.lengths], None)
+        alike = type(rows.targets)([[1] * length for length in rows.lengths], None)
         assert metric.is_blind(alike.truth(range(5), rows.lengths, torch.device("cpu")), 5)
 
 
 @pytest.mark.parametrize("strength", [-1, 0.3, 2])
 @pytest.mark.parametrize("classes", [2, 5])
-def test_it_is_the_mean_of_what_the_rows_give(classes: int, strength: float) -> None:
+def test_it_is_the_mean_of_what_the_rows_give(classes, strength):
     rows = class_rows(*drawn(300, classes, strength, 0.5, seed=1))
     values = explained_by_row(rows)
     assert values.shape == (300,)
@@ -223,14 +203,14 @@ def test_it_is_the_mean_of_what_the_rows_give(classes: int, strength: float) -> 
         assert values.max() > values.min()
 
 
-def test_rows_that_explain_nothing_give_what_their_class_does() -> None:
+def test_rows_that_explain_nothing_give_what_their_class_does():
     logits, labels = drawn(100, 2, -1, 0.5, seed=2)  # the wrong way round
     values = explained_by_row(class_rows(logits, labels))
     assert len(values.unique()) == 2
     assert values.mean().item() == pytest.approx(0, abs=1e-12)
 
 
-def test_rows_of_one_class_and_rows_that_are_no_numbers() -> None:
+def test_rows_of_one_class_and_rows_that_are_no_numbers():
     logits, labels = drawn(20, 2, 1, 0.5, seed=3)
     assert explained_by_row(class_rows(logits, torch.zeros_like(labels))).eq(0).all()
     logits[3, 0] = torch.nan

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auber.data.answers import Spans
+from auber.data.targets import Spans
 from auber.metrics.spans import LONGEST_ANSWER, best_spans, span_loss
 from auber.metrics.task_metrics import get_metric
 from tests.kinds import random_kind_rows
@@ -11,8 +11,8 @@ from tests.kinds import random_kind_rows
 CPU = torch.device("cpu")
 
 
-def best_of(start: torch.Tensor, end: torch.Tensor, context: tuple[int, int]) -> tuple[int, int]:
-    """The best legal span of one row, span by span."""
+def best_of(start, end, context):
+    """Return the best legal span of one row, span by span."""
     first, last = context
     legal = [
         (i, j) for i in range(first, last + 1) for j in range(i, min(i + LONGEST_ANSWER, last + 1))
@@ -20,8 +20,8 @@ def best_of(start: torch.Tensor, end: torch.Tensor, context: tuple[int, int]) ->
     return max(legal, key=lambda span: float(start[span[0]] + end[span[1]]))
 
 
-def overlap(one: tuple[int, int], other: tuple[int, int]) -> float:
-    """F1 of two spans as sets of tokens."""
+def overlap(one, other):
+    """Return the F1 of two spans as sets of tokens."""
     left, right = (set(range(span[0], span[1] + 1)) for span in (one, other))
     shared = len(left & right)
     precision, recall = shared / len(left), shared / len(right)
@@ -32,7 +32,7 @@ def overlap(one: tuple[int, int], other: tuple[int, int]) -> float:
 def test_scores_equal_those_of_all_spans_tried(seed):
     rows = random_kind_rows("spans", 25, seed=seed)
     logits = torch.randn(sum(rows.lengths), 2, generator=torch.Generator().manual_seed(seed))
-    truth, spans = rows.truth(CPU), rows.answers
+    truth, spans = rows.truth(CPU), rows.targets
     by_row = zip(logits.split(rows.lengths), spans.contexts, strict=True)
     expected = [best_of(piece[:, 0], piece[:, 1], context) for piece, context in by_row]
     assert best_spans(logits, truth).tolist() == [list(span) for span in expected]
@@ -45,7 +45,7 @@ def test_scores_equal_those_of_all_spans_tried(seed):
     assert get_metric("span_f1").compute(logits, truth).item() == pytest.approx(shared / len(rows))
 
 
-def test_an_answer_has_at_most_so_many_tokens():
+def test_an_answer_is_not_longer_than_the_limit():
     length = LONGEST_ANSWER + 12
     logits = torch.zeros(length, 2)
     logits[2, 0] = logits[length - 1, 1] = 5  # the best pair is too far apart

@@ -1,5 +1,3 @@
-"""The numbers against scipy and enumeration, the rule by simulation, the words by example."""
-
 from __future__ import annotations
 
 import itertools
@@ -26,12 +24,16 @@ DIFFERENCES = {
 }
 
 
+NONE = "no significant difference"
+SIX = {name: [1.0, -1.0, 2.0, -2.0, 0.5] for name in "bcdef"} | {"a": [1.0, 2.0, 3.0, 1.0, 2.5]}
+
+
 def only(differences):
     return stats.compare({"a": differences})["a"]
 
 
 def three_errors_above(rate, repeats):
-    """The most a share may be by chance if the true one is `rate`."""
+    """Return the largest share that chance allows if the true one is `rate`."""
     return rate + 3 * math.sqrt(rate * (1 - rate) / repeats)
 
 
@@ -48,23 +50,22 @@ def test_one_value_and_equal_values_have_no_interval():
     assert stats.summary([3.0]) == stats.Summary(1, 3.0, None, None, None)
     found = stats.summary([0.1 + 0.2, 0.3, 0.3])
     assert (found.deviation, found.low, found.high) == (0.0, None, None)
-    # What is left of equal scores after means over draws is rounding error, not a deviation.
+    # Means of equal scores differ by rounding errors only.
     assert stats.summary([1e-14, 0.0, -2e-14]).deviation == 0.0
 
 
 @pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf], [[1.0, 2.0]]])
 def test_what_cannot_be_summarised_is_named(values):
     with pytest.raises(
-        ConfigError, match="statistics need one or more finite numbers in a row, found"
+        ConfigError, match="^statistics need one or more finite numbers in a row, f"
     ):
         stats.summary(values)
 
 
 def test_the_t_test_is_scipys():
     differences = [1.2, 0.4, 2.2, -0.3, 1.9]
-    assert stats.paired(differences).p_t == pytest.approx(
-        scipy_stats.ttest_1samp(differences, 0).pvalue
-    )
+    expected = scipy_stats.ttest_1samp(differences, 0).pvalue
+    assert stats.paired(differences).p_t == pytest.approx(expected)
 
 
 @settings(max_examples=60, deadline=None)
@@ -72,19 +73,17 @@ def test_the_t_test_is_scipys():
 def test_sign_flips_are_enumerated(steps):
     differences = [step / 3 for step in steps]
     sums = [
-        abs(sum(s * d for s, d in zip(signs, steps, strict=True)))
+        abs(sum(sign * step for sign, step in zip(signs, steps, strict=True)))
         for signs in itertools.product((1, -1), repeat=len(steps))
     ]
-    assert stats.sign_flip(differences) == sum(total >= abs(sum(steps)) for total in sums) / len(
-        sums
-    )
+    expected = sum(total >= abs(sum(steps)) for total in sums) / len(sums)
+    assert stats.sign_flip(differences) == expected
 
 
 @pytest.mark.parametrize("n", [1, 3, 5, 15, 20])
 def test_the_smallest_p_is_attained(n):
-    assert (
-        stats.sign_flip([1.0 + index / 7 for index in range(n)]) == stats.smallest_p(n) == 2 / 2**n
-    )
+    found = stats.sign_flip([1.0 + index / 7 for index in range(n)])
+    assert found == stats.smallest_p(n) == 2 / 2**n
 
 
 def test_many_pairs_are_drawn_the_same_each_time_and_near_the_exact_value(monkeypatch):
@@ -115,33 +114,31 @@ def test_the_detectable_difference_is_found_with_80_percent_power(n):
     assert np.mean(p_values < 0.05) == pytest.approx(0.8, abs=0.02)
 
 
-def test_the_rule_uses_the_exact_test_where_it_can_decide():
+def test_the_exact_test_is_used_if_it_can_reach_significance():
     assert [only(np.arange(1.0, n + 1)).exact for n in (3, 5, 6, 15)] == [False, False, True, True]
-    family = {name: np.arange(1.0, 9.0) for name in "abcdefgh"}
-    assert not stats.compare(family)["a"].exact  # 8 times 0.0078 is above 0.05
-    family = {name: np.arange(1.0, 10.0) for name in "abcdefgh"}
-    assert stats.compare(family)["a"].exact
+    for pairs, is_exact in ((8, False), (9, True)):  # 8 times 2 / 2^8 is above 0.05
+        family = dict.fromkeys("abcdefgh", np.arange(1.0, pairs + 1))
+        assert stats.compare(family)["a"].exact == is_exact
 
 
-def test_both_the_interval_and_the_corrected_p_must_say_so():
-    assert only([1.0, 2.0, 3.0, 1.0, 2.5]).shown
-    # Alone it is shown; among five like it that are nothing it is not.
-    nothing = {f"none {index}": [1.0, -1.0, 2.0, -2.0, 0.5] for index in range(5)}
-    found = stats.compare({"a": [1.0, 2.0, 3.0, 1.0, 2.5], **nothing})["a"]
-    assert (found.family, found.shown) == (6, False)
+def test_both_the_interval_and_the_corrected_p_decide():
+    assert only([1.0, 2.0, 3.0, 1.0, 2.5]).significant
+    # It is significant alone, but not beside five others that are not.
+    found = stats.compare(SIX)["a"]
+    assert (found.family, found.significant) == (6, False)
     assert found.corrected == pytest.approx(6 * found.p)
-    # The exact test may be sure of the sign where one far value leaves the interval around 0.
+    # The exact test may be sure of the sign although an outlier widens the interval beyond 0.
     far = only([0.1] * 7 + [9.0])
     assert far.p < 0.05
-    assert not far.shown
+    assert not far.significant
 
 
-def test_one_pair_or_two_show_nothing_and_are_not_corrected_for():
+def test_one_pair_or_two_are_never_significant_and_not_corrected_for():
     found = stats.compare({"one": [5.0], "two": [5.0, 5.1], "five": [1.0, 2.0, 3.0, 1.0, 2.5]})
     assert found["two"].paired.p_t < 0.05
-    assert not found["one"].shown
-    assert not found["two"].shown
-    assert (found["five"].family, found["five"].shown) == (1, True)
+    assert not found["one"].significant
+    assert not found["two"].significant
+    assert (found["five"].family, found["five"].significant) == (1, True)
     assert stats.compare({}) == {}
 
 
@@ -150,21 +147,18 @@ def test_one_pair_or_two_show_nothing_and_are_not_corrected_for():
     [
         ([1.0, 2.0, 3.0, 1.0, 2.5], "ahead by 1.9 points, 95 % interval 0.8 to 3.0, 5 seeds"),
         ([-1.0, -2.0, -3.0, -1.0, -2.5], "behind by 1.9 points, 95 % interval 0.8 to 3.0, 5 seeds"),
-        (
-            [1.0, -2.0, 3.0],
-            "no difference shown (+0.7 points, 95 % interval -5.6 to +6.9, 3 seeds)",
-        ),
+        ([1.0, -2.0, 3.0], f"{NONE} (+0.7 points, 95 % interval -5.6 to +6.9, 3 seeds)"),
         # An end that one digit would print as 0 gets more.
         (
             [1.0, 2.0, 1.0, 0.0, 3.0],
-            "no difference shown (+1.4 points, 95 % interval -0.02 to +2.8, 5 seeds)",
+            f"{NONE} (+1.4 points, 95 % interval -0.02 to +2.8, 5 seeds)",
         ),
-        ([0.5, 0.5, 0.5], "no difference shown (the same +0.5 points in all 3 seeds)"),
-        ([0.0, 0.0], "no difference shown (equal in all 2 seeds)"),
+        ([0.5, 0.5, 0.5], f"{NONE} (the same +0.5 points in all 3 seeds)"),
+        ([0.0, 0.0], f"{NONE} (equal in all 2 seeds)"),
         ([1.9], "one run proves nothing (+1.9 points)"),
         (
             [-1.0, 1.0],
-            "no difference shown (0.0 points, 95 % interval -12.7 to +12.7, 2 seeds; 3 are the fewest to show one)",
+            f"{NONE} (0.0 points, 95 % interval -12.7 to +12.7, 2 seeds; at least 3 are needed)",
         ),
     ],
 )
@@ -172,32 +166,30 @@ def test_verdicts(differences, words):
     assert stats.verdict(only(differences)) == words
 
 
-def test_a_verdict_says_why_an_interval_without_0_is_not_enough():
-    family = {
-        "a": [1.0, 2.0, 3.0, 1.0, 2.5],
-        **{name: [1.0, -1.0, 2.0, -2.0, 0.5] for name in "bcdef"},
-    }
-    assert stats.verdict(stats.compare(family)["a"], counted="pairs") == (
-        "no difference shown (+1.9 points, 95 % interval +0.8 to +3.0, 5 pairs; p 0.054 corrected for 6 comparisons)"
+def test_a_verdict_explains_why_an_interval_without_0_is_not_enough():
+    assert stats.verdict(stats.compare(SIX)["a"], counted="pairs") == (
+        f"{NONE} (+1.9 points, 95 % interval +0.8 to +3.0, 5 pairs; p 0.054 corrected for 6 "
+        "comparisons)"
     )
 
 
 def simulate(shape, n, repeats):
-    """Shares of intervals that cover the true difference 0, and of differences shown that are not there."""
+    """Return the shares of intervals that cover the true difference, 0, and of false alarms."""
     sample = DIFFERENCES[shape](generator(7, f"simulation/{shape}/{n}"), (repeats, n))
     covered = alarms = 0
     for differences in sample:
         found = only(differences)
         low, high = found.paired.differences.low, found.paired.differences.high
         covered += low is None or low <= 0 <= high
-        alarms += found.shown
+        alarms += found.significant
     return covered / repeats, alarms / repeats
 
 
 def nominal(shape):
-    """What may go wrong in truth. Methods that do not differ have symmetric differences, and there it is 5 %.
+    """Return the true rate: 5 % if differences are symmetric, as those of equal methods are.
 
-    Skewed differences of mean 0 are beyond what the t test promises: 20,000 repeats gave up to 5.6 % at 5 pairs, where it decides.
+    The t test does not promise that for skewed differences with mean 0: 20,000 repeats gave up to
+    5.6 % at 5 pairs.
     """
     return 0.06 if shape == "skewed steps" else 0.05
 
@@ -219,11 +211,7 @@ def test_a_family_raises_a_false_alarm_no_more_often_than_one(n):
     random = generator(8, f"simulation/family/{n}")
     repeats, alarms = 400, 0
     for _ in range(repeats):
-        methods = STEP * np.rint(
-            random.normal(0, 3, (7, n))
-        )  # the last is the control all others share
-        alarms += any(
-            found.shown
-            for found in stats.compare({str(i): methods[i] - methods[6] for i in range(6)}).values()
-        )
+        methods = STEP * np.rint(random.normal(0, 3, (7, n)))  # the last is the control of all
+        family = {str(index): methods[index] - methods[6] for index in range(6)}
+        alarms += any(found.significant for found in stats.compare(family).values())
     assert alarms / repeats <= three_errors_above(0.05, repeats)

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from auber.data.answers import Tags
+from auber.data.targets import Tags
 from auber.metrics.tags import NO_TAG, Scheme, entity_counts, read_scheme, sort_tags
 from auber.metrics.task_metrics import get_metric
 from tests.kinds import TAGS
@@ -15,8 +14,8 @@ from tests.kinds import TAGS
 CPU = torch.device("cpu")
 
 
-def entities(tags: list[str]) -> set[tuple[int, int, str]]:
-    """The entities of one sentence, word by word: the definition in plain words."""
+def entities(tags):
+    """Return the entities of one sentence, word by word."""
     found, start, kind = set(), None, None
     for place, tag in enumerate([*tags, "O"]):
         goes_on = tag.startswith("I-") and tag[2:] == kind
@@ -28,7 +27,7 @@ def entities(tags: list[str]) -> set[tuple[int, int, str]]:
     return found
 
 
-def score(true: list[list[str]], predicted: list[list[str]]) -> float:
+def score(true, predicted):
     names = sort_tags({tag for tags in (*true, *predicted) for tag in tags})
     rows = Tags([[names.index(tag) for tag in tags] for tags in true], read_scheme(names))
     logits = F.one_hot(
@@ -88,26 +87,15 @@ def test_examples(true, predicted, expected):
 
 
 def test_tokens_without_a_tag_are_passed_over():
-    """Pieces of words between two words of one entity do not break it, whatever the model says of them."""
-    scheme = read_scheme(TAGS)
-    rows = Tags([[NO_TAG, 1, NO_TAG, 2, NO_TAG]], scheme)
+    rows = Tags([[NO_TAG, 1, NO_TAG, 2, NO_TAG]], read_scheme(TAGS))
     logits = F.one_hot(torch.tensor([3, 1, 0, 2, 4]), len(TAGS)).float()
     assert entity_counts(logits, rows.truth([0], [5], CPU)).tolist() == [1, 1, 1]
     assert get_metric("token_accuracy").compute(logits, rows.truth([0], [5], CPU)).item() == 1
 
 
-def test_the_order_of_rows_is_the_callers():
-    rows = Tags([[0, 1], [2], [3, 4, 0]], read_scheme(TAGS))
-    truth = rows.truth([2, 0, 1], [2, 1, 3], CPU)
-    assert truth.tags.tolist() == [3, 4, 0, 0, 1, 2]
-    assert truth.firsts.tolist() == [True, False, False, True, False, True]
-    assert np.array_equal(truth.places, np.arange(6))
-
-
 def test_what_tags_mean():
-    assert read_scheme(("I-X-Y", "O", "B-Z", "B-X-Y")) == Scheme(
-        (1, 0, 2, 1), (False, False, True, True)
-    )
+    scheme = Scheme((1, 0, 2, 1), (False, False, True, True))
+    assert read_scheme(("I-X-Y", "O", "B-Z", "B-X-Y")) == scheme
     for strange in ("NOUN", "E-PER", "B-", "B", "o"):
         assert read_scheme(("O", strange)) is None
 

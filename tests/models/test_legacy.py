@@ -1,9 +1,11 @@
-"""Folders that transformers 4.57.6 pruned and saved (`fixtures/v4/make.py` made them) compute here what they computed there."""
+"""Models that transformers 4.57.6 pruned and saved compute here what they computed there.
+
+`fixtures/v4/make.py` made them.
+"""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -42,6 +44,7 @@ def old(tmp_path):
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])
 def test_an_imported_model_computes_what_it_computed_in_transformers_4(name, tmp_path):
+    assert_computes_the_same(checkpoint.load(FIXTURES / name), name)  # the old folder, as it is
     imported = import_model(FIXTURES / name, tmp_path / "new")
     assert imported.plan == PruningPlan.from_json(EXPECTED["removed"])
     assert (imported.architecture, imported.num_heads) == (CLASSES[name], 8)
@@ -52,22 +55,14 @@ def test_an_imported_model_computes_what_it_computed_in_transformers_4(name, tmp
     assert_computes_the_same(
         getattr(modeling_auber, CLASSES[name]).from_pretrained(imported.place), name
     )
+    if imported.has_tokenizer:
+        text = "the film is good"
+        new, old = (checkpoint.load_tokenizer(place) for place in (imported.place, FIXTURES / name))
+        assert new(text).input_ids == old(text).input_ids
+        assert new.unk_token_id not in new(text).input_ids
     config = json.loads((imported.place / "config.json").read_text())
     assert "pruned_heads" not in config
     assert config["auber_removed_heads"] == EXPECTED["removed"]
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta"])
-def test_the_old_folder_loads_as_it_is(name):
-    assert_computes_the_same(checkpoint.load(FIXTURES / name), name)
-
-
-def test_the_tokenizer_comes_along(tmp_path):
-    import_model(FIXTURES / "bert", tmp_path / "new")
-    tokenizer = checkpoint.load_tokenizer(tmp_path / "new")
-    assert tokenizer.convert_ids_to_tokens(tokenizer("the film is good").input_ids) == [
-        "[CLS]", "the", "film", "is", "good", "[SEP]",
-    ]  # fmt: skip
 
 
 def test_shards_and_the_buffers_of_older_versions(old, tmp_path):
@@ -92,22 +87,6 @@ def test_shards_and_the_buffers_of_older_versions(old, tmp_path):
         match=r"model-00002-of-00002.safetensors: is damaged \(.*\); save or download",
     ):
         import_model(old, tmp_path / "other")
-    index.write_text("{}")
-    with pytest.raises(
-        CheckpointError, match=r"model.safetensors.index.json: is damaged \('weight_map'\); save or"
-    ):
-        import_model(old, tmp_path / "other")
-
-
-def test_a_pickle_is_refused(old, tmp_path):
-    (old / "model.safetensors").rename(old / "pytorch_model.bin")
-    message = (
-        r"old: its weights are a pickle \(pytorch_model.bin\), which can run code and is never loaded; convert it to "
-        r"model.safetensors: in the transformers that wrote it, model.save_pretrained\(..., safe_serialization=True\)$"
-    )
-    with pytest.raises(CheckpointError, match=message):
-        import_model(old, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_needs_no_import(old, tmp_path):
@@ -116,35 +95,21 @@ def test_a_folder_that_needs_no_import(old, tmp_path):
         import_model(new, tmp_path / "other")
     config = json.loads((old / "config.json").read_text())
     (old / "config.json").write_text(json.dumps({**config, "pruned_heads": {}}))
-    message = r"old: its config.json must record pruned_heads, as transformers 4 does, found none; a model with all its heads needs no import$"
+    message = "old: its config.json must record pruned_heads, as transformers 4 does, found none; a"
     with pytest.raises(CheckpointError, match=message):
         import_model(old, tmp_path / "other")
 
 
-def test_a_folder_that_cannot_be_read(old, tmp_path):
-    with pytest.raises(CheckpointError, match=r"nothing: a model folder is needed, found nothing$"):
-        import_model(tmp_path / "nothing", tmp_path / "new")
-    (old / "config.json").write_text("{")
-    with pytest.raises(
-        CheckpointError, match=r"config.json: cannot be read as JSON \(.*\); save the model again$"
-    ):
-        import_model(old, tmp_path / "new")
-
-
-def test_nothing_is_overwritten(old):
-    before = {path.name: path.read_bytes() for path in old.iterdir()}
-    with pytest.raises(
-        CheckpointError,
-        match=re.escape(f"{old}: must be a new or an empty folder; choose another --out"),
-    ):
-        import_model(old, old)
-    assert {path.name: path.read_bytes() for path in old.iterdir()} == before
-
-
-def test_the_command(run_auber, tmp_path):
-    code, out, err = run_auber("import", FIXTURES / "bert", "--out", tmp_path / "new", "--quiet")
+def test_the_command(run_auber, tmp_path, old):
+    new = tmp_path / "new"
+    code, out, err = run_auber("import", FIXTURES / "bert", "--out", new, "--quiet")
     assert (code, err) == (0, "")
-    assert out == f"{tmp_path / 'new'}: BertForSequenceClassification, 5 of 8 heads removed\n"
+    assert out == f"{new}: BertForSequenceClassification, 5 of 8 heads removed\n"
+    before = {path.name: path.read_bytes() for path in old.iterdir()}
+    code, _, err = run_auber("import", old, "--out", old)
+    message = "must be a new or an empty folder; choose another --out"
+    assert (code, err) == (2, f"auber: {old}: {message}\n")
+    assert {path.name: path.read_bytes() for path in old.iterdir()} == before
     code, out, _ = run_auber("import", FIXTURES / "roberta", "--out", tmp_path / "other", "--json")
     assert json.loads(out) == {
         "out": str(tmp_path / "other"),
@@ -154,14 +119,4 @@ def test_the_command(run_auber, tmp_path):
         "tokenizer": False,
     }
     code, out, _ = run_auber("import", FIXTURES / "roberta", "--out", tmp_path / "third")
-    assert out.splitlines()[1] == (
-        "the folder has no tokenizer; save the one the model was trained with into the new folder"
-    )
-    code, _, err = run_auber("import", FIXTURES / "bert", "--out", tmp_path / "new")
-    assert code == 2
-    assert (
-        err
-        == f"auber: {tmp_path / 'new'}: must be a new or an empty folder; choose another --out\n"
-    )
-    code, out, _ = run_auber("import", "--help")
-    assert "auber import old-model --out new-model" in out
+    assert out.splitlines()[1].startswith("the folder has no tokenizer; save the one the model was")

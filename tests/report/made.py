@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from auber.export.speed.record import Amount, Pair, RunSpeed, Speed
-from auber.regret.replay import BUDGETS, REWARDS
+from auber.export.speed import Amount, Pair, RunSpeed, Speed, SpeedProvenance
+
+BUDGETS = (50, 100, 200, 300)
+REWARDS = (1, *range(10, 301, 10))
 
 
 def make_regret(task: str = "toys") -> dict[str, Any]:
@@ -36,7 +38,7 @@ def make_regret(task: str = "toys") -> dict[str, Any]:
     return {
         "format": 1,
         "kind": "auber regret",
-        "command": "auber regret runs/all",
+        "command": "python -m benchmarks.regret runs/all",
         "seeds": 2,
         "rewards": list(REWARDS),
         "panels": [{**names, "recorded": recorded, "layers": layers, "mean": means}],
@@ -49,8 +51,20 @@ def make_speed() -> Speed:
         Pair.of(("torch", "cpu", "float32"), batch, 128, unpruned=[0.04] * 6, pruned=[pruned] * 6)
         for batch, pruned in ((1, 0.02), (32, 0.05))
     )
-    amounts = Amount(109_483_778, 101_000_000), Amount(11_000_000_000, 9_900_000_000)
-    run = RunSpeed("rte auber seed 0", "bert", 40, 144, {}, *amounts, pairs)
+    run = RunSpeed(
+        name="rte auber seed 0",
+        family="bert",
+        heads_removed=40,
+        heads=144,
+        plan={},
+        parameters=Amount(unpruned=109_483_778, pruned=101_000_000),
+        multiply_adds=Amount(unpruned=11_000_000_000, pruned=9_900_000_000),
+        pairs=pairs,
+    )
     return Speed(
-        "auber speed x", (run,), ("torch on a GPU: there is none here",), 1.0, {"threads": 2}
+        command="auber speed x",
+        runs=(run,),
+        left_out=("torch on a GPU: there is none here",),
+        seconds=1.0,
+        provenance=SpeedProvenance(versions={}, commit=None, threads=2),
     )

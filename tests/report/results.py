@@ -19,7 +19,8 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
     result: dict[str, Any] = {
         "format": 1,
         "kind": "prune",
-        "command": f"auber study studies/table2.toml --model weights/mpnet --data ../glue --out runs/t2 --only seed={seed}",
+        "command": f"auber study studies/table2.toml --model weights/mpnet --data ../glue "
+        f"--out runs/t2 --only seed={seed}",
         "model": "mpnet-base",
         "method": method,
         "task": task,
@@ -30,6 +31,7 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
         "seed": seed,
         "dev": {"score": dev, "one_class": False, "majority": MAJORITY[task]},
         "train": {"score": 0.95},
+        "gap": 0.95 - dev,
         "heads": {"removed": removed, "total": 144, "layers": 12, "per_layer": 12},
         "plan": {"0": list(range(10)), "5": list(range(10))} if removed else {},
         "tuned_layers": [] if method == "original" else [0, 3],

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from auber.errors import AuberError, ConfigError, RunError
-from auber.report.collect import collect
-from auber.report.results_file import read_results, read_results_file, save_results
+from auber.report.results_file import collect, read_place, read_results_file, save_results
 from tests.report.results import make_result, write_plan, write_run
 
 METHODS = ["auber", "original+tuning"]
@@ -50,26 +51,6 @@ def test_a_line_a_run(study, tmp_path):
     assert read_results_file(file).kind == "runs"
 
 
-def test_file_and_folder_are_the_same_collection(study, tmp_path):
-    write_run(study, "rte/seen/seed-1/auber", None)
-    (study / "rte/seen/seed-1/michel.failed.json").write_text(
-        json.dumps({"error": "no room", "skipped": False})
-    )
-    save_results(study, tmp_path / "r.json")
-    found = collect(tmp_path / "r.json")
-    assert found == collect(study)
-    assert (len(found.runs), found.starts, len(found.left_out), len(found.wanted)) == (2, 1, 2, 4)
-
-
-def test_saving_again_changes_nothing(study, tmp_path):
-    file = tmp_path / "r.json"
-    save_results(study, file)
-    before = file.read_bytes()
-    saved = save_results(study, file)
-    assert (saved.added, saved.present) == (0, 3)
-    assert file.read_bytes() == before
-
-
 def test_new_runs_are_added_and_those_not_in_the_folder_stay(study, tmp_path):
     file = tmp_path / "r.json"
     write_run(study, "rte/seen/seed-1/auber", None)
@@ -88,7 +69,9 @@ def test_new_runs_are_added_and_those_not_in_the_folder_stay(study, tmp_path):
     assert kept < {line.rstrip(",") for line in lines_of(file)}, (
         "what was there is there byte for byte"
     )
-    added = read_results(file).records[3]
+    added = read_place(file).records[3]
+    assert content["runs"][3]["settings"] == {"seed": 1, "later": "new"}
+    assert content["runs"][3]["lacking"] == ["last.epochs", "random.draw"]
     assert added.config == {"seed": 1, "agent.episodes": 150, "later": "new"}
 
 
@@ -106,15 +89,6 @@ def test_a_file_is_saved_into_another_like_a_folder(study, tmp_path):
     assert (tmp_path / "r.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
 
 
-def test_a_study_that_has_grown(study, tmp_path):
-    file = tmp_path / "r.json"
-    save_results(study, file)
-    write_plan(study, ["rte"], [*METHODS, "auber-l2"], [0, 1, 2])
-    save_results(study, file)
-    content = json.loads(file.read_text())["study"]
-    assert (content["methods"], content["seeds"]) == ([*METHODS, "auber-l2"], [0, 1, 2])
-
-
 def test_another_result_of_a_run_is_refused_and_both_are_named(study, tmp_path):
     file = tmp_path / "r.json"
     save_results(study, file)
@@ -122,8 +96,9 @@ def test_another_result_of_a_run_is_refused_and_both_are_named(study, tmp_path):
     shutil.rmtree(study / "rte/seen/seed-0/auber")
     write_run(study, "rte/seen/seed-0/auber", make_result("rte", "auber", 0, 0.63))
     message = (
-        r"r.json: rte/seen/seed-0/auber and \S+study: rte/seen/seed-0/auber: two different results of mpnet-base, rte, "
-        r"protocol seen, auber, seed 0 \(dev 61.00, 20 heads removed, 12.5 s and dev 63.00, .*\); a results file keeps one"
+        r"r.json: rte/seen/seed-0/auber and \S+study: rte/seen/seed-0/auber: two different results "
+        r"of mpnet-base, rte, protocol seen, auber, seed 0 \(dev 61.00, 20 heads removed, 12.5 s "
+        r"and dev 63.00, .*\); a results file keeps one"
     )
     with pytest.raises(RunError, match=message):
         save_results(study, file)
@@ -139,71 +114,24 @@ def test_a_start_that_was_made_again(study, tmp_path, start, starts):
     changes = {"kind": "finetune", "start": start, "cost.seconds": {"total": 99.0}}
     write_run(study, "rte/seen/seed-0/start", make_result("rte", "original", 0, 0.6, **changes))
     save_results(study, file)
-    found = [record for record in read_results(file).records if record.is_start]
+    found = [record for record in read_place(file).records if record.is_start]
     assert len(found) == starts
     assert 12.5 in [record.seconds for record in found]
-
-
-def test_runs_of_no_study(tmp_path):
-    write_run(tmp_path / "runs", "a", make_result("rte", "auber", 0, 0.6))
-    save_results(tmp_path / "runs", tmp_path / "r.json")
-    assert json.loads((tmp_path / "r.json").read_text())["study"] is None
-    assert collect(tmp_path / "r.json").wanted == ()
-    write_plan(tmp_path / "runs", ["rte"], METHODS, [0])
-    with pytest.raises(
-        RunError,
-        match=r"r.json: holds runs of no study, \S+runs those of a study; save them into another",
-    ):
-        save_results(tmp_path / "runs", tmp_path / "r.json")
-
-
-def test_another_study_is_refused(study, tmp_path):
-    save_results(study, tmp_path / "r.json")
-    with pytest.raises(
-        RunError,
-        match="another study than .*: model was 'mpnet-base' and is now 'other'; save it into",
-    ):
-        save_results(study, tmp_path / "r.json", model="other")
-    write_plan(study, ["rte"], METHODS, [0], settings={"agent": {"episodes": 7}})
-    with pytest.raises(
-        RunError, match="another study than .*: agent.episodes was 150 and is now 7"
-    ):
-        save_results(study, tmp_path / "r.json")
-
-
-def test_several_studies_or_models_are_refused(study, tmp_path):
-    with pytest.raises(
-        RunError,
-        match="a results file is of one study, found those in study below it; save them one by one",
-    ):
-        save_results(tmp_path, tmp_path / "r.json")
-    write_run(study, "x", make_result("rte", "auber", 5, 0.6, model="bert"))
-    with pytest.raises(
-        RunError,
-        match="--model-name renames one model, found bert, mpnet-base; save their runs from folders",
-    ):
-        save_results(study, tmp_path / "r.json", model="m")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda content: content.update(kind="regret"),
-            "r.json: must hold runs, found results of kind 'regret'; leave it out",
-        ),
-        (
-            lambda content: content.update(format=2),
-            "r.json: format 1 can be read, found 2; save the results again",
-        ),
-        (lambda content: content.pop("runs"), "r.json: lacks 'runs'"),
-        (
-            lambda content: content.pop("kind"),
-            r"r.json: must be a results file \(a JSON object that names its kind\)",
-        ),
-        (lambda content: content["runs"].append(3), "r.json: runs: must be an object, found int"),
-        (lambda content: content["left_out"].append({}), "r.json: left_out: lacks 'folder'"),
-        (lambda content: content["study"].update(tasks=["x"]), "r.json: study: Unknown task 'x'"),
+        (lambda file: file.update(kind="x"), "must hold runs, found results of kind 'x'; leave it"),
+        (lambda file: file.update(format=2), "'format' must be 1, found 2; .* save the results ag"),
+        (lambda file: file.update(notes=[3]), "'notes.0' must be text, found 3"),
+        (lambda file: file.pop("runs"), "lacks 'runs'"),
+        (lambda file: file.pop("kind"), r"must be a results file \(a JSON object that names its"),
+        (lambda file: file["runs"].append(3), "'runs.3' must be a JSON object, found 3"),
+        (lambda file: file["runs"][1].update(dev="x"), "'runs.1.dev' must be a finite"),
+        (lambda file: file["runs"][1].pop("origin"), "lacks 'runs.1.origin'"),
+        (lambda file: file["left_out"].append({}), "lacks 'left_out.0.folder'"),
+        (lambda file: file["study"].update(tasks=["x"]), "study: 'tasks' must be known or rows of"),
     ],
 )
 def test_a_damaged_file_is_named(study, tmp_path, change, message):
@@ -212,60 +140,106 @@ def test_a_damaged_file_is_named(study, tmp_path, change, message):
     content = json.loads(file.read_text())
     change(content)
     file.write_text(json.dumps(content))
-    with pytest.raises(AuberError, match=message):
-        read_results(file)
+    with pytest.raises(AuberError, match=f"r.json: {message}"):
+        read_place(file)
 
 
-@pytest.mark.parametrize("option", ["--save", "--page", "--out"])
+def test_file_and_folder_are_the_same_collection(study, tmp_path):
+    file = tmp_path / "r.json"
+    write_run(study, "rte/seen/seed-1/auber", None)
+    failure = json.dumps({"error": "no room", "skipped": False})
+    (study / "rte/seen/seed-1/michel.failed.json").write_text(failure)
+    save_results(study, file)
+    found = collect(file)
+    assert found == collect(study)
+    assert (len(found.runs), found.starts, len(found.left_out), len(found.wanted)) == (2, 1, 2, 4)
+    before = file.read_bytes()
+    saved = save_results(study, file)
+    assert (saved.added, saved.present) == (0, 3)
+    assert file.read_bytes() == before
+    # The first edition knew of no fold models.
+    file.write_text(file.read_text().replace(', "scout_steps": 0', ""))
+    assert collect(file) == found
+
+
+def refused(place, file, message, **changes):
+    with pytest.raises(RunError, match=message):
+        save_results(place, file, **changes)
+
+
+def test_a_study_may_grow_but_not_change(study, tmp_path):
+    file = tmp_path / "r.json"
+    save_results(study, file)
+    refused(
+        study,
+        file,
+        "another study than .*: model was 'mpnet-base' and is now 'other'; save it into",
+        model="other",
+    )
+    write_plan(study, ["rte"], [*METHODS, "auber-l2"], [0, 1, 2])
+    save_results(study, file)
+    content = json.loads(file.read_text())["study"]
+    assert (content["methods"], content["seeds"]) == ([*METHODS, "auber-l2"], [0, 1, 2])
+    write_plan(study, ["rte"], METHODS, [0], settings={"agent": {"episodes": 7}})
+    refused(study, file, "another study than .*: agent.episodes was 150 and is now 7")
+
+
+def test_what_does_not_fit_one_file_is_refused(study, tmp_path):
+    file = tmp_path / "r.json"
+    refused(tmp_path, file, "of one study, found those in study below it; save them one by one")
+    write_run(study, "x", make_result("rte", "auber", 5, 0.6, model="bert"))
+    found = "--model-name renames one model, found bert, mpnet-base; save their runs from"
+    refused(study, file, found, model="m")
+    write_run(tmp_path / "runs", "a", make_result("rte", "auber", 0, 0.6))
+    save_results(tmp_path / "runs", file)
+    assert json.loads(file.read_text())["study"] is None
+    assert collect(file).wanted == ()
+    write_plan(tmp_path / "runs", ["rte"], METHODS, [0])
+    message = r"r.json: holds runs of no study, \S+runs those of a study; save them into another"
+    refused(tmp_path / "runs", file, message)
+    message = r"r.json/r.json: cannot be written \(.*\); choose another --save"
+    refused(study, file / "r.json", message)
+
+
 @pytest.mark.parametrize("starts", [0, 1])
-def test_a_file_without_a_run_is_refused(study, tmp_path, run_auber, option, starts):
+def test_a_file_without_a_run_is_refused(study, tmp_path, starts):
     file = tmp_path / "r.json"
     save_results(study, file)
     content = json.loads(file.read_text())
     content["runs"] = [run for run in content["runs"] if run["kind"] == "finetune"][:starts]
     file.write_text(json.dumps(content))
-    code, out, err = run_auber("report", file, option, tmp_path / "new.json")
-    assert (code, out) == (2, "")
-    assert (
-        f"r.json: no finished run in it, found {starts} fine-tuned starts; save a folder with finished runs"
-        in err
-    )
-    assert err.count("\n") == 1
-
-
-def test_a_place_that_cannot_be_written(study, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=r"r.json: cannot be written \(.*\); choose another --save"):
-        save_results(study, tmp_path / "file" / "r.json")
+    message = f"r.json: no finished run in it, found {starts} fine-tuned starts; save a folder"
+    refused(file, tmp_path / "new.json", message)
 
 
 def test_notes_are_kept_once_each_and_travel_with_the_file(study, tmp_path):
-    file = tmp_path / "r.json"
+    file, other = tmp_path / "r.json", tmp_path / "other.json"
     save_results(study, file)
     assert "notes" not in json.loads(file.read_text())
     save_results(study, file, notes=["Two blocks shared the GPU.", " so it goes "])
     save_results(study, file, notes=["Two blocks shared the GPU."])
-    assert read_results(file).notes == ("Two blocks shared the GPU.", "so it goes")
-    save_results(file, tmp_path / "other.json", notes=["Later."])
-    assert read_results(tmp_path / "other.json").notes == (
-        "Two blocks shared the GPU.",
-        "so it goes",
-        "Later.",
-    )
+    assert read_place(file).notes == ("Two blocks shared the GPU.", "so it goes")
+    save_results(file, other, notes=["Later."])
+    assert read_place(other).notes == ("Two blocks shared the GPU.", "so it goes", "Later.")
 
 
-@pytest.mark.parametrize("note", ["", "  ", "two\nlines", "bell\a"])
+@pytest.mark.parametrize("note", ["  ", "two\nlines", "bell\a"])
 def test_a_note_is_one_printable_line(study, tmp_path, note):
-    with pytest.raises(
-        ConfigError, match="^--note must be a sentence of printable text on one line, found "
-    ):
+    message = "^--note must be a sentence of printable text on one line, found "
+    with pytest.raises(ConfigError, match=message):
         save_results(study, tmp_path / "r.json", notes=[note])
     assert not (tmp_path / "r.json").exists()
 
 
-def test_a_note_that_is_no_text_is_named(study, tmp_path):
-    file = tmp_path / "r.json"
-    save_results(study, file, notes=["fine"])
-    file.write_text(file.read_text().replace('"fine"', "3"))
-    with pytest.raises(RunError, match="r.json: 'notes' must be printable text, found 3"):
-        read_results(file)
+def test_a_report_imports_no_engine(study, tmp_path):
+    save_results(study, tmp_path / "r.json")
+    code = (
+        "import sys\n"
+        "from auber.report.html import make_page\n"
+        "from auber.report.html.page import write_page\n"
+        "from pathlib import Path\n"
+        f"write_page(make_page([{str(tmp_path / 'r.json')!r}]), Path({str(tmp_path / 'out')!r}))\n"
+        "print([m for m in ('torch', 'transformers', 'auber.run.pipeline') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -1,4 +1,4 @@
-"""Several processes: `torchrun` shares the tuning, one process writes, all end with the same model."""
+"""Several processes: `torchrun` shares the tuning, and one process writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from auber.run.files import read_record, read_result
+from auber.run.files import read_identity, read_result
 
 SCRIPT = """
 import sys, torch
@@ -19,9 +19,11 @@ import auber
 from auber.models.checkpoint import weights_digest
 from tests import small
 model, tokenizer = small.small_start()
-settings = {"reward__folds": 2, "reward__measure": "smooth", "search__prior": "voita", "voita__epochs": 1, "voita__trials": 2}
-crossed = sys.argv[2] == "crossfit"
-config = small.small_config(first__when="always", agent__episodes=3, protocol=sys.argv[2], **(settings if crossed else {}))
+settings = {"reward__folds": 2, "reward__measure": "smooth"}
+settings |= {"search__prior": "voita", "voita__epochs": 1, "voita__trials": 2}
+settings = settings if sys.argv[2] == "crossfit" else {}
+settings |= {"first__when": "always", "agent__episodes": 3, "protocol": sys.argv[2]}
+config = small.small_config(**settings)
 pruned = auber.prune(model, tokenizer, task=small.small_task(), config=config, out=sys.argv[1])
 print("digest", weights_digest(pruned.model))
 """
@@ -58,7 +60,7 @@ def test_torchrun(tmp_path, protocol):
     assert len(set(digests)) == 1
     result = read_result(tmp_path / "run")
     assert result["dev"]["rows"] == 24
-    assert result["provenance"]["processes"] == read_record(tmp_path / "run")["processes"] == 2
+    assert result["provenance"]["processes"] == read_identity(tmp_path / "run").processes == 2
     events = [
         json.loads(line)["event"]
         for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()

@@ -1,7 +1,4 @@
-"""Runs at the edge of what numbers can say: no numbers at all, nothing to choose from, rows too few to tell anything.
-
-Each case is defined: it ends in one line that says what to do, or in a result and words about what it is worth.
-"""
+"""Runs with extreme numbers: NaN and infinity, models that collapsed, too few rows or heads."""
 
 from __future__ import annotations
 
@@ -16,46 +13,23 @@ from auber.data.encoding import EncodedRows
 from auber.data.task import TaskData
 from auber.data.user_rows import make_task
 from auber.errors import ModelError, RunError, TaskError
-from auber.metrics.task_metrics import get_metric, predicts_one_number
-from auber.models import checkpoint
+from auber.metrics.task_metrics import get_metric
 from auber.scoring import LayerScorer
 from auber.search.registry import METHODS
-from auber.search.state import head_norms, head_state
-from auber.system.progress import Progress
-from auber.training.evaluation import evaluate_rows
-from auber.training.outputs import OUTPUTS
 from auber.training.tuning import DivergedError
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, random_kind_rows, small_kind_task
-from tests.small import SETTINGS, cpu, small_config, small_rows, small_start, small_task
+from tests.small import Messages, small_config, small_start, small_task
 
 LAYER_WISE = [name for name, method in METHODS.items() if method.choose_layer is not None]
 
 
-class Heard(Progress):
-    """What a person was told."""
-
-    def __init__(self):
-        super().__init__()
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
-
-
-def prune(
-    task=None, model=None, *, method="greedy", heads=None, out=None, progress=None, **changes
-):
-    start, tokenizer = model or small_start()
-    return auber.prune(
-        start,
-        tokenizer,
-        task=task or small_task(),
-        method=method,
-        heads=heads,
-        config=small_config(**{"first__when": "always", **changes}),
-        out=out,
-        progress=progress,
-    )
+def prune(task=None, model=None, *, method="greedy", **options):
+    given = {
+        key: options.pop(key) for key in ("heads", "out", "progress", "resume") if key in options
+    }
+    config = small_config(**{"first__when": "always", **options})
+    start = model or small_start()
+    return auber.prune(*start, task=task or small_task(), method=method, config=config, **given)
 
 
 def sentences(count, *, dev=2, labels=("a", "b"), metric=None) -> TaskData:
@@ -77,7 +51,7 @@ def stages_of(folder):
     return sorted(path.name for path in (folder / "stages").iterdir())
 
 
-# --- losses and weights that are no numbers ---------------------------------------------------------------------------
+# Losses and weights that are no numbers
 
 
 @pytest.mark.parametrize(
@@ -95,7 +69,7 @@ def stages_of(folder):
 def test_a_tuning_that_diverges_ends_the_run_and_leaves_nothing_of_its_stage(
     stage, rates, kept, monkeypatch, tmp_path
 ):
-    # The first head of the first layer goes, whatever the model: so there is a tuning after a layer.
+    # The first head of the first layer goes, so that there is a tuning after a layer.
     monkeypatch.setattr(
         LayerScorer,
         "score_many",
@@ -114,52 +88,21 @@ def test_a_tuning_that_diverges_ends_the_run_and_leaves_nothing_of_its_stage(
 
     # The same again ends the same; another rate is another run, as the message says.
     with pytest.raises(DivergedError, match=rf"^{stage}: "):
-        resumed(tmp_path / "run", **rates)
+        prune(out=tmp_path / "run", resume=True, **rates)
     with pytest.raises(
         RunError, match="is another run: .*learning_rate was 1.* and is now .*another --out$"
     ):
-        resumed(tmp_path / "run", **dict.fromkeys(rates, 1e-4))
-
-
-def resumed(folder, **changes):
-    model, tokenizer = small_start()
-    config = small_config(first__when="always", **changes)
-    return auber.prune(
-        model, tokenizer, task=small_task(), method="greedy", config=config, out=folder, resume=True
-    )
-
-
-def test_the_command_says_it_in_one_line(run_auber, tmp_path):
-    checkpoint.save(*small_start(bare=True), tmp_path / "tiny")
-    settings = [
-        f"--set={key}={value}" for key, value in {**SETTINGS, "first.learning_rate": 1e30}.items()
-    ]
-    code, out, err = run_auber(
-        "prune",
-        "--model",
-        tmp_path / "tiny",
-        "--task",
-        "agreement",
-        "--out",
-        tmp_path / "run",
-        "--quiet",
-        *settings,
-    )
-    assert (code, out) == (2, "")
-    line = err.strip().splitlines()[-1]
-    assert line.startswith(
-        "auber: first tuning: the loss must be a finite number, found nan at step 2 of "
-    )
-    assert line.endswith(
-        "give a lower first.learning_rate, and as that is another run, another --out"
-    )
+        prune(out=tmp_path / "run", resume=True, **dict.fromkeys(rates, 1e-4))
 
 
 @pytest.mark.parametrize(("method", "heads"), [("auber", None), ("original", None), ("random", 2)])
 def test_a_start_with_a_weight_that_is_no_number(method, heads):
     model, tokenizer = small_start()
     model.bert.encoder.layer[1].attention.self.value.weight.data[0, 0] = math.nan
-    message = r"^start: the model's weights must be finite numbers, found others in bert\.encoder\.layer\.1\..*; check where"
+    message = (
+        r"^start: the model's weights must be finite numbers, found others in "
+        r"bert\.encoder\.layer\.1\..*; check where"
+    )
     with pytest.raises(ModelError, match=message):
         prune(model=(model, tokenizer), method=method, heads=heads, first__when="never")
 
@@ -168,47 +111,30 @@ def test_weights_too_large_to_compute_with_are_not_reported_as_a_score():
     model, tokenizer = small_start()
     for parameter in model.bert.encoder.layer[0].parameters():
         parameter.data *= 1e30
-    message = r"^evaluating: the loss on train must be a finite number, found (nan|inf): the model's weights are finite but"
+    message = (
+        r"^evaluating: the loss on train must be a finite number, found (nan|inf): the model's "
+        r"weights are finite but"
+    )
     with pytest.raises(ModelError, match=message):
         prune(model=(model, tokenizer), method="original", first__when="never")
 
 
-# --- models that have collapsed ---------------------------------------------------------------------------------------
+# Models that have collapsed
 
 
-def test_one_class_for_every_row_is_told(tmp_path):
-    model, tokenizer = small_start()
+@pytest.mark.parametrize("metric", ["accuracy", "pearson", "spearman"])
+def test_one_answer_for_every_row_is_recorded(metric):
+    is_class = metric == "accuracy"
+    model, tokenizer = small_start(**({} if is_class else {"num_labels": 1}))
     model.classifier.weight.data.zero_()
-    result = prune(model=(model, tokenizer), method="original", first__when="never").result
-    assert result["dev"]["one_class"]
-    assert result["train"]["one_class"]
-    assert result["dev"]["score"] == 0.5
-
-
-@pytest.mark.parametrize("metric", ["pearson", "spearman"])
-def test_one_number_for_every_row_is_told(metric):
-    model, tokenizer = small_start(num_labels=1)
-    model.classifier.weight.data.zero_()
-    task = sentences(12, dev=6, labels=(0.0, 1.0, 2.5), metric=metric)
+    task = small_task() if is_class else sentences(12, dev=6, labels=(0.0, 1.0, 2.5), metric=metric)
     result = prune(task, (model, tokenizer), method="original", first__when="never").result
     assert result["dev"]["one_class"]
-    assert result["dev"]["score"] == 0
+    assert result["train"]["one_class"]
+    assert result["dev"]["score"] == (0.5 if is_class else 0)
 
 
-def test_collapse_is_a_matter_of_several_rows():
-    same, other = torch.tensor([[2.0, 1.0], [3.0, 0.0]]), torch.tensor([[2.0, 1.0], [0.0, 3.0]])
-    labels = torch.tensor([0, 1])
-    is_one_answer = OUTPUTS["sequence"].is_one_answer
-    assert is_one_answer(same, labels)
-    assert not is_one_answer(other, labels)
-    assert not is_one_answer(same[:1], labels[:1])
-    numbers = torch.tensor([[0.3], [0.3]])
-    assert predicts_one_number(numbers)
-    assert not predicts_one_number(numbers + torch.tensor([[0.0], [1e-3]]))
-    assert not predicts_one_number(numbers[:1])
-
-
-# --- rows that tell nothing -------------------------------------------------------------------------------------------
+# Rows that tell nothing
 
 
 @pytest.mark.parametrize(
@@ -242,11 +168,11 @@ def test_tokens_on_which_every_model_scores_the_same(kind, metric):
     labels, device = num_labels(kind), torch.device("cpu")
     assert not measure.is_blind(rows.truth(device), labels)
     if kind == "spans":
-        blind = type(rows.answers)([[] for _ in range(6)], rows.answers.contexts)
+        blind = type(rows.targets)([[] for _ in range(6)], rows.targets.contexts)
     else:
         outside = 0 if metric == "entity_f1" else -100
-        blind = type(rows.answers)(
-            [[outside] * length for length in rows.lengths], rows.answers.scheme
+        blind = type(rows.targets)(
+            [[outside] * length for length in rows.lengths], rows.targets.scheme
         )
     rows = EncodedRows(rows.input_ids, None, blind)
     assert measure.is_blind(rows.truth(device), labels)
@@ -255,93 +181,38 @@ def test_tokens_on_which_every_model_scores_the_same(kind, metric):
 
 
 def test_a_reward_set_that_tells_no_masks_apart_is_warned_of_once(caplog):
-    """Numbers to predict are of no class, so one row may be all of it; a correlation of one row is 0."""
-    heard = Heard()
+    """Regression targets have no class, so that the reward set may be a single row."""
+    messages = Messages()
     task = sentences(12, dev=3, labels=(0.0, 1.0, 2.5), metric="spearman")
-    pruned = prune(task, small_start(num_labels=1), reward__max_rows=1, progress=heard)
+    pruned = prune(task, small_start(num_labels=1), reward__max_rows=1, progress=messages)
     assert warnings_of(caplog) == [
-        "layer 0: reward set: spearman needs two different targets, not to be found in 1 row, so every model scores 0 and rewards "
-        "tell no masks apart; raise reward.fraction or reward.max_rows, or give more rows"
+        "layer 0: reward set: spearman needs two different targets, not to be found in 1 "
+        "row, so every model scores 0 and rewards "
+        "cannot tell masks apart; raise reward.fraction or reward.max_rows, or give more rows"
     ]
-    assert heard.said == [
-        f"layer {layer}: all 5 masks scored the same (0.0000), so the rewards tell no head from another; none is removed"
+    assert messages.said == [
+        f"layer {layer}: all 5 masks scored the same (0.0000), so the rewards do not distinguish "
+        "heads"
         for layer in range(3)
     ]
     assert pruned.plan.num_removed == 0
 
 
-def test_a_dev_set_that_tells_nothing_is_warned_of(caplog):
-    prune(sentences(12, dev=1, metric="matthews"), method="original")
-    assert warnings_of(caplog) == [
-        "dev: matthews needs rows of two classes, not to be found in 1 row, so every model scores 0; give more rows"
-    ]
-
-
-@pytest.mark.parametrize("method", ["auber", "greedy"])
-def test_rewards_that_are_all_equal_are_told_and_so_is_what_the_choice_is_worth(
-    method, monkeypatch
-):
-    monkeypatch.setattr(LayerScorer, "score_many", lambda scorer, masks: [0.5] * len(masks))
-    heard = Heard()
-    pruned = prune(method=method, progress=heard, agent__stop_value=-1000.0)
-    for layer in range(3):
-        (told,) = (text for text in heard.said if text.startswith(f"layer {layer}: all"))
-        assert " masks scored the same (0.5000), so the rewards tell no head from another; " in told
-        removed = len(pruned.plan.removed(layer))
-        assert told.endswith(
-            f"the {removed} heads removed could as well be others"
-            if method == "auber"
-            else "none is removed"
-        )
-
-
-# --- heads that are all alike, and heads that are alone ---------------------------------------------------------------
-
-
-def test_heads_of_equal_norms_are_searched_from_a_uniform_state(tmp_path):
-    model, tokenizer = small_start()
-    for layer in model.bert.encoder.layer:
-        layer.attention.self.value.weight.data.fill_(0.25)
-    prune(
-        model=(model, tokenizer),
-        method="auber",
-        first__when="never",
-        layer__epochs=0,
-        out=tmp_path / "run",
-    )
-    for layer in range(3):
-        info = json.loads((tmp_path / "run" / "stages" / f"layer-{layer:02}.json").read_text())
-        assert info["search"]["state"] == [0.25] * 4
-
-
-def test_a_head_of_norm_zero_is_the_least_and_no_trouble():
-    weight = torch.ones(8, 4)
-    weight[2:4] = 0
-    state = head_state(head_norms(weight, 4))
-    assert state.argmin() == 1
-    assert state.sum().item() == pytest.approx(1)
-    assert torch.equal(head_state(head_norms(torch.zeros(8, 4), 4)), torch.full((4,), 0.25))
-    for broken in (math.nan, math.inf):
-        weight[0, 0] = broken
-        with pytest.raises(
-            ModelError,
-            match=r"^state: there must be one finite norm per head, found \[(nan|inf), 0.0",
-        ):
-            head_state(head_norms(weight, 4))
+# Heads that are all alike, and heads that are alone
 
 
 @pytest.mark.parametrize("method", LAYER_WISE)
 def test_a_model_of_one_head_a_layer_is_tuned_and_loses_none(method, tmp_path):
-    heard = Heard()
+    messages = Messages()
     pruned = prune(
         model=small_start(num_attention_heads=1),
         method=method,
-        progress=heard,
+        progress=messages,
         out=tmp_path / "run",
     )
-    assert heard.said == [
-        "nothing to remove: one head stays in each layer, and layers 0, 1, 2 had no more to begin with; the model is tuned and "
-        "evaluated as it is"
+    assert messages.said == [
+        "nothing to remove: one head must stay in each layer, and layers 0, 1, 2 had only one; "
+        "the model is tuned and evaluated as it is"
     ]
     assert pruned.plan.num_removed == 0
     assert pruned.result["cost"]["rewards_asked"] == 0
@@ -352,10 +223,11 @@ def test_a_model_of_one_head_a_layer_is_tuned_and_loses_none(method, tmp_path):
 def test_a_layer_of_one_head_is_passed_over_and_the_others_are_not(tmp_path):
     model, tokenizer = small_start()
     auber.remove_heads(model, {1: [0, 1, 3]})
-    heard = Heard()
-    prune(model=(model, tokenizer), progress=heard, out=tmp_path / "run")
+    messages = Messages()
+    prune(model=(model, tokenizer), progress=messages, out=tmp_path / "run")
     assert (
-        heard.said[0] == "layer 1: one head stays in each layer, and there are no more: passed over"
+        messages.said[0]
+        == "layer 1: skipped, because one head must stay in each layer and there is only one"
     )
     searched = [
         "search" in json.loads((tmp_path / "run" / "stages" / f"layer-{layer:02}.json").read_text())
@@ -364,34 +236,7 @@ def test_a_layer_of_one_head_is_passed_over_and_the_others_are_not(tmp_path):
     assert searched == [True, False, True]
 
 
-def test_the_command_on_a_model_of_one_head_a_layer(run_auber, tmp_path):
-    """Nothing to remove is a result, not a mistake; pages and watchers take it as one."""
-    checkpoint.save(*small_start(bare=True, num_attention_heads=1), tmp_path / "tiny")
-    settings = [
-        f"--set={key}={value}"
-        for key, value in {**SETTINGS, "first.epochs": 1, "last.epochs": 1}.items()
-    ]
-    run = tmp_path / "run"
-    code, out, err = run_auber(
-        "prune",
-        "--model",
-        tmp_path / "tiny",
-        "--task",
-        "agreement",
-        "--out",
-        run,
-        *settings,
-        "--set=first.batch_size=200",
-    )
-    assert code == 0
-    assert "nothing to remove: one head stays in each layer" in err
-    assert "0 of 3 heads removed" in out
-    code, out, _ = run_auber("watch", run, "--once", "--json")
-    assert code == 0
-    assert json.loads(out)["state"] == "complete"
-
-
-# --- rows that are few ------------------------------------------------------------------------------------------------
+# Rows that are few
 
 
 @pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
@@ -420,12 +265,14 @@ def test_one_row_of_each_class_is_enough_where_the_settings_let_it():
         (
             2,
             {},
-            "train, rows to watch: at least one row is needed, it would have none of 2; raise last.watch_fraction or give more rows",
+            "train, rows to watch: at least one row is needed, it would have none of 2; "
+            "raise last.watch_fraction or give more rows",
         ),
         (
             2,
             {"last__watch_fraction": 0.5},
-            "reward set: at least one row of each of the 2 classes is needed, it would have 1 of 2 rows; raise reward.fraction",
+            "reward set: at least one row of each of the 2 classes is needed, it would have "
+            "1 of 2 rows; raise reward.fraction",
         ),
         (
             4,
@@ -443,10 +290,3 @@ def test_too_few_rows_are_refused_before_anything_is_computed(count, changes, me
     monkeypatch.setattr("auber.run.tunings.tune", None)
     with pytest.raises(TaskError, match=f"^{message}"):
         prune(sentences(count, dev=1), **changes)
-
-
-def test_a_reward_set_of_one_row_is_scored():
-    rows, model = small_rows(2).select([1]), small_start()[0]
-    scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
-    assert scorer.score(()) == evaluate_rows(model, rows, "accuracy").score
-    assert scorer.score((0,)) in (0.0, 1.0)

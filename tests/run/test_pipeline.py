@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 
 import auber
-from auber.errors import ConfigError, ModelError
+from auber.errors import ModelError
 from auber.run.folder import Run
-from auber.system.progress import Progress
 from auber.training.devices import Hardware
 from tests.small import small_config, small_start, small_task
 
@@ -21,26 +18,18 @@ def searched(monkeypatch):
     stages: list[str] = []
     finish = Run.finish_stage
 
-    def listen(self, name, info, model=None):
+    def listen(self, name, info, model=None, **options):
         stages.append(name)
-        return finish(self, name, info, model)
+        return finish(self, name, info, model, **options)
 
     monkeypatch.setattr(Run, "finish_stage", listen)
     return stages
 
 
 def prune(folder, method="greedy", heads=None, **changes):
-    model, tokenizer = small_start()
     config = small_config(first__when="never", last__epochs=0, **changes)
-    return auber.prune(
-        model,
-        tokenizer,
-        task=small_task(),
-        method=method,
-        heads=heads,
-        config=config,
-        out=folder / "run",
-    )
+    given = {"task": small_task(), "method": method, "heads": heads, "config": config}
+    return auber.prune(*small_start(), **given, out=folder / "run")
 
 
 @pytest.mark.parametrize(("order", "expected"), [("forward", [0, 2]), ("reverse", [2, 0])])
@@ -51,70 +40,20 @@ def test_only_the_layers_named_are_searched(order, expected, searched, tmp_path)
     assert outcome.result["config"]["search.layers"] == "0,2"
 
 
-def test_the_control_gets_the_tunings_of_the_layers_named(tmp_path):
-    assert prune(tmp_path, "original+tuning", search__layers="1").result["tuned_layers"] == [1]
-
-
-def test_a_ranking_method_chooses_among_all_layers(tmp_path):
-    outcome = prune(tmp_path, "random", heads=8, search__layers="1")
-    touched = [layer for layer in range(3) if outcome.plan.removed(layer)]
-    assert touched == outcome.result["tuned_layers"]
-    assert touched != [1]
-
-
-def test_a_layer_the_model_does_not_have(tmp_path):
-    message = (
-        r"^search.layers must name layers of the model, which has 3 \(0 to 2\), found 3; leave out"
-    )
-    with pytest.raises(ConfigError, match=message):
-        prune(tmp_path, search__layers="1,3")
-    assert not (tmp_path / "run").exists(), "it is said before anything is made"
-
-
 def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_path):
     peaks = iter([300, 900, 500, 100])  # first, two layers, last
     monkeypatch.setattr(Hardware, "peak_bytes", lambda self: next(peaks))
     assert prune(tmp_path, search__layers="0,1").result["cost"]["peak_gpu_bytes"] == 900
 
 
-def test_that_the_agent_made_no_update_is_said_once(tmp_path):
-    model, tokenizer = small_start()
-    config = small_config(
-        first__when="never", last__epochs=0, agent__learning_starts=64, agent__choose="best"
-    )
-    said = []
-
-    class Listener(Progress):
-        def say(self, text):
-            said.append(text)
-
-    auber.prune(
-        model,
-        tokenizer,
-        task=small_task(),
-        config=config,
-        out=tmp_path / "run",
-        progress=Listener(),
-    )
-    assert len([text for text in said if "the agent made no update" in text]) == 1
-    untaught = [
-        json.loads(path.read_text())["search"]["updates"]
-        for path in tmp_path.glob("run/stages/layer-*.json")
-    ]
-    assert untaught == [0, 0, 0], "it held for every layer"
-
-
-def test_without_a_gpu_no_peak_is_recorded(tmp_path):
-    assert "peak_gpu_bytes" not in prune(tmp_path, search__layers="0").result["cost"]
-
-
 def test_a_ranking_that_runs_out_of_memory_says_so(monkeypatch, tmp_path):
     def pass_all(*arguments):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 5 MiB.\nand more")
 
-    monkeypatch.setattr("auber.search.rankings.passes.row_losses", pass_all)
+    monkeypatch.setattr("auber.search.rankings.michel.row_losses", pass_all)
     message = (
-        r"^plan: the passes of method 'michel' over the rows do not fit into the memory of cpu \(CUDA out of memory. Tried to "
+        r"^plan: the passes of method 'michel' over the rows do not fit into the memory of "
+        r"cpu \(CUDA out of memory. Tried to "
         r"allocate 5 MiB.\); free some of it, or lower max_length$"
     )
     with pytest.raises(ModelError, match=message):
@@ -143,8 +82,8 @@ def test_scores_of_an_untrained_classifier_are_warned_of_once(
     auber.prune(encoder, task=small_task(), method="greedy", config=config)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert said == [
-        f"the classifier is untrained, for the model came without one and {found}: scores say nothing of the task or its heads; "
-        f"{remedy}, or start from a fine-tuned model"
+        f"the classifier is untrained, because the model came without one and {found}: scores say "
+        f"nothing about the task or its heads; {remedy}, or start from a fine-tuned model"
     ]
 
 

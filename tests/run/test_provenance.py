@@ -27,46 +27,34 @@ def test_a_result_knows_its_surroundings(monkeypatch):
         assert described["commit"] is None
 
 
-def test_a_result_tells_of_the_group_that_computed_it(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    assert provenance.describe(cpu())["processes"] == 4
+def test_a_copy_without_history_takes_its_commit_from_the_environment(monkeypatch):
+    for given, is_dirty in (("abc+", True), ("abc", False)):
+        monkeypatch.setenv("AUBER_COMMIT", given)
+        assert provenance.describe(cpu())["commit"] == {"id": "abc", "dirty": is_dirty}
 
 
-def test_the_command_of_a_group_starts_a_group(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    monkeypatch.setattr(sys, "argv", ["/src/auber/__main__.py", "prune", "--out", "/runs/a"])
-    assert provenance.typed_command() == "torchrun --nproc-per-node 4 -m auber prune --out /runs/a"
-    assert provenance.command_line() == "torchrun --nproc-per-node 4 -m auber prune --out a"
-
-
-def test_a_copy_without_history_is_told_its_commit(monkeypatch):
-    monkeypatch.setenv("AUBER_COMMIT", "abc+")
-    assert provenance.describe(cpu())["commit"] == {"id": "abc", "dirty": True}
-    monkeypatch.setenv("AUBER_COMMIT", "abc")
-    assert provenance.describe(cpu())["commit"] == {"id": "abc", "dirty": False}
-
-
-def test_the_command_has_no_folders_of_the_machine(monkeypatch):
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        [
-            "/usr/bin/auber",
-            "prune",
-            "--model",
-            "/home/me/bert base",
-            "--out=/tmp/x/run",
-            "--seed",
+@pytest.mark.parametrize(
+    ("processes", "words", "typed", "recorded"),
+    [
+        (
             "1",
-        ],
-    )
-    assert provenance.command_line() == "auber prune --model 'bert base' --out=run --seed 1"
-    assert (
-        provenance.typed_command()
-        == "auber prune --model '/home/me/bert base' --out=/tmp/x/run --seed 1"
-    )
-    monkeypatch.setattr(sys, "argv", ["/src/auber/__main__.py", "bench", "studies/quick.toml"])
-    assert provenance.command_line() == "auber bench studies/quick.toml"
+            ["/usr/bin/auber", "prune", "--model", "/home/me/bert base", "--out=/tmp/x/run"],
+            "auber prune --model '/home/me/bert base' --out=/tmp/x/run",
+            "auber prune --model 'bert base' --out=run",
+        ),
+        (
+            "4",
+            ["/src/auber/__main__.py", "prune", "--out", "/runs/a"],
+            "torchrun --nproc-per-node 4 -m auber prune --out /runs/a",
+            "torchrun --nproc-per-node 4 -m auber prune --out a",
+        ),
+    ],
+)
+def test_the_recorded_command_has_no_folders(monkeypatch, processes, words, typed, recorded):
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    monkeypatch.setattr(sys, "argv", words)
+    assert (provenance.typed_command(), provenance.command_line()) == (typed, recorded)
+    assert provenance.describe(cpu())["processes"] == int(processes)
 
 
 @pytest.mark.parametrize(

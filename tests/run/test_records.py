@@ -1,8 +1,9 @@
-"""What stands in a run's folder may be whole JSON of another shape: each such file is one line that says what to do."""
+"""Damaged JSON in a run's folder is reported in one line with a remedy."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 
@@ -10,10 +11,10 @@ import pytest
 import torch
 
 import auber
-from auber.errors import PlanError, RunError
-from auber.run.fields import Fields
-from auber.run.records import check_stage
+from auber.errors import RunError
+from auber.run.records import StageRecord
 from auber.system.progress import Progress
+from auber.system.records import parse
 from tests.small import small_config, small_start, small_task
 
 # Every layer loses heads, so that every stage has weights of its own.
@@ -64,12 +65,14 @@ def folder(cut, tmp_path):
     return shutil.copytree(cut, tmp_path / "run")
 
 
-def change(path, **changes):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-BACK = "put a copy of it back, or delete every file of .*/stages but first.json and first/: the run goes on from there, and "
-AGAIN = "put a copy of it back, or delete it: the stage is done again with all after it, and scores that are known are not "
+BACK = (
+    "put a copy of it back, or delete every file of .*/stages but first.json and first/: the run "
+    "continues from there, and "
+)
+AGAIN = (
+    "put a copy of it back, or delete it: the stage is repeated with all after it, and scores "
+    "that are known are not "
+)
 
 
 @pytest.mark.parametrize(
@@ -78,24 +81,24 @@ AGAIN = "put a copy of it back, or delete it: the stage is done again with all a
         (
             "first",
             {"weights": True},
-            f"first.json: lacks 'seconds'; it is damaged or of another version, {AGAIN}",
+            f"first.json: lacks 'seconds'; it is damaged or of another version: {AGAIN}",
         ),
         (
             "first",
-            {"weights": True, "seconds": 1},
-            f"first.json: lacks 'digest'; it is damaged or .*, {AGAIN}",
+            [],
+            f"first.json: must be a JSON object, found .*; it is damaged or of another version: "
+            f"{AGAIN}",
         ),
-        ("first", {}, f"first.json: lacks 'weights'; it is damaged or of another version, {AGAIN}"),
-        ("first", [], f"first.json: must be a JSON object, found list; it is damaged: {AGAIN}"),
         (
             "layer-00",
             {},
-            f"layer-00.json: lacks 'weights'; it is damaged or of another version, {BACK}",
+            f"layer-00.json: lacks 'seconds'; it is damaged or of another version: {BACK}",
         ),
         (
             "layer-02",
-            {"weights": 1},
-            f"layer-02.json: 'weights' must be true or false, found 1; it is damaged, {BACK}",
+            {"weights": 1, "seconds": 1},
+            f"layer-02.json: 'weights' must be true or false, found 1; it is damaged or of "
+            f"another version: {BACK}",
         ),
     ],
 )
@@ -105,21 +108,10 @@ def test_a_stages_record_of_another_shape(folder, name, content, message):
         prune(folder, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"versions": []},
-            r"run.json: 'versions' must be a dict, found \[\]; it is damaged, put a copy of it back$",
-        ),
-        (
-            {"upgrades": 5},
-            r"run.json: 'upgrades' must be a list, found 5; it is damaged, put a copy of it back$",
-        ),
-    ],
-)
-def test_what_a_run_is_in_another_shape(folder, changes, message):
-    change(folder / "run.json", **changes)
+def test_what_a_run_is_in_another_shape(folder):
+    path = folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "upgrades": 5}))
+    message = r"run.json: 'upgrades' must be a list, found 5; it is damaged or of .*: put a copy of"
     with pytest.raises(RunError, match=message):
         prune(folder, resume=True)
 
@@ -128,31 +120,24 @@ def test_what_a_run_is_in_another_shape(folder, changes, message):
     ("content", "found"),
     [
         ([], "must be a JSON object, found list; it is damaged:"),
-        ({}, "lacks '[a-z]+'; it is damaged or of another version,"),
+        ({}, "lacks 'format'; .*it is damaged or of another version:"),
     ],
 )
-@pytest.mark.parametrize("use", ["resumed", "start", "model of a start", "evaluated"])
-def test_a_result_of_another_shape(whole, tmp_path, content, found, use):
+def test_a_result_of_another_shape(whole, tmp_path, content, found):
     place = shutil.copytree(whole[0], tmp_path / "run")
     (place / "result.json").write_text(json.dumps(content))
-    wanted = {
-        "task": small_task(),
-        "method": "original",
-        "config": small_config(),
-        "out": tmp_path / "next",
-    }
-    uses = {
-        "resumed": lambda: prune(place, resume=True),
-        "start": lambda: auber.prune(place, **wanted),
-        "model of a start": lambda: auber.prune(place / "model", **wanted),
-        "evaluated": lambda: auber.evaluate(place, task=small_task()),
-    }
-    if use == "evaluated" and content == {}:
-        assert uses[use]().rows == 24, "nothing of the result is needed but how rows are cut"
-        return
-    message = f"result.json: {found} put a copy of it back; the model in {re.escape(str(place))}/model can be used"
-    with pytest.raises(RunError, match=message):
-        uses[use]()
+    message = (
+        f"result.json: {found} put a copy of it back; the model in {re.escape(str(place))}/model "
+        "can be used"
+    )
+    for use in (
+        lambda: prune(place, resume=True),
+        lambda: auber.prune(place, task=small_task(), method="original", config=small_config()),
+        lambda: auber.prune(place / "model", task=small_task(), config=small_config()),
+        lambda: auber.evaluate(place, task=small_task()),
+    ):
+        with pytest.raises(RunError, match=message):
+            use()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +146,6 @@ def test_a_result_of_another_shape(whole, tmp_path, content, found, use):
 def test_a_damaged_record_in_the_middle_is_put_right_by_one_instruction(
     folder, whole, name, as_told
 ):
-    """And where the weights before it are kept also by less: a stage that is done again takes those after it along."""
     stages = folder / "stages"
     (stages / f"{name}.json").write_text('{"removed": [')
     with pytest.raises(
@@ -182,53 +166,82 @@ def test_a_damaged_record_in_the_middle_is_put_right_by_one_instruction(
         assert resumed.result[key] == whole[1].result[key], key
 
 
-def test_a_stage_that_is_done_again_takes_the_records_after_it_along(folder):
-    (folder / "stages" / "layer-00.json").unlink()
-
-    class StopInLayer(Progress):
-        def begin(self, stage, total):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        prune(folder, resume=True, progress=StopInLayer())
-    assert sorted(path.name for path in (folder / "stages").glob("*.json")) == ["first.json"]
-
-
 SEARCH = {"rewards_asked": 1, "rewards_computed": 1, "reward_seconds": 0.5, "seconds": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("stage", "record", "error", "message"),
+    ("stage", "record", "message"),
     [
-        ("last", {}, RunError, "^x: lacks 'seconds'"),
-        ("last", {"tuning": {"steps": 1}}, RunError, "^x: lacks 'tuning.seconds'"),
-        ("scout-0", {"scouting": []}, RunError, "^x: 'scouting' must be a dict"),
-        ("layer-03", {}, RunError, "^x: lacks 'tuning'"),
-        ("layer-03", {"removed": ["1"]}, RunError, "^x: 'removed' must be a whole number"),
-        ("layer-03", {"removed": [], "search": {**SEARCH, "seconds": None}}, RunError, "^x: 'search.seconds' must be a finite"),
-        ("layer-03", {"removed": [], "sizes": [{"removed": [1]}]}, RunError, "^x: sizes: lacks 'gain'"),
-        ("layer-03", {"removed": [], "sizes": []}, RunError, "^x: 'sizes' must have a mask, found none; it is damaged, make"),
-        ("layer-03", {"removed": None}, RunError, "^x: 'removed' must be a list, found None"),
-        ("layer-03", {"tuning": None}, RunError, "^x: 'tuning' must be a dict, found None"),
-        ("plan", {"removed": {}, "gate_steps": None}, RunError, "^x: 'gate_steps' must be a whole number, found None"),
-        ("timing", {}, RunError, "^x: lacks 'timing'"),
-        ("timing", {"timing": {}}, RunError, "^x: lacks 'timing.percent_a_head'"),
-        ("prior", {"plan": {"a": []}}, PlanError, "^x: plan: a layer must be a whole number from 0, found 'a'$"),
-        ("budget", {"plan": 3}, RunError, "^x: 'plan' must be a dict"),
-        ("plan", {"removed": [1]}, RunError, "^x: 'removed' must be a dict"),
+        ("last", {"tuning": {"steps": 1}}, "lacks 'tuning.seconds'"),
+        ("scout-0", {"scouting": []}, "'scouting' must be a JSON object"),
+        ("layer-03", {}, "lacks 'removed or tuning'"),
+        ("layer-03", {"removed": ["1"]}, "'removed.0' must be a whole number"),
+        (
+            "layer-03",
+            {"removed": [], "sizes": [{"removed": [1]}]},
+            "lacks 'sizes.0.score'; lacks 'sizes.0.gain'",
+        ),
+        ("layer-03", {"removed": [], "sizes": []}, "'sizes' must be at least 1 entries long"),
+        ("prior", {"plan": {"a": []}}, ".* must be text that matches"),
+        ("prior", {}, "lacks 'plan'"),
+        ("plan", {}, "lacks 'removed'"),
     ],
-)  # fmt: skip
-def test_what_a_run_that_goes_on_asks_of_a_record(stage, record, error, message):
-    if message != "^x: lacks 'seconds'":
-        record = {"seconds": 1.0, **record}
-    with pytest.raises(error, match=message):
-        check_stage(stage, Fields("x", record))
+)
+def test_a_damaged_stage_is_refused(folder, stage, record, message):
+    path = folder / "stages" / f"{stage}.json"
+    path.write_text(json.dumps({"seconds": 1.0, **record}))
+    with pytest.raises(
+        RunError, match=rf"{stage}.json: {message}.*; it is damaged.*: put a copy of it back"
+    ):
+        prune(folder, resume=True)
 
 
-def test_records_as_they_are_written():
-    tuned = {"seconds": 2.0, "tuning": {"steps": 3, "seconds": 1.5}}
-    check_stage("first", Fields("x", {**tuned, "digest": "abc"}))
-    check_stage("layer-03", Fields("x", tuned))
-    check_stage("layer-03", Fields("x", {"seconds": 2.0, "removed": [], "search": SEARCH}))
-    check_stage("timing", Fields("x", {"seconds": 2.0, "timing": None}))
-    check_stage("plan", Fields("x", {"seconds": 2.0, "removed": {"0": [1]}, "gate_steps": 3}))
+SCORES = {
+    **SEARCH,
+    "given_score": 0.5,
+    "unpruned_score": 0.5,
+    "best": [3, 1],
+    "best_score": 0.75,
+    "rollout": [2],
+    "rollout_score": 0.625,
+}
+
+
+def scores_of(search=None, **stage):
+    return parse(StageRecord, {"seconds": 1.0, "search": search or SCORES, **stage}, "x", "").scores
+
+
+def test_the_scores_of_a_search():
+    scores = scores_of(removed=[1, 3])
+    assert (scores.of([1, 3]), scores.gain([3, 1])) == (0.75, 0.25)
+    assert (scores.of((2,)), scores.gain((2,))) == (0.625, 0.125)
+    assert (scores.of([0]), scores.gain([0])) == (None, None), "a mask that is not recorded"
+
+
+def test_with_a_number_of_heads_each_size_has_its_score():
+    masks = {(): 0.5, (0,): 0.375}
+    sizes = [{"removed": list(mask), "score": masks[mask], "gain": 0.0} for mask in masks]
+    scores = scores_of(sizes=sizes)
+    assert (scores.gain([0]), scores.gain([]), scores.gain([1, 3])) == (-0.125, 0.0, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("search", "given", "unpruned"),
+    [
+        ({"given": [1], "given_score": 0.5, "unpruned_score": 0.625}, 0.5, 0.625),
+        ({"given": [1], "given_score": 0.5}, 0.5, None),
+        ({"unpruned_score": 0.5}, 0.5, 0.5),
+        ({"given": [1], "unpruned_score": 0.5}, 0.5, None),
+    ],
+    ids=["both", "not asked", "early version", "early version with a prior"],
+)
+def test_a_search_need_not_start_from_the_unpruned_layer(search, given, unpruned):
+    scores = scores_of({**SEARCH, **search, "best": [2], "best_score": 0.75})
+    assert (scores.given, scores.unpruned, scores.gain([2])) == (given, unpruned, 0.75 - given)
+
+
+def test_a_network_that_diverged_is_recorded():
+    record = parse(
+        StageRecord, {"seconds": 1, "search": {**SEARCH, "q_values": [math.inf, math.nan]}}, "x", ""
+    )
+    assert record.search.q_values[0] == math.inf

@@ -1,4 +1,4 @@
-"""A run that is killed (SIGKILL) goes on to the same plan, scores and weights as one that never was."""
+"""A killed run (SIGKILL) is resumed to the plan, scores and weights of an unbroken one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIG = small_config(first__when="always", first__epochs=12, agent__episodes=40
 
 
 def prune_slowly(folder: str) -> None:
-    """What the killed process runs: slowed down a little where it computes, so that it can be killed in the middle."""
+    """Prune with slow scores, so that the process can be killed in the middle."""
     torch.set_num_threads(1)
     score_many = LayerScorer.score_many
     LayerScorer.score_many = lambda *arguments: (time.sleep(0.05), score_many(*arguments))[1]
@@ -116,7 +116,10 @@ def test_a_finished_run_with_other_weights_than_it_wrote_is_said(unbroken, tmp_p
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    message = r"model.safetensors: must be the file the run wrote \(sha256 .* found another .*: it is damaged or was changed$"
+    message = (
+        r"model.safetensors: must be the file the run wrote \(sha256 .* found another .*: it is "
+        r"damaged or was changed$"
+    )
     with pytest.raises(CheckpointError, match=message):
         go_on(folder, resume=True)
     with pytest.raises(CheckpointError, match=message):

@@ -57,7 +57,7 @@ def test_scores_behind_the_noise_are_not_computed_again(ledger):
     metered = MeteredScorer(scorer, metric, ledger)
     rows = [metric.by_row(each) for each in scorer.statistics([(), (0,), (1,), (2,)])]
     errors = [(gains - rows[0]).std() / 2 for gains in rows[1:]]  # of four rows
-    assert metered.noise_of_a_head() == pytest.approx(float(sum(errors)) / 3)
+    assert metered.estimate_noise() == pytest.approx(float(sum(errors)) / 3)
     assert metered.asked_for_noise == 4
     assert metered.score_many([(), (1,), (2,)]) == metric.finish_all(
         scorer.statistics([(), (1,), (2,)])
@@ -72,12 +72,13 @@ def test_a_score_that_is_not_a_number_is_an_error_and_not_remembered(ledger):
     known = metered.score_many([(), (0,)])
     scorer.truth = scorer.truth * torch.nan
     message = (
-        r"^layer 3: the score with heads \[{}\] removed must be a finite number, found nan: the model's weights are finite but too large "
+        r"^layer 3: the score with heads \[{}\] removed must be a finite number, found nan: "
+        r"the model's weights are finite but too large "
         "to compute with; give lower learning rates, and as that is another run, another --out$"
     )
     with pytest.raises(ModelError, match=message.format("1, 2")):
         metered.score_many([(0,), (1, 2)])
     with pytest.raises(ModelError, match=message.format("")):
-        metered.noise_of_a_head()
+        metered.estimate_noise()
     assert len(ledger) == len(metered.known) == 2
     assert metered.score_many([(), (0,)]) == known, "what is known stays known"

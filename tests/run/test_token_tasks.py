@@ -1,4 +1,4 @@
-"""Whole runs on tasks that are answered token by token: from Python, and from files on the command line."""
+"""Runs on tagging and question answering, from Python and from the command line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import auber
 from auber.data.encoding import encode_split
 from auber.errors import TaskError
 from auber.training.evaluation import evaluate_rows
-from tests.kinds import METRICS_OF, TOKEN_KINDS, small_kind_task, tagged_records, write_kind_files
+from tests.kinds import METRICS_OF, TOKEN_KINDS, small_kind_task, write_kind_files
 from tests.small import SETTINGS, small_config, small_start, small_task
 
-# an agent to whom nothing looks worse than stopping: heads go, whatever so small a model has learned
+# the agent never stops early, so that heads go
 GREEDY_FOR_HEADS = {"agent.choose": "rollout", "agent.stop_value": -1e6}
 WORDS = [
     word
@@ -38,86 +38,52 @@ def files(request, tmp_path_factory):
     return request.param, *write_kind_files(request.param, tmp_path_factory.mktemp("rows"))
 
 
-def test_prune_from_files_and_evaluate_what_it_saved(files, encoder, run_auber, tmp_path):
+@pytest.fixture
+def run_json(run_auber):
+    """Run a command with `--json`; return what it prints."""
+
+    def call(*words):
+        code, out, err = run_auber(*words, "--json", "--quiet")
+        assert code == 0, err
+        return json.loads(out)
+
+    return call
+
+
+def test_prune_from_files_and_evaluate_what_it_saved(files, encoder, run_json, tmp_path):
     kind, train, dev = files
-    rows = ["--train", train, "--dev", dev, "--kind", kind]
-    code, out, err = run_auber(
-        "prune",
-        "--model",
-        encoder,
-        *rows,
-        "--out",
-        tmp_path / "run",
-        *WORDS,
-        "--protocol",
-        "seen",
-        "--quiet",
-        "--json",
+    rows, run = ["--train", train, "--dev", dev, "--kind", kind], tmp_path / "run"
+    result = run_json(
+        "prune", "--model", encoder, *rows, "--out", run, *WORDS, "--protocol", "seen"
     )
-    assert code == 0, err
-    result = json.loads(out)
     assert result["heads"]["removed"] == 3 * 3
     assert result["metric"] == METRICS_OF[kind][1]
     assert result["labels"] == (5 if kind == "tokens" else 2)
-    model, tokenizer = (
-        auber.load(tmp_path / "run" / "model"),
-        auber.load_tokenizer(tmp_path / "run" / "model"),
-    )
+    model, tokenizer = auber.load(run / "model"), auber.load_tokenizer(run / "model")
     assert model.config.auber_removed_heads == result["plan"]
     encoded = encode_split(tokenizer, small_kind_task(kind), "dev", 24)
     scores = evaluate_rows(model, encoded, result["metric"])
     assert (scores.score, scores.loss) == pytest.approx(
         (result["dev"]["score"], result["dev"]["loss"])
     )
-    code, out, err = run_auber(
-        "evaluate", tmp_path / "run", *rows, "--json", "--set", "max_length=24", "--quiet"
-    )
-    assert code == 0, err
-    assert json.loads(out)["score"] == pytest.approx(result["dev"]["score"])
-    for place in (
-        tmp_path / "run",
-        tmp_path / "run" / "model",
-    ):  # a run knows its metric, kind and length
-        code, out, err = run_auber("evaluate", place, "--dev", dev, "--json", "--quiet")
-        assert code == 0, err
-        assert json.loads(out)["metric"] == result["metric"]
-        assert json.loads(out)["score"] == pytest.approx(result["dev"]["score"])
-    shutil.copytree(tmp_path / "run" / "model", tmp_path / "elsewhere")  # a model its kind
-    code, out, err = run_auber(
-        "evaluate", tmp_path / "elsewhere", "--dev", dev, "--json", "--quiet"
-    )
-    assert (code, json.loads(out or "{}").get("metric")) == (0, result["metric"]), err
+    found = run_json("evaluate", run, *rows, "--set", "max_length=24")
+    assert found["score"] == pytest.approx(result["dev"]["score"])
+    for place in (run, run / "model"):  # a run knows its metric, kind and length
+        found = run_json("evaluate", place, "--dev", dev)
+        assert found["metric"] == result["metric"]
+        assert found["score"] == pytest.approx(result["dev"]["score"])
+    elsewhere = shutil.copytree(run / "model", tmp_path / "elsewhere")  # a model its kind
+    assert run_json("evaluate", elsewhere, "--dev", dev)["metric"] == result["metric"]
 
 
-def test_finetune_then_prune_and_match(files, encoder, run_auber, tmp_path):
+def test_finetune_then_prune_and_match(files, encoder, run_json, tmp_path):
     kind, train, dev = files
-    rows = [
-        "--train",
-        train,
-        "--dev",
-        dev,
-        "--metric",
-        METRICS_OF[kind][0],
-    ]  # the kind follows from the metric
-    code, out, err = run_auber(
-        "finetune",
-        "--model",
-        encoder,
-        *rows,
-        "--out",
-        tmp_path / "start",
-        *WORDS,
-        "--quiet",
-        "--json",
-    )
-    assert code == 0, err
-    started = json.loads(out)
-    code, out, err = run_auber(
-        "prune", "--model", tmp_path / "start", *rows, "--method", "michel", "--heads", "4", "--out", tmp_path / "run",
-        *WORDS, "--quiet", "--json",
-    )  # fmt: skip
-    assert code == 0, err
-    result = json.loads(out)
+    # The kind follows from the metric.
+    rows = ["--train", train, "--dev", dev, "--metric", METRICS_OF[kind][0], *WORDS]
+    start, run = tmp_path / "start", tmp_path / "run"
+    started = run_json("finetune", "--model", encoder, *rows, "--out", start)
+    ranking = ["--method", "michel", "--heads", "4"]
+    result = run_json("prune", "--model", start, *rows, *ranking, "--out", run)
     assert result["heads"]["removed"] == 4
     assert result["start"] == started["start"]
 
@@ -139,41 +105,16 @@ def test_rewards_in_parts_find_the_same_plan(kind, encoder, tmp_path):
     assert whole.result["dev"] == sharded.result["dev"]
 
 
-def test_scouts_reward_it_smoothly(files, encoder, run_auber, tmp_path):
-    """From the command line, with a start whose origin is remembered or named: each row scored by who never saw it."""
+def test_fold_models_give_a_smooth_reward(files, encoder, run_json, tmp_path):
+    """From the command line, with a recorded or a named pretrained model."""
     kind, train, dev = files
-    words = [
-        "--train",
-        train,
-        "--dev",
-        dev,
-        "--kind",
-        kind,
-        "--protocol",
-        "crossfit",
-        "--quiet",
-        "--json",
-        *WORDS,
-    ]
+    words = ["--train", train, "--dev", dev, "--kind", kind, "--protocol", "crossfit", *WORDS]
     words += ["--set", "search.prior=none"]
-    code, _, err = run_auber("finetune", "--model", encoder, "--out", tmp_path / "start", *words)
-    assert code == 0, err
+    run_json("finetune", "--model", encoder, "--out", tmp_path / "start", *words)
     words += ["--model", tmp_path / "start"]
-    plans = []
-    for name, origin in (("remembered", []), ("run", ["--origin", encoder])):
-        code, out, err = run_auber("prune", *origin, *words, "--out", tmp_path / name)
-        assert code == 0, err
-        result = json.loads(out)
-        plans.append((result["plan"], result["dev"]))
-    assert plans[0] == plans[1]
-    code, _, err = run_auber(
-        "prune", *words, "--model", tmp_path / "start" / "model", "--out", tmp_path / "bare"
-    )
-    assert code == 2
-    assert (
-        "is fine-tuned, and scouts must not have seen all rows: name what it was before with --origin"
-        in err
-    )
+    recorded = run_json("prune", *words, "--out", tmp_path / "recorded")
+    result = run_json("prune", *words, "--origin", encoder, "--out", tmp_path / "run")
+    assert (recorded["plan"], recorded["dev"]) == (result["plan"], result["dev"])
     assert (result["protocol"], result["heads"]["removed"]) == ("crossfit", 3 * 3)
     assert result["cost"]["scout_steps"] > 0
     stage = json.loads((tmp_path / "run" / "stages" / "layer-00.json").read_text())
@@ -195,7 +136,10 @@ def test_a_live_model_of_the_kind(kind):
 
 def test_a_model_of_another_kind_is_refused():
     model, tokenizer = small_start()
-    message = r"^task own: is of kind tokens and needs a model \.\.\.ForTokenClassification, found BertForSequenceClassification"
+    message = (
+        r"^task own: is of kind tokens and needs a model \.\.\.ForTokenClassification, found "
+        r"BertForSequenceClassification"
+    )
     with pytest.raises(TaskError, match=message):
         auber.prune(model, tokenizer, task=small_kind_task("tokens"), config=small_config())
     with pytest.raises(TaskError, match=message):
@@ -206,65 +150,3 @@ def test_a_model_of_another_kind_is_refused():
         match=r"^task agreement: is of kind sequence and needs a model \.\.\.ForSequenceClass",
     ):
         auber.evaluate(model, tokenizer, task=small_task(), config=small_config())
-
-
-def test_rows_in_memory_go_straight_in(encoder):
-    train, dev = tagged_records(40, 0), tagged_records(12, 1)
-    pruned = auber.prune(
-        encoder,
-        train=train,
-        dev=dev,
-        kind="tokens",
-        method="original",
-        config=small_config(first__epochs=1),
-    )
-    assert pruned.result["labels"] == 5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--kind", "token"], "auber: Unknown kind 'token'. Did you mean 'tokens'?"),
-        (
-            ["--kind", "tokens", "--metric", "span_f1"],
-            "auber: metric span_f1 scores rows of kind spans, found kind tokens",
-        ),
-        (["--kind", "tokens", "--labels", "O,B-X"], "auber: {train}, line 1, word 1 "),
-        (
-            [],
-            "auber: {train}, line 1: Unknown column 'text'. Known: tags, tokens; they look like rows of kind tokens: ",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line(arguments, message, encoder, run_auber, tmp_path):
-    train, dev = write_kind_files("tokens", tmp_path)
-    code, out, err = run_auber(
-        "prune",
-        "--model",
-        encoder,
-        "--train",
-        train,
-        "--dev",
-        dev,
-        "--out",
-        tmp_path / "run",
-        *arguments,
-    )
-    assert (code, out) == (2, "")
-    assert err.startswith(message.format(train=train))
-    assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize("option", [["--kind", "tokens"], ["--labels", "a,b"]])
-def test_a_known_task_has_its_own(option, encoder, run_auber, tmp_path):
-    code, _, err = run_auber(
-        "prune", "--model", encoder, "--task", "agreement", "--out", tmp_path / "run", *option
-    )
-    assert code == 2
-    assert err == f"auber: {option[0]} goes with your own rows; task 'agreement' has its own\n"
-
-
-def test_the_list_of_tasks_names_the_formats(run_auber):
-    _, out, _ = run_auber("tasks")
-    for word in ("--kind", "sequence", "tokens", "spans", "conll", "SQuAD json", "jsonl"):
-        assert word in out

@@ -1,4 +1,4 @@
-"""Which rows and settings the tunings of a run and of its scouts have."""
+"""The rows and settings of the tunings of a run and of its fold models."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from auber.data.splits import LayerSplit, Splits
 from auber.run import tunings
 from auber.run.tunings import Tunings
 from auber.system.progress import Progress
-from auber.training.tuning import KeptSteps, TuningReport, tune
+from auber.training.tuning import TuningReport, tune
 from tests.small import cpu, small_config, small_rows, small_start, small_task
 
-# Of twelve rows the last is all that is watched, and all that is tuned on after layer 1 are rows of fold 2.
+# Only the last row is watched, and the tuning after layer 1 has only rows of fold 2.
 SPLITS = Splits(
     "crossfit",
     first=tuple(range(12)),
@@ -49,15 +49,15 @@ def heard(monkeypatch):
     return calls
 
 
-def made(progress=None):
+def made(progress=None, fold=None):
     job = SimpleNamespace(
         config=small_config(), hardware=cpu(), task=SimpleNamespace(metric="accuracy")
     )
-    return Tunings(job, small_rows(12), SPLITS, progress or Skips())
+    return Tunings(job, small_rows(12), SPLITS, progress or Skips(), fold)
 
 
 def test_the_tunings_of_a_run_in_their_order(heard):
-    assert len(made().all("model", [0, 1])) == 4
+    assert len(made().run_all("model", [0, 1])) == 4
     assert [call[:5] for call in heard] == [
         ("first tuning", "first/tuning", 12, "FirstTuning", None),
         ("layer 0: tuning", "layer-00/tuning", 3, "LayerTuning", None),
@@ -66,22 +66,22 @@ def test_the_tunings_of_a_run_in_their_order(heard):
     ]
 
 
-def test_a_scout_has_the_same_without_its_fold(heard):
+def test_a_fold_model_has_the_same_without_its_fold(heard):
     own = made()
-    own.all("model", [0, 1])
-    own.of_scout(1).all("scout", [0, 1])
+    own.run_all("model", [0, 1])
+    made(fold=1).run_all("fold model", [0, 1])
     assert [call[:5] for call in heard[4:]] == [
-        ("scout 2 of 3: first tuning", "scout-1/first/tuning", 8, "FirstTuning", None),
-        ("scout 2 of 3: layer 0: tuning", "scout-1/layer-00/tuning", 2, "LayerTuning", None),
-        ("scout 2 of 3: layer 1: tuning", "scout-1/layer-01/tuning", 2, "LayerTuning", None),
-        ("scout 2 of 3: last tuning", "scout-1/last/tuning", 7, "LastTuning", 1),
+        ("fold model 2 of 3: first tuning", "scout-1/first/tuning", 8, "FirstTuning", None),
+        ("fold model 2 of 3: layer 0: tuning", "scout-1/layer-00/tuning", 2, "LayerTuning", None),
+        ("fold model 2 of 3: layer 1: tuning", "scout-1/layer-01/tuning", 2, "LayerTuning", None),
+        ("fold model 2 of 3: last tuning", "scout-1/last/tuning", 7, "LastTuning", 1),
     ]
     assert [call[5] for call in heard[:4]] == [call[5] for call in heard[4:]], "from the same seeds"
 
 
 def test_where_no_row_is_left_nothing_is_tuned_or_watched(heard):
     progress = Skips()
-    reports = made(progress).of_scout(2).all("scout", [0, 1])
+    reports = made(progress, fold=2).run_all("fold model", [0, 1])
     assert [call[1:5] for call in heard] == [
         ("scout-2/first/tuning", 8, "FirstTuning", None),
         ("scout-2/layer-00/tuning", 2, "LayerTuning", None),
@@ -99,65 +99,28 @@ def test_the_first_on_other_rows(heard):
 def test_the_first_again_has_a_name_of_its_own_and_is_the_same(heard):
     own = made()
     own.first("model")
-    own.rewound("pruned")
+    own.first_after_rewind("pruned")
     assert heard[1][:2] == ("first tuning of the pruned model", "rewind/tuning")
     assert heard[1][2:] == heard[0][2:], "rows, settings and seed"
 
 
-class Keeping:
-    """Which tunings of a run were given the same recorded steps, in the place of a tuning."""
+def test_captured_steps_are_shared_by_the_tunings_of_one_model(monkeypatch):
+    caches: dict[int, list[str]] = {}
+    kept = []
 
-    def __init__(self, monkeypatch):
-        self.given: list[tuple[str, KeptSteps | None]] = []
-        monkeypatch.setattr(tunings, "tune", self._tune)
+    def listen(*arguments, name, step_cache, **options):
+        kept.append(step_cache)  # so that no other gets its id
+        caches.setdefault(id(step_cache), []).append(name)
+        return tune(*arguments, name=name, step_cache=step_cache, **options)
 
-    def _tune(self, *arguments, name, kept, **options):
-        self.given.append((name, kept))
-        return tune(*arguments, name=name, kept=kept, **options)
-
-    def groups(self):
-        """The names of tunings that share their recorded steps, and of those that have none to share."""
-        shared = [
-            [name for name, other in self.given if other is kept]
-            for _, kept in self.given
-            if kept is not None
-        ]
-        return [list(group) for group in dict.fromkeys(map(tuple, shared))], [
-            name for name, kept in self.given if kept is None
-        ]
-
-
-def test_what_is_recorded_serves_all_tunings_of_a_model_that_loses_no_heads_between_them(
-    monkeypatch,
-):
-    model, tokenizer = small_start()
-    rest = ["layer-00/tuning", "layer-01/tuning", "layer-02/tuning", "last/tuning"]
-    keeping = Keeping(monkeypatch)
-    auber.prune(
-        model,
-        tokenizer,
-        task=small_task(),
-        method="random",
-        heads=3,
-        config=small_config(first__when="always"),
-    )
-    groups, alone = keeping.groups()
-    assert len(groups) == 1
-    assert groups[0][-1] == "last/tuning"
-    assert set(groups[0]) <= set(rest)
-    assert alone == ["first/tuning"], "heads go after it"
-
-    keeping = Keeping(monkeypatch)
+    monkeypatch.setattr(tunings, "tune", listen)
     config = small_config(
         protocol="crossfit", reward__measure="smooth", reward__folds=2, first__when="always"
     )
-    auber.prune(model, tokenizer, task=small_task(), config=config)
-    groups, alone = keeping.groups()
-    scouts = [[f"scout-{fold}/{name}" for name in ("first/tuning", *rest)] for fold in range(2)]
-    assert groups[:2] == scouts
-    assert len(groups) == 3
-    assert groups[2][-1] == "last/tuning"
-
-    keeping = Keeping(monkeypatch)
-    auber.prune(model, tokenizer, task=small_task(), config=small_config(first__when="always"))
-    assert keeping.groups()[0] == [], "every layer loses heads before its tuning"
+    auber.prune(*small_start(), task=small_task(), config=config)
+    layers = [f"layer-0{layer}/tuning" for layer in range(3)]
+    names = ("first/tuning", *layers, "last/tuning")
+    groups = list(caches.values())
+    assert groups[1:3] == [[f"scout-{fold}/{name}" for name in names] for fold in range(2)]
+    assert groups[0] == caches[id(None)] == ["first/tuning", "rewind/tuning"], "heads go after it"
+    assert groups[3][-1] == "last/tuning"

@@ -1,62 +1,188 @@
+"""What holds for every scorer: the masks that it accepts, and the standard error of gains."""
+
 from __future__ import annotations
 
+import copy
+import gc
 import re
+import weakref
 
 import numpy as np
 import pytest
 import torch
 
-from auber.errors import PlanError
+from auber.data.encoding import EncodedRows
+from auber.errors import ConfigError, PlanError
+from auber.metrics.task_metrics import get_metric
 from auber.models.surgery import remove_heads
-from auber.scoring import CrossedScorer, DeviceWorkers, LayerScorer, MaskScorer, ShardedScorer
+from auber.scoring import (
+    CrossFitScorer,
+    DeviceWorkers,
+    LayerScorer,
+    ShardedScorer,
+    check_caution,
+    standard_error,
+)
+from auber.training.evaluation import predict
+from tests.scoring.test_crossfit import made_folds
 from tests.scoring.test_scorer import random_rows
 from tests.small import cpu
 from tests.tiny_models import tiny_model
 
-KINDS = ["whole", "sharded", "crossed"]
+
+def whole(model, rows, metric):
+    return LayerScorer(model, 1, rows, metric, cpu())
 
 
-def made(kind: str) -> MaskScorer:
-    """A scorer of a layer that has lost head 0 of four."""
-    model, rows = tiny_model("bert", num_labels=3), random_rows()
+def sharded(model, rows, metric):
+    workers = DeviceWorkers(cpu(), [torch.device("cpu")] * 2)
+    return ShardedScorer(model, 1, rows, metric, cpu(), workers)
+
+
+def cross_fit(model, rows, metric):
+    folds = [(model, rows.select(range(9))), (model, rows.select(range(9, len(rows))))]
+    return CrossFitScorer(folds, 1, metric, cpu())
+
+
+SCORERS = [whole, sharded, cross_fit]
+
+
+def pruned_start():
+    """Return a model whose layer 1 has lost head 0 of four, rows and a metric."""
+    model = tiny_model("bert", num_labels=3)
     remove_heads(model, {1: [0]})
-    if kind == "crossed":
-        parts = [(model, rows.select(range(9))), (model, rows.select(range(9, len(rows))))]
-        return CrossedScorer(parts, 1, "accuracy", cpu())
-    if kind == "sharded":
-        workers = DeviceWorkers(cpu(), [torch.device("cpu")] * 2)
-        return ShardedScorer(model, 1, rows, "accuracy", cpu(), workers)
-    return LayerScorer(model, 1, rows, "accuracy", cpu())
+    return model, random_rows(), "accuracy"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", SCORERS)
 @pytest.mark.parametrize("removed", [(0,), (1, 4), (-1,), (1, 2, 3), (0, 1, 2, 3), (3, 2, 1, 1)])
-def test_heads_that_are_not_there_and_all_that_are_cannot_be_removed(kind, removed):
-    scorer = made(kind)
+def test_absent_heads_and_all_heads_cannot_be_removed(make, removed):
+    scorer = make(*pruned_start())
+    calls = [(scorer.score, removed), (scorer.score_many, [(), removed])]
+    calls.append((scorer.statistics, [removed]))
+    if isinstance(scorer, LayerScorer):
+        calls.append((scorer.logits, removed))
     message = (
-        rf"^layer 1: a mask must be some of the layer's heads \[1, 2, 3\], but not all, found {re.escape(str(list(removed)))}; "
-        "name heads as the unpruned model numbers them, and leave one$"
+        r"^layer 1: a mask must be some of the layer's heads \[1, 2, 3\], but not all, found "
+        rf"{re.escape(str(list(removed)))}; name heads as the unpruned model numbers them, and "
+        "leave one$"
     )
-    for ask in (lambda: scorer.score(removed), lambda: scorer.score_many([(), removed])):
+    for call, argument in calls:
         with pytest.raises(PlanError, match=message):
-            ask()
-    with pytest.raises(PlanError, match=message):
-        scorer.statistics([removed])
+            call(argument)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_order_repeats_and_numbers_of_other_libraries_are_the_same_mask(kind):
-    scorer = made(kind)
+@pytest.mark.parametrize("make", SCORERS)
+def test_equal_masks_in_any_form(make):
+    scorer = make(*pruned_start())
     assert len(set(scorer.score_many([(1, 3), (3, 1), [3, 1, 3], np.array([1, 3])]))) == 1
     assert scorer.score_many([]) == []
 
 
-def test_logits_are_asked_for_alike():
-    with pytest.raises(PlanError, match=r"^layer 1: a mask must be .* found \[0\]; "):
-        made("whole").logits((0,))
-
-
-def test_a_layer_without_heads_loses_none():
-    model, rows = tiny_model("bert", num_labels=3), random_rows()
+def test_a_layer_without_heads_can_be_scored():
+    model = tiny_model("bert", num_labels=3)
     remove_heads(model, {1: range(4)}, allow_empty_layers=True)
-    assert 0 <= LayerScorer(model, 1, rows, "accuracy", cpu()).score(()) <= 1
+    assert 0 <= whole(model, random_rows(), "accuracy").score(()) <= 1
+
+
+@pytest.mark.parametrize(("make", "sharing"), [(whole, 1), (sharded, 2), (cross_fit, 2)])
+def test_scorers_on_one_device_share_its_memory(make, sharing, monkeypatch):
+    seen, cut_rows = [], LayerScorer._cut_rows
+
+    def listening(self, *arguments):
+        seen.append(self._sharing)
+        return cut_rows(self, *arguments)
+
+    monkeypatch.setattr(LayerScorer, "_cut_rows", listening)
+    scorer = make(*pruned_start())
+    assert seen == [], "nothing is computed before the first score"
+    scorer.score((1,))
+    assert seen == [sharing] * sharing
+
+
+def test_an_unused_scorer_is_freed_at_once():
+    """Its caches fill a GPU, and garbage is not collected between two layers."""
+    model, rows = tiny_model("bert", num_labels=2), random_rows(labels=2)
+    scorers = [make(model, rows, "explained") for make in SCORERS]
+    gc.collect()
+    gc.disable()
+    try:
+        for scorer in scorers:
+            scorer.score((1,))
+        references = [weakref.ref(scorer) for scorer in scorers]
+        del scorer
+        scorers.clear()
+        assert [reference() for reference in references] == [None, None, None]
+    finally:
+        gc.enable()
+
+
+# --- the standard error of gains -----------------------------------------------------------------
+
+
+def found_error(scorer, metric):
+    statistics = scorer.statistics([(), *((head,) for head in scorer.present)])
+    return standard_error(get_metric(metric), statistics[0], statistics[1:])
+
+
+def expected_error(folds, metric, heads):
+    """Compute it from the predictions of the physically pruned models."""
+    rule, scores = get_metric(metric), []
+    labels = torch.cat([rows.labels for _, rows in folds])
+    for removed in ((), *((head,) for head in heads)):
+        logits = []
+        for model, rows in folds:
+            pruned = copy.deepcopy(model)
+            remove_heads(pruned, {1: removed})
+            logits.append(predict(pruned, rows))
+        scores.append(rule.by_row(rule.statistics(torch.cat(logits), labels)))
+    gains = torch.stack(scores[1:]) - scores[0]  # (heads, rows)
+    return float((gains.var(1) / gains.shape[1]).sqrt().mean())
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels"), [("explained", 2), ("explained", 3), ("r_squared", 1)]
+)
+def test_the_standard_error_of_differences_by_row(metric, labels):
+    folds = made_folds(labels)
+    if labels == 1:  # targets close to the predictions
+        folds = [
+            (
+                model,
+                EncodedRows(
+                    rows.input_ids,
+                    rows.token_types,
+                    predict(model, rows)[:, 0] + 0.1 * rows.labels,
+                    rows.pad_token_id,
+                ),
+            )
+            for model, rows in folds
+        ]
+    scorer = CrossFitScorer(folds, 1, metric, cpu())
+    found = found_error(scorer, metric)
+    assert found > 0
+    assert found == pytest.approx(expected_error(folds, metric, scorer.present), rel=1e-3)
+
+
+@pytest.mark.parametrize("make", SCORERS)
+def test_every_scorer_gives_the_same_error(make):
+    ((model, rows),) = made_folds(2, sizes=(40,))
+    expected = expected_error([(model, rows)], "explained", range(4))
+    found = found_error(make(model, rows, "explained"), "explained")
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+def test_one_row_has_no_error():
+    model, rows = tiny_model("bert", num_labels=1), random_rows(1, regression=True)
+    assert found_error(whole(model, rows, "r_squared"), "r_squared") == 0
+
+
+def test_caution_needs_a_mean_over_rows():
+    message = (
+        r"^reward.caution must be 0 where rewards are changes of matthews, which is no mean over "
+        r"rows, found 0.5; set it to 0, or reward.measure=smooth$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        check_caution(get_metric("matthews"), 0.5)
+    check_caution(get_metric("matthews"), 0)
+    check_caution(get_metric("explained"), 0.5)

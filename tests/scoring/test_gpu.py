@@ -1,4 +1,4 @@
-"""What only a GPU shows: the kernels, the captured graphs, low precision and a memory that is too small."""
+"""On a GPU only: kernels, captured graphs, low precision and too little memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from auber.models.plan import PruningPlan
 from auber.models.surgery import masked_heads, remove_heads
 from auber.scoring import LayerScorer
 from auber.training.devices import Hardware
-from auber.training.evaluation import predict
+from auber.training.evaluation import evaluate_rows, predict
+from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
 from tests.scoring.test_scorer import random_rows
 from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, tiny_model
 
@@ -52,6 +53,11 @@ def base_model(model_type="bert", layers=12):
     return model.cuda()
 
 
+def heads_of_16(model_type):
+    """Return settings for heads that the kernels support; a tiny model's have 8 dimensions."""
+    return {"dim" if model_type == "distilbert" else "hidden_size": 64}
+
+
 def longest_first(rows):
     return torch.tensor(sorted(range(len(rows)), key=lambda row: -rows.lengths[row]), device="cuda")
 
@@ -59,10 +65,7 @@ def longest_first(rows):
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 @pytest.mark.parametrize("layer", range(LAYERS))
 def test_in_float32_every_mask_predicts_what_the_masked_model_predicts(model_type, layer):
-    # Heads of 16: what the kernels take. The tiny models' 8 would pass them by.
-    model = tiny_model(
-        model_type, num_labels=3, **{"dim" if model_type == "distilbert" else "hidden_size": 64}
-    ).cuda()
+    model = tiny_model(model_type, num_labels=3, **heads_of_16(model_type)).cuda()
     remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
     rows = random_rows(count=200, token_types=model_type in ("bert", "electra"))
     scorer = LayerScorer(model, layer, rows, "accuracy", gpu("float32"))
@@ -74,6 +77,25 @@ def test_in_float32_every_mask_predicts_what_the_masked_model_predicts(model_typ
             plain = predict(model, rows)[longest_first(rows)]
         assert torch.allclose(scorer.logits(removed), plain, atol=1e-4)
     assert scorer.score_many(masks) == [scorer.score(mask) for mask in masks]
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+@pytest.mark.parametrize("layer", range(LAYERS))
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_a_captured_graph_predicts_what_the_masked_model_predicts(model_type, layer, kind):
+    labels = num_labels(kind)
+    model = tiny_model(model_type, kind=kind, num_labels=labels, **heads_of_16(model_type)).cuda()
+    rows = random_kind_rows(kind, 120, token_types=model_type in ("bert", "electra"))
+    metric, order = METRICS_OF[kind][1], packed_order(rows).cuda()
+    scorer = LayerScorer(model, layer, rows, metric, gpu("float32"))
+    masks = [(), (0,), (1, 3), (0, 2, 3)]
+    scores = scorer.score_many(masks)
+    assert scorer._chunks[0].graphs, "captured"
+    for removed, score in zip(masks, scores, strict=True):
+        with masked_heads(model, {layer: removed} if removed else {}):
+            plain, expected = predict(model, rows)[order], evaluate_rows(model, rows, metric).score
+        torch.testing.assert_close(scorer.logits(removed), plain, atol=1e-3, rtol=1e-3)
+        assert score == pytest.approx(expected, abs=0.02)  # nearly equal answers may change places
 
 
 @pytest.mark.parametrize("model_type", ["bert", "mpnet"])

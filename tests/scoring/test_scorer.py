@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -10,74 +12,105 @@ from auber.errors import ModelError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_heads
-from auber.scoring import LayerScorer, memory
+from auber.scoring import LayerScorer, scorer
 from auber.scoring.layers import PackedLayer
-from auber.training.evaluation import evaluate_rows
-from tests.scoring.checks import assert_predicts_like_the_pruned
+from auber.training.evaluation import evaluate_rows, predict
+from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
 from tests.small import cpu
-from tests.tiny_models import LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
+from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
+
+MASKS = [(), (0,), (1, 3), (0, 2, 3)]
+ALL_METRICS = [
+    ("sequence", "accuracy", 3),
+    ("sequence", "f1", 3),
+    ("sequence", "matthews", 2),
+    ("sequence", "pearson", 1),
+    ("sequence", "spearman", 1),
+    *((kind, metric, num_labels(kind)) for kind in TOKEN_KINDS for metric in METRICS_OF[kind]),
+]
 
 
 def random_rows(count=23, labels=3, seed=0, regression=False, token_types=True):
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(2, 20, (count,), generator=generator).tolist()
-    ids = [
-        torch.randint(5, VOCABULARY, (length,), generator=generator).tolist() for length in lengths
+    ids = [torch.randint(5, VOCABULARY, (each,), generator=generator).tolist() for each in lengths]
+    types = [[position % 2 for position in range(length)] for length in lengths]
+    if regression:
+        targets = torch.rand(count, generator=generator)
+    else:
+        targets = torch.randint(0, labels, (count,), generator=generator)
+    return EncodedRows(ids, types if token_types else None, targets, pad_token_id=1)
+
+
+def made(kind="sequence", model_type="bert", labels=3, **changes):
+    """Return a model of a task type, and rows for it."""
+    has_types = model_type in ("bert", "electra")
+    if kind == "sequence":
+        rows = random_rows(labels=labels, regression=labels == 1, token_types=has_types)
+    else:
+        rows, labels = random_kind_rows(kind, token_types=has_types), num_labels(kind)
+    return tiny_model(model_type, kind=kind, num_labels=labels, **changes), rows
+
+
+def pruned_score(model, layer, removed, rows, metric):
+    pruned = copy.deepcopy(model)
+    remove_heads(pruned, PruningPlan({layer: removed}))
+    return evaluate_rows(pruned, rows, metric).score
+
+
+def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -> None:
+    """Compare every mask with the pruned model; head 0 of the layer must be removed already."""
+    is_sequence = rows.kind == "sequence"
+    metric = "accuracy" if is_sequence else METRICS_OF[rows.kind][0]
+    scorer = LayerScorer(model, layer, rows, metric, cpu(), tokens_per_batch=60)
+    by_length = sorted(range(len(rows)), key=lambda row: -rows.lengths[row])
+    order = torch.tensor(by_length) if is_sequence else packed_order(rows)
+    masks = [
+        mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)
     ]
-    types = (
-        [[position % 2 for position in range(length)] for length in lengths]
-        if token_types
-        else None
-    )
-    targets = (
-        torch.rand(count, generator=generator)
-        if regression
-        else torch.randint(0, labels, (count,), generator=generator)
-    )
-    return EncodedRows(ids, types, targets, pad_token_id=1)
-
-
-def pruned_plainly(model, plan):
-    model = copy.deepcopy(model)
-    remove_heads(model, plan)
-    return model
-
-
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-@pytest.mark.parametrize("layer", range(LAYERS))
-def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer):
-    model = tiny_model(model_type, num_labels=3)
-    remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
-    rows = random_rows(token_types=model_type in ("bert", "electra"))
-    assert_predicts_like_the_pruned(model, layer, rows)
+    for removed in masks:
+        pruned = copy.deepcopy(model)
+        remove_heads(pruned, {layer: removed})
+        plain, fast = predict(pruned, rows)[order], scorer.logits(removed)
+        assert fast.shape == plain.shape
+        torch.testing.assert_close(fast, plain, atol=1e-5 if is_sequence else 2e-5, rtol=1e-5)
+        assert torch.equal(fast.argmax(1), plain.argmax(1))
 
 
 @pytest.mark.parametrize(
-    ("metric", "labels"),
-    [("accuracy", 3), ("f1", 3), ("matthews", 2), ("pearson", 1), ("spearman", 1)],
+    ("kind", "layer"),
+    [
+        *(("sequence", layer) for layer in range(LAYERS)),
+        *((kind, layer) for kind in TOKEN_KINDS for layer in (0, LAYERS - 1)),
+    ],
 )
-def test_the_score_is_the_metric_of_the_pruned_model(metric, labels):
-    model = tiny_model("bert", num_labels=labels)
-    rows = random_rows(labels=labels, regression=labels == 1)
-    scorer = LayerScorer(model, 1, rows, metric, cpu(), tokens_per_slab=60)
-    masks = [(), (0,), (1, 3), (0, 2, 3)]
-    expected = [
-        evaluate_rows(pruned_plainly(model, PruningPlan({1: removed})), rows, metric).score
-        for removed in masks
-    ]
-    assert scorer.score_many(masks) == pytest.approx(expected, abs=1e-6)
-    assert scorer.score((1, 3)) == pytest.approx(expected[2], abs=1e-6)
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, kind):
+    model, rows = made(kind, model_type)
+    remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
+    assert_predicts_like_the_pruned(model, layer, rows)
 
 
-def test_the_model_is_left_alone():
+@pytest.mark.parametrize("tokens_per_batch", [60, 10_000])  # in one batch, masks share a pass
+@pytest.mark.parametrize(("kind", "metric", "labels"), ALL_METRICS)
+def test_the_score_is_the_metric_of_the_pruned_model(kind, metric, labels, tokens_per_batch):
+    model, rows = made(kind, labels=labels)
+    layer_scorer = LayerScorer(model, 1, rows, metric, cpu(), tokens_per_batch=tokens_per_batch)
+    expected = [pruned_score(model, 1, removed, rows, metric) for removed in MASKS]
+    assert layer_scorer.score_many(MASKS) == pytest.approx(expected, abs=1e-6)
+    assert layer_scorer.score((1, 3)) == pytest.approx(expected[2], abs=1e-6)
+    assert len(set(expected)) > 1
+
+
+def test_the_model_is_not_changed():
     model = tiny_model("bert", num_labels=3)
     before = copy.deepcopy(model.state_dict())
     LayerScorer(model, 0, random_rows(), "accuracy", cpu()).score((1,))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_the_key_tells_weights_rows_and_metric_apart():
-    model, rows = tiny_model("bert", num_labels=3), random_rows()
+def test_the_key_identifies_weights_rows_and_metric():
+    model, rows = made()
     other = tiny_model("bert", num_labels=3, seed=1)
     keys = {
         LayerScorer(model, 0, rows, "accuracy", cpu()).key,
@@ -89,110 +122,111 @@ def test_the_key_tells_weights_rows_and_metric_apart():
     assert LayerScorer(copy.deepcopy(model), 0, random_rows(), "accuracy", cpu()).key in keys
 
 
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_the_key_identifies_the_answers(kind):
+    model, rows = made(kind)
+    other = random_kind_rows(kind)
+    other.targets = copy.deepcopy(random_kind_rows(kind, seed=1).targets)
+    keys = [
+        LayerScorer(model, 0, each, METRICS_OF[kind][0], cpu()).key
+        for each in (rows, other, random_kind_rows(kind))
+    ]
+    assert keys[0] == keys[2] != keys[1]
+
+
 @pytest.mark.parametrize("layer", range(LAYERS))
 @pytest.mark.parametrize(
-    ("model_type", "changes", "in_the_last"),
+    ("kind", "model_type", "changes", "in_the_last"),
     [
-        ("bert", {}, "first_context"),
-        ("deberta-v2", {}, "first_context"),
-        ("modernbert", {}, "first_context"),
-        ("modernbert", {"classifier_pooling": "mean"}, "context"),
+        ("sequence", "bert", {}, "first_context"),
+        ("sequence", "deberta-v2", {}, "first_context"),
+        ("sequence", "modernbert", {}, "first_context"),
+        ("sequence", "modernbert", {"classifier_pooling": "mean"}, "context"),
+        ("tokens", "bert", {}, "context"),
+        ("spans", "bert", {}, "context"),
     ],
-    ids=["bert", "deberta-v2", "modernbert", "modernbert-mean"],
+    ids=["bert", "deberta-v2", "modernbert", "modernbert-mean", "tokens", "spans"],
 )
 def test_what_does_not_depend_on_the_mask_is_computed_once(
-    model_type, changes, in_the_last, layer, monkeypatch
+    kind, model_type, changes, in_the_last, layer, monkeypatch
 ):
-    """After the first score: no context of the searched layer or below, in the last layer of what the classifier reads."""
+    """A later score computes no context of the searched layer or below."""
     calls = []
+
+    def recorded(name, function):
+        def wrapper(self, *arguments):
+            calls.append((id(self), name))
+            return function(self, *arguments)
+
+        return wrapper
+
     for name in ("context", "first_context", "finish"):
-        monkeypatch.setattr(PackedLayer, name, recorded(getattr(PackedLayer, name), name, calls))
-    model, rows = (
-        tiny_model(model_type, num_labels=3, **changes),
-        random_rows(token_types=model_type == "bert"),
-    )
-    scorer = LayerScorer(model, layer, rows, "accuracy", cpu(), tokens_per_slab=10_000)
-    scorer.score(())
-    numbers = {id(packed): number for number, packed in enumerate(scorer._layers)}
+        monkeypatch.setattr(PackedLayer, name, recorded(name, getattr(PackedLayer, name)))
+    model, rows = made(kind, model_type, **changes)
+    metric = "accuracy" if kind == "sequence" else METRICS_OF[kind][0]
+    layer_scorer = LayerScorer(model, layer, rows, metric, cpu(), tokens_per_batch=10_000)
+    layer_scorer.score(())
+    numbers = {id(packed): number for number, packed in enumerate(layer_scorer._layers)}
     assert {numbers[packed] for packed, _ in calls} == set(range(LAYERS))
     calls.clear()
-    scorer.score((1,))
+    layer_scorer.score((1,))
     expected = [(layer, "finish")]
     for above in range(layer + 1, LAYERS):
         expected += [(above, in_the_last if above == LAYERS - 1 else "context"), (above, "finish")]
     assert [(numbers[packed], name) for packed, name in calls] == expected
 
 
-def recorded(function, name, calls):
-    def wrapper(self, *arguments):
-        calls.append((id(self), name))
-        return function(self, *arguments)
-
-    return wrapper
-
-
 @pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
-@pytest.mark.parametrize(
-    "layer", range(LAYERS - 1)
-)  # the last layer keeps so little that it always fits
-def test_what_does_not_fit_is_computed_anew(model_type, layer, monkeypatch, caplog):
-    model, rows = (
-        tiny_model(model_type, num_labels=3),
-        random_rows(token_types=model_type == "bert"),
-    )
+@pytest.mark.parametrize("layer", range(LAYERS - 1))  # the last layer caches little and always fits
+def test_what_does_not_fit_is_computed_again(model_type, layer, monkeypatch, caplog):
+    model, rows = made(model_type=model_type)
     expected = LayerScorer(model, layer, rows, "accuracy", cpu()).logits((1,))
-    scored = max(rows.lengths) if model_type == "deberta-v2" else 0
-    room = int(20 * memory.passing_bytes_per_token(encoder_of(model), 4, scored) / memory.SAFETY)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: room)
-    scorer = LayerScorer(model, layer, rows, "accuracy", cpu())
+    scored_tokens = max(rows.lengths) if model_type == "deberta-v2" else 0
+    per_token = scorer._bytes_per_pass_token(encoder_of(model), 4, scored_tokens)
+    room = int(20 * per_token / scorer._USABLE_MEMORY)
+    monkeypatch.setattr(scorer, "available_bytes", lambda device: room)
+    layer_scorer = LayerScorer(model, layer, rows, "accuracy", cpu())
     for _ in range(2):
-        assert torch.allclose(scorer.logits((1,)), expected, atol=1e-5)
-    assert len(scorer._pieces) > 1
-    assert any(piece.hidden is None for piece in scorer._pieces)
+        assert torch.allclose(layer_scorer.logits((1,)), expected, atol=1e-5)
+    assert len(layer_scorer._chunks) > 1
+    assert any(chunk.hidden is None for chunk in layer_scorer._chunks)
     assert "reward rows do not fit into memory and are computed anew for each reward" in caplog.text
 
 
-def test_out_of_memory_halves_the_slab(monkeypatch, caplog):
-    model, rows = tiny_model("bert", num_labels=3), random_rows()
+def test_a_batch_that_runs_out_of_memory_is_halved(monkeypatch, caplog):
+    model, rows = made()
     expected = LayerScorer(model, 1, rows, "accuracy", cpu()).logits((1,))
-    above = LayerScorer._above
+    above, room = LayerScorer._above, 6
 
-    def cramped(self, piece, weights):
-        if len(piece.rows) > 6:
+    def cramped(self, chunk, weights):
+        if len(chunk.rows) > room:
             raise torch.OutOfMemoryError("no room")
-        return above(self, piece, weights)
+        return above(self, chunk, weights)
 
     monkeypatch.setattr(LayerScorer, "_above", cramped)
-    scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
-    assert torch.allclose(scorer.logits((1,)), expected, atol=1e-5)
-    assert max(len(piece.rows) for piece in scorer._pieces) <= 6
-    assert "layer 1: out of memory, a slab of 23 rows is halved" in caplog.text
-    monkeypatch.setattr(
-        LayerScorer, "_above", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("no room"))
-    )
-    with pytest.raises(
-        ModelError, match=r"layer 1: one row of \d+ tokens does not fit into the memory of cpu"
-    ):
-        scorer.score((1,))
+    layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
+    assert torch.allclose(layer_scorer.logits((1,)), expected, atol=1e-5)
+    assert max(len(chunk.rows) for chunk in layer_scorer._chunks) <= 6
+    assert "layer 1: out of memory, a batch of 23 rows is halved" in caplog.text
+    room = 0
+    message = r"layer 1: one row of \d+ tokens does not fit into the memory of cpu"
+    with pytest.raises(ModelError, match=message):
+        layer_scorer.score((1,))
 
 
 @pytest.mark.parametrize("layer", range(LAYERS))
 @pytest.mark.parametrize("model_type", ["deberta-v2", "modernbert", "mpnet"])
 def test_several_masks_share_a_pass(model_type, layer, monkeypatch):
-    model, rows = tiny_model(model_type, num_labels=3), random_rows(token_types=False)
-    scorer = LayerScorer(model, layer, rows, "accuracy", cpu())
+    model, rows = made(model_type=model_type)
+    layer_scorer = LayerScorer(model, layer, rows, "accuracy", cpu())
     masks = [(0,), (1, 2), (), (3,), (0, 1, 2)]
-    one_by_one = [scorer.score(mask) for mask in masks]
+    one_by_one = [layer_scorer.score(mask) for mask in masks]
     monkeypatch.setattr(LayerScorer, "_masks_per_pass", lambda self: 2)
-    assert scorer.score_many(masks) == one_by_one
-    assert scorer.score_many([]) == []
+    assert layer_scorer.score_many(masks) == one_by_one
+    assert layer_scorer.score_many([]) == []
 
 
 def test_heads_of_an_unusual_size():
-    model = tiny_model("bert", num_labels=3, hidden_size=36, num_attention_heads=4)
-    rows = random_rows()
-    scorer = LayerScorer(model, 0, rows, "accuracy", cpu())
-    assert (
-        scorer.score((2,))
-        == evaluate_rows(pruned_plainly(model, PruningPlan({0: [2]})), rows, "accuracy").score
-    )
+    model, rows = made(hidden_size=36, num_attention_heads=4)
+    expected = pruned_score(model, 0, [2], rows, "accuracy")
+    assert LayerScorer(model, 0, rows, "accuracy", cpu()).score((2,)) == expected

@@ -17,14 +17,12 @@ from hypothesis import strategies as st
 
 import auber
 from auber.errors import ConfigError, ModelError, RunError
-from auber.scoring import DeviceWorkers, LayerScorer, ShardedScorer, make_scorer, open_workers
+from auber.scoring import DeviceWorkers, LayerScorer, ShardedScorer, open_workers
 from auber.scoring.sharded import deal_rows
 from auber.training.devices import Hardware
-from tests.scoring.test_scorer import random_rows
+from tests.scoring.test_scorer import ALL_METRICS, MASKS, made, random_rows
 from tests.small import cpu, small_config, small_start, small_task
 from tests.tiny_models import LAYERS, tiny_model
-
-MASKS = [(), (0,), (1, 3), (0, 2, 3)]
 
 
 def on_the_cpu(num_shards):
@@ -42,48 +40,31 @@ def test_rows_are_dealt_evenly(lengths, data):
     assert deal_rows(lengths, num_shards) == parts
 
 
-@pytest.mark.parametrize("num_shards", [2, 3, 23])
-@pytest.mark.parametrize(
-    ("metric", "labels"),
-    [("accuracy", 3), ("f1", 3), ("matthews", 2), ("pearson", 1), ("spearman", 1)],
-)
-def test_shards_score_as_one(metric, labels, num_shards):
-    model = tiny_model("bert", num_labels=labels)
-    rows = random_rows(labels=labels, regression=labels == 1)
+@pytest.mark.parametrize("num_shards", [2, 23])
+@pytest.mark.parametrize(("kind", "metric", "labels"), ALL_METRICS)
+def test_shards_score_like_one_scorer(kind, metric, labels, num_shards):
+    model, rows = made(kind, labels=labels)
+    num_shards = min(num_shards, len(rows))
     whole = LayerScorer(model, 1, rows, metric, cpu())
     workers = on_the_cpu(num_shards)
     sharded = ShardedScorer(model, 1, rows, metric, cpu(), workers)
     assert sharded.present == whole.present
-    assert sharded.score_many([]) == []
     scores, expected = sharded.score_many(MASKS), whole.score_many(MASKS)
-    if labels > 1:
+    if metric in ("pearson", "spearman", "span_f1"):  # sums of fractions
+        assert scores == pytest.approx(expected, abs=1e-6 if labels == 1 else 1e-12)
+        assert sharded.key == f"{whole.key}-{num_shards}"
+    else:
         assert scores == expected
         assert sharded.key == whole.key
-    else:
-        assert scores == pytest.approx(expected, abs=1e-6)
-        assert sharded.key == f"{whole.key}-{num_shards}"
     assert sharded.score((1, 3)) == pytest.approx(scores[2], abs=1e-6)
-    workers.close()
-
-
-def test_in_low_precision_the_key_names_the_shards():
+    # in low precision rounding depends on the shards
     hardware = replace(cpu(), precision="bfloat16")
-    model, rows = tiny_model("bert", num_labels=3), random_rows()
-    sharded = ShardedScorer(model, 1, rows, "accuracy", hardware, on_the_cpu(2))
-    assert sharded.key == LayerScorer(model, 1, rows, "accuracy", hardware).key + "-2"
-
-
-def test_two_scorers_may_take_turns_on_the_same_workers():
-    model, rows, workers = tiny_model("bert", num_labels=3), random_rows(), on_the_cpu(2)
-    expected = [
-        LayerScorer(model, layer, rows, "accuracy", cpu()).score_many(MASKS)
-        for layer in range(LAYERS)
-    ]
-    scorers = [
-        ShardedScorer(model, layer, rows, "accuracy", cpu(), workers) for layer in range(LAYERS)
-    ]
-    for _ in range(2):
-        assert [scorer.score_many(MASKS) for scorer in scorers] == expected
+    key = ShardedScorer(model, 1, rows, metric, hardware, workers).key
+    assert key == f"{LayerScorer(model, 1, rows, metric, hardware).key}-{num_shards}"
+    # another scorer may use the workers in between
+    other = ShardedScorer(model, 0, rows, metric, cpu(), workers).score((1,))
+    assert other == pytest.approx(LayerScorer(model, 0, rows, metric, cpu()).score((1,)), abs=1e-6)
+    assert sharded.score_many(MASKS) == scores
     workers.close()
 
 
@@ -98,34 +79,15 @@ def test_shards_are_computed_side_by_side_with_the_pinned_threads(monkeypatch):
 
     monkeypatch.setattr(LayerScorer, "statistics", meet)
     workers = on_the_cpu(2)
-    ShardedScorer(
-        tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers
-    ).score((1,))
+    model, rows = made()
+    ShardedScorer(model, 1, rows, "accuracy", cpu(), workers).score((1,))
     workers.close()
     assert threads == [1, 1]
-
-
-def test_shards_on_one_device_share_its_memory(monkeypatch):
-    seen = []
-    cut = LayerScorer._cut
-    monkeypatch.setattr(
-        LayerScorer, "_cut", lambda self, *rest: (seen.append(self._tenants), cut(self, *rest))[1]
-    )
-    workers = on_the_cpu(3)
-    ShardedScorer(
-        tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers
-    ).score((1,))
-    workers.close()
-    assert seen == [3, 3, 3]
 
 
 def test_one_piece_needs_no_workers():
     with open_workers(small_config(), cpu(), 9) as workers:
         assert workers is None
-        scorer = make_scorer(
-            tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers
-        )
-    assert type(scorer) is LayerScorer
 
 
 @pytest.mark.parametrize(
@@ -140,71 +102,53 @@ def test_each_shard_has_a_gpu_of_its_own(monkeypatch, device, found, places):
         assert [str(place.device) for place in workers._places] == places
 
 
-@pytest.mark.parametrize(
-    ("device", "message"),
-    [
-        (
-            "cuda:0",
-            "reward.shards must be at most the number of cuda devices here (1), found 2; "
-            "lower it, or set reward.spread=ray to use those of a cluster",
-        ),
-        (
-            "mps",
-            "reward.shards must be at most the number of mps devices here (1), found 2; "
-            "lower it, or set reward.spread=ray to use those of a cluster",
-        ),
-    ],
-)
-def test_more_shards_than_devices(monkeypatch, device, message):
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_more_shards_than_devices(monkeypatch, device):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    hardware = Hardware(torch.device(device), "float32", 1)
+    hardware = Hardware(torch.device(device, 0), "float32", 1)
+    message = (
+        rf"^reward.shards must be at most the number of {device} devices here \(1\), found 2; "
+        "lower it, or set reward.spread=ray to use those of a cluster$"
+    )
     with (
-        pytest.raises(ConfigError) as caught,
+        pytest.raises(ConfigError, match=message),
         open_workers(small_config(reward__shards=2), hardware, 9),
     ):
         pass
-    assert str(caught.value) == message
 
 
 def test_more_shards_than_rows():
-    with pytest.raises(ConfigError) as caught:
-        ShardedScorer(
-            tiny_model("bert", num_labels=3), 0, random_rows(), "accuracy", cpu(), on_the_cpu(24)
-        )
-    assert (
-        str(caught.value)
-        == "reward.shards must be at most the number of reward rows (23), found 24; lower it"
+    model, rows = made()
+    message = (
+        r"^reward.shards must be at most the number of reward rows \(23\), found 24; lower it$"
     )
+    with pytest.raises(ConfigError, match=message):
+        ShardedScorer(model, 0, rows, "accuracy", cpu(), on_the_cpu(24))
 
 
 def test_a_process_group_has_no_shards(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
+    message = (
+        "^reward.shards must be 1 in a group of 2 processes, found 2; start one process, it drives "
+        "all shards$"
+    )
     with (
-        pytest.raises(ConfigError) as caught,
+        pytest.raises(ConfigError, match=message),
         open_workers(small_config(reward__shards=2), cpu(), 9),
     ):
         pass
-    assert str(caught.value) == (
-        "reward.shards must be 1 in a group of 2 processes, found 2; start one process, it drives all shards"
-    )
 
 
 def test_without_ray_it_says_what_to_install_before_anything_is_computed(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     model, tokenizer = small_start()
-    with pytest.raises(ConfigError) as caught:
-        auber.prune(
-            model,
-            tokenizer,
-            task=small_task(),
-            config=small_config(reward__shards=2, reward__spread="ray"),
-        )
-    assert str(caught.value) == (
-        "reward.spread=ray needs Ray, which is not installed; pip install 'auber[ray]'"
-    )
+    config = small_config(reward__shards=2, reward__spread="ray")
+    message = r"^reward.spread=ray needs Ray, which is not installed; pip install 'auber\[ray\]'$"
+    with pytest.raises(ConfigError, match=message):
+        auber.prune(model, tokenizer, task=small_task(), config=config)
 
 
-# --- whole runs ---------------------------------------------------------------------------------------------------
+# --- whole runs ----------------------------------------------------------------------------------
 
 
 def run(folder, **changes):
@@ -229,20 +173,12 @@ def assert_the_same_run(whole, folder, outcome):
         expected.result["train"],
     )
     assert (folder / "scores.jsonl").read_text() == (whole_folder / "scores.jsonl").read_text()
-    assert (
-        len(
-            {
-                json.loads(line)["score"]
-                for line in (folder / "scores.jsonl").read_text().splitlines()
-            }
-        )
-        > 3
-    )
+    lines = (folder / "scores.jsonl").read_text().splitlines()
+    assert len({json.loads(line)["score"] for line in lines}) > 3
 
 
-@pytest.mark.parametrize("num_shards", [2, 5])
-def test_the_plan_is_that_on_one(whole, tmp_path, num_shards):
-    outcome = run(tmp_path / "run", reward__shards=num_shards)
+def test_the_plan_is_that_on_one(whole, tmp_path):
+    outcome = run(tmp_path / "run", reward__shards=3)
     assert_the_same_run(whole, tmp_path / "run", outcome)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("auber-shard")]
 
@@ -313,15 +249,11 @@ def test_a_cluster_that_is_not_there(ray, monkeypatch):
 
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     workers = RayWorkers(cpu(), 2)
-    scorer = ShardedScorer(
-        tiny_model("bert", num_labels=3), 1, random_rows(), "accuracy", cpu(), workers
-    )
-    with pytest.raises(ConfigError) as caught:
+    model, rows = made()
+    scorer = ShardedScorer(model, 1, rows, "accuracy", cpu(), workers)
+    message = "^reward.spread=ray: RAY_ADDRESS must be a cluster .*, found '127.0.0.1:1' "
+    with pytest.raises(ConfigError, match=message):
         scorer.score((1,))
-    assert str(caught.value) == (
-        "reward.spread=ray: RAY_ADDRESS must be a cluster that takes us, found '127.0.0.1:1' ([Errno 111] Connection refused); "
-        "check the address and, if it asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN"
-    )
 
 
 @pytest.mark.slow
@@ -365,7 +297,7 @@ def test_what_goes_wrong_in_a_ray_worker(ray, monkeypatch):
     scorer = ShardedScorer(model, 1, rows, "accuracy", cpu(), greedy)
     with pytest.raises(
         RunError,
-        match=r"^reward.shards: [12] of 2 Ray workers found no node with 2 CPUs and 0 GPUs free in 1 s; lower",
+        match="^reward.shards: [12] of 2 Ray workers found no node with 2 CPUs and 0 GPUs free in",
     ):
         scorer.score((1,))
     greedy.close()
@@ -373,7 +305,7 @@ def test_what_goes_wrong_in_a_ray_worker(ray, monkeypatch):
     on_gpus = ray_shards.RayWorkers(Hardware(torch.device("cuda", 0), "float32", 1), 99)
     with pytest.raises(
         ConfigError,
-        match=r"^reward.shards must be at most the number of GPUs of the Ray cluster \(\d+\), found 99; lower it$",
+        match=r"^reward.shards must be at most the number of GPUs of the Ray cluster",
     ):
         ShardedScorer(model, 1, random_rows(count=99), "accuracy", cpu(), on_gpus).score((1,))
     on_gpus.close()

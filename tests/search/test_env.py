@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from auber.models.plan import PruningPlan
-from auber.search import env as env_module
 from auber.search.env import ENV_ID, HeadPruningEnv
 from auber.search.game import GameError
 from auber.search.toy import ToyLayer
@@ -18,34 +14,26 @@ STATE = np.array([0.5, 0.3, 0.2], dtype=np.float32)
 SCORES = {(): 0.50, (0,): 0.52, (1,): 0.49, (2,): 0.50, (0, 1): 0.60, (0, 2): 0.40, (1, 2): 0.10}
 
 
-def make_env(**settings: float) -> HeadPruningEnv:
-    made = gymnasium.make(ENV_ID, state=STATE, score=SCORES.__getitem__, **settings).unwrapped
-    assert isinstance(made, HeadPruningEnv)
-    return made
+def make_env(**settings):
+    """Return the environment after its reset."""
+    env = gymnasium.make(ENV_ID, state=STATE, score=SCORES.__getitem__, **settings).unwrapped
+    assert isinstance(env, HeadPruningEnv)
+    env.reset(seed=0)
+    return env
 
 
-def test_the_environment_passes_gymnasiums_checker() -> None:
-    check_env(gymnasium.make(ENV_ID).unwrapped)
+def test_the_environment_passes_gymnasiums_checker():
+    check_env(gymnasium.make(f"auber.search.env:{ENV_ID}").unwrapped)
     check_env(make_env())
-
-
-def test_registering_twice_is_silent_and_make_can_import_the_module() -> None:
-    env_module.register()
-    env_module.register()
-    made = gymnasium.make(f"{env_module.__name__}:{ENV_ID}")
-    assert made.unwrapped.spec is not None
-    assert made.unwrapped.spec.id == ENV_ID
-
-
-def test_without_arguments_the_layer_is_the_toy() -> None:
-    env = gymnasium.make(ENV_ID)
-    observation, info = env.reset(seed=0)
+    observation, info = gymnasium.make(ENV_ID).reset(seed=0)
     np.testing.assert_array_equal(observation, ToyLayer().state)
     assert info["score"] == ToyLayer().score(())
+    observation[:] = 9.0  # observations belong to the caller
+    np.testing.assert_array_equal(gymnasium.make(ENV_ID).reset(seed=0)[0], ToyLayer().state)
 
 
-def test_the_mask_comes_with_every_reset_and_step() -> None:
-    env = make_env()
+def test_the_action_mask_comes_with_every_reset_and_step():
+    env = make_env(stop_reward=0.5)
     _, info = env.reset(seed=0)
     assert info["action_mask"].dtype == np.int8
     assert info["action_mask"].tolist() == [1, 1, 1, 1]
@@ -54,96 +42,56 @@ def test_the_mask_comes_with_every_reset_and_step() -> None:
     assert info["action_mask"].tolist() == [0, 1, 1, 1]
     _, _, _, _, info = env.step(1)
     assert info["action_mask"].tolist() == [0, 0, 0, 1]
+    _, reward, terminated, _, _ = env.step(2)  # the last head stays: a forced stop
+    assert (reward, terminated, env.game.removed) == (0.0, True, (0, 1))
 
 
-def test_at_the_end_the_last_state_comes_once_more() -> None:
+@pytest.mark.parametrize("action", [3, 0], ids=["stop", "illegal"])
+def test_a_stop_and_an_illegal_action_end_the_episode_with_the_last_state(action):
     env = make_env(stop_reward=0.5)
-    env.reset(seed=0)
     before, *_ = env.step(0)
-    after, reward, terminated, _, info = env.step(3)
+    after, reward, terminated, _, info = env.step(action)
     np.testing.assert_array_equal(before, after)
     assert (reward, terminated, info["score"]) == (0.5, True, 0.52)
     assert info["action_mask"].tolist() == [0, 0, 0, 0]
-    with pytest.raises(
-        GameError, match=r"^environment: the episode is over; call reset\(\) before step\(\)$"
-    ):
+    assert env.game.removed == (0,)
+    message = r"^environment: the episode is over; call reset\(\) before step\(\)$"
+    with pytest.raises(GameError, match=message):
         env.step(0)
 
 
-def test_an_illegal_action_stops() -> None:
-    env = make_env(stop_reward=0.5)
-    env.reset(seed=0)
-    env.step(0)
-    _, reward, terminated, _, info = env.step(0)
-    assert (reward, terminated, info["score"]) == (0.5, True, 0.52)
-    assert env.game.removed == (0,)
-
-
-def test_removing_the_last_head_is_the_forced_stop() -> None:
-    env = make_env(stop_reward=0.5)
-    env.reset(seed=0)
-    env.step(0)
-    env.step(1)
-    _, reward, terminated, _, _ = env.step(2)
-    assert (reward, terminated) == (0.0, True)
-    assert env.game.removed == (0, 1)
-
-
-def test_observations_belong_to_the_caller() -> None:
-    env = make_env()
-    observation, _ = env.reset(seed=0)
-    observation[:] = 9.0
-    np.testing.assert_array_equal(env.reset(seed=0)[0], STATE)
-
-
-def test_a_layer_of_one_head_can_be_played() -> None:
+def test_a_layer_of_one_head_can_be_played():
     env = HeadPruningEnv(np.ones(1, dtype=np.float32), {(): 0.5}.__getitem__)
     _, info = env.reset(seed=0)
     assert info["action_mask"].tolist() == [0, 1]
     assert env.step(0)[2]
 
 
-def test_half_a_layer_is_refused() -> None:
-    message = r"^environment: state and score belong together; give both, or neither for the made-up layer$"
+def test_wrong_arguments_are_refused():
+    message = "^environment: state and score belong together; give both, or neither"
     with pytest.raises(GameError, match=message):
         HeadPruningEnv(state=STATE)
-
-
-def test_actions_outside_the_space_are_refused() -> None:
-    env = make_env()
-    env.reset(seed=0)
-    with pytest.raises(GameError, match=r"^environment: an action must be from 0 to 3, found 4$"):
-        env.step(4)
-
-
-def test_states_outside_the_space_are_refused() -> None:
-    with pytest.raises(
-        GameError,
-        match=r"^environment: a state's entries must be from 0 to 1, found \[2\.0, 0\.0\]$",
-    ):
+    message = r"^environment: a state's entries must be from 0 to 1, found \[2\.0, 0\.0\]$"
+    with pytest.raises(GameError, match=message):
         HeadPruningEnv(np.array([2.0, 0.0]), {(): 0.5}.__getitem__)
+    with pytest.raises(GameError, match=r"^environment: an action must be from 0 to 3, found 4$"):
+        make_env().step(4)
 
 
-def test_nothing_else_of_the_search_imports_gymnasium() -> None:
-    code = "import sys, auber.search.players.dqn, auber.search.toy; sys.exit('gymnasium' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_another_agent_learns_a_legal_plan() -> None:
+def test_another_agent_learns_a_legal_plan():
     stable_baselines3 = pytest.importorskip("stable_baselines3")
     layer = ToyLayer(6, seed=1, bias=0.0, single=0.02, pair=0.004)
     env = gymnasium.make(ENV_ID, state=layer.state, score=layer.score)
     agent = stable_baselines3.DQN(
-        "MlpPolicy", env, learning_rate=2e-3, learning_starts=100, gamma=1.0, target_update_interval=50,
-        exploration_fraction=0.5, policy_kwargs={"net_arch": [32, 32]}, seed=0, device="cpu",
+        "MlpPolicy", env, learning_rate=2e-3, learning_starts=100, gamma=1.0,
+        target_update_interval=50, exploration_fraction=0.5,
+        policy_kwargs={"net_arch": [32, 32]}, seed=0, device="cpu",
     )  # fmt: skip
     agent.learn(1500)
     observation, info = env.reset(seed=0)
     unpruned, terminated = info["score"], False
     while not terminated:
-        observation, _, terminated, _, info = env.step(
-            agent.predict(observation, deterministic=True)[0]
-        )
-    game = env.unwrapped.game  # type: ignore[attr-defined]
-    PruningPlan({0: game.removed}).check(num_layers=1, num_heads=6)
+        action, _ = agent.predict(observation, deterministic=True)
+        observation, _, terminated, _, info = env.step(action)
+    PruningPlan({0: env.unwrapped.game.removed}).check(num_layers=1, num_heads=6)
     assert info["score"] > unpruned

@@ -6,44 +6,31 @@ import pytest
 
 from auber.search.stages import (
     REWIND,
+    fold_model_stage,
     is_layer_stage,
     is_tuning_series,
     layer_of,
     layer_stage,
-    scout_stage,
     tuned_layer_of,
     tuning_series,
     tuning_stage,
 )
 
 
-@pytest.mark.parametrize("layer", [0, 7, 11, 123])
-def test_a_layer_is_read_out_of_its_stages(layer):
-    assert layer_of(layer_stage(layer)) == tuned_layer_of(layer_stage(layer)) == layer
-    assert tuned_layer_of(tuning_stage(layer)) == layer
-    assert layer_of(tuning_stage(layer)) is None
-
-
 @pytest.mark.parametrize(
-    "name",
+    ("name", "layer", "tuned_layer"),
     [
-        "first",
-        "rewind",
-        scout_stage(1),
-        "layer-",
-        "layer-x",
-        "layer--1",
-        "layer-٣",
-        "layer-1234567",
+        (layer_stage(7), 7, 7),
+        (layer_stage(123), 123, 123),
+        (tuning_stage(7), None, 7),
+        *((name, None, None) for name in ("rewind", fold_model_stage(1), "layer-x", "layer--1")),
+        ("layer-٣", None, None),
+        ("layer-1234567", None, None),
     ],
 )
-def test_no_other_name_has_a_layer(name):
-    assert layer_of(name) is tuned_layer_of(name) is None
-
-
-def test_a_damaged_name_still_says_what_it_would_be():
-    assert is_layer_stage("layer-x")
-    assert not is_layer_stage(tuning_stage(1))
+def test_the_layer_in_a_name(name, layer, tuned_layer):
+    assert (layer_of(name), tuned_layer_of(name)) == (layer, tuned_layer)
+    assert is_layer_stage(name) == name.startswith("layer-")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +47,7 @@ def test_the_numbers_of_a_tuning_are_found_by_its_stage(stage, name):
     assert tuning_series(stage) == name
     assert is_tuning_series(name, stage)
     assert tuning_series(stage, 1) == f"scout-1/{name}"
-    assert is_tuning_series(tuning_series(stage, 1), scout_stage(1))
+    assert is_tuning_series(tuning_series(stage, 1), fold_model_stage(1))
     for other in ("layer-04", "scout-0", "scout-10", "plan"):
         assert not is_tuning_series(name, other)
         assert not is_tuning_series(tuning_series(stage, 1), other)

@@ -1,4 +1,4 @@
-"""Model folders as somebody who means harm would make them."""
+"""Malicious model folders."""
 
 from __future__ import annotations
 
@@ -10,32 +10,11 @@ import torch
 from auber.models import checkpoint
 from tests.small import small_start
 
-_CODE = """from pathlib import Path
-
-Path({marker!r}).write_text("executed")
-
-from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
-
-
-class EvilConfig(BertConfig):
-    pass
-
-
-class EvilModel(BertModel):
-    config_class = EvilConfig
-
-
-class EvilClassifier(BertForSequenceClassification):
-    config_class = EvilConfig
-
-
-class EvilTokenizer(BertTokenizerFast):
-    pass
-"""
+_CODE = "from pathlib import Path; Path({marker!r}).write_text('executed')\n"
 
 
 class RunsWhenLoaded:
-    """Unpickling it writes a file."""
+    """An object that writes a file when it is unpickled."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -45,18 +24,18 @@ class RunsWhenLoaded:
 
 
 def change_json(path: Path, **changes: object) -> None:
-    """Replace entries of a JSON object."""
+    """Replace entries of a JSON file."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def save_whole(folder: Path) -> Path:
-    """An ordinary folder: a tiny classifier with its tokenizer."""
+    """Save a tiny classifier with its tokenizer."""
     checkpoint.save(*small_start(), folder)
     return folder
 
 
 def save_with_code(folder: Path, marker: Path) -> Path:
-    """A folder that points to code of its own in every way transformers knows."""
+    """Save a folder that points to its own code in every way that transformers knows."""
     save_whole(folder)
     (folder / "evil.py").write_text(_CODE.format(marker=str(marker)))
     names = {
@@ -73,5 +52,5 @@ def save_with_code(folder: Path, marker: Path) -> Path:
 
 
 def write_pickle(path: Path, marker: Path) -> None:
-    """What torch.save makes, with a passenger."""
+    """Write a file of torch.save that runs code when it is loaded."""
     torch.save({"weights": torch.ones(2), "passenger": RunsWhenLoaded(marker)}, path)

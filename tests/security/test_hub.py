@@ -1,4 +1,4 @@
-"""Hub names: a revision can be given, and what comes from the hub is judged like a folder. The hub is a cache made here."""
+"""Models on the Hub have revisions and are checked like folders. The Hub is a local cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD, NEW = "0" * 40, "1" * 40
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    """A model `me/mine` with two commits, the newer one twice as deep in its labels."""
+    """A model `me/mine` with two commits, of which the older one names its labels."""
     cache = tmp_path / "hub"
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
     monkeypatch.setattr("transformers.utils.hub.constants.HF_HUB_CACHE", str(cache), raising=False)
@@ -35,38 +35,24 @@ def hub(tmp_path, monkeypatch):
 
 
 def labels(source):
-    return checkpoint.load_start(source, num_labels=2).model.config.id2label
+    return checkpoint.load_classifier(source, num_labels=2).model.config.id2label
 
 
-@pytest.mark.parametrize("revision", [OLD, "v1"])
-def test_a_revision(hub, revision):
+def test_a_revision(hub):
     assert labels("me/mine")[0] != "label 0"
-    assert labels(f"me/mine@{revision}")[0] == "label 0"
-    assert read_config(f"me/mine@{revision}")[0].id2label[0] == "label 0"
-    assert len(checkpoint.load_tokenizer(f"me/mine@{revision}")) > 5
-
-
-def test_a_revision_that_is_not_there(hub):
-    with pytest.raises(
-        CheckpointError, match="^'me/mine@nowhere' is no folder and cannot be read from the hub"
-    ):
+    for revision in (OLD, "v1"):
+        assert labels(f"me/mine@{revision}")[0] == "label 0"
+        assert read_config(f"me/mine@{revision}")[0].id2label[0] == "label 0"
+        assert len(checkpoint.load_tokenizer(f"me/mine@{revision}")) > 5
+    message = "^'me/mine@nowhere' is no folder and cannot be read from the hub"
+    with pytest.raises(CheckpointError, match=message):
         labels("me/mine@nowhere")
 
 
-@pytest.mark.parametrize(
-    ("source", "name", "revision"),
-    [
-        ("bert", "bert", "main"),
-        ("me/mine", "me/mine", "main"),
-        ("me/mine@v1", "me/mine", "v1"),
-        ("me/mine@", "me/mine", "main"),
-    ],
-)
-def test_how_a_revision_is_written(source, name, revision):
-    assert HubName.of(source) == (name, revision)
-
-
-def test_a_folder_may_have_the_sign_in_its_name(tmp_path):
+def test_the_syntax_of_a_revision(tmp_path):
+    assert HubName.of("bert") == ("bert", "main")
+    assert HubName.of("me/mine@") == ("me/mine", "main")
+    assert HubName.of("me/mine@v1") == ("me/mine", "v1")
     folder = save_whole(tmp_path / "mine@home")
     assert labels(str(folder))
     assert len(checkpoint.load_tokenizer(folder)) > 5
@@ -88,30 +74,30 @@ def test_shards_on_the_hub(hub, tmp_path, monkeypatch, name):
 def test_code_on_the_hub(hub, tmp_path):
     shutil.rmtree(hub / "snapshots" / NEW)
     save_with_code(hub / "snapshots" / NEW, tmp_path / "marker")
-    model = checkpoint.load_start("me/mine", num_labels=2).model
+    model = checkpoint.load_classifier("me/mine", num_labels=2).model
     assert type(model).__module__.startswith("transformers.models.bert")
     assert not (tmp_path / "marker").exists()
 
 
-def test_pruned_and_quantised_models_of_the_hub(hub):
-    path = hub / "snapshots" / NEW / "config.json"
-    before = path.read_text()
-    change_json(path, auber_removed_heads={"0": [1]})
-    with pytest.raises(
-        CheckpointError,
-        match="^'me/mine' is a pruned model; download it and give the local folder$",
-    ):
-        labels("me/mine")
-    path.write_text(before)
-    change_json(path, quantization_config={"quant_method": "gptq"})
-    with pytest.raises(
-        CheckpointError,
-        match="^'me/mine': the model is quantised .* give the model it was made from$",
-    ):
-        labels("me/mine")
-
-
-def test_an_adapter_on_the_hub(hub):
-    (hub / "snapshots" / NEW / "adapter_config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="^me/mine: has an adapter beside its weights"):
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        (
+            "config.json",
+            {"auber_removed_heads": {"0": [1]}},
+            "^'me/mine' is a pruned model; download it and give the local folder$",
+        ),
+        (
+            "config.json",
+            {"quantization_config": {"quant_method": "gptq"}},
+            "^'me/mine': the model is quantised .* give the model it was made from$",
+        ),
+        ("adapter_config.json", {}, "^me/mine: has an adapter beside its weights"),
+    ],
+)
+def test_other_models_of_the_hub_are_refused(hub, file, changes, message):
+    path = hub / "snapshots" / NEW / file
+    before = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps({**before, **changes}))
+    with pytest.raises(CheckpointError, match=message):
         labels("me/mine")

@@ -1,4 +1,4 @@
-"""Names in files cannot lead out of the folder they are meant for."""
+"""Names in files cannot lead out of their folder."""
 
 from __future__ import annotations
 
@@ -7,92 +7,68 @@ from pathlib import Path
 import pytest
 
 from auber.data import load_task
-from auber.errors import AuberError, ConfigError, RunError, TaskError
+from auber.errors import ConfigError, RunError, TaskError
 from auber.export.hub import check_name
 from auber.run.folder import Run
+from auber.run.records import RunIdentity
 from auber.study import StudyFolder, make_study
 from tests.small import small_config
 
-OUTSIDE = [
-    "../escaped",
-    "../../escaped",
-    "/tmp/escaped",
-    "a/../../escaped",
-    "..",
-    "mrpc/../..",
-    "mrpc\0",
-    ".\\..\\x",
-]
+IDENTITY = RunIdentity(kind="prune", model="m", task="t", method="auber")
+OUTSIDE = ["../escaped", "/tmp/escaped", "a/../../escaped", "..", "mrpc\0", ".\\..\\x"]
 STUDY = {"model": "m", "tasks": ["mrpc"], "methods": ["original"], "seeds": [0]}
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-@pytest.mark.parametrize("key", ["tasks", "methods", "protocols"])
-def test_a_study_has_folders_of_known_names_alone(key, name):
-    with pytest.raises(ConfigError, match="Unknown (task|method|protocol) "):
-        make_study({**STUDY, key: [name]})
-
-
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_nor_has_a_table_of_tasks(name):
-    with pytest.raises(ConfigError, match="Unknown task "):
-        make_study({**STUDY, "tasks": {name: {}}})
+def test_folders_of_a_study_have_known_names(name):
+    for key, value in (
+        *((key, [name]) for key in ("tasks", "methods", "protocols")),
+        ("tasks", {name: {}}),
+    ):
+        with pytest.raises(ConfigError, match="Unknown (task|method|protocol) "):
+            make_study({**STUDY, key: value})
 
 
 @pytest.mark.parametrize("name", [*OUTSIDE, "", ".", "-rf", "~", "a b", "x" * 101])
-def test_nor_have_rows_of_your_own(name):
-    with pytest.raises(
-        ConfigError, match="your own rows have a folder by their name, which must be "
-    ):
+def test_names_of_your_own_rows_are_folder_names(name):
+    with pytest.raises(ConfigError, match="must have other names for your own rows than"):
         make_study({**STUDY, "tasks": {name: {"train": "a.csv", "dev": "b.csv"}}})
 
 
 @pytest.mark.parametrize("seed", ["../x", -1, 0.5, True, 2**64])
 def test_seeds_are_numbers(seed):
-    with pytest.raises(ConfigError, match="seeds must be "):
+    with pytest.raises(ConfigError, match="'seeds.0' must be "):
         make_study({**STUDY, "seeds": [seed]})
 
 
-def test_all_places_of_a_study_lie_in_its_folder(tmp_path):
-    study = make_study(
-        {
-            **STUDY,
-            "model": "../../m",
-            "methods": ["auber", "random", "original"],
-            "seeds": [2**63 - 1],
-            "draws": 3,
-        }
-    )
-    folder = StudyFolder(tmp_path / "study")
+def test_all_runs_of_a_study_are_in_its_folder(tmp_path):
+    methods = ["auber", "random", "original"]
+    changes = {"model": "../../m", "methods": methods, "seeds": [2**63 - 1], "draws": 3}
+    study, folder = make_study({**STUDY, **changes}), StudyFolder(tmp_path / "study")
     for block in study.blocks():
         for run in study.runs(block):
-            assert (
-                folder.run_path(block, run).resolve().is_relative_to((tmp_path / "study").resolve())
-            )
+            path = folder.run_path(block, run).resolve()
+            assert path.is_relative_to((tmp_path / "study").resolve())
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_task_is_known_or_refused(name, tmp_path):
+def test_an_unknown_task_is_refused(name, tmp_path):
     with pytest.raises(TaskError, match="Unknown task "):
         load_task(name, data=tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name", ["../escaped", "a/b/c", "/etc/x", "a b", "--x", "a..b", "x.git", "é"]
-)
-def test_a_pushed_name_is_one_of_the_hubs(name):
+@pytest.mark.parametrize("name", ["../escaped", "a/b/c", "/etc/x", "a b", "--x", "a..b", "x.git"])
+def test_a_pushed_name_is_one_the_hub_accepts(name):
     with pytest.raises(ConfigError, match="--push must be NAME or OWNER/NAME"):
         check_name(name)
 
 
-def test_a_run_does_not_write_into_what_is_not_its_own(tmp_path):
+def test_a_run_does_not_write_into_other_folders(tmp_path):
     (tmp_path / "somebody").mkdir()
     (tmp_path / "somebody" / "notes.txt").write_text("mine")
-    with pytest.raises(
-        RunError, match="somebody: must be a new or an empty folder; choose another --out$"
-    ):
-        Run(tmp_path / "somebody", {}, small_config())
     (tmp_path / "link").symlink_to(tmp_path / "somebody")
-    with pytest.raises(AuberError, match="must be a new or an empty folder"):
-        Run(tmp_path / "link", {}, small_config())
+    for name in ("somebody", "link"):
+        message = f"{name}: must be a new or an empty folder; choose another --out$"
+        with pytest.raises(RunError, match=message):
+            Run(tmp_path / name, IDENTITY, small_config())
     assert [path.name for path in Path(tmp_path / "somebody").iterdir()] == ["notes.txt"]

@@ -1,11 +1,10 @@
-"""Temporary files are private to their user until they are put in their place."""
+"""Temporary files are private to their user until they are moved to their place."""
 
 from __future__ import annotations
 
 import ast
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,83 +12,44 @@ import safetensors.torch
 
 import auber
 from auber.export import export_model
-from auber.models import checkpoint
 from auber.system.progress import Progress
 from tests.security.models import save_whole
-from tests.small import small_start
 
 SOURCE = Path(auber.__file__).parent
-PRIVATE = {
-    "mkdtemp",
-    "mkstemp",
-    "TemporaryDirectory",
-    "NamedTemporaryFile",
-    "TemporaryFile",
-    "gettempdir",
-}
-
-
-def mode(path):
-    return stat.S_IMODE(Path(path).stat().st_mode)
+PRIVATE = {"mkdtemp", "mkstemp", "TemporaryDirectory", "NamedTemporaryFile", "TemporaryFile"}
 
 
 @pytest.fixture
 def _open_umask():
-    """As some systems have it: whatever is not made private is open to all."""
+    """Make files readable for all, unless they are made private."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 @pytest.mark.usefixtures("_open_umask")
-def test_a_model_is_written_in_a_private_folder(tmp_path, monkeypatch):
+def test_models_and_exports_are_written_in_private_folders(tmp_path, monkeypatch):
     seen = []
     save_file = safetensors.torch.save_file
 
     def spy(tensors, path, **options):
-        seen.append(mode(Path(path).parents[1]))
+        place = Path(path).parents[1]
+        seen.append((stat.S_IMODE(place.stat().st_mode), place.is_relative_to(tmp_path)))
         save_file(tensors, path, **options)
 
     monkeypatch.setattr(safetensors.torch, "save_file", spy)
     save_whole(tmp_path / "model")
-    assert seen == [0o700]
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-@pytest.mark.usefixtures("_open_umask")
-def test_so_is_an_export(tmp_path, monkeypatch):
-    checkpoint.save(*small_start(), tmp_path / "model")
-    seen = []
-    save = checkpoint.save
-
-    def spy(model, tokenizer, folder):
-        seen.append(mode(Path(folder).parent))
-        save(model, tokenizer, folder)
-
-    monkeypatch.setattr(checkpoint, "save", spy)
     export_model(tmp_path / "model", "dense", out=tmp_path / "dense", progress=Progress())
-    assert seen == [0o700]
+    assert seen == [(0o700, True)] * 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dense", "model"]
 
 
-@pytest.mark.usefixtures("_open_umask")
-def test_pythons_own_are_private():
-    with tempfile.TemporaryDirectory() as folder:
-        assert mode(folder) == 0o700
-
-
-def test_only_private_ways_are_used():
-    """No name that could be guessed, and no shared folder written into by name."""
+def test_only_private_functions_of_tempfile_are_used():
+    """No names that can be guessed, and no shared folders."""
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if (
-                isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "tempfile"
-            ):
-                assert node.attr in PRIVATE, (
-                    f"{path.name}, line {node.lineno}: tempfile.{node.attr}"
-                )
+            where = f"{path.name}, line {getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "tempfile":
+                assert node.attr in PRIVATE, where
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                assert not node.value.startswith(("/tmp", "/var/tmp")), (
-                    f"{path.name}, line {node.lineno}"
-                )
+                assert not node.value.startswith(("/tmp", "/var/tmp")), where

@@ -8,13 +8,13 @@ from tests.study.tiny import Notes, tiny_model_folder, tiny_study
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
-    """The folder of a tiny model."""
+    """Return the folder of a tiny model."""
     return tiny_model_folder(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="session")
 def unbroken(model, tmp_path_factory):
-    """A study of two seeds done in this process at one go: (study, its folder, what was heard of it)."""
+    """Do a study of two seeds in this process; return (study, its folder, notes)."""
     study = tiny_study(model, seeds=[0, 1])
     folder, notes = tmp_path_factory.mktemp("unbroken") / "study", Notes()
     run_study(study, StudyFolder(folder), notes, command="auber study tiny.toml")

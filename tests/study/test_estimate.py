@@ -2,25 +2,15 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from auber.config import make_config
 from auber.data import load_task
 from auber.data.splits import make_splits
-from auber.errors import ConfigError, ModelError
 from auber.search.registry import METHODS
 from auber.search.toy import ToyLayer
 from auber.study import StudyFolder
-from auber.study.estimate import (
-    Bounds,
-    Clock,
-    Estimate,
-    _rewards_of_a_layer,
-    count_bounds,
-    read_clock,
-)
+from auber.study.estimate import Bounds, Clock, Estimate, _most_rewards, count_bounds, read_clock
 from auber.study.plan import Block, StudyRun
-from tests.search.methods.works import CountingToy
+from tests.search.made import CountingToy
 from tests.study.tiny import tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
@@ -30,7 +20,7 @@ def run_of(method: str | None) -> StudyRun:
     return StudyRun(method or "start", method, from_start=method is not None, is_matched=False)
 
 
-def test_a_run_is_expected_to_take_what_its_kind_took():
+def test_a_run_is_expected_to_take_as_long_as_its_kind():
     clock = Clock()
     clock.add("rte", "auber", 10)
     clock.add("rte", "auber", 20)
@@ -58,47 +48,37 @@ def test_bounds_of_the_embedded_default():
         settings={"agent.episodes": 10, "first.epochs": 2, "layer.epochs": 1, "last.epochs": 1},
     )
     runs = {run.name: run for run in study.runs(BLOCK)}
-    # 600 rows, batches of 32: 19 steps a pass; mini-train 200 rows: 7; nine tenths for the last tuning: 17.
+    # Steps of 32 rows for an epoch: 600 rows 19, mini-train of 200 rows 7, nine tenths 17.
     assert count_bounds(study, [(BLOCK, runs["start"])]) == Bounds(0, 38)
     assert count_bounds(study, [(BLOCK, runs["original"])]) == Bounds(0, 0)
     for name, rewards in (("auber", 78), ("greedy", 36), ("exhaustive", 255)):
         assert count_bounds(study, [(BLOCK, runs[name])]) == Bounds(4 * rewards, 4 * 7 + 17)
 
 
-def test_bounds_count_scouts_and_the_first_tuning_of_what_is_pruned():
+def test_bounds_count_fold_models_and_the_first_tuning_of_the_pruned_model():
     settings = {"agent.episodes": 10, "first.epochs": 2, "layer.epochs": 1, "last.epochs": 1}
-    study = tiny_study(
-        methods=["auber", "original+tuning"], settings=settings, protocols=["crossfit"]
-    )
     block = Block("agreement", "crossfit", 0)
-    runs = {run.name: run for run in study.runs(block)}
-    found = count_bounds(study, [(block, runs["auber"])])
+
+    def bounds(**changes):
+        changed = {**settings, **changes}
+        study = tiny_study(methods=["auber"], settings=changed, protocols=["crossfit"])
+        run = study.runs(block)[1]
+        return count_bounds(study, [(block, run)]), study.config(block, run)
+
+    found, config = bounds()
     assert found.rewards == 4 * 78
-    config = study.config(block, runs["auber"])
     splits = make_splits(load_task("agreement").train.labels, config, 4, False)
-    scouts = 0
+    fold_models = 0
     for own in map(splits.without_fold, range(3)):
-        rows = [len(layer.mini_train) for layer in own.layers]
-        scouts += (
-            2 * -(-len(own.first) // 32)
-            + sum(-(-count // 32) for count in rows)
-            + -(-len(own.last_train) // 32)
-        )
-    assert found.tuning_steps == scouts + 38 + 4 * 7 + 17
-    assert count_bounds(study, [(block, runs["original+tuning"])]) == Bounds(0, 4 * 7 + 17)
-    kept = {
-        **settings,
-        "search.rewind": False,
-        "search.prior": "voita",
-        "reward.measure": "smooth",
-        "reward.caution": 1.0,
-    }
-    study = tiny_study(methods=["auber"], settings=kept, protocols=["crossfit"])
-    bounds = count_bounds(study, [(block, study.runs(block)[1])])
-    assert bounds.tuning_steps == found.tuning_steps - 38, "the start itself is pruned"
-    assert bounds.rewards == 4 * (11 * 8 + 1 + 9), (
-        "a game may change every head; caution scores each alone and the whole"
-    )
+        layers = [-(-len(layer.mini_train) // 32) for layer in own.layers]
+        first, last = -(-len(own.first) // 32), -(-len(own.last_train) // 32)
+        fold_models += 2 * first + sum(layers) + last
+    assert found.tuning_steps == fold_models + 38 + 4 * 7 + 17
+    smooth = {"search.prior": "voita", "reward.measure": "smooth", "reward.caution": 1.0}
+    kept, _ = bounds(**{"search.rewind": False, **smooth})
+    assert kept.tuning_steps == found.tuning_steps - 38, "the start itself is pruned"
+    # A game may change every head; caution scores each alone and the whole.
+    assert kept.rewards == 4 * (11 * 8 + 1 + 9)
 
 
 def test_no_search_takes_more_rewards_than_its_bound():
@@ -114,8 +94,8 @@ def test_no_search_takes_more_rewards_than_its_bound():
         }
         for name in ("auber", "greedy"):
             toy = CountingToy(ToyLayer(5, seed=1))
-            choice = METHODS[name].choose_layer(toy.work(config.replace(settings), given=given))
-            assert choice.rewards_computed <= _rewards_of_a_layer(name, config.replace(settings), 5)
+            choice = METHODS[name].choose_layer(toy.search(config.replace(settings), prior=given))
+            assert choice.rewards_computed <= _most_rewards(name, config.replace(settings), 5)
 
 
 def test_bounds_count_the_layers_that_are_searched():
@@ -127,26 +107,10 @@ def test_bounds_count_the_layers_that_are_searched():
         assert count_bounds(study, [(BLOCK, runs[name])]) == Bounds(0, 2 * 7 + 17)
 
 
-def test_bounds_of_layers_that_are_not_there():
-    study = tiny_study(settings={"search.layers": "1,9"})
-    with pytest.raises(
-        ConfigError,
-        match=r"^search.layers must name layers of the model, which has 4 \(0 to 3\), found 9",
-    ):
-        count_bounds(study, [(BLOCK, run_of("auber"))])
-
-
-def test_no_more_is_asked_for_than_bounded(unbroken):
-    from auber.run.files import read_result
-
+def test_no_run_costs_more_than_its_bounds(unbroken):
     study, path, _ = unbroken
     for run in study.runs(BLOCK):
         bounds = count_bounds(study, [(BLOCK, run)])
-        cost = read_result(path / BLOCK.path / run.name)["cost"]
-        assert cost["rewards_computed"] <= bounds.rewards
-        assert cost["tuning_steps"] <= bounds.tuning_steps
-
-
-def test_a_model_that_is_not_there():
-    with pytest.raises(ModelError, match="^'./nowhere': the model's size cannot be read"):
-        count_bounds(tiny_study("./nowhere"), [(BLOCK, run_of("auber"))])
+        cost = StudyFolder(path).result(BLOCK, run).cost
+        assert cost.rewards_computed <= bounds.rewards
+        assert cost.tuning_steps <= bounds.tuning_steps

@@ -1,4 +1,4 @@
-"""A study of seconds: a tiny model and task, and someone who takes down what happens."""
+"""A study that takes seconds, and listeners for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from auber.study import Block, Outcome, Study, StudyFolder, make_study
 from auber.system.progress import Progress
 from tests.small import SETTINGS, small_start
 
-# The rows are the generated task's; few tuning steps keep a run to a second or so.
+# Few tuning steps, so that a run takes a second.
 QUICK = {
     **SETTINGS,
     "first.epochs": 1,
@@ -26,21 +26,21 @@ QUICK = {
     "layer.batch_size": 100,
     "last.batch_size": 100,
     "agent.episodes": 3,
-    "agent.stop_value": -1000.0,  # so that heads go
+    "agent.stop_value": -1000.0,  # so that heads are removed
     "reward.max_rows": 40,
 }
 METHODS = ["auber", "random", "original", "original+tuning"]
 
 
 def tiny_model_folder(folder: Path) -> Path:
-    """A saved tiny encoder that reads the generated task."""
+    """Save a tiny encoder for the generated task; return its folder."""
     model, tokenizer = small_start(bare=True)
     checkpoint.save(model, tokenizer, folder / "tiny")
     return folder / "tiny"
 
 
 def tiny_study(model: str | Path = "agreement", **changes: Any) -> Study:
-    """A study file's content with some keys changed."""
+    """Return a study with some keys changed."""
     tables = {
         "model": str(model),
         "tasks": ["agreement"],
@@ -53,7 +53,7 @@ def tiny_study(model: str | Path = "agreement", **changes: Any) -> Study:
 
 
 class Notes:
-    """A listener that takes down how each run ended."""
+    """A listener that notes how each run ended."""
 
     def __init__(self) -> None:
         self.ended: list[Outcome] = []
@@ -70,7 +70,7 @@ class Notes:
 
 
 def results_of(study: Study, folder: Path) -> dict[str, Any]:
-    """What must be the same wherever a study is computed."""
+    """Return the results that must not depend on where a study is computed."""
     place = StudyFolder(folder)
     return {
         f"{block}/{run.name}": {
@@ -83,7 +83,7 @@ def results_of(study: Study, folder: Path) -> dict[str, Any]:
 
 
 class WorkerKiller:
-    """Kills whichever process is at work in a block as soon as it has begun the run `auber`, so many times."""
+    """Kill the process that works on a block when it begins the run `auber`, `times` times."""
 
     def __init__(self, folder: StudyFolder, block: Block, times: int = 1) -> None:
         self._folder, self._block, self._times = folder, block, times

@@ -23,7 +23,6 @@ from auber.system.locks import (
     drop_foreign_lock,
     held,
     is_alive,
-    is_moment,
     read_holder,
 )
 
@@ -101,15 +100,6 @@ def test_a_lock_that_is_garbage_collected_is_released(tmp_path):
     assert not (tmp_path / LOCK).exists()
 
 
-def test_the_lock_of_an_ended_process_is_taken_over(tmp_path):
-    holder = ended()
-    leave(tmp_path, holder)
-    lock = FolderLock(tmp_path)
-    assert lock.left_by == holder
-    assert json.loads((tmp_path / LOCK).read_text())["process"] == os.getpid()
-    lock.release()
-
-
 def test_a_killed_owner_leaves_a_lock_that_is_taken_over(tmp_path):
     code = (
         "import os, pathlib, sys; from auber.system.locks import FolderLock;"
@@ -120,6 +110,7 @@ def test_a_killed_owner_leaves_a_lock_that_is_taken_over(tmp_path):
     left = read_holder(tmp_path)
     lock = FolderLock(tmp_path)
     assert lock.left_by == left is not None
+    assert read_holder(tmp_path).process == os.getpid()
     lock.release()
 
 
@@ -165,19 +156,11 @@ def test_a_damaged_lock_names_no_owner(content, tmp_path):
 def test_a_link_is_not_followed(tmp_path):
     target = tmp_path / "letter.txt"
     target.write_text("dear")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / LOCK).symlink_to(target)
+    (tmp_path / LOCK).symlink_to(target)
     message = r"\.lock: cannot be written \(Too many levels of symbolic links\), so the run cannot"
-    with pytest.raises(RunError, match=message):
-        FolderLock(tmp_path / "run")
-    assert target.read_text() == "dear"
-
-
-def test_a_folder_that_cannot_be_written(tmp_path):
-    (tmp_path / LOCK).mkdir()
-    message = r"\.lock: cannot be written \(Is a directory\), so the run cannot go on here; nothing"
-    with pytest.raises(RunError, match=message):
+    with pytest.raises(RunError, match=f"{message} go on here; nothing was changed: make room"):
         FolderLock(tmp_path)
+    assert target.read_text() == "dear"
 
 
 @pytest.fixture
@@ -232,8 +215,3 @@ def test_a_zombie_is_not_alive():
     assert not Holder(process=process.pid, started=started, host=HERE).is_running
     process.wait()
     assert not is_alive(process.pid)
-
-
-def test_is_moment():
-    assert all(is_moment(found) for found in (0, 1.5, 1_790_000_000.0))
-    assert not any(is_moment(found) for found in (-1, 1e300, float("nan"), True, "now", None))

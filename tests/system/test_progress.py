@@ -57,12 +57,8 @@ def test_the_share_counts_work():
     progress.begin("one too many", 1)
     progress.step(1)
     assert progress.share == 1
-
-
-def test_stages_without_work_have_no_share():
-    progress = Progress()
     progress.weigh([0.0, 0.0])
-    assert progress.share is None
+    assert progress.share is None, "there is no work"
 
 
 def test_each_stage_is_logged_and_a_long_one_once_a_minute(caplog):

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from auber.data.encoding import EncodedRows, pad_batch
-from auber.training.batches import LengthGroups, RowCollator
+from auber.data.encoding import EncodedRows, pad_batch, part_batch
+from auber.metrics.tags import NO_TAG
+from auber.training.batches import LengthGroups, RowCollator, cut_batch
+from auber.training.outputs import OUTPUTS
+from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.small import small_rows
+from tests.tiny_models import tiny_model
+from tests.training.test_trainer import SUBJECTS, subject
 
 
 def pair_lengths(count=1000):
@@ -72,16 +77,16 @@ def test_the_rows_that_fill_no_batch_are_a_random_draw():
     assert 0.4 < np.mean(np.array(drawn) == 10) < 0.6
 
 
-def test_a_batch_is_what_padding_its_rows_gives():
-    rows = small_rows(20)
+@pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
+def test_a_batch_is_what_padding_its_rows_gives(kind):
+    rows = small_rows(17) if kind == "sequence" else random_kind_rows(kind)
     collate = RowCollator(rows)
-    for chosen in ([3, 1, 2], [5], list(range(20))):
+    for chosen in ([3, 1, 2], [5], list(range(17))):
         expected = pad_batch([rows[row] for row in chosen], rows.pad_token_id)
         batch = collate(chosen)
         assert batch.keys() == expected.keys()
         for name in expected:
-            assert torch.equal(batch[name], expected[name])
-            assert batch[name].dtype == expected[name].dtype
+            torch.testing.assert_close(batch[name], expected[name], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("length", "width"), [(1, 8), (8, 8), (9, 16), (17, 20), (20, 20)])
@@ -105,3 +110,33 @@ def test_one_long_row_does_not_take_its_room_for_all_others():
     assert peak < 10e6, "2,001 rows of 8,192 tokens would take 131 MB a column"
     assert all(batch["input_ids"].shape == (32, 8) for batch in batches)
     assert collate([2000, 0])["input_ids"].shape == (2, 8192)
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_padding_changes_no_loss(kind):
+    """Captured batches are padded to a multiple of 32."""
+    model = tiny_model(kind=kind, num_labels=num_labels(kind)).train(False)
+    rows = random_kind_rows(kind, 40)
+    short = [row for row in range(40) if rows.lengths[row] < 10]
+    losses = [
+        OUTPUTS[kind].batch_loss(model, *part_batch(RowCollator(rows, multiple)(short)))
+        for multiple in (1, 32)
+    ]
+    torch.testing.assert_close(*losses, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_the_parts_of_a_batch_make_it_up(name):
+    _, rows = subject(name, 11)
+    batch = RowCollator(rows)(range(11))
+    parts = list(cut_batch(batch, 4))
+    assert [len(part["input_ids"]) for part, _ in parts] == [4, 4, 3]
+    for key, column in batch.items():
+        assert torch.equal(torch.cat([part[key] for part, _ in parts]), column)
+    shares = torch.stack([share for _, share in parts])
+    assert shares.sum().item() == pytest.approx(1)
+    if name in TOKEN_KINDS:  # words and answers are spread unevenly
+        assert shares.tolist() != pytest.approx([4 / 11, 4 / 11, 3 / 11])
+    if name == "tokens":  # nothing to learn from
+        batch["labels"] = torch.full_like(batch["labels"], NO_TAG)
+        assert [share.item() for _, share in cut_batch(batch, 6)] == [0, 0]

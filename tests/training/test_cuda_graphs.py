@@ -1,4 +1,4 @@
-"""What can be tested of recordings without a GPU."""
+"""What can be tested of captures without a GPU, and the memory that they share on one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,8 @@ from weakref import WeakSet
 import pytest
 import torch
 
-from auber.training import cuda_graphs as recording
-from auber.training.cuda_graphs import (
-    CudaRecorder,
-    RecordingError,
-    ShapeRecordings,
-    _MadeOnDevice,
-    _reason,
-    recorder_for,
-)
+from auber.training import cuda_graphs
+from auber.training.cuda_graphs import CaptureError, CudaGraphCapture, ShapeGraphs
 from tests.recorders import Repeater, refuse
 
 
@@ -26,7 +19,7 @@ def batch(rows, width, value=1.0):
 
 
 class Sums:
-    """Work that leaves the sum of a batch."""
+    """A computation that records the sum of each batch."""
 
     def __init__(self):
         self.found = []
@@ -35,43 +28,31 @@ class Sums:
         self.found.append(given["input_ids"].sum().item())
 
 
-def test_each_shape_is_recorded_when_it_comes_again_and_then_replayed():
-    sums, recorder = Sums(), Repeater()
-    run = ShapeRecordings(sums, recorder)
-    counts = []
+def test_each_shape_is_captured_at_its_second_batch_and_then_replayed():
+    sums, capture = Sums(), Repeater()
+    run = ShapeGraphs(sums, capture)
+    counts, batches = [], []
     for value, (rows, width) in enumerate([(2, 3), (2, 3), (3, 2), (2, 3), (3, 2), (3, 2), (1, 6)]):
-        run(batch(rows, width, value))
-        counts.append(recorder.recorded)
-    assert sums.found == [6 * value for value in range(7)], (
-        "every batch once, each with its own numbers"
-    )
-    assert counts == [0, 1, 1, 1, 2, 2, 2], "the last comes once and is not recorded"
+        batches.append(batch(rows, width, value))
+        run(batches[-1])
+        counts.append(capture.recorded)
+    assert sums.found == [6 * value for value in range(7)], "each batch once, with its own values"
+    assert counts == [0, 1, 1, 1, 2, 2, 2]
+    assert [each["input_ids"][0, 0].item() for each in batches] == list(range(7)), "not changed"
 
 
-def test_what_was_given_stays_as_it_was():
-    run = ShapeRecordings(Sums(), Repeater())
-    given = [batch(2, 3, value) for value in (1.0, 2.0, 3.0)]
-    for one in given:
-        run(one)
-    assert [one["input_ids"][0, 0].item() for one in given] == [1.0, 2.0, 3.0]
-
-
-def test_work_that_cannot_be_recorded_is_not_done():
+def test_after_a_capture_error_nothing_is_computed():
     sums = Sums()
-    run = ShapeRecordings(sums, refuse)
+    run = ShapeGraphs(sums, refuse)
     run(batch(2, 3))
     for _ in range(2):
-        with pytest.raises(RecordingError, match="synchronizing"):
+        with pytest.raises(CaptureError, match="synchronizing"):
             run(batch(2, 3))
     assert sums.found == [6]
 
 
-def test_only_a_gpu_has_a_recorder():
-    assert recorder_for(torch.device("cpu")) is None
-
-
-def test_recordings_share_the_pool_of_those_that_live(monkeypatch):
-    """As torch does: a graph that is given no pool makes one, and one that all its graphs have left takes no further graph."""
+def test_graphs_share_the_pool_of_living_graphs(monkeypatch):
+    """Like torch: a graph without a pool makes one, and a pool without graphs is refused."""
     pools: list[WeakSet] = []
 
     class Graph:
@@ -94,27 +75,27 @@ def test_recordings_share_the_pool_of_those_that_live(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph", record)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: None)
-    monkeypatch.setattr(recording, "_waiting_is_an_error", nullcontext)
-    recorder = CudaRecorder(torch.device("cuda", 0))
-    replays = [recorder(lambda: None) for _ in range(2)]
+    monkeypatch.setattr(cuda_graphs, "_error_on_synchronization", nullcontext)
+    capture = CudaGraphCapture(torch.device("cuda", 0))
+    replays = [capture(lambda: None) for _ in range(2)]
     del replays[0]
-    replays.append(recorder(lambda: None))
+    replays.append(capture(lambda: None))
     assert [replay() for replay in replays] == [0, 0]
     replays.clear()
     gc.collect()
-    assert recorder(lambda: None)() == 1
+    assert capture(lambda: None)() == 1
 
 
 @pytest.mark.gpu
-def test_a_recorder_whose_recordings_are_gone_records_anew():
+def test_a_capture_whose_graphs_are_gone_captures_again():
     place = torch.ones(1000, device="cuda")
-    recorder = CudaRecorder(place.device)
+    capture = CudaGraphCapture(place.device)
     for _ in range(3):
-        kept = []
-        replay = recorder(lambda kept=kept: kept.append(place.cumsum(0)))
+        results = []
+        replay = capture(lambda results=results: results.append(place.cumsum(0)))
         replay()
-        assert kept[0][-1].item() == 1000
-        del replay  # the result is still there: its memory is the pool's
+        assert results[0][-1].item() == 1000
+        del replay  # the result still exists: its memory belongs to the pool
 
 
 def test_the_reason_is_the_first_error_and_its_place():
@@ -125,22 +106,19 @@ def test_the_reason_is_the_first_error_and_its_place():
         try:
             fail()
         except ValueError:
-            raise RuntimeError("capture_end failed")  # noqa: B904 - as leaving a graph's context does
+            raise RuntimeError("capture_end failed")  # noqa: B904 - as a graph's context does
     except RuntimeError as error:
-        text, _, place = _reason(error).partition(", at ")
+        text, _, place = cuda_graphs._reason(error).partition(", at ")
     assert text == "the first"
     assert place.startswith(__file__)
 
 
-def test_what_a_model_makes_on_the_host_is_made_on_the_device():
-    with _MadeOnDevice(torch.device("meta")):
+def test_tensors_are_created_on_the_device():
+    with cuda_graphs._CreateOnDevice(torch.device("meta")):
         assert torch.arange(3).device.type == "meta"
         assert torch.arange(3, device="cpu").tolist() == [0, 1, 2]
         zero = torch.tensor(0.0, dtype=torch.bfloat16, device="cpu")
         assert (zero.item(), zero.dtype, zero.shape) == (0.0, torch.bfloat16, ())
-        assert [torch.tensor(value).dtype for value in (True, 1, 1.5)] == [
-            torch.bool,
-            torch.int64,
-            torch.float32,
-        ]
+        dtypes = [torch.tensor(value).dtype for value in (True, 1, 1.5)]
+        assert dtypes == [torch.bool, torch.int64, torch.float32]
         assert torch.tensor([1, 2]).tolist() == [1, 2]

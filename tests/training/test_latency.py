@@ -11,7 +11,7 @@ from auber.models.surgery import remove_heads
 from auber.training import latency as saving
 from auber.training.devices import Hardware
 from auber.training.latency import Saving, measure_saving
-from auber.training.ratio import Limits, Ratio
+from auber.training.timing import Limits, Ratio
 from tests.small import cpu
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
@@ -22,7 +22,7 @@ def _in_short(monkeypatch):
 
 
 def work_of(call):
-    """A clock that no load on the machine moves: the operations of a call in place of its seconds."""
+    """Return the operations of a call in place of its seconds."""
     with FlopCounterMode(display=False) as counter:
         call()
     return counter.get_total_flops()
@@ -73,8 +73,8 @@ def test_the_time_of_a_head_is_its_share_of_what_all_of_them_save():
     found = Saving(40, 1, 128, Ratio(1.25, 1.2, 1.3))
     assert found.percent == pytest.approx(0.5)  # a fifth of the time in forty parts
     assert found.words("cpu") == (
-        "a removed head saves 0.50 % of the model's time; 1 row of 128 tokens on cpu, 40 heads less: 1.25 times as fast (95 % interval "
-        "1.20 to 1.30)"
+        "a removed head saves 0.50 % of the model's time; 1 row of 128 tokens on cpu, 40 heads "
+        "less: 1.25 times as fast (95 % interval 1.20 to 1.30)"
     )
     assert found.to_json() == {
         "percent_a_head": pytest.approx(0.5),
@@ -101,7 +101,10 @@ def test_rows_that_do_not_fit_are_said(monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory.\nmore")
 
     monkeypatch.setattr(saving, "side_by_side", refuse)
-    message = r"^timing: 9 rows of 8 tokens do not fit into the memory of cpu \(CUDA out of memory\.\); lower reward\.latency_rows$"
+    message = (
+        r"^timing: 9 rows of 8 tokens do not fit into the memory of cpu \(CUDA out of memory\.\); "
+        r"lower reward\.latency_rows$"
+    )
     with pytest.raises(ModelError, match=message):
         measure_saving(tiny_model(), cpu(), 9, 8, lambda done: None)
 

@@ -1,7 +1,7 @@
-"""The command line: one file a command, heavy imports inside the command, so that `--help` is instant.
+"""The command line: one file per command.
 
-A user's mistake, or a disk that takes nothing more, is one line on stderr and exit code 2; a stop is one line and the
-signal's code (`stops`); anything else is a bug and shows its traceback.
+Heavy imports are inside the commands, so `--help` is instant. An error of the user, or of the disk,
+is one line on stderr and exit code 2. Any other exception is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ import sys
 import typer
 
 from auber.cli import (
-    bench,
     demo,
     doctor,
     evaluate,
     export,
     finetune,
     imports,
-    listings,
+    list,  # noqa: A004
     prune,
-    rates,
-    regret,
     report,
     speed,
     stops,
@@ -38,59 +35,33 @@ app = typer.Typer(
     cls=stops.Commands,
     name="auber",
     help="Learn which attention heads a fine-tuned encoder can do without, and remove them.",
-    epilog="Start with 'auber demo': the whole job on a small generated task, in under three minutes, nothing to download.",
+    epilog="Start with 'auber demo'; it downloads nothing.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# The first sentences of their docstrings are cut in a terminal of 80 columns; these fit.
-app.command("demo", short_help="The whole job on a small generated task, in three minutes.")(
-    demo.command
-)
-app.command("prune", short_help="Find heads a model can do without, and remove them.")(
-    prune.command
-)
-app.command("finetune", short_help="Fine-tune an encoder: a start that several prunings share.")(
-    finetune.command
-)
-app.command("evaluate", short_help="Score a fine-tuned model, pruned or not, on a task's rows.")(
-    evaluate.command
-)
-app.command("export", short_help="Write a pruned model for ONNX, plain transformers or the hub.")(
-    export.command
-)
-app.command("import", short_help="Turn a model that transformers 4 pruned into one that loads.")(
-    imports.command
-)
-app.command("speed", short_help="Measure what pruning buys: size, latency and throughput.")(
-    speed.command
-)
-app.command("rates", short_help="Find a learning rate on held-out rows of train.")(rates.command)
-app.command("watch", short_help="Follow a run or a study from another terminal.")(watch.command)
-app.command("report", short_help="Write an HTML page and tables of finished runs.")(report.command)
-app.command("study", short_help="Run tasks x methods x seeds, and go on where it was cut.")(
-    study.command
-)
-app.command("regret", short_help="Measure how far a search ends from a layer's best mask.")(
-    regret.command
-)
-app.command("bench", short_help="Measure what a search costs on this machine.")(bench.command)
-app.command("doctor", short_help="Check what this installation can do, and say what to mend.")(
-    doctor.command
-)
-app.command("tasks")(listings.tasks)
-app.command("models")(listings.models)
-app.command("methods")(listings.methods)
-app.command("metrics", short_help="List the metrics --metric takes.")(listings.metrics)
-app.command("settings", short_help="List the settings of --set and config files, by preset.")(
-    listings.settings
-)
+# The first sentence of a docstring may be cut in a terminal of 80 columns; these fit.
+for name, command, summary in (
+    ("demo", demo.command, "Fine-tune, prune and compare on a small generated task."),
+    ("prune", prune.command, "Remove the heads that a model can do without."),
+    ("finetune", finetune.command, "Fine-tune an encoder, so that several prunings can share it."),
+    ("evaluate", evaluate.command, "Score a fine-tuned model, pruned or not, on a task's rows."),
+    ("export", export.command, "Export a pruned model: ONNX, plain transformers or the hub."),
+    ("import", imports.command, "Convert a model that transformers 4 pruned."),
+    ("speed", speed.command, "Measure what pruning saves: size, latency and throughput."),
+    ("study", study.command, "Run tasks x methods x seeds; continue where it stopped."),
+    ("report", report.command, "Write an HTML page and tables of finished runs."),
+    ("watch", watch.command, "Follow a run or a study from another terminal."),
+    ("list", list.command, "List tasks, models, methods, metrics or settings."),
+    ("doctor", doctor.command, "Check the installation and print how to fix it."),
+):
+    app.command(name, short_help=summary)(command)
 
 
 @app.callback(invoke_without_command=True)
 def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version and leave."),
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
     if version:
         from importlib.metadata import version as installed
@@ -101,15 +72,15 @@ def _options(
 
 def main() -> None:
     """Run the command line."""
-    # The tokenizers' own threads would warn about every fork and gain nothing at these sizes.
+    # Threads of the tokenizers would warn about every fork and are no faster at these sizes.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # Threads that spin while they wait are several times slower as soon as another process wants a core.
+    # Threads that spin while they wait are several times slower if another process needs a core.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # An encoding that lacks a sign, such as that of a pipe on Windows, costs the sign alone.
+    # Replace characters that the encoding lacks, such as that of a pipe on Windows.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    if not is_main_process():  # what it has to print, the first of the group prints too
+    if not is_main_process():  # the main process prints the same
         sys.stdout = io.StringIO()
     try:
         app()
@@ -119,8 +90,6 @@ def main() -> None:
     except OSError as error:
         if not is_refusal(error):
             raise
-        print(
-            f"auber: {error.filename or 'a file'}: cannot be written or read ({error.strerror})",
-            file=sys.stderr,
-        )
+        place = error.filename or "a file"
+        print(f"auber: {place}: cannot be written or read ({error.strerror})", file=sys.stderr)
         sys.exit(2)

@@ -1,38 +1,33 @@
-"""`auber demo`: the whole job on the embedded default."""
+"""`auber demo`: fine-tune, prune and compare on a small generated task."""
 
 from __future__ import annotations
 
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from auber.cli import options, screen
-
-if TYPE_CHECKING:
-    from auber.demo import DemoResults
+from auber.errors import ConfigError
 
 
 def command(
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            help="The folder for its runs; by default a new one below runs/.",
-            show_default=False,
-        ),
+        typer.Option("--out", help="The folder of its runs. [default: a new one in runs/]"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Decides every random draw.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of every random draw.")] = 0,
     resume: options.Resume = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fine-tune, search, prune, tune and compare on a small generated task: under three minutes, no download.
+    """Fine-tune, prune and compare on a small generated task: three minutes, no download.
 
-    The task: does the verb agree with its subject, whatever nouns stand between? The model: a small BERT made on the
-    spot. It is compared with the unpruned model and with random pruning, both given the same tuning.
+    The task: does the verb agree with its subject, whatever nouns stand between? The model: a small
+    BERT, trained from scratch. The pruned model is compared with the unpruned one and with random
+    pruning, all with the same fine-tuning.
 
     Example: auber demo --out runs/demo
     """
@@ -40,45 +35,42 @@ def command(
     from auber.run import provenance
 
     typed = provenance.typed_command()
-    if out is None:  # the command that goes on names the folder of this one
+    if resume and out is None:
+        raise ConfigError("--resume continues the demo in a folder, found no --out; add it")
+    if out is None:  # the command that resumes it has to name its folder
         out = Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
         typed = f"{typed} --out {shlex.quote(str(out))}"
+    folder = shlex.quote(str(out))
     with screen.listening(quiet=quiet) as progress:
-        progress.say(
-            f"runs go into {out}; to follow them from another terminal: auber watch {shlex.quote(str(out))}"
-        )
-        results = demo.run_demo(out, seed=seed, resume=resume, progress=progress, command=typed)
+        progress.say(f"runs go to {out}; follow them in another terminal: auber watch {folder}")
+        with provenance.recording(typed):
+            results = demo.run_demo(out, seed=seed, resume=resume, progress=progress)
     if json:
         screen.print_json({"start": results.start, **results.methods})
         return
-    _print_results(results)
-    print(f"\nThe pruned model: {out / 'auber' / 'model'}   (auber.load reads it)")
-    print("One seed shows how it works, not whether it helps: a study needs several.")
-    print(
-        f"Next: auber report {shlex.quote(str(out / 'auber'))}   (heads, search and times as an HTML page)"
-    )
-    print("      auber prune --model MODEL --task TASK --out RUN   (your own; auber prune --help)")
-
-
-def _print_results(results: DemoResults) -> None:
-    rows = [_row("fine-tuned start", results.start)]
-    rows += [_row(method, result) for method, result in results.methods.items()]
-    total = sum(
-        result["cost"]["seconds"]["total"] for result in (results.start, *results.methods.values())
-    )
-    columns = ["", "removed", "dev", "train", "gap", "rewards", "steps", "to decide", "seconds"]
+    runs = {"fine-tuned model": results.start, **results.methods}
+    total = sum(result["cost"]["seconds"]["total"] for result in runs.values())
     screen.print_table(
-        columns,
-        rows,
-        title="Subject-verb agreement: heads removed, accuracy in %, and what it took: rewards, tuning steps, those of scouts and gates "
-        f"to decide ({total:.0f} s in all)",
+        ["", "removed", "dev", "train", "gap", "rewards", "steps", "to decide", "seconds"],
+        [[name, *_cells(result)] for name, result in runs.items()],
+        title="Subject-verb agreement: heads removed, accuracy in %, and the cost: rewards, "
+        f"tuning steps, tuning steps to decide (fold models, gates), seconds ({total:.0f} s in "
+        "all)",
+    )
+    print(f"\nThe pruned model: {out / 'auber' / 'model'}   (load it with auber.load)")
+    print("One seed shows how it works, not whether it helps: that takes a study of several seeds.")
+    print(
+        f"Next: auber report {shlex.quote(str(out / 'auber'))}   (heads, search and times as an "
+        "HTML page)"
+    )
+    print(
+        "      auber prune --model MODEL --task TASK --out RUN   (your own; see auber prune --help)"
     )
 
 
-def _row(name: str, result: dict[str, Any]) -> list[str]:
+def _cells(result: dict[str, Any]) -> list[str]:
     heads, cost = result["heads"], result["cost"]
     return [
-        name,
         f"{heads['removed']} of {heads['total']}",
         f"{100 * result['dev']['score']:.1f}",
         f"{100 * result['train']['score']:.1f}",

@@ -1,4 +1,4 @@
-"""`auber export`: a pruned model in the forms others take."""
+"""`auber export`: a pruned model for other tools."""
 
 from __future__ import annotations
 
@@ -7,60 +7,57 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from auber.cli import completion, options, screen
+from auber.cli import options, screen
 from auber.errors import ConfigError
 from auber.export import TARGETS, export_model
 
 if TYPE_CHECKING:
-    from auber.export.base import Exported
-    from auber.export.speed.record import Pair
+    from auber.export.speed import Pair
+    from auber.export.verification import Exported
 
-_Run = Annotated[
-    Path,
-    typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.", show_default=False),
-]
 _To = Annotated[
     str,
     typer.Option(
         "--to",
-        help="; ".join(f"{target.name}: {target.doc}" for target in TARGETS.values()),
-        show_default=False,
-        autocompletion=completion.targets,
+        help="; ".join(f"{name}: {doc}" for name, doc in TARGETS.items()),
+        autocompletion=options.complete(TARGETS),
     ),
 ]
-_Out = Annotated[
-    Path | None, typer.Option("--out", help="A new folder. [default: RUN with -TO behind it]")
-]
 _Threads = Annotated[
-    int,
-    typer.Option("--threads", help="CPU threads of the timing; 0: as many as torch finds.", min=0),
+    int, typer.Option("--threads", help="CPU threads while timing; 0: torch's default.", min=0)
 ]
-_NoLatency = Annotated[bool, typer.Option("--no-latency", help="Do not time the graph.")]
 _Push = Annotated[
     str | None,
     typer.Option(
         "--push",
         metavar="NAME",
-        help="With --to hub: upload it as this model, a new one as a private one; log in first with 'hf auth login'.",
-        show_default=False,
+        help="With --to hub: upload it under this name; a new model is private. Log in first "
+        "with 'hf auth login'.",
     ),
 ]
 
 
 def command(
-    run: _Run,
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.")
+    ],
     to: _To,
-    out: _Out = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A new folder. [default: RUN-TO]")
+    ] = None,
     threads: _Threads = 0,
-    no_latency: _NoLatency = False,
+    no_latency: Annotated[
+        bool, typer.Option("--no-latency", help="Do not time the ONNX graph.")
+    ] = False,
     push: _Push = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write a pruned model as an ONNX graph, at full size for plain transformers, or as a folder to share.
+    """Export a pruned model: an ONNX graph, full size for transformers, or a folder to share.
 
-    What is written is run on random rows of several lengths and batch sizes; unless its logits are those of the model, nothing
-    is kept. An ONNX graph is also timed, batch 1, beside the same model with its removed heads put back as zeros.
+    The export is run on random rows of several lengths and batch sizes and kept only if its logits
+    equal the model's. An ONNX graph is also timed at batch size 1, beside the same model with zeros
+    in place of its removed heads.
 
     Example: auber export runs/mrpc --to onnx
     """
@@ -79,8 +76,8 @@ def command(
         exported = export_model(run, to, out=out, progress=progress)
         pair = None
         if exported.graph is not None and not no_latency and exported.source.encoder.removed:
-            from auber.export.speed.exported import time_exported
-            from auber.training.ratio import Limits
+            from auber.export.measure import time_exported
+            from auber.training.timing import Limits
 
             pair = time_exported(exported, limits=Limits(), progress=progress)
         pushed = None if push is None else hub.push(exported, push)
@@ -93,42 +90,38 @@ def command(
 
 
 def _to_json(exported: Exported, pair: Pair | None) -> dict[str, Any]:
-    from dataclasses import asdict
+    from auber.export.verification import ALLOWED_DIFFERENCE
 
-    from auber.export.base import ALLOWED_DIFFERENCE
-
-    encoder = exported.source.encoder
+    removed, total = exported.source.heads
     return {
         "to": exported.to,
         "out": str(exported.place),
         "files": exported.files,
-        "heads": {
-            "removed": encoder.removed.num_removed,
-            "total": encoder.num_layers * encoder.num_heads,
-        },
+        "heads": {"removed": removed, "total": total},
         "check": {
             "rows": exported.checked_rows,
             "largest_difference": exported.largest_difference,
             "allowed": ALLOWED_DIFFERENCE,
         },
-        "latency": None if pair is None else asdict(pair),
+        "latency": None if pair is None else pair.to_json(),
     }
 
 
 def _print(exported: Exported, pair: Pair | None) -> None:
-    from auber.export.base import ALLOWED_DIFFERENCE
+    from auber.export.verification import ALLOWED_DIFFERENCE
 
     size = sum(exported.files.values()) / 1e6
     print(f"{exported.to}: {exported.place} ({', '.join(exported.files)}; {size:.1f} MB)")
     print(
-        f"checked on {exported.checked_rows} random rows: largest logit difference {exported.largest_difference:.2g} "
-        f"(at most {ALLOWED_DIFFERENCE:g} is allowed)"
+        f"checked on {exported.checked_rows} random rows: largest logit difference "
+        f"{exported.largest_difference:.2g} (allowed: {ALLOWED_DIFFERENCE:g})"
     )
     if pair is not None:
         print(
-            f"latency in onnxruntime, one row of {pair.length} tokens: {pair.pruned.milliseconds:.3g} ms, "
-            f"{pair.unpruned.milliseconds:.3g} ms with the removed heads put back as zeros (the unpruned weights are not at hand)"
+            f"latency in onnxruntime, one row of {pair.length} tokens: "
+            f"{pair.pruned.milliseconds:.3g} ms; {pair.unpruned.milliseconds:.3g} ms with zeros in "
+            "place of the removed heads (the unpruned weights are not stored)"
         )
         print(f"{pair.verdict}, {pair.rounds} rounds")
     elif exported.graph is not None and not exported.source.encoder.removed:
-        print("no head is removed, so there is nothing to compare its latency with")
+        print("no head is removed, so there is no latency to compare")

@@ -1,11 +1,29 @@
-"""`auber finetune`: the first tuning alone."""
+"""`auber finetune`: the first fine-tuning alone."""
 
 from __future__ import annotations
 
 import shlex
+from typing import Annotated
+
+import typer
 
 from auber.cli import options, screen
-from auber.run.tracking import check_trackers
+from auber.errors import ConfigError
+from auber.run.trackers import check_trackers
+
+_Tune = Annotated[
+    bool,
+    typer.Option(
+        "--tune", help="Choose learning rate and epochs first, on held-out rows of train."
+    ),
+]
+_Rates = Annotated[
+    str | None,
+    typer.Option("--rates", help="Learning rates for --tune. [default: 1e-5,2e-5,5e-5,1e-4,2e-4]"),
+]
+_Epochs = Annotated[
+    str | None, typer.Option("--epochs", help="Epochs for --tune. [default: 3,6,10]")
+]
 
 
 def command(
@@ -28,13 +46,17 @@ def command(
     preset: options.Preset = "default",
     config: options.ConfigFile = None,
     assignments: options.Set = None,
+    tune: _Tune = False,
+    rates: _Rates = None,
+    epochs: _Epochs = None,
     track: options.Track = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fine-tune a pretrained encoder on a task: the start that several prunings can share.
+    """Fine-tune a pretrained encoder on a task, so that several prunings can share it.
 
-    Give the run to 'auber prune --model RUN'. Under the protocol heldout the reward rows are left out of this tuning.
+    Give the run to 'auber prune --model RUN'. Under protocol heldout the reward rows are left out
+    of the fine-tuning.
 
     Example: auber finetune --model bert-base-cased --task rte --out runs/rte-start
     """
@@ -42,37 +64,44 @@ def command(
     from auber.run import provenance
 
     options.require_model(model)
+    for option, given in (("--rates", rates), ("--epochs", epochs)):
+        if given is not None and not tune:
+            raise ConfigError(f"{option} goes with --tune, found {given}; add --tune")
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
-        rows = options.read_task(
-            task,
-            data,
-            train,
-            dev,
-            text,
-            label,
-            metric,
-            settings.seed,
-            kind=kind,
-            labels=labels,
-            name=name,
-        )
-        tuned = api.finetune(
-            model,
-            task=rows,
-            config=settings,
-            out=out,
-            resume=resume,
-            allow_upgrade=allow_upgrade,
-            progress=progress,
-            track=trackers,
-            command=provenance.typed_command(),
-        )
+        rows = options.task_from_options(
+            task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
+            label=label, labels=labels, metric=metric, seed=settings.seed
+        )  # fmt: skip
+        if tune:
+            from auber.run.recipe import EPOCHS, RATES, choose_recipe, parse_list
+
+            recipe = choose_recipe(
+                model,
+                rows,
+                settings,
+                out,
+                rates=parse_list(rates, "--rates", float) if rates else RATES,
+                epochs=parse_list(epochs, "--epochs", int) if epochs else EPOCHS,
+                resume=resume,
+                progress=progress,
+            )
+            settings = recipe.apply(settings)
+            progress.say(recipe.describe())
+        with provenance.recording(provenance.typed_command()):
+            tuned = api.finetune(
+                model,
+                task=rows,
+                config=settings,
+                out=out,
+                resume="upgrade" if resume and allow_upgrade else resume,
+                progress=progress,
+                track=trackers,
+            )
     if json:
         screen.print_json(tuned.result)
-    else:
-        print(screen.describe_result(tuned.result)[0])
-        print(
-            f"model: {out / 'model'}   Next: auber prune --model {shlex.quote(str(out))} ... --out RUN"
-        )
+        return
+    print(screen.describe_result(tuned.result)[0])
+    follow_up = f"auber prune --model {shlex.quote(str(out))} ... --out RUN"
+    print(f"model: {out / 'model'}   Next: {follow_up}")

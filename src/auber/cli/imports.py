@@ -1,4 +1,4 @@
-"""`auber import`: a pruned folder of transformers 4, written anew."""
+"""`auber import`: convert a folder that transformers 4 pruned."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ def command(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR",
-            help="A folder of transformers 4 whose config.json has pruned_heads.",
-            show_default=False,
+            metavar="DIR", help="A folder of transformers 4 whose config.json has pruned_heads."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The new model folder.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="The new model folder.")],
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Turn a model that transformers 4 has pruned into a folder that loads today.
+    """Convert a model that transformers 4 pruned into a folder that loads today.
 
-    transformers 5 can no longer load such a folder. The new one holds the same weights and loads anywhere; the old one is left
-    as it is. Weights must be safetensors: a pickle (pytorch_model.bin) can run code and is never read.
+    transformers 5 cannot load such a folder. The new one has the same weights and loads anywhere;
+    the old one is not changed. The weights must be safetensors: a pickle (pytorch_model.bin) can
+    run code and is never read.
 
     Example: auber import old-model --out new-model
     """
@@ -34,22 +33,21 @@ def command(
 
     with screen.listening(quiet=quiet):
         imported = import_model(folder, out)
-    plan = imported.plan
+    removed, total = imported.plan.num_removed, imported.num_heads
     if json:
         screen.print_json(
             {
                 "out": str(imported.place),
                 "architecture": imported.architecture,
-                "heads": {"removed": plan.num_removed, "total": imported.num_heads},
-                "plan": plan.to_json(),
+                "heads": {"removed": removed, "total": total},
+                "plan": imported.plan.to_json(),
                 "tokenizer": imported.has_tokenizer,
             }
         )
         return
-    print(
-        f"{imported.place}: {imported.architecture}, {plan.num_removed} of {imported.num_heads} heads removed"
-    )
+    print(f"{imported.place}: {imported.architecture}, {removed} of {total} heads removed")
     if not imported.has_tokenizer:
         print(
-            "the folder has no tokenizer; save the one the model was trained with into the new folder"
+            "the folder has no tokenizer; save the one the model was trained with into the new "
+            "folder"
         )

@@ -1,82 +1,108 @@
-"""The options several commands share, declared once, and what they come to."""
+"""Options that several commands share, and what they stand for: settings, rows, a model, a file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from auber.cli import completion
-from auber.config import PRESETS, Config, make_config, parse_assignment
+from auber.config import PRESETS, PROTOCOLS, Config, make_config, parse_assignment, settings
+from auber.data import TASKS
+from auber.data.task_types import TASK_TYPES
 from auber.errors import CheckpointError, ConfigError, TaskError
+from auber.run.trackers import TRACKERS
 
 if TYPE_CHECKING:
     from auber.data.task import TaskData
 
-_PRESETS = ", ".join(PRESETS)
+Completions = list[tuple[str, str]]  # values and their help
+
+
+def complete(choices: Mapping[str, str]) -> Callable[[str], Completions]:
+    """Return a function that completes a value, for `typer.Option(autocompletion=...)`."""
+
+    def offer(incomplete: str) -> Completions:
+        return [(name, doc) for name, doc in choices.items() if name.startswith(incomplete)]
+
+    return offer
+
+
+def complete_assignment(incomplete: str) -> Completions:
+    """Complete the key of --set, or the value of a setting that has a choice."""
+    key, equals, _ = incomplete.partition("=")
+    if not equals:
+        return complete({f"{info.key}=": info.doc for info in settings()})(incomplete)
+    choices = [
+        choice
+        for info in settings()
+        if info.key == key
+        for choice in info.choices or (("true", "false") if info.kind is bool else ())
+    ]
+    return complete({f"{key}={choice}": "" for choice in choices})(incomplete)
+
+
+def _defaults(values: Iterable[str]) -> str:
+    return f"[default: {'; '.join(values)}]"
+
 
 Model = Annotated[
-    str,
-    typer.Option(
-        "--model", help="A model folder, a hub name, or a finished run.", show_default=False
-    ),
+    str, typer.Option("--model", help="A model folder, a hub name or a finished run.")
 ]
 Task = Annotated[
     str | None,
     typer.Option(
         "--task",
-        help="A known task ('auber tasks' lists them).",
-        show_default=False,
-        autocompletion=completion.tasks,
+        help="A known task ('auber list tasks' shows them).",
+        autocompletion=complete({name: task.doc for name, task in TASKS.items()}),
     ),
 ]
 Data = Annotated[
     Path | None,
-    typer.Option("--data", help="A GLUE folder to read the task from instead of the hub."),
+    typer.Option("--data", help="Read the task from this GLUE folder, not from the hub."),
 ]
 Train = Annotated[
     Path | None,
     typer.Option(
         "--train",
-        help="Your own training rows: csv, tsv, json, jsonl, parquet, conll (tokens) or SQuAD json (spans).",
+        help="Your own training rows: csv, tsv, json, jsonl, parquet, conll (tokens) or SQuAD "
+        "json (spans).",
     ),
 ]
-Dev = Annotated[Path | None, typer.Option("--dev", help="Your own rows to report on.")]
+Dev = Annotated[Path | None, typer.Option("--dev", help="Your own rows to evaluate on.")]
 Name = Annotated[
     str | None,
     typer.Option(
         "--name",
-        help="What reports call your own rows, so that they are not taken for others of yours: 'own' unless given.",
-        show_default=False,
+        help="The name of your own rows in reports, to distinguish several data sets. [default: "
+        "own]",
     ),
 ]
 Kind = Annotated[
     str | None,
     typer.Option(
         "--kind",
-        help="What your own rows are: sequence (texts with a label), tokens (words with a tag each) or spans (questions "
-        "answered by a piece of a context). Without it, what --metric scores, else sequence.",
-        show_default=False,
+        help="The task type of your own rows. "
+        + "; ".join(f"{name}: {each.doc}" for name, each in TASK_TYPES.items())
+        + ". [default: that of --metric, else sequence]",
+        autocompletion=complete({name: each.doc for name, each in TASK_TYPES.items()}),
     ),
 ]
 Text = Annotated[
     str | None,
     typer.Option(
         "--text",
-        help="Their text column, or two with a comma between: 'text', for tokens 'tokens', for spans 'question,context' "
-        "unless given.",
-        show_default=False,
+        help="The text column, or two separated by a comma. "
+        + _defaults(",".join(each.text) for each in TASK_TYPES.values()),
     ),
 ]
 Label = Annotated[
     str | None,
     typer.Option(
         "--label",
-        help="Their label column: 'label', for tokens 'tags', for spans 'answers' unless given.",
-        show_default=False,
+        help="The label column. " + _defaults(each.label for each in TASK_TYPES.values()),
     ),
 ]
 Labels = Annotated[
@@ -84,36 +110,34 @@ Labels = Annotated[
     typer.Option(
         "--labels",
         metavar="NAME,NAME,...",
-        help="The names of the classes or tags, in the order of a trained model; without it those of --train, sorted.",
-        show_default=False,
+        help="The names of the classes or tags, in the order of a trained model. [default: those "
+        "in --train, sorted]",
     ),
 ]
 Metric = Annotated[
     str | None,
     typer.Option(
         "--metric",
-        help="accuracy, f1, matthews, explained; pearson, spearman or r_squared make it a regression; entity_f1, token_accuracy or "
-        "tag_explained for tokens; span_f1 or span_exact for spans.",
-        show_default=False,
+        help="How your own rows are scored ('auber list metrics' shows them); pearson, spearman "
+        "and r_squared make it a regression. "
+        + _defaults(each.metric for each in TASK_TYPES.values()),
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with the run in --out where it was cut.")
-]
+Out = Annotated[Path, typer.Option("--out", help="The run's folder.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")]
 AllowUpgrade = Annotated[
     bool,
     typer.Option(
         "--allow-upgrade",
-        help="Go on with runs that were begun with other versions of auber, torch or transformers; numbers may then differ.",
+        help="Continue runs of other versions of auber, torch or transformers; numbers may differ.",
     ),
 ]
 Preset = Annotated[
     str,
     typer.Option(
         "--preset",
-        help=f"Where the settings start from: {_PRESETS}.",
-        autocompletion=completion.presets,
+        help=f"The settings to start from: {', '.join(PRESETS)}.",
+        autocompletion=complete({name: preset.doc for name, preset in PRESETS.items()}),
     ),
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
@@ -122,21 +146,19 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="One setting; may be repeated ('auber settings' lists them).",
-        autocompletion=completion.assignments,
+        help="One setting ('auber list settings' shows them); may be repeated.",
+        autocompletion=complete_assignment,
     ),
 ]
-Seed = Annotated[
-    int | None, typer.Option("--seed", help="Short for --set seed=N.", show_default=False)
-]
+Seed = Annotated[int | None, typer.Option("--seed", help="Short for --set seed=N.")]
 Protocol = Annotated[
     str | None,
     typer.Option(
         "--protocol",
-        help="Short for --set protocol=...: seen (the paper's: rewards on rows the model was tuned on), heldout, or crossfit "
-        "(each row scored by a scout that never saw it; the preset default's).",
-        show_default=False,
-        autocompletion=completion.protocols,
+        help="Short for --set protocol=...: the rows that rewards are computed on. seen: rows of "
+        "the fine-tuning, as in the paper; heldout: rows left out of it; crossfit: all rows, "
+        "each scored by a model that was not trained on it.",
+        autocompletion=complete(dict.fromkeys(PROTOCOLS, "")),
     ),
 ]
 Track = Annotated[
@@ -144,13 +166,13 @@ Track = Annotated[
     typer.Option(
         "--track",
         metavar="TRACKER",
-        help="Send the run's numbers to tensorboard, mlflow, wandb, ... too; may be repeated. Files go into RUN/track.",
-        show_default=False,
-        autocompletion=completion.trackers,
+        help="Also send the numbers to tensorboard, mlflow, wandb, ...; may be repeated. Files "
+        "go to RUN/track.",
+        autocompletion=complete(dict.fromkeys(TRACKERS, "")),
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on stderr.")]
 
 
 def build_config(
@@ -159,151 +181,119 @@ def build_config(
     file: Path | None,
     assignments: list[str] | None,
     *,
+    seed: int | None = None,
+    protocol: str | None = None,
     otherwise: Mapping[str, object] | None = None,
-    **short: int | str | None,
 ) -> Config:
-    """The configuration the options describe; `otherwise` holds where they say nothing."""
-    settings: dict[str, object] = {key: value for key, value in short.items() if value is not None}
-    assigned: dict[str, object] = {}
+    """Return the settings; `otherwise` replaces values of the preset."""
+    short = {"seed": seed, "protocol": protocol}
+    given: dict[str, object] = {}
     for assignment in assignments or []:
         key, value = parse_assignment(assignment)
-        if key in settings:
+        if short.get(key) is not None:
             raise ConfigError(f"--set {key} and --{key} name the same setting; give it once")
-        if key in assigned:
-            raise ConfigError(f"--set {key} is there more than once; give it once")
-        assigned[key] = value
-    settings |= assigned
-    return make_config(preset, task=task, file=file, settings=settings, otherwise=otherwise)
+        if key in given:
+            raise ConfigError(f"--set {key} is given more than once; give it once")
+        given[key] = value
+    given |= {key: value for key, value in short.items() if value is not None}
+    return make_config(preset, task=task, file=file, settings=given, otherwise=otherwise)
 
 
-def read_task(
+def task_from_options(
+    *,
     task: str | None,
     data: Path | None,
     train: Path | None,
     dev: Path | None,
+    name: str | None = None,
+    kind: str | None,
     text: str | None,
     label: str | None,
+    labels: str | Sequence[str] | None,
     metric: str | None,
     seed: int = 0,
-    *,
-    kind: str | None = None,
-    labels: str | Sequence[str] | None = None,
-    name: str | None = None,
 ) -> TaskData:
-    """The task the options describe."""
+    """Return the task that the options name, or the user's own rows."""
     from auber.data import load_task
-    from auber.data.user_rows import OWN, OwnFiles
+    from auber.data.user_rows import OWN, make_task, split_names
 
     if task is not None:
         if train or dev:
             raise TaskError(
-                "--task and --train/--dev exclude each other; name a known task or give your own rows"
+                "--task and --train/--dev exclude each other; name a known task or give your own "
+                "rows"
             )
-        refuse_own(task, text, label, metric, kind=kind, labels=labels, name=name)
+        own = {"name": name, "kind": kind, "text": text, "label": label, "labels": labels}
+        for option, value in (own | {"metric": metric}).items():
+            if value:
+                raise TaskError(f"--{option} goes with your own rows; task '{task}' has its own")
         return load_task(task, data=data, seed=seed)
     if train is None and dev is None:
         raise TaskError(
-            "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN --label COLUMN"
+            "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN "
+            "--label COLUMN"
         )
-    _refuse_data(data)
-    files = OwnFiles.named(
-        train=train, dev=dev, kind=kind, text=text, label=label, labels=labels, metric=metric
-    )
-    return files.read(OWN if name is None else name)
-
-
-def refuse_own(
-    task: str,
-    text: str | None,
-    label: str | None,
-    metric: str | None,
-    *,
-    kind: str | None = None,
-    labels: str | Sequence[str] | None = None,
-    name: str | None = None,
-) -> None:
-    """Raise `TaskError` where something is said of your own rows and a known task is named instead."""
-    own = (
-        ("--text", text),
-        ("--label", label),
-        ("--metric", metric),
-        ("--kind", kind),
-        ("--labels", labels),
-        ("--name", name),
-    )
-    for option, value in own:
-        if value:
-            raise TaskError(f"{option} goes with your own rows; task '{task}' has its own")
-
-
-def read_scored_rows(
-    data: Path | None,
-    rows: Path,
-    text: str | None,
-    label: str | None,
-    metric: str | None,
-    *,
-    kind: str | None,
-    labels: str | Sequence[str] | None,
-) -> TaskData:
-    """Your own rows of one file, which a model is to be scored on."""
-    from auber.data import make_scored_rows
-    from auber.data.user_rows import split_names
-
-    _refuse_data(data)
-    return make_scored_rows(
-        rows,
+    refuse_data(data)
+    if train is None or dev is None:
+        found, lacking = ("train", "dev") if dev is None else ("dev", "train")
+        raise TaskError(
+            f"--train and --dev go together, found --{found} alone; add --{lacking} FILE"
+        )
+    return make_task(
+        train,
+        dev,
         kind=kind,
         text=split_names(text),
         label=label,
         labels=split_names(labels),
         metric=metric,
+        name=OWN if name is None else name,
     )
 
 
-def _refuse_data(data: Path | None) -> None:
+def refuse_data(data: Path | None) -> None:
+    """Raise `TaskError` if a GLUE folder is given beside the user's own rows."""
     if data is not None:
         raise TaskError("--data goes with --task; your own rows are the files of --train and --dev")
 
 
 def require_model(place: str | Path, *, on_disk: bool = False) -> None:
-    """Tell a folder that is neither a model nor a run, and the runs in it, before the rows are read; hub names pass unless `on_disk`."""
+    """Raise `CheckpointError` for a folder that is neither a model nor a run, before rows are read.
+
+    A name that is not a folder may be a hub name, unless `on_disk`.
+    """
     from auber.run.files import is_run
 
     folder = Path(place)
+    needed = f"{folder}: must be a finished run or a model folder, found"
     if on_disk and not folder.is_dir():
         found = "a file" if folder.exists() else "nothing"
-        raise CheckpointError(
-            f"{folder}: must be a finished run or a model folder, found {found}; correct the path"
-        )
+        raise CheckpointError(f"{needed} {found}; correct the path")
     if not folder.is_dir() or is_run(folder) or (folder / "config.json").is_file():
         return
-    below = [str(path) for path in sorted(folder.iterdir()) if is_run(path)]
-    advice = (
-        f"name one of the runs in it: {', '.join(below[:4])}"
-        if below
-        else "give the folder a model was saved in"
-    )
-    more = ", ..." if len(below) > 4 else ""
-    raise CheckpointError(
-        f"{folder}: must be a finished run or a model folder, found no run.json and no config.json; {advice}{more}"
-    )
+    runs = [str(path) for path in sorted(folder.iterdir()) if is_run(path)]
+    advice = "give the folder a model was saved in"
+    if runs:
+        more = ", ..." if len(runs) > 4 else ""
+        advice = f"name one of the runs in it: {', '.join(runs[:4])}{more}"
+    raise CheckpointError(f"{needed} no run.json and no config.json; {advice}")
 
 
-def make_room(out: Path, option: str = "--out") -> None:
-    """Find out before anything is computed whether its result can be kept."""
-    place = Path(os.path.realpath(out))  # of a link, what it leads to is written
+def make_room(out: Path) -> None:
+    """Create the folder of a result file; raise `ConfigError` if it could not be written."""
+    place = Path(os.path.realpath(out))  # the target of a symbolic link is written
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{out}: its folder cannot be made ({error.strerror}); choose another {option}"
+            f"{out}: its folder cannot be made ({error.strerror}); choose another --out"
         ) from error
     if place.exists() and not place.is_file() and not place.is_dir():
         raise ConfigError(
-            f"{out}: must be a file or a name for a new one, found a device or a pipe; choose another {option}"
+            f"{out}: must be a file or a name for a new one, found a device or a pipe; choose "
+            "another --out"
         )
     if place.is_dir() or not os.access(place.parent, os.W_OK):
         raise ConfigError(
-            f"{out}: must be a file in a folder that can be written to; choose another {option}"
+            f"{out}: must be a file in a folder that can be written to; choose another --out"
         )

@@ -1,4 +1,4 @@
-"""`auber prune`: search, remove, tune, report."""
+"""`auber prune`: search for heads to remove, remove them, fine-tune, report."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from typing import Annotated
 
 import typer
 
-from auber.cli import completion, options, screen
-from auber.run.tracking import check_trackers
-from auber.search.registry import METHODS
-
-_METHODS = ", ".join(METHODS)
+from auber.cli import options, screen
+from auber.errors import ConfigError
+from auber.run.trackers import check_trackers
+from auber.search.registry import METHODS, get_method
 
 _Method = Annotated[
-    str, typer.Option("--method", help=f"One of: {_METHODS}.", autocompletion=completion.methods)
+    str,
+    typer.Option(
+        "--method",
+        help=f"One of: {', '.join(METHODS)}.",
+        autocompletion=options.complete({name: method.doc for name, method in METHODS.items()}),
+    ),
 ]
 _Heads = Annotated[
     int | None,
     typer.Option(
         "--heads",
-        help="How many heads go: for ranking methods, and for a search under protocol crossfit.",
-        show_default=False,
+        help="How many heads to remove: for ranking methods, and for a search under protocol "
+        "crossfit.",
     ),
 ]
 _HeadsFrom = Annotated[
@@ -29,18 +33,16 @@ _HeadsFrom = Annotated[
     typer.Option(
         "--heads-from",
         metavar="RUN",
-        help="Remove as many heads as that run did, and tune alike.",
-        show_default=False,
+        help="Remove as many heads as that run did, with the same fine-tuning.",
     ),
 ]
-
 _Origin = Annotated[
     str | None,
     typer.Option(
         "--origin",
         metavar="MODEL",
-        help="What a fine-tuned --model was before it saw the rows (protocol crossfit); a run of 'auber finetune' knows it.",
-        show_default=False,
+        help="The pretrained model that a fine-tuned --model comes from (protocol crossfit); "
+        "known if it is a run of 'auber finetune'.",
     ),
 ]
 
@@ -75,51 +77,45 @@ def command(
 ) -> None:
     """Find the heads a model can do without, remove them, and fine-tune what is left.
 
-    A pretrained model is fine-tuned on the task first; a fine-tuned one is taken as it is. The pruned model is in
-    OUT/model: load it with auber.load("OUT/model"). A run that was stopped goes on with --resume.
+    A pretrained model is fine-tuned on the task first; a fine-tuned one is used as it is. The
+    pruned model is saved in OUT/model: load it with auber.load("OUT/model"). A run that was stopped
+    continues with --resume.
 
     Example: auber prune --model bert-base-cased --task mrpc --out runs/mrpc
 
-    Your own tagged words: auber prune --model DIR --train a.conll --dev b.conll --kind tokens --out runs/ner
+    Your own tagged words: auber prune --model DIR --train a.conll --dev b.conll --kind tokens --out
+    runs/ner
     """
     from auber import api
     from auber.run import provenance
 
+    if heads is not None and heads_from is not None:
+        raise ConfigError("--heads and --heads-from exclude each other; give one")
+    get_method(method)  # before rows are read
     options.require_model(model)
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
     with screen.listening(quiet=quiet) as progress:
-        rows = options.read_task(
-            task,
-            data,
-            train,
-            dev,
-            text,
-            label,
-            metric,
-            settings.seed,
-            kind=kind,
-            labels=labels,
-            name=name,
-        )
-        pruned = api.prune(
-            model,
-            task=rows,
-            method=method,
-            heads=heads,
-            heads_from=heads_from,
-            origin=origin,
-            config=settings,
-            out=out,
-            resume=resume,
-            allow_upgrade=allow_upgrade,
-            progress=progress,
-            track=trackers,
-            command=provenance.typed_command(),
-        )
+        rows = options.task_from_options(
+            task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
+            label=label, labels=labels, metric=metric, seed=settings.seed
+        )  # fmt: skip
+        with provenance.recording(provenance.typed_command()):
+            pruned = api.prune(
+                model,
+                task=rows,
+                method=method,
+                heads=heads_from if heads is None else heads,
+                origin=origin,
+                config=settings,
+                out=out,
+                resume="upgrade" if resume and allow_upgrade else resume,
+                progress=progress,
+                track=trackers,
+            )
     if json:
         screen.print_json(pruned.result)
-    else:
-        for line in screen.describe_result(pruned.result):
-            print(line)
-        print(f"model: {out / 'model'}   Next: auber report {shlex.quote(str(out))}")
+        return
+    for line in screen.describe_result(pruned.result):
+        print(line)
+    print(f"model: {out / 'model'}   Next: auber report {shlex.quote(str(out))}")

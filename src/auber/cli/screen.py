@@ -1,4 +1,4 @@
-"""What the command line draws: progress bars with the time left, tables, and plain lines where nobody watches."""
+"""The output of the commands: progress, log messages, tables, JSON and results."""
 
 from __future__ import annotations
 
@@ -22,27 +22,29 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
-_BETWEEN = 2  # blanks between two columns of a table
-_SPEED_OVER = 600.0  # seconds back that the time left is reckoned from: a run's stages differ, and some last minutes
+_COLUMN_GAP = 2
+_SPEED_SECONDS = 600.0  # that the time left is estimated from: some stages last minutes
 
 
 @contextmanager
 def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
-    """A listener that fits the terminal: bars on a screen, a line a stage in a log file, nothing if quiet.
+    """Yield a listener that shows progress on stderr, and set up logging.
 
-    Quiet is without progress: what a reader of the scores must know is said all the same, unless `warn` is off.
-    Of a group of processes the first one speaks; what it says holds for all.
+    It shows bars on a terminal, one line per stage in a file, nothing if `quiet`. Warnings are
+    shown even then, unless `warn` is off. Of several processes only the main one prints.
     """
-    console = Console(stderr=True)
-    warn = warn and is_main_process()
-    quiet = quiet or not is_main_process()
+    is_main = is_main_process()
+    quiet = quiet or not is_main
     logging.basicConfig(
         level=logging.ERROR if quiet else logging.WARNING,
         format="auber: %(message)s",
         handlers=[_CurrentStderr()],
     )
     _silence_libraries(quiet=quiet)
-    with _our_warnings(shown=warn):
+    logger, console = logging.getLogger("auber"), Console(stderr=True)
+    level = logger.level
+    logger.setLevel(logging.WARNING if warn and is_main else logging.ERROR)
+    try:
         if quiet:
             yield Progress()
         elif console.is_terminal:
@@ -50,37 +52,27 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
                 yield BarProgress(bars)
         else:
             yield LineProgress(console)
+    finally:
+        logger.setLevel(level)
 
 
 class _CurrentStderr(logging.StreamHandler["TextIO"]):
-    """What is logged goes to the stderr of that moment: bars put one in its place that writes above them, not into their lines."""
+    """Log to the current stderr: while bars are shown, rich replaces it to print above them."""
 
     @property
     def stream(self) -> TextIO:
-        """The stderr of this moment."""
+        """Return the current stderr."""
         return sys.stderr
 
     @stream.setter
     def stream(self, value: TextIO) -> None:
-        """Whatever stood here when the handler was made is not kept."""
-
-
-@contextmanager
-def _our_warnings(*, shown: bool) -> Iterator[None]:
-    """Whether this package's warnings are heard, as long as the context is entered."""
-    logger = logging.getLogger("auber")
-    before = logger.level
-    logger.setLevel(logging.WARNING if shown else logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
+        """Ignore the stream that the base class sets."""
 
 
 def _silence_libraries(*, quiet: bool) -> None:
-    """The libraries' own bars would draw over ours, and their advice is meant for whoever calls them directly.
+    """Hide the libraries' progress bars and advice, which are for those who call them directly.
 
-    What the hub's client says while it tries again is kept, for it may be half a minute; but once, not also as ours.
+    Messages about retries of downloads stay, because these can take half a minute.
     """
     import transformers
 
@@ -88,7 +80,7 @@ def _silence_libraries(*, quiet: bool) -> None:
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("accelerate").setLevel(logging.ERROR)
     hub = logging.getLogger("huggingface_hub")
-    hub.propagate = not hub.handlers
+    hub.propagate = not hub.handlers  # or its messages are printed twice
     if quiet:
         hub.setLevel(logging.ERROR)
 
@@ -107,7 +99,7 @@ def _make_bars(console: Console) -> Bars:
         TextColumn("{task.fields[note]}"),
         console=console,
         transient=True,
-        speed_estimate_period=_SPEED_OVER,
+        speed_estimate_period=_SPEED_SECONDS,
     )
 
 
@@ -181,80 +173,66 @@ class LineProgress(Progress):
 
 
 def print_line(console: Console, text: str) -> None:
-    """A text as it is: on a terminal wrapped between words, in a log file one line however long."""
+    """Print a text, wrapped between words on a terminal and on one line in a file."""
     console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
 
 
 def print_json(data: Any) -> None:
-    """JSON on stdout."""
+    """Print JSON on stdout."""
     print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def print_table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
-    """A table on stdout; numbers to the right. No word is torn: where the words have no room side by side, a row is a block of lines."""
+    """Print a table on stdout, with numbers to the right.
+
+    Words are not split. If the columns do not fit side by side, each row is printed as a block.
+    """
     from rich.table import Table
     from rich.text import Text
 
     console = Console()
     if title is not None:
         console.print(Text(title, "italic"))
-    widths = fit_columns(columns, rows, console.width)
+    widths = _fit_columns(columns, rows, console.width)
     if widths is None:
-        _print_blocks(console, columns, rows)
+        label_width = max(map(cell_len, columns[1:]), default=0)
+        for first, *cells in rows:
+            console.print(Text(first, "bold"), soft_wrap=True)
+            for column, cell in zip(columns[1:], cells, strict=True):
+                if cell:
+                    padding = " " * (label_width - cell_len(column))
+                    console.print(Text(f"  {column}{padding}  {cell}"), soft_wrap=True)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
+    for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        is_numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
         table.add_column(
-            Text(column),
-            justify="right" if numeric else "left",
-            width=widths[index],
-            overflow="fold",
+            Text(column), justify="right" if is_numeric else "left", width=width, overflow="fold"
         )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*map(Text, row))
     console.print(table)
 
 
-def fit_columns(columns: list[str], rows: list[list[str]], width: int) -> list[int] | None:
-    """The width of each column so that they fit side by side, the first unbroken, the others between words; None if they cannot."""
-    cells = [[title, *(row[index] for row in rows)] for index, title in enumerate(columns)]
+def _fit_columns(columns: list[str], rows: list[list[str]], width: int) -> list[int] | None:
+    """Return column widths that split no word and no cell of the first column, or None."""
+    cells = list(zip(columns, *rows, strict=True))
     widths = [max(map(cell_len, column)) for column in cells]
-    least = [
-        widths[0],
-        *(
-            max(cell_len(word) for cell in column for word in cell.split() or [""])
-            for column in cells[1:]
-        ),
+    words = [
+        max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in cells
     ]
-    room = width - _BETWEEN * (len(columns) - 1)
+    least = [widths[0], *words[1:]]
+    room = width - _COLUMN_GAP * (len(columns) - 1)
     if sum(least) > room:
         return None
-    while sum(widths) > room:
-        widest = max(
-            (index for index in range(len(widths)) if widths[index] > least[index]),
-            key=lambda index: widths[index],
-        )
-        widths[widest] -= 1
+    while sum(widths) > room:  # narrow the widest that can be narrowed
+        narrowable = [index for index in range(len(widths)) if widths[index] > least[index]]
+        widths[max(narrowable, key=widths.__getitem__)] -= 1
     return widths
 
 
-def _print_blocks(console: Console, columns: list[str], rows: list[list[str]]) -> None:
-    """Each row as its first cell, and below it the others in a line each behind their titles; empty ones are left out."""
-    from rich.text import Text
-
-    longest = max(map(cell_len, columns[1:]), default=0)
-    for row in rows:
-        console.print(Text(row[0], "bold"), soft_wrap=True)
-        for title, cell in zip(columns[1:], row[1:], strict=True):
-            if cell:
-                console.print(
-                    Text(f"  {title}{' ' * (longest - cell_len(title))}  {cell}"), soft_wrap=True
-                )
-
-
 def wrap(text: str, *, first: str = "", later: str = "") -> str:
-    """A text in lines as wide as the terminal, the first and the later ones behind something; words are not torn."""
+    """Wrap a text to the terminal between words; `first` and `later` begin the lines."""
     width = max(Console().width, len(first) + 20, len(later) + 20)
     return textwrap.fill(
         text,
@@ -271,31 +249,26 @@ def _looks_numeric(cell: str) -> bool:
 
 
 def describe_result(result: dict[str, Any]) -> list[str]:
-    """A result in a few lines."""
+    """Return the lines that summarise a result."""
     dev, heads, cost = result["dev"], result["heads"], result["cost"]
-    lines = [
-        f"dev {result['metric']} {100 * dev['score']:.2f}, train {100 * result['train']['score']:.2f}, "
-        f"gap {100 * result['gap']:+.2f} points (protocol {result['protocol']}, seed {result['seed']})",
-        f"{heads['removed']} of {heads['total']} heads removed; {cost['rewards_computed']} rewards computed for "
-        f"{cost['rewards_asked']} asked; {tuning_words(cost)}; {cost['seconds']['total']:.0f} s",
+    others = {"fold models": cost.get("scout_steps"), "gates": cost.get("gate_steps")}
+    more = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
+    return [
+        f"dev {result['metric']} {100 * dev['score']:.2f}, train "
+        f"{100 * result['train']['score']:.2f}, gap {100 * result['gap']:+.2f} points (protocol "
+        f"{result['protocol']}, seed {result['seed']})",
+        f"{heads['removed']} of {heads['total']} heads removed; {cost['rewards_computed']} "
+        f"rewards computed of {cost['rewards_asked']} requested; {cost['tuning_steps']} tuning "
+        f"steps{f' (and {more})' if more else ''}; {cost['seconds']['total']:.0f} s",
+        *describe_warnings(dev, result["metric"], "dev"),
     ]
-    return [*lines, *warnings_of(dev, result["metric"], "dev")]
 
 
-def tuning_words(cost: dict[str, Any]) -> str:
-    """The steps of a run's own tunings, and of those that its search made to decide."""
-    others = {"scouts": cost.get("scout_steps"), "gates": cost.get("gate_steps")}
-    words = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
-    return f"{cost['tuning_steps']} tuning steps" + (f" (and {words})" if words else "")
-
-
-def warnings_of(scores: dict[str, Any], metric: str, split: str) -> Iterator[str]:
-    """What a reader of a score must know."""
+def describe_warnings(scores: dict[str, Any], metric: str, split: str) -> Iterator[str]:
+    """Yield warnings if the model always predicts one class, or scores like one that does."""
+    majority = scores["majority"]
     if scores["one_class"]:
-        yield f"careful: the model gives everything in {split} the same answer, so its score says nothing of the rows"
-    elif (
-        scores["majority"] is not None
-        and metric == "accuracy"
-        and scores["score"] <= scores["majority"]
-    ):
-        yield f"careful: always answering the most frequent class would score {100 * scores['majority']:.2f}"
+        always = f"careful: the model predicts the same for every row of {split}"
+        yield f"{always}, so the score means little"
+    elif majority is not None and metric == "accuracy" and scores["score"] <= majority:
+        yield f"careful: always predicting the most frequent class would score {100 * majority:.2f}"

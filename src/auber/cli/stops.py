@@ -1,7 +1,7 @@
-"""A stop by hand (Ctrl-C) or by the system (SIGTERM): one line with the command that goes on from there.
+"""How a command ends early: Ctrl-C, SIGTERM and wrong options are one line each.
 
-Both end a command in the same way, by an exception in the main thread, so that files are closed and locks are given back.
-The exit code is 128 and the number of the signal, as a shell would say it.
+The signals raise an exception in the main thread, so files are closed and locks released. The exit
+code is 128 plus the number of the signal, as in a shell; the line tells how to continue.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from auber.errors import ConfigError
 from auber.system.distributed import launch_words
 
-_RESUMING = ("demo", "finetune", "prune")  # they go on with --resume
-_REPEATING = ("rates", "study")  # they go on when they are called again
+_WITH_RESUME = ("demo", "finetune", "prune")  # continue with --resume; a study without
+_UsageError: Any = typer.BadParameter.__base__  # typer may bring its own copy of click
 
 
 class Terminated(KeyboardInterrupt):
@@ -29,40 +28,35 @@ class Terminated(KeyboardInterrupt):
 
 
 class Commands(TyperGroup):
-    """The commands of the program, each of which may be stopped."""
+    """The commands of the program, each of which can be stopped."""
 
     def invoke(self, ctx: Any) -> Any:  # the class of the context depends on the version of typer
-        """Run a command; one that is stopped says how to go on."""
+        """Run a command; if it is stopped, print how to continue."""
+        can_handle = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGTERM, _terminate) if can_handle else None
         try:
-            with _terminable():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             print(f"auber: {describe_stop(ctx.invoked_subcommand, sys.argv[1:])}", file=sys.stderr)
             number = signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT
             raise typer.Exit(128 + number) from None
+        except _UsageError as error:
+            place = " ".join(filter(None, ("auber", ctx.invoked_subcommand)))
+            message = error.format_message().rstrip(".")
+            raise ConfigError(f"{message}; see '{place} --help'") from None
+        finally:
+            if can_handle:
+                signal.signal(signal.SIGTERM, before)
 
 
 def describe_stop(command: str | None, words: list[str]) -> str:
-    """What to say of a command that was stopped; `words` is its command line."""
-    has_place = any(word == "--out" or word.startswith("--out=") for word in words)
-    if command not in (*_RESUMING, *_REPEATING) or not has_place:
+    """Return the message for a stopped command; `words` is its command line."""
+    has_folder = any(word == "--out" or word.startswith("--out=") for word in words)
+    if command not in (*_WITH_RESUME, "study") or not has_folder:
         return "stopped"
-    if command in _RESUMING and "--resume" not in words:
+    if command in _WITH_RESUME and "--resume" not in words:
         words = [*words, "--resume"]
     return f"stopped; go on with: {shlex.join([*launch_words(), 'auber', *words])}"
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Raise `Terminated` at a SIGTERM; the old handling is put back at the end."""
-    if threading.current_thread() is not threading.main_thread():  # signals are not for it
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

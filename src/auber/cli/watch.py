@@ -1,30 +1,34 @@
-"""`auber watch`: a run or a study from outside, while it goes on."""
+"""`auber watch`: follow a run or a study from another terminal."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from auber.cli import screen
-from auber.cli.live.places import STUDY, find_place
-from auber.errors import RunError
+from auber.errors import RunError, printable
+from auber.search.stages import is_layer_stage
+from auber.system.progress import describe_seconds
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from auber.cli.status import RunReader, RunStatus, StudyReader, StudyStatus
 
-    from auber.cli.live.drawing import Sheet
-
-# Seconds with nobody at work before it counts as left: between two blocks of a study, or two runs of a folder, there is nobody.
-_SURE_AFTER = 5.0
-_FILE_WIDTH = 200  # of what is printed into a pipe or a file
+RUN, STUDY = "run.json", "study.toml"
+# Between two runs of a study or of a folder, no process is at work.
+_SURE_SECONDS = 5.0
+_FILE_WIDTH = 200
+_STOPS = {"KeyboardInterrupt": "stopped by Ctrl-C", "Terminated": "stopped by SIGTERM"}
+_STYLES = {"running": "green", "complete": "green", "stopped": "red", "failed": "red"}
 
 
 def command(
@@ -32,128 +36,224 @@ def command(
         Path,
         typer.Argument(
             metavar="RUN|DIR",
-            help="The folder of a run or of a study, or one of several runs: the newest is followed.",
-            show_default=False,
+            help="The folder of a run or a study, or of several runs: then the newest is shown.",
         ),
     ],
-    once: Annotated[bool, typer.Option("--once", help="Show it as it is now and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the status once and exit.")] = False,
     interval: Annotated[
-        float, typer.Option("--interval", help="Seconds between two looks.", min=0.1)
+        float, typer.Option("--interval", help="Seconds between two updates.", min=0.1)
     ] = 1.0,
     json: Annotated[
-        bool, typer.Option("--json", help="Print one look as JSON on stdout and leave.")
+        bool, typer.Option("--json", help="Print the status as JSON on stdout and exit.")
     ] = False,
 ) -> None:
-    """Follow a search or a study in the terminal: stages, heads, rewards, time left, and whether anybody is at work.
+    """Follow a run or a study: stage, time left, heads removed, scores, and what stopped it.
 
-    It only reads the folder, so it can be started before, during or after the run, more than once, and on another machine that
-    sees the folder. It leaves when the run is over; Ctrl-C leaves it earlier and does nothing to the run. In a folder of several
-    runs, such as that of 'auber demo --out', it goes from one to the next. Exit code 1: the run has stopped without a result, or runs of the study have none at its end.
+    It only reads the folder: start it before, during or after the run, also on another machine that
+    sees the folder. It exits when the run is over; Ctrl-C exits earlier and does not affect the
+    run. In a folder of several runs, such as that of 'auber demo', it moves on to the next run.
+    Exit code 1: the run stopped without a result, or runs of the study failed.
 
-    Of the heads of a layer, each a square, ■ stays, □ is removed and ▒ is being decided; behind them stand how many went and what
-    that gained on the reward set, in points.
+    Heads are squares: ■ stays, □ is removed, · is not decided. The gain is that on the reward set,
+    in points.
 
     Example: auber watch runs/mrpc
     """
-    if once or json:
-        sight = _find(folder)
-        if sight is None:
-            raise RunError(
-                f"{folder}: must hold a run or a study, found neither; without --once it is waited for"
-            )
-        view = sight.look()
-        if json:
-            screen.print_json(asdict(view))
-        else:
-            console = Console()
-            _print(console, sight.draw(view, _sheet(console, bounded=False)))
-        if view.is_left or (view.is_over and not view.is_complete):
-            raise typer.Exit(1)
+    if not once and not json:
+        with suppress(KeyboardInterrupt):
+            if not _follow(folder, interval):
+                raise typer.Exit(1)
         return
-    try:
-        ended_well = _follow(folder, interval)
-    except KeyboardInterrupt:
-        return  # whoever watched has seen enough
-    if not ended_well:
+    place = find_place(folder)
+    if place is None:
+        raise RunError(
+            f"{folder}: must hold a run or a study, found neither; without --once 'auber watch' "
+            "waits for it"
+        )
+    status = open_reader(place).read()
+    if json:
+        screen.print_json(status.to_json())
+    else:
+        _console().print(draw(status))
+    if status.state in ("stopped", "failed"):
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True)
-class _Sight:
-    """How to look at what lies in a place, and how to draw it."""
+def open_reader(place: Path) -> RunReader | StudyReader:
+    """Return the reader of the run or study in a folder."""
+    from auber.cli.status import RunReader, StudyReader
 
-    place: Path
-    look: Callable[[], Any]
-    draw: Callable[[Any, Sheet], list[Text]]
+    return StudyReader(place) if (place / STUDY).is_file() else RunReader(place)
 
 
-def _find(folder: Path, known: _Sight | None = None) -> _Sight | None:
-    """What is to be seen in a folder; None while there is nothing. What is `known` already goes on until a newer run begins."""
-    if known is not None and known.place == folder:
-        return known
-    place = find_place(folder)
-    if place is None or (known is not None and known.place == place):
-        return known
-    if (place / STUDY).is_file():
-        from auber.cli.live.study import StudyWatcher
-        from auber.cli.live.study_drawing import draw_study
-
-        return _Sight(place, StudyWatcher(place).look, draw_study)
-    from auber.cli.live.run import RunWatcher
-    from auber.cli.live.run_drawing import draw_run
-
-    return _Sight(place, RunWatcher(place).look, draw_run)
+def find_place(folder: Path) -> Path | None:
+    """Return the folder itself, or that of the newest run in it; None if there is nothing yet."""
+    if (folder / RUN).is_file() or (folder / STUDY).is_file():
+        return folder
+    runs = []
+    for path in folder.glob(f"[!.]*/{RUN}"):
+        with suppress(OSError):  # just deleted
+            runs.append((path.stat().st_mtime_ns, path.parent))
+    if runs:
+        return max(runs)[1]
+    found = (*folder.glob("[!.]*"), *folder.glob("*/[!.]*"))
+    # A run that is being created has nothing but folders and its settings.
+    if folder.is_file() or any(path.is_file() and path.name != "config.toml" for path in found):
+        raise RunError(
+            f"{folder}: must be the folder of a run, of several, or of a study, found something "
+            "else; name its --out"
+        )
+    return None
 
 
 def _follow(folder: Path, interval: float) -> bool:
-    """Draw until it is over; whether there is a result, in a study one of every run."""
-    from rich.live import Live
-    from rich.text import Text
-
-    console = Console()
-    on_screen = console.is_terminal and not console.is_dumb_terminal
-    sight, last_sign, shown = None, time.monotonic(), ""
-    with (
-        Live(console=console, auto_refresh=False, vertical_overflow="crop")
-        if on_screen
-        else nullcontext() as live
-    ):
+    """Show the status until the run or study is over; return whether it has its results."""
+    console = _console()
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    reader: RunReader | StudyReader | None = None
+    last_sign, shown = time.monotonic(), ""
+    live = Live(console=console, auto_refresh=False)
+    with live if is_live else nullcontext():
         while True:
-            sight = _find(folder, sight)
-            view = None
-            lines = [Text(f"waiting for a run or a study in {folder} (Ctrl-C leaves)")]
-            if sight is not None:
-                view = sight.look()
-                lines = sight.draw(view, _sheet(console, bounded=on_screen))
-            if live is not None:
-                live.update(Text("\n").join(lines), refresh=True)
-            elif (frame := "\n".join(line.plain for line in lines)) != shown:
-                _print(console, [*lines, Text()])
-                shown = frame
-            if view is not None and view.is_over and sight is not None and sight.place == folder:
-                return bool(view.is_complete)
-            if view is None or not (view.is_over or view.is_left):
+            place = find_place(folder)
+            if place is not None and (reader is None or reader.folder != place):
+                reader = open_reader(place)
+            status = None if reader is None else reader.read()
+            waiting = f"waiting for a run or a study in {folder} (Ctrl-C exits)"
+            frame = Text(waiting) if status is None else draw(status)
+            if is_live:
+                live.update(frame, refresh=True)
+            else:
+                with console.capture() as capture:
+                    console.print(frame, "")  # an empty line between two frames
+                if capture.get() != shown:
+                    shown = capture.get()
+                    print(shown, end="", flush=True)
+            state = status.state if status else "waiting"
+            if state in ("waiting", "running", "elsewhere"):
                 last_sign = time.monotonic()
-            elif time.monotonic() - last_sign >= _SURE_AFTER:
-                return bool(view.is_complete)
+            # In a folder of several runs or an unfinished study, the next run may begin soon.
+            is_over = state in ("complete", "failed") and reader and reader.folder == folder
+            if is_over or time.monotonic() - last_sign >= _SURE_SECONDS:
+                return state == "complete"
             time.sleep(interval)
 
 
-def _sheet(console: Console, *, bounded: bool) -> Sheet:
-    """What the terminal takes; a frame that is not drawn over may be as long as it likes."""
-    from auber.cli.live.drawing import ASCII, UNICODE, Sheet
-
-    marks = UNICODE if console.encoding.startswith("utf") else ASCII
-    is_file = (
-        not console.is_terminal and "COLUMNS" not in os.environ
-    )  # nothing of a line needs to be cut there
-    return Sheet(
-        max(console.width, _FILE_WIDTH) if is_file else console.width,
-        console.height - 1 if bounded else None,
-        marks,
-    )
+def _console() -> Console:
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _FILE_WIDTH
+    return console
 
 
-def _print(console: Console, lines: list[Text]) -> None:
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
+def draw(status: RunStatus | StudyStatus) -> Group:
+    """Return the status to print, the important lines first: the screen may be short."""
+    from auber.cli.status import RunStatus
+
+    return Group(*(_draw_run(status) if isinstance(status, RunStatus) else _draw_study(status)))
+
+
+def _draw_table(columns: list[str], rows: list[list[RenderableType]]) -> Table:
+    """Return a table; without names of columns it has no heading."""
+    table = Table(*columns, box=None, pad_edge=False, header_style="dim", show_header=any(columns))
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
+def _bar(share: float) -> ProgressBar:
+    return ProgressBar(1.0, share, width=20)
+
+
+def _left(seconds: float | None, before: str = "") -> str:
+    return "" if seconds is None else f"{before}{describe_seconds(seconds)} left"
+
+
+def _draw_run(status: RunStatus) -> list[RenderableType]:
+    run = status.run
+    if run is None:
+        return [Text(f"waiting for a run in {printable(status.folder)}", "yellow")]
+    method = f"  method {run.method}" if run.kind == "prune" else ""
+    facts = f"seed {status.seed}  protocol {status.protocol}  model {run.model}"
+    standing = [status.state]
+    if status.process is not None and status.state != "complete":
+        host = f" on {status.process.host}" if status.process.host else ""
+        standing.append(f"process {status.process.id}{host}")
+        if status.silent_seconds is not None:
+            standing.append(f"last sign {describe_seconds(status.silent_seconds)} ago")
+    parts: list[RenderableType] = [
+        Text(f"auber {run.kind}  task {run.task}{method}  {facts}", "bold"),
+        Text(
+            "  ".join([*standing, f"in {printable(status.folder)}"]),
+            _STYLES.get(status.state, "yellow"),
+        ),
+    ]
+    if status.result is not None:
+        parts += map(Text, screen.describe_result(status.result.to_json()))
+    if status.error is not None:
+        parts.append(Text(_STOPS.get(status.error.partition(":")[0], status.error), "red"))
+    if status.resume is not None:
+        parts.append(Text(f"nobody is at work; go on with: {status.resume}", "yellow"))
+    if status.stage is not None:
+        stage, total = status.stage, status.stage.total
+        count = f"{stage.done}/{total or '?'}{_left(status.stage_seconds_left, '  ')}"
+        bar = _bar(min(1.0, stage.done / total) if total else 0.0)
+        rows: list[list[RenderableType]] = [[stage.name, bar, f"{count}  {stage.note}"]]
+        if status.share is not None:
+            left = _left(status.layers_seconds_left, "  open layers: about ")
+            rows.append(["whole run", _bar(status.share), f"{status.share:.0%}{left}"])
+        parts.append(_draw_table(["", "", ""], rows))
+    if status.numbers:
+        numbers = (f"{name.replace('_', ' ')} {n:.4g}" for name, n in status.numbers.items())
+        parts.append(Text("  ".join(numbers)))
+    later = [name for name, s in status.stages.items() if s is None and not is_layer_stage(name)]
+    if later:
+        parts.append(Text(f"to come: {', '.join(later)}", "dim"))
+    if status.layers:
+        layers: list[list[RenderableType]] = []
+        for index, layer in enumerate(status.layers):
+            is_decided = layer.state == "decided"
+            stays = "■" if is_decided else "·"
+            heads = ("□" if head in layer.removed else stays for head in range(status.num_heads))
+            removed = str(len(layer.removed)) if is_decided else ""
+            gain = "" if layer.gain is None else f"{100 * layer.gain:+.2f}"
+            layers.append([str(index), "".join(heads), layer.state, removed, gain])
+        parts.append(_draw_table(["layer", "heads", "", "removed", "gain"], layers))
+    return parts
+
+
+def _draw_study(status: StudyStatus) -> list[RenderableType]:
+    states = [cell.state for cell in status.cells]
+    folder = printable(status.folder)
+    again = f"the same 'auber study ... --out {folder}'"
+    bad = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
+    standing = {
+        "complete": f"all runs are settled; next: auber report {folder}",
+        "failed": f"all runs are settled, {bad}; {again} tries them again",
+        "stopped": f"nobody is at work; {again} goes on from here",
+    }.get(status.state, status.state)
+    left = _left(status.seconds_left, "  about ")
+    settled = f"{status.settled} of {status.total} runs settled{left}"
+    parts: list[RenderableType] = [
+        Text(f"study {folder}  model {status.model}", "bold"),
+        _draw_table(["", ""], [[_bar(status.settled / status.total), settled]]),
+        Text(standing, _STYLES.get(status.state, "yellow")),
+    ]
+    failed = [cell for cell in status.cells if cell.state == "failed"]
+    parts += [
+        Text(f"{cell.task} {cell.protocol} seed {cell.seed} {cell.run}: {cell.error}", "red")
+        for cell in failed[-3:]
+    ]
+    blocks: dict[str, dict[str, list[str]]] = {}
+    for cell in status.cells:
+        name = cell.run
+        if cell.status is not None and cell.status.stage is not None:
+            stage = cell.status.stage
+            name += f" ({stage.name} {stage.done}/{stage.total or '?'} {stage.note}".rstrip() + ")"
+        block = blocks.setdefault(f"{cell.task} {cell.protocol} seed {cell.seed}", {})
+        block.setdefault(cell.state, []).append(name)
+    rows: list[list[RenderableType]] = []
+    for block_name, runs in blocks.items():
+        words = (f"{state}: {', '.join(names)}" for state, names in runs.items())
+        rows.append([block_name, "\n".join(words)])
+    return [*parts, _draw_table(["block", "runs"], rows)]

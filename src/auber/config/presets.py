@@ -1,7 +1,6 @@
 """Presets: named settings.
 
-`paper` and `reference` list every setting, so that no change of a default can alter them.
-`default` lists what differs from the defaults.
+`paper` and `reference` give every setting, `default` what differs from the defaults.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from auber.config.sections import settings
 from auber.config.values import Value
 
 
@@ -23,76 +23,17 @@ class Preset:
     per_protocol: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
-# P: from the paper; R: from the authors' code, where the paper is silent; the rest is ours.
-_PAPER: dict[str, Value] = {
-    "seed": 0,
-    "protocol": "seen",  # P
-    "max_length": 128,  # P
-    "device": "auto",
-    "precision": "auto",
-    "threads": 0,
-    "first.when": "auto",
-    "first.epochs": 3,  # P
-    "first.learning_rate": 2e-5,  # P
-    "first.batch_size": 32,  # P
-    "reward.fraction": 2 / 3,  # P
-    "reward.max_rows": 0,
-    "reward.scale": 100.0,  # R
-    "reward.stop": 0.0,  # P
-    "reward.measure": "metric",  # P
-    "reward.caution": 0.0,
-    "reward.folds": 3,
-    "reward.head": 0.0,
-    "reward.latency": 0.0,
-    "reward.latency_rows": 1,
-    "reward.shards": 1,
-    "reward.spread": "devices",
-    "search.order": "forward",  # P
-    "search.layers": "all",  # P
-    "search.prior": "none",
-    "search.prior_share": 1 / 3,
-    "search.heads": 0,
-    "search.rewind": True,
-    "search.matrix": "value",  # P
-    "search.norm": "l1",  # P
-    "agent.episodes": 150,  # R
-    "agent.hidden_size": 512,  # P
-    "agent.hidden_layers": 3,  # P
-    "agent.scale_state": False,
-    "agent.optimizer": "sgd",  # R
-    "agent.learning_rate": 0.03,  # R
-    "agent.momentum": 0.9,  # R
-    "agent.gradient_clamp": 1.0,  # R
-    "agent.batch_size": 128,  # P
-    "agent.learning_starts": 128,  # R
-    "agent.updates_per_episode": 1,  # R
-    "agent.replay_size": 5000,  # P
-    "agent.target_every": 35,  # R
-    "agent.gamma": 1.0,  # P
-    "agent.epsilon_start": 1.0,  # P
-    "agent.epsilon_end": 0.05,  # P
-    "agent.epsilon_decay": 256.0,  # P
-    "agent.double_q": False,
-    "agent.stop_value": None,
-    "agent.choose": "rollout",  # P
-    "layer.epochs": 3,  # R
-    "layer.learning_rate": 2e-6,  # P
-    "layer.batch_size": 32,  # R
-    "last.epochs": 6,
-    "last.learning_rate": 2e-6,
-    "last.batch_size": 32,
-    "last.watch_fraction": 0.1,
-    "last.evaluations_per_epoch": 8,
-    "last.patience": 20,  # P
-    "last.watch": "metric",
-    "random.draw": 0,
-    "voita.epochs": 3,
-    "voita.learning_rate": 0.1,
-    "voita.batch_size": 32,
-    "voita.temperature": 2 / 3,
-    "voita.stretch": 0.1,
-    "voita.trials": 8,
-}
+# The defaults are the settings of `paper`. From the paper itself are
+#   protocol, max_length, first.epochs, first.learning_rate, first.batch_size, reward.fraction,
+#   reward.stop, reward.measure, search.order, search.layers, search.matrix, search.norm,
+#   agent.hidden_size, agent.hidden_layers, agent.batch_size, agent.replay_size, agent.gamma,
+#   agent.epsilon_*, agent.choose, layer.learning_rate and last.patience;
+# from the authors' code, where the paper is silent,
+#   reward.scale, agent.episodes, agent.optimizer, agent.learning_rate, agent.momentum,
+#   agent.gradient_clamp, agent.learning_starts, agent.updates_per_episode, agent.target_every,
+#   layer.epochs and layer.batch_size;
+# the rest is ours.
+_PAPER = {info.key: info.default for info in settings()}
 
 _RTE_FIRST: dict[str, Value] = {"first.epochs": 4, "first.learning_rate": 1e-5}  # P
 

@@ -1,19 +1,19 @@
-"""Rows as token ids, and batches of them padded to their longest row.
+"""Tokenise rows, and pad batches of them to their longest row.
 
-`EncodedRows` is what the Trainer takes as a dataset and the scorer sorts by length: nothing in it is padded. Padding
-happens in `pad_batch`, on the right, so that a batch costs what its longest row costs.
+`EncodedRows` is a dataset for the Trainer and for the scorer, without padding. `pad_batch` pads on
+the right.
 
-Words are joined by spaces and tokenized as the running text they are; a word's tag stands at its first token. Of a question
-and its context the question stays whole and the context is cut at its end: a row is one window, there is no second one for
-what lies behind it. An answer that does not lie in the window whole is none: a row left without one teaches nothing and, as
-it is asked all the same, counts as missed where it is scored.
+Words are joined by spaces and tokenised as running text; the tag of a word stands at its first
+token. A question stays whole, and its context is cut at the end: a row is one window, without a
+second one for the rest. An answer that is not in the window as a whole is dropped. A row without an
+answer teaches nothing but counts as missed in a score.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from auber.data.answers import AnyAnswers, Labels, Span, Spans, Tags
 from auber.data.rows import Answer, AnyRows, QuestionRows, Rows, WordRows
+from auber.data.targets import AnyTargets, Labels, Span, Spans, Tags
 from auber.data.task import TaskData
 from auber.errors import ModelError, TaskError
 from auber.metrics.tags import NO_TAG, read_scheme
@@ -33,34 +33,28 @@ from auber.metrics.task_metrics import Truth
 
 logger = logging.getLogger(__name__)
 
-INPUTS = (
-    "input_ids",
-    "token_type_ids",
-    "attention_mask",
-)  # what a model reads; all else of a batch is for its loss
+# What a model reads; everything else in a batch is for its loss.
+INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
-Offsets = Sequence[
-    tuple[int, int]
-]  # the characters of each token, first and behind the last; (0, 0) for special ones
+# The characters of each token, from the first to behind the last; (0, 0) for special tokens.
+Offsets = Sequence[tuple[int, int]]
 
 
 class EncodedRows(Dataset[dict[str, Any]]):
-    """Token ids of each row with its answer; `token_types` is None for tokenizers that know no segments."""
+    """Token ids and targets of rows; `token_types` is None if the tokenizer has no segments."""
 
     def __init__(
         self,
         input_ids: Sequence[Sequence[int]],
         token_types: Sequence[Sequence[int]] | None,
-        answers: Tensor | AnyAnswers,
+        targets: Tensor | AnyTargets,
         pad_token_id: int = 0,
         num_cut: int = 0,
     ) -> None:
-        # Texts that were longer; what that costs other kinds of rows is said where they are encoded.
+        self.input_ids, self.token_types, self.pad_token_id = input_ids, token_types, pad_token_id
+        self.targets = Labels(targets) if isinstance(targets, Tensor) else targets
+        # Rows with a longer text. The other task types log their own warning.
         self.num_cut = num_cut
-        self.input_ids = input_ids
-        self.token_types = token_types
-        self.answers = Labels(answers) if isinstance(answers, Tensor) else answers
-        self.pad_token_id = pad_token_id
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -71,26 +65,27 @@ class EncodedRows(Dataset[dict[str, Any]]):
         if self.token_types is not None:
             features["token_type_ids"] = self.token_types[index]
         features["attention_mask"] = [1] * len(ids)
-        return features | self.answers.features(index)
+        return features | self.targets.features(index)
 
     @property
     def kind(self) -> str:
-        """What the rows are: one of `kinds.KINDS`."""
-        return self.answers.kind
+        """The name of the task type."""
+        return self.targets.kind
 
     @property
     def labels(self) -> Tensor:
-        """The label of each row, (rows,): int64 classes or float32 targets; rows of other kinds have none."""
-        if not isinstance(self.answers, Labels):
+        """The label of each row, (rows,): int64 classes or float32 targets."""
+        if not isinstance(self.targets, Labels):
             raise TaskError(
-                f"rows of kind {self.kind} have no label for a whole row; give rows of kind sequence"
+                f"rows of kind {self.kind} have no label for a whole row; "
+                "give rows of kind sequence"
             )
-        return self.answers.labels
+        return self.targets.labels
 
     @property
     def is_regression(self) -> bool:
         """Whether the labels are numbers to predict rather than classes."""
-        return isinstance(self.answers, Labels) and self.answers.labels.is_floating_point()
+        return isinstance(self.targets, Labels) and self.targets.labels.is_floating_point()
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -99,108 +94,101 @@ class EncodedRows(Dataset[dict[str, Any]]):
 
     @cached_property
     def content_hash(self) -> str:
-        """A sha256 of all ids and answers in their order."""
+        """The SHA-256 of all ids and targets in their order."""
         digest = hashlib.sha256(np.asarray(self.lengths, "<i8").tobytes())
         for columns in (self.input_ids, self.token_types or ()):
             for values in columns:
                 digest.update(np.asarray(values, "<i8").tobytes())
             digest.update(b"|")
-        for part in self.answers.digest():
+        for part in self.targets.digest():
             digest.update(part)
         return digest.hexdigest()
 
     def select(self, indices: Sequence[int]) -> EncodedRows:
-        """The rows at these indices, in their order."""
-        token_types = (
-            None if self.token_types is None else [self.token_types[index] for index in indices]
+        """Return the rows at these indices, in their order."""
+        ids, types = self.input_ids, self.token_types
+        return EncodedRows(
+            [ids[index] for index in indices],
+            None if types is None else [types[index] for index in indices],
+            self.targets.select(indices),
+            self.pad_token_id,
         )
-        input_ids = [self.input_ids[index] for index in indices]
-        return EncodedRows(input_ids, token_types, self.answers.select(indices), self.pad_token_id)
 
     def truth(self, device: torch.device, order: Sequence[int] | None = None) -> Truth:
-        """What a metric compares the logits of all rows with, in this order or their own."""
-        return self.answers.truth(
-            range(len(self)) if order is None else order, self.lengths, device
-        )
+        """Return what a metric compares logits with, for the rows in this or their own order."""
+        order = range(len(self)) if order is None else order
+        return self.targets.truth(order, self.lengths, device)
 
 
 def encode_split(tokenizer: Any, task: TaskData, split: str, max_length: int) -> EncodedRows:
-    """The rows of a task's train or dev as this tokenizer writes them, cut to `max_length` tokens."""
-    return _ENCODERS[task.kind](tokenizer, task, split, max_length)
+    """Return train or dev of a task as token ids, cut to `max_length` tokens."""
+    rows: AnyRows = getattr(task, split)
+    if isinstance(rows, WordRows):
+        return encode_words(tokenizer, rows, max_length, task.label_names or ())
+    if isinstance(rows, QuestionRows):
+        return encode_questions(tokenizer, rows, max_length, f"{task.name}: {split}")
+    return encode_rows(tokenizer, rows, max_length, task.is_regression)
 
 
-def encode_rows(tokenizer: Any, rows: AnyRows, max_length: int, is_regression: bool) -> EncodedRows:
-    """Labelled texts as this tokenizer writes them, cut to `max_length` tokens at the end of the longer text."""
-    if not isinstance(rows, Rows):
-        raise TaskError(
-            f"rows of kind sequence are needed here, found rows of kind {rows.kind}; give texts with labels"
-        )
-    _require_padding(tokenizer)
+def encode_rows(tokenizer: Any, rows: Rows, max_length: int, is_regression: bool) -> EncodedRows:
+    """Return labelled texts as token ids; the longer text of a row is cut at its end."""
+    _check_tokenizer(tokenizer, needs_offsets=False)
     encoded = tokenizer(
         list(rows.first),
         None if rows.second is None else list(rows.second),
         truncation="longest_first",
         max_length=max_length,
-        padding=False,
     )
     labels = torch.tensor(rows.labels, dtype=torch.float32 if is_regression else torch.int64)
-    num_cut = sum(
-        bool(row.overflowing) for row in encoded.encodings or ()
-    )  # a tokenizer in Python does not say
-    return EncodedRows(
-        encoded["input_ids"], encoded.get("token_type_ids"), labels, tokenizer.pad_token_id, num_cut
-    )
+    # Only a fast tokenizer reports what it cut.
+    num_cut = sum(bool(row.overflowing) for row in encoded.encodings or ())
+    return _encoded_rows(tokenizer, encoded, Labels(labels), num_cut)
 
 
 def encode_words(
     tokenizer: Any, rows: WordRows, max_length: int, label_names: Sequence[str]
 ) -> EncodedRows:
-    """Tagged words as this tokenizer writes their text, cut to `max_length` tokens.
+    """Return tagged words as token ids.
 
-    Words that the cut leaves out, and those a tokenizer makes nothing of, are neither learned nor scored; a warning counts
-    them.
+    Words that are cut off, or that the tokenizer drops, are neither learned nor scored; a warning
+    counts them.
     """
-    _require_padding(tokenizer)
-    _require_offsets(tokenizer)
+    _check_tokenizer(tokenizer, needs_offsets=True)
     encoded = tokenizer(
         [" ".join(words) for words in rows.words],
         truncation=True,
         max_length=max_length,
-        padding=False,
         return_offsets_mapping=True,
     )
     tags = [
         _tags_of(*row) for row in zip(encoded["offset_mapping"], rows.words, rows.tags, strict=True)
     ]
     total = sum(map(len, rows.words))
-    left_out = total - sum(tag != NO_TAG for row in tags for tag in row)
-    if left_out:
+    num_cut = total - sum(tag != NO_TAG for row in tags for tag in row)
+    if num_cut:
         logger.warning(
-            "%d of %d words have no token within max_length %d and are neither learned nor scored; raise max_length",
-            left_out, total, max_length,
+            "%d of %d words have no token within max_length %d and are neither learned nor scored; "
+            "raise max_length",
+            num_cut, total, max_length,
         )  # fmt: skip
-    answers = Tags(tags, read_scheme(label_names))
-    return EncodedRows(
-        encoded["input_ids"], encoded.get("token_type_ids"), answers, tokenizer.pad_token_id
-    )
+    return _encoded_rows(tokenizer, encoded, Tags(tags, read_scheme(label_names)))
 
 
 def encode_questions(
     tokenizer: Any, rows: QuestionRows, max_length: int, where: str
 ) -> EncodedRows:
-    """Questions and contexts as this tokenizer writes them, the context cut so that a row has `max_length` tokens at most.
+    """Return questions with their contexts as token ids; `where` names the rows in messages.
 
-    `where` names the rows in messages. Rows whose answers the cut leaves out are counted in a warning.
+    A warning counts the rows whose answers are cut off.
     """
-    _require_padding(tokenizer)
-    _require_offsets(tokenizer)
-    _require_room(tokenizer, rows, max_length, where)
+    _check_tokenizer(tokenizer, needs_offsets=True)
+    questions, texts = list(rows.questions), list(rows.contexts)
+    _require_room(tokenizer, questions, max_length, where)
     encoded = tokenizer(
-        list(rows.questions),
-        list(rows.contexts),
+        questions,
+        texts,
         truncation="only_second",
         max_length=max_length,
-        padding=False,
         return_offsets_mapping=True,
     )
     contexts: list[Span] = []
@@ -210,31 +198,40 @@ def encode_questions(
     ):
         tokens = [place for place, text in enumerate(encoded.sequence_ids(row)) if text == 1]
         context = (tokens[0], tokens[-1]) if tokens else (0, -1)
+        found = [_span_of(answer, offsets, context) for answer in answers]
         contexts.append(context)
-        found = [
-            span for answer in answers if (span := _span_of(answer, offsets, context)) is not None
-        ]
-        spans.append(list(dict.fromkeys(found)))
-    left_out = sum(not found for found in spans)
-    if left_out:
+        spans.append(list(dict.fromkeys(span for span in found if span is not None)))
+    num_cut = sum(not found for found in spans)
+    if num_cut:
         logger.warning(
-            "%s: %d of %d rows have no answer within max_length %d: they teach nothing and count as missed; raise max_length",
-            where, left_out, len(rows), max_length,
+            "%s: %d of %d rows have no answer within max_length %d: they teach nothing and count "
+            "as missed; raise max_length",
+            where, num_cut, len(rows), max_length,
         )  # fmt: skip
-    return EncodedRows(
-        encoded["input_ids"],
-        encoded.get("token_type_ids"),
-        Spans(spans, contexts),
-        tokenizer.pad_token_id,
-    )
+    return _encoded_rows(tokenizer, encoded, Spans(spans, contexts))
+
+
+def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:
+    """Return row indices in batches of similar length, the longest first.
+
+    In each batch, rows times longest row is within the budget; a batch has at least one row.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    batches: list[list[int]] = []
+    for row in order:
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= tokens_per_batch:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
 
 
 def pad_batch(
     features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_multiple_of: int = 1
 ) -> dict[str, Tensor]:
-    """One batch: what is given for each token is (batch, longest row), what is given for a row (batch,).
+    """Return one batch: columns per token are (batch, longest row), columns per row (batch,).
 
-    A data collator once `pad_token_id` is bound.
+    With `pad_token_id` bound, this is a data collator.
     """
     lengths = np.array([len(row["input_ids"]) for row in features])
     width = -(-int(lengths.max()) // pad_to_multiple_of) * pad_to_multiple_of
@@ -244,14 +241,18 @@ def pad_batch(
         if isinstance(values, Tensor):
             batch[key] = values
             continue
-        column = np.full((len(features), width), padding_of(key, pad_token_id), dtype=np.int64)
+        column = np.full(filled.shape, padding_of(key, pad_token_id), np.int64)
         column[filled] = values
         batch[key] = torch.from_numpy(column)
     return batch
 
 
 def flat_columns(features: Sequence[dict[str, Any]]) -> dict[str, Tensor | NDArray[np.int32]]:
-    """What rows have, by name: a tensor (rows,) where it is given for a row, for each token an array (tokens,), row after row."""
+    """Return the columns of rows by name.
+
+    A column with one number per row is a tensor (rows,). A column with one number per token is an
+    array (tokens,), row after row.
+    """
     lengths = [len(row["input_ids"]) for row in features]
     columns: dict[str, Tensor | NDArray[np.int32]] = {}
     for key, value in features[0].items():
@@ -261,34 +262,41 @@ def flat_columns(features: Sequence[dict[str, Any]]) -> dict[str, Tensor | NDArr
             continue
         if [len(row[key]) for row in features] != lengths:
             raise TaskError(
-                f"rows to pad: column '{key}' must have one value for each token of input_ids; leave it out, or give one"
+                f"rows to pad: column '{key}' must have one value for each token of input_ids; "
+                "leave it out, or give one"
             )
-        # All rows at once: row by row takes several times as long, and every tuning begins with it.
-        columns[key] = np.fromiter(
-            chain.from_iterable(row[key] for row in features), np.int32, sum(lengths)
-        )
+        # All rows at once: row by row takes several times as long at the start of every training.
+        values = chain.from_iterable(row[key] for row in features)
+        columns[key] = np.fromiter(values, np.int32, sum(lengths))
     return columns
 
 
 def padding_of(key: str, pad_token_id: int) -> int:
-    """What stands in a column behind the tokens of a row."""
+    """Return the number that pads a column."""
     return {"input_ids": pad_token_id, "labels": NO_TAG}.get(key, 0)
 
 
 def part_batch(batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """A batch as what the model reads and what its loss takes."""
+    """Return what the model reads of a batch, and what its loss takes."""
     inputs = {name: tensor for name, tensor in batch.items() if name in INPUTS}
     return inputs, {name: tensor for name, tensor in batch.items() if name not in INPUTS}
 
 
+def _encoded_rows(
+    tokenizer: Any, encoded: Any, targets: AnyTargets, num_cut: int = 0
+) -> EncodedRows:
+    ids, types = encoded["input_ids"], encoded.get("token_type_ids")
+    return EncodedRows(ids, types, targets, tokenizer.pad_token_id, num_cut)
+
+
 def _tags_of(offsets: Offsets, words: Sequence[str], tags: Sequence[int]) -> list[int]:
-    """The tag of each token of the words' text: a word's tag at its first token, NO_TAG elsewhere."""
+    """Return the tag of each token: a word's tag at its first token, NO_TAG elsewhere."""
     word_of: list[int] = []  # the word of each character, -1 for the space behind it
     for number, word in enumerate(words):
         word_of += [number] * len(word) + [-1]
     placed, seen = [], -1
     for start, end in offsets:
-        # Some tokenizers begin a token at the space before its word: its last character tells which one.
+        # Some tokens begin at the space before their word, so their last character decides.
         word_number = word_of[end - 1] if end > start else -1
         placed.append(tags[word_number] if word_number > seen else NO_TAG)
         seen = max(seen, word_number)
@@ -296,66 +304,41 @@ def _tags_of(offsets: Offsets, words: Sequence[str], tags: Sequence[int]) -> lis
 
 
 def _span_of(answer: Answer, offsets: Offsets, context: Span) -> Span | None:
-    """The tokens of the context that share characters with an answer, None where the context does not hold all of it."""
+    """Return the context's tokens that overlap an answer; None if part of it is cut off."""
     start, end = answer.start, answer.start + len(answer.text.rstrip())
+    places = range(context[0], context[1] + 1)
     touched = [
         place
-        for place in range(context[0], context[1] + 1)
-        if offsets[place][0] < end
-        and offsets[place][1] > start
-        and offsets[place][1] > offsets[place][0]
+        for place in places
+        if offsets[place][0] < end and offsets[place][1] > max(start, offsets[place][0])
     ]
-    if not touched or max(offsets[place][1] for place in range(context[0], context[1] + 1)) < end:
+    if not touched or max(offsets[place][1] for place in places) < end:
         return None
     return touched[0], touched[-1]
 
 
-def _encode_sequence(tokenizer: Any, task: TaskData, split: str, max_length: int) -> EncodedRows:
-    rows = getattr(task, split)
-    return encode_rows(tokenizer, rows, max_length, task.is_regression)
-
-
-def _encode_tokens(tokenizer: Any, task: TaskData, split: str, max_length: int) -> EncodedRows:
-    assert task.label_names is not None
-    return encode_words(tokenizer, getattr(task, split), max_length, task.label_names)
-
-
-def _encode_spans(tokenizer: Any, task: TaskData, split: str, max_length: int) -> EncodedRows:
-    return encode_questions(tokenizer, getattr(task, split), max_length, f"{task.name}: {split}")
-
-
-def _require_padding(tokenizer: Any) -> None:
+def _check_tokenizer(tokenizer: Any, *, needs_offsets: bool) -> None:
+    name = type(tokenizer).__name__
     if tokenizer.pad_token_id is None:
         raise ModelError(
-            f"the tokenizer {type(tokenizer).__name__} has no padding token, so rows cannot be batched; "
+            f"the tokenizer {name} has no padding token, so rows cannot be batched; "
             "set tokenizer.pad_token"
         )
-
-
-def _require_offsets(tokenizer: Any) -> None:
-    if not tokenizer.is_fast:
+    if needs_offsets and not tokenizer.is_fast:
         raise ModelError(
-            f"the tokenizer {type(tokenizer).__name__} does not say which characters a token stands for, which tags and "
-            "answers need; use a fast one"
+            f"the tokenizer {name} does not report which characters a token stands for, which "
+            "tags and answers need; use a fast one"
         )
 
 
-def _require_room(tokenizer: Any, rows: QuestionRows, max_length: int, where: str) -> None:
-    """A question that fills the window leaves nothing to find the answer in."""
+def _require_room(tokenizer: Any, questions: list[str], max_length: int, where: str) -> None:
+    """Raise `TaskError` if a question leaves no room for its context."""
     special = tokenizer.num_special_tokens_to_add(pair=True)
-    questions = tokenizer(
-        list(rows.questions), add_special_tokens=False, padding=False, truncation=False
-    )["input_ids"]
-    for row, question in enumerate(questions):
+    encoded = tokenizer(questions, add_special_tokens=False, padding=False, truncation=False)
+    for row, question in enumerate(encoded["input_ids"]):
         if len(question) + special >= max_length:
             raise TaskError(
-                f"{where} row {row}: the question's {len(question)} tokens and {special} special ones leave no room for the "
-                f"context within max_length {max_length}; raise max_length or shorten the question"
+                f"{where} row {row}: the question's {len(question)} tokens and {special} special "
+                f"ones leave no room for the context within max_length {max_length}; "
+                "raise max_length or shorten the question"
             )
-
-
-_ENCODERS: dict[str, Callable[[Any, TaskData, str, int], EncodedRows]] = {
-    "sequence": _encode_sequence,
-    "tokens": _encode_tokens,
-    "spans": _encode_spans,
-}

@@ -1,8 +1,9 @@
-"""MRPC, CoLA, RTE and WNLI, from a GLUE folder or from the Hugging Face hub.
+"""Read MRPC, CoLA, RTE and WNLI from a GLUE folder or from the Hugging Face Hub.
 
-The folder is the one GLUE's own download makes: `MRPC/train.tsv`, `MRPC/dev.tsv` and so on. Its files know no quoting
-(MRPC has lone quote characters), columns are found by their name in the header (CoLA has none), and both sources give
-the same rows with the same label numbers. GLUE's test labels are secret, so its dev set is what scores are reported on.
+The folder is laid out as GLUE's own download script does: `MRPC/train.tsv`, `MRPC/dev.tsv` and so
+on. Its files have no quoting (MRPC has lone quote characters), and columns are found by their name
+in the header (CoLA has none). Both sources give the same rows and labels. GLUE's test labels are
+secret, so scores are reported on its dev set.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from auber.data.task import Rows, TaskData, check_task, check_text
-from auber.data.text_files import read_text
-from auber.errors import TaskError, unknown_name
+from auber.data.files import read_text
+from auber.data.rows import Rows, check_text
+from auber.data.task import TaskData, check_task
+from auber.errors import TaskError
 from auber.system.hub import reading_hub
 
 HUB_DATASET = "nyu-mll/glue"
@@ -22,125 +23,107 @@ HUB_DATASET = "nyu-mll/glue"
 
 @dataclass(frozen=True)
 class GlueFormat:
-    """How one GLUE task is stored, in the folder and on the hub."""
+    """How one GLUE task is stored, in the folder and on the Hub."""
 
     folder: str
-    text: tuple[str, ...]
-    label: str
+    doc: str
     label_names: tuple[str, ...]
-    hub_text: tuple[str, ...]
+    text: tuple[str, ...] = ("sentence1", "sentence2")
+    label: str = "label"
     metric: str = "accuracy"
-    header: tuple[str, ...] | None = None  # the columns of a file that does not name them itself
-    labels_are_words: bool = False
+    header: tuple[str, ...] | None = None  # the columns, if the files do not name them
+    labels_are_words: bool = False  # in the files, instead of numbers
 
     @property
-    def written_labels(self) -> tuple[str, ...]:
-        """The labels as the files write them, by label number."""
-        return (
-            self.label_names
-            if self.labels_are_words
-            else tuple(map(str, range(len(self.label_names))))
-        )
+    def hub_text(self) -> tuple[str, ...]:
+        """The text columns on the Hub."""
+        return ("sentence",) if len(self.text) == 1 else ("sentence1", "sentence2")
 
 
 FORMATS = {
     "cola": GlueFormat(
         folder="CoLA",
-        header=("source", "label", "mark", "sentence"),
-        text=("sentence",),
-        label="label",
+        doc="is a sentence acceptable English (GLUE)",
         label_names=("unacceptable", "acceptable"),
-        hub_text=("sentence",),
+        text=("sentence",),
         metric="matthews",
+        header=("source", "label", "mark", "sentence"),
     ),
     "mrpc": GlueFormat(
         folder="MRPC",
+        doc="do two sentences say the same (GLUE)",
+        label_names=("not_equivalent", "equivalent"),
         text=("#1 String", "#2 String"),
         label="Quality",
-        label_names=("not_equivalent", "equivalent"),
-        hub_text=("sentence1", "sentence2"),
     ),
     "rte": GlueFormat(
         folder="RTE",
-        text=("sentence1", "sentence2"),
-        label="label",
+        doc="does the first text entail the second (GLUE)",
         label_names=("entailment", "not_entailment"),
         labels_are_words=True,
-        hub_text=("sentence1", "sentence2"),
     ),
     "wnli": GlueFormat(
         folder="WNLI",
-        text=("sentence1", "sentence2"),
-        label="label",
+        doc="what a pronoun stands for, as entailment (GLUE)",
         label_names=("not_entailment", "entailment"),
-        hub_text=("sentence1", "sentence2"),
     ),
 }
 
 
 def read_glue(name: str, folder: Path) -> TaskData:
-    """A task from the files of a GLUE folder."""
-    layout = _layout(name)
-    if not (folder / layout.folder).is_dir():
+    """Return a task from the files of a GLUE folder."""
+    layout = FORMATS[name]
+    inner = folder / layout.folder
+    if not inner.is_dir():
         raise TaskError(
-            f"{folder}: a GLUE folder must hold {layout.folder}/train.tsv and dev.tsv, found no {layout.folder} in it; give --data the folder "
-            f"above {layout.folder}"
+            f"{folder}: a GLUE folder must hold {layout.folder}/train.tsv and dev.tsv, found no "
+            f"{layout.folder} in it; give --data the folder above {layout.folder}"
         )
-    return _task(
-        name, layout, lambda split: _read_tsv(folder / layout.folder / f"{split}.tsv", layout)
-    )
+    return _task(name, layout, lambda split: _read_tsv(inner / f"{split}.tsv", layout))
 
 
 def load_glue_from_hub(name: str) -> TaskData:
-    """A task from the hub, or from the cache of `datasets` if it was read before."""
-    layout = _layout(name)
+    """Return a task from the Hub, or from the cache of `datasets`."""
+    layout = FORMATS[name]
     try:
         from datasets import load_dataset
     except ImportError as error:
         raise TaskError(
-            f"{name}: reading the hub needs the package 'datasets'; install it, or pass --data DIR with a GLUE folder"
+            f"{name}: reading the hub needs the package 'datasets'; install it, or pass --data DIR "
+            "with a GLUE folder"
         ) from error
     try:
-        # Its rows are checked, and their hash is part of every result: another revision cannot pass for this one.
+        # No revision is pinned: every result records the hash of the rows.
         with reading_hub(HUB_DATASET):
             dataset = load_dataset(HUB_DATASET, name)  # nosec B615 # as said above
-    except (
-        Exception
-    ) as error:  # the errors of datasets, the hub client and its transport have no common base
+    except Exception as error:  # datasets and the hub client have no common base of errors
         reason = (str(error).splitlines() or [""])[0]
         raise TaskError(
-            f"{name}: '{HUB_DATASET}' cannot be read from the hub ({type(error).__name__}: {reason}); "
+            f"{name}: '{HUB_DATASET}' cannot be read from the hub "
+            f"({type(error).__name__}: {reason}); "
             "check the network, or pass --data DIR with a GLUE folder"
         ) from error
-    return _task(
-        name,
-        layout,
-        lambda split: _hub_rows(dataset["validation" if split == "dev" else split], layout),
-    )
 
+    def read(split: str) -> Rows:
+        rows = dataset["validation" if split == "dev" else split]
+        texts = [rows[column] for column in layout.hub_text]
+        return Rows.from_columns(texts, map(int, rows["label"]))
 
-def _layout(name: str) -> GlueFormat:
-    if name not in FORMATS:
-        raise TaskError(unknown_name("GLUE task", name, FORMATS))
-    return FORMATS[name]
+    return _task(name, layout, read)
 
 
 def _task(name: str, layout: GlueFormat, read: Callable[[str], Rows]) -> TaskData:
     return check_task(TaskData(name, read("train"), read("dev"), layout.label_names, layout.metric))
 
 
-def _hub_rows(split: Any, layout: GlueFormat) -> Rows:
-    texts = [tuple(split[column]) for column in layout.hub_text]
-    return Rows(texts[0], texts[1] if len(texts) == 2 else None, tuple(map(int, split["label"])))
-
-
 def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
-    # Not splitlines: it also breaks at separators that may stand inside a sentence.
+    # Not splitlines: it also breaks at separators that may occur inside a sentence.
     lines = read_text(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
     header = layout.header or tuple(lines[0].split("\t"))
     label_column = _column(layout.label, header, path)
     text_columns = [_column(column, header, path) for column in layout.text]
-    numbers = {written: number for number, written in enumerate(layout.written_labels)}
+    names = layout.label_names
+    written = names if layout.labels_are_words else tuple(map(str, range(len(names))))
     texts: list[list[str]] = [[] for _ in text_columns]
     labels: list[int] = []
     first = 0 if layout.header else 1
@@ -151,21 +134,22 @@ def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
             raise TaskError(
                 f"{where}: {len(header)} columns are needed, found {len(fields)}; correct the line"
             )
-        if fields[label_column] not in numbers:
-            known = ", ".join(numbers)
+        if fields[label_column] not in written:
             raise TaskError(
-                f"{where}: the label must be one of {known}, found '{fields[label_column]}'; correct it"
+                f"{where}: the label must be one of {', '.join(written)}, "
+                f"found '{fields[label_column]}'; correct it"
             )
-        labels.append(numbers[fields[label_column]])
+        labels.append(written.index(fields[label_column]))
         for column, values in zip(text_columns, texts, strict=True):
             check_text(fields[column], where)
             values.append(fields[column])
-    return Rows(tuple(texts[0]), tuple(texts[1]) if len(texts) == 2 else None, tuple(labels))
+    return Rows.from_columns(texts, labels)
 
 
 def _column(name: str, header: Sequence[str], path: Path) -> int:
     if name not in header:
         raise TaskError(
-            f"{path}: the header must name a column '{name}', found {', '.join(header)}; is it GLUE's file?"
+            f"{path}: the header must name a column '{name}', found {', '.join(header)}; "
+            "is it GLUE's file?"
         )
     return header.index(name)

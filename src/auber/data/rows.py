@@ -1,17 +1,17 @@
-"""The rows of a split, one class a kind of task, and what must hold of each row.
+"""The rows of a split: one class for each task type, with the rules that every row must meet.
 
-All are values of the same shape to the outside: `texts` and `labels` say what stands in each row, `select` takes some of
-them, and `check` raises a `TaskError` for the first that cannot be used. A class label or tag is an index into the names of
-the task's labels.
+All classes are immutable columns of equal length with the same interface. A class label or tag is
+an index into the task's label names.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple, Self
 
 from auber.errors import TaskError
 
@@ -19,8 +19,35 @@ LabelNames = tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Labelled sentences or pairs of sentences; `second` is None where a row is one sentence."""
+class _Columns:
+    """Base of the row classes: every field is a column, or None if the rows lack it."""
+
+    kind: ClassVar[str]  # the name of the task type
+
+    def __post_init__(self) -> None:
+        columns = vars(self).items()
+        sizes = {name: len(column) for name, column in columns if column is not None}
+        if len(set(sizes.values())) > 1:
+            found = ", ".join(f"{size} {name}" for name, size in sizes.items())
+            raise TaskError(f"rows: all columns must be equally long, found {found}; correct them")
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+    def select(self, indices: Sequence[int]) -> Self:
+        """Return the rows at these indices, in their order."""
+        columns = vars(self).values()
+        return type(self)(
+            *(
+                None if column is None else tuple(column[index] for index in indices)
+                for column in columns
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Rows(_Columns):
+    """Labelled texts or pairs of texts; `second` is None if a row is one text."""
 
     kind: ClassVar[str] = "sequence"
 
@@ -28,34 +55,19 @@ class Rows:
     second: tuple[str, ...] | None
     labels: tuple[int, ...] | tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        second = len(self.first) if self.second is None else len(self.second)
-        if not len(self.first) == second == len(self.labels):
-            raise TaskError(
-                f"rows: texts and labels must be equally many, found {len(self.first)} first texts, "
-                f"{second} second texts and {len(self.labels)} labels"
-            )
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def select(self, indices: Sequence[int]) -> Rows:
-        """The rows at these indices, in their order."""
-        second = None if self.second is None else tuple(self.second[index] for index in indices)
-        labels = tuple(self.labels[index] for index in indices)
-        return Rows(tuple(self.first[index] for index in indices), second, labels)
+    @classmethod
+    def from_columns(
+        cls, texts: Sequence[Iterable[str]], labels: Iterable[int] | Iterable[float]
+    ) -> Rows:
+        """Return rows of one or two columns of texts."""
+        columns = [tuple(column) for column in texts]
+        return cls(columns[0], columns[1] if len(columns) == 2 else None, tuple(labels))
 
     def texts(self) -> list[tuple[str, ...]]:
-        """The texts of each row: one or two."""
-        return (
-            list(zip(self.first))
-            if self.second is None
-            else list(zip(self.first, self.second, strict=True))
-        )
-
-    def count_labels(self) -> Counter[Any]:
-        """How often each label stands in the rows."""
-        return Counter(self.labels)
+        """Return the one or two texts of each row."""
+        if self.second is None:
+            return list(zip(self.first))
+        return list(zip(self.first, self.second, strict=True))
 
     def check(self, where: str, label_names: LabelNames) -> None:
         """Raise `TaskError` unless every row can be used."""
@@ -66,47 +78,28 @@ class Rows:
                 _check_class(label, label_names, f"{where} row {row}: the label")
             elif not math.isfinite(label):
                 raise TaskError(
-                    f"{where} row {row}: the target must be a finite number, found {label}; correct it"
+                    f"{where} row {row}: the target must be a finite number, found {label}; "
+                    "correct it"
                 )
 
 
 @dataclass(frozen=True)
-class WordRows:
-    """Sentences as words, each with a tag."""
+class WordRows(_Columns):
+    """Sentences as words, each word with a tag."""
 
     kind: ClassVar[str] = "tokens"
 
     words: tuple[tuple[str, ...], ...]
     tags: tuple[tuple[int, ...], ...]
 
-    def __post_init__(self) -> None:
-        if len(self.words) != len(self.tags):
-            raise TaskError(
-                f"rows: lists of words and of tags must be equally many, found {len(self.words)} and {len(self.tags)}"
-            )
-
-    def __len__(self) -> int:
-        return len(self.words)
-
     @property
     def labels(self) -> tuple[Any, ...]:
         """The tags of each row."""
         return self.tags
 
-    def select(self, indices: Sequence[int]) -> WordRows:
-        """The rows at these indices, in their order."""
-        return WordRows(
-            tuple(self.words[index] for index in indices),
-            tuple(self.tags[index] for index in indices),
-        )
-
     def texts(self) -> list[tuple[str, ...]]:
-        """The words of each row."""
+        """Return the words of each row."""
         return list(self.words)
-
-    def count_labels(self) -> Counter[Any]:
-        """How often each tag stands at a word."""
-        return Counter(tag for tags in self.tags for tag in tags)
 
     def check(self, where: str, label_names: LabelNames) -> None:
         """Raise `TaskError` unless every row can be used."""
@@ -122,12 +115,12 @@ class Answer(NamedTuple):
     """A piece of a context."""
 
     text: str
-    start: int  # the character it begins at
+    start: int  # its first character
 
 
 @dataclass(frozen=True)
-class QuestionRows:
-    """Questions, each with a context and the pieces of it that answer; any of several is right."""
+class QuestionRows(_Columns):
+    """Questions, each with a context and one or more answers in it, all of them right."""
 
     kind: ClassVar[str] = "spans"
 
@@ -135,42 +128,21 @@ class QuestionRows:
     contexts: tuple[str, ...]
     answers: tuple[tuple[Answer, ...], ...]
 
-    def __post_init__(self) -> None:
-        if not len(self.questions) == len(self.contexts) == len(self.answers):
-            raise TaskError(
-                f"rows: questions, contexts and answers must be equally many, found {len(self.questions)}, "
-                f"{len(self.contexts)} and {len(self.answers)}"
-            )
-
-    def __len__(self) -> int:
-        return len(self.questions)
-
     @property
     def labels(self) -> tuple[Any, ...]:
         """The answers of each row."""
         return self.answers
 
-    def select(self, indices: Sequence[int]) -> QuestionRows:
-        """The rows at these indices, in their order."""
-        columns = (self.questions, self.contexts, self.answers)
-        questions, contexts, answers = (
-            tuple(column[index] for index in indices) for column in columns
-        )
-        return QuestionRows(questions, contexts, answers)  # type: ignore[arg-type]
-
     def texts(self) -> list[tuple[str, ...]]:
-        """The question and the context of each row."""
+        """Return the question and the context of each row."""
         return list(zip(self.questions, self.contexts, strict=True))
-
-    def count_labels(self) -> Counter[Any]:
-        """Nothing: answers are no classes."""
-        return Counter()
 
     def check(self, where: str, label_names: LabelNames) -> None:
         """Raise `TaskError` unless every row can be used."""
         if label_names is not None:
             raise TaskError(
-                f"{where}: answers are pieces of their context and have no names; leave label_names out"
+                f"{where}: answers are pieces of their context and have no names; "
+                "leave label_names out"
             )
         for row, (question, context) in enumerate(self.texts()):
             check_text(question, f"{where} row {row}, question")
@@ -181,23 +153,32 @@ class QuestionRows:
 AnyRows = Rows | WordRows | QuestionRows
 
 
+def count_labels(rows: AnyRows) -> Counter[Any]:
+    """Return how often each label or tag occurs; answers are not counted."""
+    if isinstance(rows, QuestionRows):
+        return Counter()
+    return Counter(rows.labels if isinstance(rows, Rows) else chain.from_iterable(rows.tags))
+
+
 def check_text(text: str, where: str) -> None:
-    """Raise `TaskError` unless the text holds something a tokenizer can read."""
+    """Raise `TaskError` if the text is empty or cannot be encoded."""
     if not text.strip():
         raise TaskError(f"{where}: the text is empty; fill it in or leave the row out")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise TaskError(
-            f"{where}: the text holds half a surrogate pair at character {error.start}; correct it or leave the row out"
+            f"{where}: the text holds half a surrogate pair at character {error.start}; "
+            "correct it or leave the row out"
         ) from error
 
 
 def check_words(words: Sequence[str], tags: Sequence[Any], where: str) -> None:
-    """Raise `TaskError` unless there are words, none of them empty, and a tag for each."""
+    """Raise `TaskError` unless there are words, all non-empty, and one tag per word."""
     if len(words) != len(tags):
         raise TaskError(
-            f"{where}: every word needs a tag, found {len(words)} words and {len(tags)} tags; correct the row"
+            f"{where}: every word needs a tag, found {len(words)} words and {len(tags)} tags; "
+            "correct the row"
         )
     if not words:
         raise TaskError(f"{where}: has no words; fill it in or leave the row out")
@@ -206,23 +187,24 @@ def check_words(words: Sequence[str], tags: Sequence[Any], where: str) -> None:
 
 
 def check_answers(answers: Sequence[Answer], context: str, where: str) -> None:
-    """Raise `TaskError` unless there is an answer, and each stands in the context where it says."""
+    """Raise `TaskError` unless there is an answer and the context holds each where it says."""
     if not answers:
         raise TaskError(
-            f"{where}: has no answer; questions without one cannot be learned here, leave the row out"
+            f"{where}: has no answer; questions without one cannot be learned here, "
+            "leave the row out"
         )
     for text, start in answers:
         check_text(text, f"{where}, answer")
         if not 0 <= start < len(context):
             raise TaskError(
-                f"{where}: answer_start must be from 0 to {len(context) - 1}, a character of the context, found {start}; "
-                "correct it"
+                f"{where}: answer_start must be from 0 to {len(context) - 1}, a character of the "
+                f"context, found {start}; correct it"
             )
         found = context[start : start + len(text)]
         if found != text:
             raise TaskError(
-                f"{where}: the context has {found!r:.60} at answer_start {start}, the answer's text is {text!r:.60}; "
-                "correct one of them (characters count from 0)"
+                f"{where}: the context has {found!r:.60} at answer_start {start}, the answer's "
+                f"text is {text!r:.60}; correct one of them (characters count from 0)"
             )
 
 

@@ -1,19 +1,23 @@
-"""Which rows of train serve what: lists of row indices drawn by seed, written down with the run.
+"""Draw the rows for each stage of a run: lists of indices into train that depend on the seed.
 
-Protocol `seen` is the paper's: the first tuning uses all of train, and each layer redraws reward set and mini-train
-from the same rows, so the reward is a training score. Protocol `heldout` cuts train once into tune, reward and watch
-rows: no row of the reward set is tuned on before all decisions are made. Protocol `crossfit` is `seen` with all of train
-dealt into folds besides: a row is scored by the scout of its fold, which is tuned on all the others. Nothing here ever touches
-the dev set.
+The dev set is never used. There are three protocols:
 
-Beyond the paper, whose draws are plain random ones: a reward set that happens to miss a class is drawn again by class,
-as is one that `reward.max_rows` bounds; the rows such a bound leaves out are used for nothing in that layer.
-Within a layer reward set and mini-train are disjoint, except where `reward.fraction` is 1 under `seen`.
+- `seen` is the paper's. The first tuning uses all of train, and each layer draws its reward set and
+  mini-train from the same rows, so the reward is a training score.
+- `heldout` divides train once into tune, reward and watch rows. No row of the reward set is trained
+  on before all decisions are made.
+- `crossfit` is `seen` with all of train divided into folds. Each row is scored by the fold model
+  that was trained without its fold.
+
+Differences from the paper, which draws at random: a reward set that misses a class is drawn again
+by class, as is one that `reward.max_rows` limits. The rows beyond that limit are not used in that
+layer. Within a layer, reward set and mini-train are disjoint, unless `reward.fraction` is 1 under
+`seen`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,12 +35,10 @@ Array = NDArray[np.int64]
 HELDOUT_REWARD = 0.3
 HELDOUT_WATCH = 0.1
 
-_LISTS = ("first", "original_first", "last_train", "last_watch")
-
 
 @dataclass(frozen=True)
 class LayerSplit:
-    """The rows of one layer: those that reward the game and those tuned on after it."""
+    """The rows of one layer: to tune on after its search, and to compute rewards with."""
 
     mini_train: Indices
     reward: Indices
@@ -49,49 +51,77 @@ class Splits:
     protocol: str
     first: Indices
     original_first: Indices
-    layers: tuple[LayerSplit, ...]
     last_train: Indices
     last_watch: Indices
-    folds: tuple[Indices, ...] = ()  # all of train, under `crossfit` alone
+    layers: tuple[LayerSplit, ...]
+    folds: tuple[Indices, ...] = ()  # all of train, only under `crossfit`
 
     def without_fold(self, fold: int) -> Splits:
-        """What the scout of a fold may use: every list less the rows that it is to score."""
-        scored = set(self.folds[fold])
+        """Return the rows for the model of a fold: every list without the rows of that fold."""
+        held_out = set(self.folds[fold])
 
-        def left(rows: Indices) -> Indices:
-            return tuple(row for row in rows if row not in scored)
+        def rest(rows: Indices) -> Indices:
+            return tuple(row for row in rows if row not in held_out)
 
         return Splits(
             protocol=self.protocol,
-            first=left(self.first),
-            original_first=left(self.original_first),
+            first=rest(self.first),
+            original_first=rest(self.original_first),
+            last_train=rest(self.last_train),
+            last_watch=rest(self.last_watch),
             layers=tuple(
-                LayerSplit(left(layer.mini_train), left(layer.reward)) for layer in self.layers
+                LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers
             ),
-            last_train=left(self.last_train),
-            last_watch=left(self.last_watch),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """A plain JSON object."""
-        return {
-            "protocol": self.protocol,
-            **{name: list(getattr(self, name)) for name in _LISTS},
-            "layers": [
-                {"mini_train": list(item.mini_train), "reward": list(item.reward)}
-                for item in self.layers
-            ],
-            **({"folds": [list(fold) for fold in self.folds]} if self.folds else {}),
-        }
+        """Return a plain JSON object."""
+        data = {**vars(self), "layers": [vars(layer) for layer in self.layers]}
+        if not self.folds:
+            del data["folds"]
+        return data
 
 
 def make_splits(
     labels: Sequence[Any], config: Config, num_layers: int, without_classes: bool
 ) -> Splits:
-    """The rows of every stage, for training rows with these labels; `without_classes`: they are numbers, tags or answers."""
-    # Where there are no classes to keep, all rows are of one.
+    """Return the rows of every stage, for train rows with these labels.
+
+    `without_classes`: the labels are numbers, tags or answers, so all rows count as one class.
+    """
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
-    return _SPLITS[config.protocol](classes, config, num_layers)
+    if config.protocol == "heldout":
+        return _split_heldout(classes, config, num_layers)
+    splits = _split_seen(classes, config, num_layers)
+    if config.protocol == "crossfit":
+        splits = replace(splits, protocol="crossfit", folds=_deal(classes, config))
+    return splits
+
+
+def hold_out(
+    rows: Sequence[int], labels: Sequence[Any] | None, share: float, seed: int
+) -> tuple[Indices, Indices]:
+    """Return rows to tune on and rows to score, each class in its share of both.
+
+    `labels` are those of all rows of train; None if the rows have no classes.
+    """
+    members = np.asarray(rows, np.int64)
+    size = int(members.max(initial=0)) + 1
+    classes = np.zeros(size, np.int64) if labels is None else np.asarray(labels, np.int64)
+    count, num_classes = _share(share, members), len(np.unique(classes[members]))
+    if count < max(num_classes, 1):
+        raise TaskError(
+            f"held-out rows: at least one row of each of the {num_classes} classes is needed, "
+            f"a share of {share:g} is {count} of {len(members)} rows; give more rows"
+        )
+    held_out = _draw_by_class(members, count, classes, seeds.generator(seed, "held-out rows"))
+    rest = np.setdiff1d(members, held_out)
+    if len(np.unique(classes[rest])) < num_classes:
+        raise TaskError(
+            "held-out rows: a class of a single row cannot be both tuned on and held out; give "
+            "more rows of each class"
+        )
+    return _indices(rest), _indices(held_out)
 
 
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
@@ -128,7 +158,8 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     _require_rows("rows to watch", watch, rows, "choose protocol seen")
     tune = np.setdiff1d(others, watch)
     reward = _indices(_bound(uncut, config, classes, rng))
-    # Here reward.fraction only says how small mini-train is; 1 would leave it nothing, so then it is all of tune.
+    # Here reward.fraction only sets the size of mini-train; with 1, which would leave it empty, it
+    # is all of tune.
     share = 1 - config.reward.fraction or 1.0
     layers = []
     for layer in range(num_layers):
@@ -148,18 +179,13 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     )
 
 
-def _split_crossfit(classes: Array, config: Config, num_layers: int) -> Splits:
-    return replace(
-        _split_seen(classes, config, num_layers), protocol="crossfit", folds=_deal(classes, config)
-    )
-
-
 def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
-    """All rows in folds of even size, each class evenly over them."""
+    """Divide all rows into folds of even size, with each class spread evenly over them."""
     folds = config.reward.folds
     if len(classes) < folds:
         raise TaskError(
-            f"folds: at least one row for each of {folds} is needed, found {len(classes)}; lower reward.folds or give more rows"
+            f"folds: at least one row for each of {folds} is needed, found {len(classes)}; "
+            "lower reward.folds or give more rows"
         )
     rng = seeds.generator(config.seed, "folds")
     shuffled = rng.permutation(len(classes))
@@ -167,22 +193,15 @@ def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
     return tuple(_indices(by_class[fold::folds]) for fold in range(folds))
 
 
-_SPLITS: dict[str, Callable[[Array, Config, int], Splits]] = {
-    "seen": _split_seen,
-    "heldout": _split_heldout,
-    "crossfit": _split_crossfit,
-}
-
-
 def _draw(rows: Array, count: int, rng: np.random.Generator) -> Array:
-    """So many of the rows at random, all of them where they are fewer."""
+    """Draw `count` of the rows at random, or all of them if there are fewer."""
     return rng.choice(rows, min(count, len(rows)), replace=False)
 
 
 def _draw_reward(
     rows: Array, fraction: float, classes: Array, rng: np.random.Generator, remedy: str
 ) -> Array:
-    """A share of the rows that holds each class: at random, and by class only where chance left one out."""
+    """Draw a share of the rows at random, and again by class if a class is missing."""
     count = _share(fraction, rows)
     num_classes = len(np.unique(classes[rows]))
     if count < max(num_classes, 1):
@@ -197,7 +216,7 @@ def _draw_reward(
 
 
 def _bound(rows: Array, config: Config, classes: Array, rng: np.random.Generator) -> Array:
-    """No more of the rows than `reward.max_rows` allows."""
+    """Draw at most `reward.max_rows` of the rows."""
     most = config.reward.max_rows
     if not 0 < most < len(rows):
         return rows
@@ -211,7 +230,7 @@ def _bound(rows: Array, config: Config, classes: Array, rng: np.random.Generator
 
 
 def _draw_by_class(rows: Array, count: int, classes: Array, rng: np.random.Generator) -> Array:
-    """So many of the rows, each class in its share of them and at least once."""
+    """Draw `count` of the rows, each class in proportion and at least once."""
     members = [rows[classes[rows] == name] for name in np.unique(classes[rows])]
     sizes = np.array([len(group) for group in members])
     ideal = count * sizes / len(rows)
@@ -236,5 +255,6 @@ def _indices(rows: Array) -> Indices:
 def _require_rows(name: str, drawn: Array, rows: Array, remedy: str) -> None:
     if not len(drawn):
         raise TaskError(
-            f"train, {name}: at least one row is needed, it would have none of {len(rows)}; {remedy} or give more rows"
+            f"train, {name}: at least one row is needed, it would have none of {len(rows)}; "
+            f"{remedy} or give more rows"
         )

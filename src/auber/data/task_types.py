@@ -1,8 +1,8 @@
-"""The kinds of task: what a row is, and which transformers class has the head that answers it.
+"""The types of task: what a row is, and which transformers class has the head for it.
 
-One table, read wherever the kinds differ: which class a model of the kind is, which tokens its head reads, which columns
-the rows of a file have, and which metric they are scored by unless another is named. How labels are encoded is in
-`tasks/answers.py`, what becomes of a model's outputs in `outputs.py`; both have one entry a kind. Loads nothing heavy.
+The name of a type is what `--kind` takes. What else differs between types has one entry or class
+each in `rows` (checks), `user_rows` (reading), `encoding` (tokenisation), `targets` and
+`auber.training.outputs` (losses). This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One kind of task."""
+class TaskType:
+    """One type of task."""
 
     name: str
     doc: str  # what a row is
     ending: str  # of the names of its transformers classes
     mapping: str  # transformers' table from configs to these classes
-    reads_all: bool  # its head reads every token of a row, not one vector for all of them
-    metric: str  # unless another is named
-    text: tuple[str, ...]  # columns of your own rows, unless others are named
+    reads_all: bool  # its head reads every token of a row, not one vector per row
+    metric: str  # the default
+    text: tuple[str, ...]  # default columns of your own rows
     label: str
 
     @property
@@ -35,7 +35,7 @@ class Kind:
         return f"AutoModel{self.ending}"
 
     def model_class(self, config: PreTrainedConfig) -> type[PreTrainedModel]:
-        """The class of a model with this config."""
+        """Return the class of a model with this config."""
         import transformers
 
         classes: Any = getattr(transformers, self.mapping)
@@ -43,25 +43,25 @@ class Kind:
         return found
 
 
-def get_kind(name: str) -> Kind:
-    """The kind of that name."""
-    if name not in KINDS:
-        raise ConfigError(unknown_name("kind", name, KINDS))
-    return KINDS[name]
+def get_task_type(name: str) -> TaskType:
+    """Return the task type of that name."""
+    if name not in TASK_TYPES:
+        raise ConfigError(unknown_name("kind", name, TASK_TYPES))
+    return TASK_TYPES[name]
 
 
-def kind_of_class(class_name: str | None) -> Kind | None:
-    """The kind that models of a class answer, None where they answer none of them."""
-    for kind in KINDS.values():
-        if class_name is not None and class_name.endswith(kind.ending):
-            return kind
+def task_type_of_class(class_name: str | None) -> TaskType | None:
+    """Return the task type of a transformers class; None if it has no head of these types."""
+    for task_type in TASK_TYPES.values():
+        if class_name is not None and class_name.endswith(task_type.ending):
+            return task_type
     return None
 
 
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind(
+TASK_TYPES = {
+    task_type.name: task_type
+    for task_type in (
+        TaskType(
             name="sequence",
             doc="one or two texts with a class, or with a number to predict",
             ending="ForSequenceClassification",
@@ -71,7 +71,7 @@ KINDS: dict[str, Kind] = {
             text=("text",),
             label="label",
         ),
-        Kind(
+        TaskType(
             name="tokens",
             doc="a list of words with a tag each",
             ending="ForTokenClassification",
@@ -81,7 +81,7 @@ KINDS: dict[str, Kind] = {
             text=("tokens",),
             label="tags",
         ),
-        Kind(
+        TaskType(
             name="spans",
             doc="a question and a context that holds the answer",
             ending="ForQuestionAnswering",

@@ -1,27 +1,55 @@
-"""The target `onnx`: a folder with the graph, the tokenizer, the config with the labels, and how to run it."""
+"""The target `onnx`: a graph written by torch's exporter, with its tokenizer, for onnxruntime.
+
+The graph takes any batch size and any length up to the model's positions. It returns in float32
+what the model returns: `logits`, or `start_logits` and `end_logits`. onnx and onnxruntime are only
+imported when they are needed, and the telemetry of onnxruntime is switched off.
+"""
 
 from __future__ import annotations
 
+import importlib
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
 
-from auber.export.base import Exported, write_checked
-from auber.export.graph import graph_call, open_graph, require_packages, write_graph
-from auber.export.howto import write_how_to
-from auber.export.rows import Compute
-from auber.export.source import Source
+from auber.errors import CheckpointError, ConfigError
+from auber.export.dense import restore_heads
+from auber.export.pages import write_graph_page
+from auber.export.source import Source, in_float32
+from auber.export.verification import Compute, Exported, write_verified
+from auber.models.encoders import encoder_of
+from auber.models.random_rows import random_rows
 from auber.system.progress import Progress
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 GRAPH = "model.onnx"
+# The outputs of a graph by task type; the model's own output has the same names.
+OUTPUT_NAMES = {
+    "sequence": ("logits",),
+    "tokens": ("logits",),
+    "spans": ("start_logits", "end_logits"),
+}
+_PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+_AXES = {0: "batch", 1: "length"}
+_TRACED = (2, 8)  # rows and length of the example batch; the graph keeps neither
 
 
 def export(source: Source, place: Path, progress: Progress) -> Exported:
-    """Write the folder, if the packages of `auber[onnx]` are there."""
+    """Write the folder; the packages of `auber[onnx]` are needed."""
     require_packages("--to onnx")
-    progress.plan(2)
-    exported = write_checked("onnx", source, place, _write, _compute, progress)
+    exported = write_verified("onnx", source, place, _write, _load, progress)
     return replace(exported, graph=place / GRAPH)
 
 
@@ -29,9 +57,109 @@ def _write(source: Source, folder: Path) -> None:
     write_graph(source.model, folder / GRAPH, source.inputs)
     source.tokenizer.save_pretrained(folder)
     source.model.config.save_pretrained(folder)
-    (folder / "README.md").write_text(write_how_to(source, GRAPH), encoding="utf-8")
+    (folder / "README.md").write_text(write_graph_page(source, GRAPH), encoding="utf-8")
 
 
-def _compute(source: Source, folder: Path) -> Compute:
+def _load(source: Source, folder: Path) -> Compute:
     session = open_graph(folder / GRAPH, torch.get_num_threads())
     return lambda batch: graph_call(session, batch)()
+
+
+def missing_packages() -> list[str]:
+    """Return the packages that would have to be installed."""
+    return [name for name in _PACKAGES if find_spec(name) is None]
+
+
+def require_packages(option: str) -> None:
+    """Raise `ConfigError` unless graphs can be written and run, as `option` requests."""
+    if missing := missing_packages():
+        raise ConfigError(
+            f"{option} needs {', '.join(missing)}, not installed here; pip install 'auber[onnx]'"
+        )
+
+
+def write_graph(model: PreTrainedModel, path: Path, inputs: Sequence[str]) -> None:
+    """Write a classifier with these inputs as one file; above 2 GB, the weights go into a second.
+
+    A layer without heads gets one head of zeros: onnxruntime cannot reshape a tensor of no heads.
+    """
+    encoder = encoder_of(model)
+    empty = [layer for layer in range(encoder.num_layers) if not encoder.present(layer)]
+    model = restore_heads(model, {layer: [0] for layer in empty}) if empty else model
+    rows, length = _TRACED
+    outputs = OUTPUT_NAMES[encoder.task_type.name]
+    batch = random_rows(encoder, inputs, rows=rows, length=min(length, encoder.num_positions))
+    with _quiet():
+        try:
+            program = torch.onnx.export(
+                _GraphModule(model, outputs).eval(),
+                tuple(batch[name] for name in inputs),
+                dynamo=True,
+                dynamic_shapes=tuple(_AXES for _ in inputs),
+                input_names=list(inputs),
+                output_names=list(outputs),
+                verbose=False,
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            reason = str(error.__cause__ or error).strip().splitlines()[0]
+            raise CheckpointError(
+                f"{type(model).__name__}: torch cannot write it as an ONNX graph ({reason}); "
+                "try the versions constraints.txt names"
+            ) from error
+        assert program is not None, "the exporter returns the program if it is given no file"
+        for node in program.model.graph:
+            node.metadata_props.clear()  # stack traces with paths of this machine
+        program.save(path)
+
+
+def open_graph(path: Path, threads: int) -> Any:
+    """Return an onnxruntime session on the CPU."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when the package is imported
+    onnxruntime = importlib.import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors only
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def graph_call(session: Any, batch: dict[str, Tensor]) -> Callable[[], SimpleNamespace]:
+    """Return a call that runs the graph on a batch; its result is like the model's own output."""
+    arrays = {name: tensor.numpy() for name, tensor in batch.items()}
+    names = [each.name for each in session.get_outputs()]
+
+    def call() -> SimpleNamespace:
+        found = map(torch.from_numpy, session.run(names, arrays))
+        return SimpleNamespace(**dict(zip(names, found, strict=True)))
+
+    return call
+
+
+class _GraphModule(nn.Module):
+    """The classifier in float32, with its inputs in order and only these outputs."""
+
+    def __init__(self, model: PreTrainedModel, outputs: Sequence[str]) -> None:
+        super().__init__()
+        self.model, self.outputs = in_float32(model), outputs
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        output = self.model(input_ids=input_ids, attention_mask=attention_mask, **types)
+        return tuple(getattr(output, name) for name in self.outputs)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the exporter's remarks on missing packages and on its internals."""
+    loggers = [logging.getLogger(name) for name in ("onnxscript", "torch.onnx")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,20 +1,20 @@
-"""What is exported: the model of a run's folder or of a model folder, with its tokenizer."""
+"""The model to export: of a finished run or a model folder, with its tokenizer."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from auber.data.task_types import KINDS, Kind, kind_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ModelError, RunError
 from auber.models import checkpoint
-from auber.models.encoders import encoder_of
-from auber.models.encoders.base import Encoder
+from auber.models.encoders import Encoder, encoder_of
 from auber.run import files as run_files
+from auber.run.records import ResultRecord
 from auber.training.outputs import OUTPUTS, Outputs
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A model with a classifier of one of the kinds, on the CPU in eval mode."""
+    """A classifier on the CPU in eval mode, with its tokenizer."""
 
     name: str
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    result: dict[str, Any] | None = None  # of the run it comes from, if it comes from one
+    result: ResultRecord | None = None  # of the run it comes from
 
     @property
     def encoder(self) -> Encoder:
@@ -36,49 +36,57 @@ class Source:
         return encoder_of(self.model)
 
     @property
-    def kind(self) -> Kind:
-        """The kind of task the model answers."""
-        return self.encoder.kind
+    def task_type(self) -> TaskType:
+        """The task type of the model."""
+        return self.encoder.task_type
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """The number of removed heads, and of heads before pruning."""
+        encoder = self.encoder
+        return encoder.removed.num_removed, encoder.num_layers * encoder.num_heads
 
     @property
     def row_length(self) -> int:
-        """The tokens that rows are cut to: as the run did, and never more than the model has places for."""
+        """The number of tokens to cut rows to, as the run did and as the model allows."""
         longest = self.encoder.num_positions
-        return longest if self.result is None else min(longest, self.result["config"]["max_length"])
+        return longest if self.result is None else min(longest, self.result.config["max_length"])
 
     @property
     def outputs(self) -> Outputs:
-        """How what the model gives is read."""
-        return OUTPUTS[self.kind.name]
+        """The reader of the model's outputs."""
+        return OUTPUTS[self.task_type.name]
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """What the tokenizer gives and the model reads."""
+        """The inputs that the tokenizer returns and the model reads."""
         reads_types = (
             self.encoder.has_token_types and "token_type_ids" in self.tokenizer.model_input_names
         )
         return ("input_ids", "attention_mask", *(["token_type_ids"] if reads_types else []))
 
 
-def open_source(run: str | Path) -> Source:
-    """The model of a finished run, or of a model folder."""
+def read_source(run: str | Path) -> Source:
+    """Return the model of a finished run or a model folder."""
     folder, result = Path(run), None
     if run_files.is_run(folder):
-        result = run_files.read_result(folder)  # a run that is not finished says so itself
+        result = run_files.read_result_record(folder)
         folder = folder / "model"
         if not folder.is_dir():
             raise RunError(
-                f"{run}: a model is needed, the run's own was deleted; make the run again with keep_weights"
+                f"{run}: a model is needed, the run's own was deleted; "
+                "make the run again with keep_weights"
             )
     model = checkpoint.load(folder)
-    if kind_of_class(type(model).__name__) is None:
-        endings = " or ".join(f"...{kind.ending}" for kind in KINDS.values())
+    if task_type_of_class(type(model).__name__) is None:
+        endings = " or ".join(f"...{each.ending}" for each in TASK_TYPES.values())
         raise ModelError(
-            f"{folder}: a model {endings} is needed, found {type(model).__name__}; fine-tune it for a task first"
+            f"{folder}: a model {endings} is needed, found {type(model).__name__}; "
+            "fine-tune it for a task first"
         )
     return Source(Path(run).resolve().name, model, checkpoint.load_tokenizer(folder), result)
 
 
 def in_float32(model: PreTrainedModel) -> PreTrainedModel:
-    """The model itself, or a copy of one that is kept in fewer bits: what is compared is not rounded to them."""
+    """Return the model, or a float32 copy of one in lower precision."""
     return model if model.dtype == torch.float32 else copy.deepcopy(model).float()

@@ -1,1 +1,1 @@
-"""Metrics of a task, smooth rewards and statistics of paired runs."""
+"""Metrics of tasks, smooth rewards and statistics of paired runs."""

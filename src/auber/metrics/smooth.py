@@ -1,11 +1,14 @@
-"""How much of the labels the logits explain: a measure that moves with every row's probability, not with decisions alone.
+"""Smooth rewards: the share of the labels' entropy that the logits explain.
 
-It is McFadden's pseudo R squared, 1 - NLL / H: NLL is the labels' mean negative log-likelihood under the best scale of the
-logits, not below 0, and the best bias of each class; H is the entropy of the labels' frequencies. Being surer, less sure or
-fonder of a class therefore costs nothing: any tuning sets that right.
+This is McFadden's pseudo R squared, 1 - NLL / H. NLL is the mean negative log-likelihood of the
+labels under the best scale of the logits, at least 0, and the best bias of each class. H is the
+entropy of the class frequencies. Changes in confidence, or in favour of one class, therefore cost
+nothing, as any tuning corrects them. Unlike accuracy, the share changes with every row's
+probability.
 
-Contract: a float64 scalar in [0, 1] on the rows' device, which is never waited for. It is 0 where the best scale is not
-positive and where all labels are the same, whatever the logits; otherwise, logits that are not finite give not a number.
+Contract: a float64 scalar in [0, 1] on the rows' device, without waiting for that device. It is 0
+if the best scale is not positive, and if all labels are equal; otherwise, logits that are not
+finite give NaN.
 """
 
 from __future__ import annotations
@@ -17,33 +20,32 @@ from torch import Tensor
 
 from auber.metrics.tags import TagTruth
 
-# At most: a GPU takes them all, as stopping early would wait for it. Six find the optimum of ordinary logits, fourteen that of a
-# hundred classes with rare ones among them. Rows that scale and biases tell apart without a mistake have none, and the share then
-# ends short of 1: most often by less than a thousandth, with few rows and outliers among their logits by some hundredths.
+# A GPU takes all steps, as stopping early would wait for it. Six find the optimum of ordinary
+# logits, fourteen that of a hundred classes, some of them rare. Rows that are separated perfectly
+# have no optimum; the share then ends below 1, usually by less than a thousandth, and by a few
+# hundredths for few rows with outliers.
 _STEPS = 16
-_ENOUGH = 1e-13  # a step that promises less gain is the last
-_BACK = 0.25  # a step that does not help is tried again so much shorter
-# The furthest that a step moves the scale or a bias. Of two classes hardly one would go so far. Of many, rare ones have curves so flat
-# that a step overshoots a hundredfold: to shorten it until it helps would use up all steps.
+_ENOUGH = 1e-13  # stop when a step promises less gain
+_BACK = 0.25  # shorten a step that does not help to this share
+# The furthest that one step moves the scale or a bias. Rare ones among many classes have such flat
+# curves that a full step overshoots a hundredfold, and shortening it would use up all steps.
 _FURTHEST = 4.0
-_RIDGE = 1e-10  # all biases may move together, which changes nothing and has no best place
-_NO_SPREAD = (
-    1e-12  # of squares beside those of the logits: the rounding error of equal float32 values
-)
+_RIDGE = 1e-10  # moving all biases together changes nothing, so it has no optimum
+_NO_SPREAD = 1e-12  # of squares, relative to the logits': rounding of equal float32 values
 
 
 def class_rows(logits: Tensor, labels: Tensor) -> Tensor:
-    """Logits (rows, classes) and labels (rows,) side by side: float64 (rows, classes + 1)."""
+    """Return logits (rows, classes) beside labels (rows,): float64 (rows, classes + 1)."""
     return torch.cat((logits.double(), labels[:, None].double()), dim=1)
 
 
 def tag_rows(logits: Tensor, truth: TagTruth) -> Tensor:
-    """The same of every word, from the logits of all tokens: float64 (words, tags + 1)."""
+    """Return the same for every word, from the logits of all tokens: float64 (words, tags + 1)."""
     return class_rows(logits.index_select(0, truth.places), truth.tags)
 
 
 def explained_share(rows: Tensor) -> Tensor:
-    """The share of the labels' entropy that the logits explain, from rows of logits and label."""
+    """Return the share of the labels' entropy that the logits explain; see `class_rows`."""
     found = _fit(rows)
     share = torch.where(found.fit[0] > 0, (1 - found.loss / found.entropy).clamp(0, 1), 0.0)
     share = torch.where(rows.isfinite().all(), share, torch.nan)
@@ -51,7 +53,7 @@ def explained_share(rows: Tensor) -> Tensor:
 
 
 def explained_by_row(rows: Tensor) -> Tensor:
-    """What each row gives of the share, which is their mean: float64 (rows,)."""
+    """Return each row's contribution to the share, which is their mean: float64 (rows,)."""
     found, labels = _fit(rows), rows[:, -1].long()
     outputs = torch.addcmul(found.fit[1:, None], found.features, found.fit[0])  # (classes, rows)
     likelihoods = outputs.log_softmax(0).gather(0, labels[None])[0]  # (rows,)
@@ -70,27 +72,27 @@ class _Fit(NamedTuple):
 
 
 def _fit(rows: Tensor) -> _Fit:
-    """Newton's method from scale 0 and the classes' frequencies, where the logits explain nothing.
+    """Maximise the likelihood by Newton's method, from scale 0 and the class frequencies.
 
-    The likelihood is concave, no step goes further than `_FURTHEST`, and one is taken only where it helps, so that no logits make it
-    run away.
+    The likelihood is concave, steps are bounded, and a step is taken only if it helps, so it cannot
+    diverge.
     """
     logits, labels = rows[:, :-1].T, rows[:, -1].long()  # (classes, rows), (rows,)
     counts = rows.new_zeros(len(logits)).scatter_add_(0, labels, torch.ones_like(rows[:, -1]))
     frequencies = counts / max(1, len(rows))  # (classes,)
     entropy = -torch.special.xlogy(frequencies, frequencies).sum()
     features = _standardized(logits, frequencies > 0)  # (classes, rows)
-    # Of the labels the likelihood needs these alone: the mean of what the scale and each bias multiply.
+    # All that the likelihood needs of the labels: the mean of what scale and biases multiply.
     of_labels = features.gather(0, labels[None]).sum(1) / max(1, len(rows))
     wanted = torch.cat((of_labels, frequencies))  # (1 + classes,)
 
-    # A class without rows is as good as left out: its probability is 0, and its bias stays where it is.
+    # A class without rows has probability 0, and its bias does not move.
     biases = frequencies.clamp_min(torch.finfo(torch.float64).tiny).log()
     fit = torch.cat((torch.zeros_like(biases[:1]), biases))  # (1 + classes,): scale and biases
     loss, step, gain = _newton(fit, features, wanted)
     for _ in range(_STEPS):
         if rows.device.type == "cpu" and gain < _ENOUGH:
-            break  # where nobody waits for the answer
+            break
         tried = fit + step
         found, newton, gain = _newton(tried, features, wanted)
         better = found < loss
@@ -100,7 +102,7 @@ def _fit(rows: Tensor) -> _Fit:
 
 
 def _newton(fit: Tensor, features: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean negative log-likelihood, Newton's step from there as far as it may go, and twice the gain that all of it promises."""
+    """Return the loss, Newton's bounded step, and twice the gain that the full step promises."""
     num_rows = max(1, features.shape[1])
     outputs = torch.addcmul(fit[1:, None], features, fit[0])  # (classes, rows)
     highest = outputs.amax(0)  # (rows,)
@@ -111,7 +113,7 @@ def _newton(fit: Tensor, features: Tensor, wanted: Tensor) -> tuple[Tensor, Tens
     weighted = shares * features
     by_class, scale_by_class = shares.sum(1), weighted.sum(1)
     expected = torch.cat((scale_by_class.sum()[None], by_class))  # (1 + classes,)
-    # Minus the second derivatives are covariances: the mean of the products less the products of the means.
+    # The negative second derivatives are covariances.
     curve = expected.diag()
     curve[0, 1:] = curve[1:, 0] = scale_by_class
     curve[0, 0] = (weighted * features).sum()
@@ -119,13 +121,16 @@ def _newton(fit: Tensor, features: Tensor, wanted: Tensor) -> tuple[Tensor, Tens
     curve = torch.addmm(curve, means, means.T, alpha=-1) / num_rows
     curve.diagonal().add_(_RIDGE)
     slope = wanted - expected / num_rows
-    step, _ = torch.linalg.solve_ex(curve, slope)  # checks nothing, so that nobody waits for a GPU
+    step, _ = torch.linalg.solve_ex(curve, slope)  # without a check, which would wait for a GPU
     gain = slope @ step
     return loss, step * (_FURTHEST / step.abs().max()).clamp(max=1), gain
 
 
 def _standardized(logits: Tensor, present: Tensor) -> Tensor:
-    """Logits (classes, rows) less what biases and softmax undo, of spread 1; 0 for absent classes and where nothing is left."""
+    """Return logits (classes, rows) with mean 0 per class and row and spread 1.
+
+    They are 0 for absent classes, and if the logits do not vary.
+    """
     present, num_rows = present[:, None], max(1, logits.shape[1])
     logits = torch.where(present, logits, 0.0)
     num_present = present.sum()

@@ -1,17 +1,20 @@
-"""How far a difference between two methods can be trusted: means, paired differences, corrected tests, a verdict in words.
+"""Statistics of paired runs: means, paired differences, corrected tests and a verdict in words.
 
-The rule, one for all tables: a difference is shown when its t interval leaves out 0 and its p, corrected by Holm's method
-for all comparisons of its family, is below 0.05. The p is that of the exact sign-flip test wherever this test could get
-there at all (2 / 2^n times the size of the family below 0.05: 6 pairs for one comparison, 9 for eight), and that of the
-paired t test with fewer pairs, where it rests on differences that are about normal. Which one depends on the numbers of
-pairs and of comparisons alone, never on the scores. Fewer than 3 pairs show nothing, nor do differences that are all equal,
-which have no deviation to judge by. Pairs that share a dev set speak of other seeds, not of other rows.
+One rule holds for all tables. A difference is significant if its 95 % t interval excludes 0 and its
+p, corrected by Holm's method for all comparisons of its family, is below 0.05. The p is that of the
+exact sign-flip test if that test can reach significance at all (2 / 2^n times the size of the
+family below 0.05: 6 pairs for one comparison, 9 for eight). With fewer pairs it is that of the
+paired t test, which assumes roughly normal differences. The choice depends only on the numbers of
+pairs and comparisons, never on the scores. Fewer than 3 pairs, or differences that are all equal
+and so have no deviation, are never significant. Pairs that share a dev set generalise to other
+seeds, not to other rows.
 
-Checked by simulation at 3, 5 and 15 pairs. Methods that do not differ are exchangeable, so their differences are symmetric:
-false alarms are at most 5 %, for normal differences and for steps of single dev rows. Skew is not covered by that: with a
-mean of 0 and a skewness of 0.5 the rate at 5 pairs, where the t test decides, is 5.6 %, and the interval covers 94 %; on
-exponential differences it covers 89 to 91 %. A studentised bootstrap is infinite at 3 pairs and a third wider at 5 for the same
-coverage, a percentile bootstrap far too narrow at both, so the interval is Student's.
+Checked by simulation at 3, 5 and 15 pairs. Methods that do not differ are exchangeable, so their
+differences are symmetric; false alarms are then at most 5 %, for normal differences and for steps
+of single dev rows. With a mean of 0 and a skewness of 0.5, the rate at 5 pairs, where the t test
+decides, is 5.6 % and the interval covers 94 %; on exponential differences it covers 89 to 91 %. A
+studentised bootstrap is infinite at 3 pairs and a third wider at 5 for the same coverage; a
+percentile bootstrap is far too narrow at both. So the interval is Student's.
 """
 
 from __future__ import annotations
@@ -30,21 +33,20 @@ from auber.system.seeds import generator
 
 LEVEL = 0.05
 POWER = 0.8
-FEWEST_PAIRS = 3  # with two, one difference of two numbers would stand for all deviation
+FEWEST_PAIRS = 3  # with two, one difference of two numbers would be the whole deviation
+EXACT_PAIRS = 20  # up to here all assignments of signs are enumerated: four tasks of five seeds
 
-EXACT_PAIRS = (
-    20  # up to so many pairs every assignment of signs is enumerated: four tasks of five seeds
-)
 _DRAWS = 99_999
 _CHUNK = 10_000
-
-# Scores come in points, so that what is this much smaller than one is the rounding error of sums and means.
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # scores are in points, so anything smaller is rounding error
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Repeated measurements in short; one alone has neither deviation nor interval, equal ones have no interval."""
+    """A summary of repeated measurements.
+
+    One value has neither deviation nor interval; equal values have no interval.
+    """
 
     n: int
     mean: float
@@ -55,31 +57,29 @@ class Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """Paired differences in short, and what they say against no difference at all."""
+    """A summary of paired differences, with tests against no difference."""
 
     differences: Summary
-    p_t: float  # of the paired t test; 1 where there is no deviation to judge by
+    p_t: float  # of the paired t test; 1 without a deviation
     p_exact: float  # of the sign-flip test
-    smallest_p: float  # the least the sign-flip test can give with so many pairs
-    detectable: (
-        float | None
-    )  # the difference found with 80 % power at the 5 % level, were the deviation the true one
+    smallest_p: float  # that the sign-flip test can give with this many pairs
+    detectable: float | None  # the difference found with 80 % power at the 5 % level
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One paired comparison among those of its family."""
+    """One paired comparison in a family."""
 
     paired: Paired
-    family: int  # comparisons corrected for
-    exact: bool  # whether p is the sign-flip test's, else the t test's
+    family: int  # the number of comparisons that p is corrected for
+    exact: bool  # whether p is the sign-flip test's rather than the t test's
     p: float
-    corrected: float  # 1 where there are too few pairs to be tested
-    shown: bool
+    corrected: float  # 1 if there are too few pairs to test
+    significant: bool
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Number, mean, sample deviation and 95 % t interval."""
+    """Return number, mean, sample deviation and 95 % t interval."""
     data = _checked(values)
     n, mean = len(data), float(data.mean())
     if n == 1:
@@ -92,7 +92,7 @@ def summary(values: Sequence[float]) -> Summary:
 
 
 def paired(differences: Sequence[float]) -> Paired:
-    """What differences of pairs (this method minus the other) say."""
+    """Return the summary and tests of differences of pairs, this method minus the other."""
     data = _checked(differences)
     found = summary(differences)
     p_t, detectable = 1.0, None
@@ -104,15 +104,16 @@ def paired(differences: Sequence[float]) -> Paired:
 
 
 def sign_flip(differences: Sequence[float] | np.ndarray) -> float:
-    """The two-sided p of the sign-flip test on the mean: exact up to `EXACT_PAIRS` pairs, beyond that by seeded draws.
+    """Return the two-sided p of the sign-flip test on the mean.
 
-    If the two methods are exchangeable, each difference was as likely to have the other sign.
+    If the two methods are exchangeable, each difference was as likely to have the other sign. The
+    test is exact up to `EXACT_PAIRS` pairs and uses seeded draws beyond.
     """
     data = _checked(differences)
     bound = abs(float(data.sum())) - _ROUNDING * float(np.abs(data).sum())
     if len(data) > EXACT_PAIRS:
         return _drawn_sign_flip(data, bound)
-    # The first sign is held: a two-sided test sees every assignment and its mirror image as one.
+    # The first sign is fixed: in a two-sided test, an assignment equals its mirror image.
     sums = data[:1]  # (2^i,) after i further differences
     for difference in data[1:]:
         sums = np.concatenate((sums + difference, sums - difference))
@@ -120,12 +121,12 @@ def sign_flip(differences: Sequence[float] | np.ndarray) -> float:
 
 
 def smallest_p(n: int) -> float:
-    """The least p the sign-flip test can give with n pairs."""
+    """Return the smallest p that the sign-flip test can give with n pairs."""
     return 2.0 ** (1 - n) if n <= EXACT_PAIRS else 1 / (_DRAWS + 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p values corrected by Holm's method: reject those below the level, and no true one in 95 % of the families."""
+    """Return the p values corrected by Holm's method."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     corrected = [0.0] * len(p_values)
     highest = 0.0
@@ -136,56 +137,58 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def compare(family: Mapping[str, Sequence[float]]) -> dict[str, Comparison]:
-    """The comparisons of a family (name: differences of its pairs), corrected together by the rule of this module.
+    """Return the comparisons of a family (name: differences of pairs), corrected together.
 
-    Those of fewer than `FEWEST_PAIRS` can show nothing whatever the scores, and the others are not corrected for them.
+    Comparisons of fewer than `FEWEST_PAIRS` pairs cannot be significant, so the others are not
+    corrected for them.
     """
     found = {name: paired(differences) for name, differences in family.items()}
     tested = [name for name, each in found.items() if each.differences.n >= FEWEST_PAIRS]
     exact = {name: found[name].smallest_p * len(tested) < LEVEL for name in tested}
     p_values = {name: found[name].p_exact if exact[name] else found[name].p_t for name in tested}
     corrected = dict(zip(tested, holm([p_values[name] for name in tested]), strict=True))
-    return {
-        name: Comparison(
+    comparisons = {}
+    for name, each in found.items():
+        is_significant = _excludes_zero(each.differences) and corrected.get(name, 1.0) < LEVEL
+        comparisons[name] = Comparison(
             each,
             family=len(tested),
-            exact=exact[name],
-            p=p_values[name],
-            corrected=corrected[name],
-            shown=_leaves_out_zero(each.differences) and corrected[name] < LEVEL,
+            exact=exact.get(name, True),
+            p=p_values.get(name, each.p_exact),
+            corrected=corrected.get(name, 1.0),
+            significant=is_significant,
         )
-        if name in corrected
-        else Comparison(
-            each, family=len(tested), exact=True, p=each.p_exact, corrected=1.0, shown=False
-        )
-        for name, each in found.items()
-    }
+    return comparisons
 
 
 def verdict(comparison: Comparison, *, counted: str = "seeds", unit: str = "points") -> str:
-    """The comparison in words; `counted` says what its pairs are."""
+    """Return the comparison in words; `counted` names its pairs."""
     found = comparison.paired.differences
     if found.n == 1:
         return f"one run proves nothing ({_signed(found.mean)} {unit})"
     if found.low is None or found.high is None:
         same = "equal" if abs(found.mean) <= _ROUNDING else f"the same {_signed(found.mean)} {unit}"
-        return f"no difference shown ({same} in all {found.n} {counted})"
-    if not comparison.shown:
-        interval = f"95 % interval {_signed(found.low)} to {_signed(found.high)}"
+        return f"no significant difference ({same} in all {found.n} {counted})"
+    if not comparison.significant:
         reason = ""
         if found.n < FEWEST_PAIRS:
-            reason = f"; {FEWEST_PAIRS} are the fewest to show one"
-        elif _leaves_out_zero(found):
-            several = (
-                f" corrected for {comparison.family} comparisons" if comparison.family > 1 else ""
-            )
-            reason = f"; p {comparison.corrected:.2g}{several}"
-        return f"no difference shown ({_signed(found.mean)} {unit}, {interval}, {found.n} {counted}{reason})"
-    # The amount is told in the direction of the word, so that both ends of the interval are positive.
+            reason = f"; at least {FEWEST_PAIRS} are needed"
+        elif _excludes_zero(found):
+            reason = f"; p {comparison.corrected:.2g}"
+            if comparison.family > 1:
+                reason += f" corrected for {comparison.family} comparisons"
+        return (
+            f"no significant difference ({_signed(found.mean)} {unit}, 95 % interval "
+            f"{_signed(found.low)} to {_signed(found.high)}, {found.n} {counted}{reason})"
+        )
+    # Numbers in the direction of the word, so that both ends of the interval are positive.
     word, low, high = (
         ("ahead", found.low, found.high) if found.mean > 0 else ("behind", -found.high, -found.low)
     )
-    return f"{word} by {_plain(abs(found.mean))} {unit}, 95 % interval {_plain(low)} to {_plain(high)}, {found.n} {counted}"
+    return (
+        f"{word} by {_plain(abs(found.mean))} {unit}, 95 % interval {_plain(low)} to "
+        f"{_plain(high)}, {found.n} {counted}"
+    )
 
 
 def _checked(values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -201,9 +204,8 @@ def _drawn_sign_flip(data: np.ndarray, bound: float) -> float:
     random = generator(0, "stats/sign-flip")
     extreme = 0
     for start in range(0, _DRAWS, _CHUNK):
-        signs = (
-            2.0 * random.integers(0, 2, (min(_CHUNK, _DRAWS - start), len(data))) - 1
-        )  # (draws, pairs)
+        draws = min(_CHUNK, _DRAWS - start)
+        signs = 2.0 * random.integers(0, 2, (draws, len(data))) - 1  # (draws, pairs)
         extreme += int((np.abs(signs @ data) >= bound).sum())
     return (extreme + 1) / (_DRAWS + 1)  # the observed signs are one of the draws
 
@@ -215,21 +217,21 @@ def _critical(n: int) -> float:
 
 @functools.cache
 def _noncentrality(n: int) -> float:
-    """The difference, in standard errors, that a two-sided t test of n pairs finds with the wanted power."""
+    """Return the difference, in standard errors, that a t test of n pairs finds with this power."""
 
     def missing_power(noncentrality: float) -> float:
-        # What the other tail adds is below 1e-6 wherever the power is near 80 %.
+        # The other tail adds less than 1e-6 near a power of 80 %.
         return float(distributions.nct.sf(_critical(n), n - 1, noncentrality)) - POWER
 
     return float(optimize.brentq(missing_power, 0.0, 10 * _critical(n)))
 
 
-def _leaves_out_zero(found: Summary) -> bool:
+def _excludes_zero(found: Summary) -> bool:
     return found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
 
 
 def _digits(value: float) -> int:
-    """One digit after the point, or more where one would print a difference as none."""
+    """Return the number of decimals: one, or more if one would print a difference as 0."""
     return next((digits for digits in (1, 2, 3) if abs(value) >= 0.5 * 10**-digits), 1)
 
 

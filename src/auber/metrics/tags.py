@@ -1,11 +1,11 @@
-"""Tagged words: which tokens stand for words, and the entities that tags of words spell.
+"""Tagged words: which tokens stand for words, and the entities that tags spell.
 
-Tags follow IOB2: `B-X` begins an entity of type X, `I-X` goes on with it, `O` is outside. An `I-X` that goes on with
-nothing (behind `O`, behind another type, at the start of a row) begins an entity itself, as conlleval and seqeval's default
-mode read it, so files in the older IOB1 are read right as well. An entity of the model counts where a true one has the same
-first word, last word and type.
+Tags follow IOB2: `B-X` begins an entity of type X, `I-X` continues it, `O` is outside. An `I-X`
+after `O`, after another type or at the start of a row begins an entity too, as in conlleval and in
+seqeval's default mode, so files in the older IOB1 are read correctly. A predicted entity is right
+if a true one has the same first word, last word and type.
 
-All is computed on the device without waiting for it: which tokens are words is known beforehand.
+Everything is computed without waiting for the device.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ import torch
 from torch import Tensor
 
 OUTSIDE = "O"
-NO_TAG = -100  # of a token that is no word's first: what transformers' losses leave out
+NO_TAG = -100  # of a token that is no word's first; transformers' losses ignore it
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """What the tags of a task mean, by their number."""
+    """The meaning of each tag of a task."""
 
-    types: tuple[int, ...]  # the type of entity from 1, 0 outside
+    types: tuple[int, ...]  # the type of entity, from 1; 0 outside
     begins: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
 class TagTruth:
-    """The true tags of packed rows: their tokens one after the other, without padding."""
+    """The true tags of packed rows."""
 
     places: Tensor  # (words,): the tokens that stand for words
     tags: Tensor  # (words,)
     firsts: Tensor  # (words,): whether a word is its row's first
-    types: Tensor | None  # (tags,), begins alike: the scheme, None where the tags follow none
-    begins: Tensor | None
+    types: Tensor | None  # (tags,): the scheme, None if the tags do not follow IOB2
+    begins: Tensor | None  # (tags,)
 
     def to(self, device: torch.device | str) -> TagTruth:
-        """The same on a device."""
-        moved = [None if each is None else each.to(device) for each in (self.types, self.begins)]
-        return TagTruth(
-            self.places.to(device), self.tags.to(device), self.firsts.to(device), *moved
-        )
+        """Return a copy on the device."""
+        places, tags, firsts = (part.to(device) for part in (self.places, self.tags, self.firsts))
+        types = None if self.types is None else self.types.to(device)
+        begins = None if self.begins is None else self.begins.to(device)
+        return TagTruth(places, tags, firsts, types, begins)
 
 
 def read_scheme(names: Sequence[str]) -> Scheme | None:
-    """What these tags mean, None where one of them is neither `O` nor `B-X` nor `I-X`."""
+    """Return the meaning of these tags; None if one is neither `O` nor `B-X` nor `I-X`."""
     numbers: dict[str, int] = {}
     types, begins = [], []
     for name in names:
@@ -63,7 +63,9 @@ def read_scheme(names: Sequence[str]) -> Scheme | None:
 
 
 def sort_tags(names: set[str]) -> tuple[str, ...]:
-    """Tags in the order a model numbers them: by name; `O` first and both tags of every type where they follow IOB2."""
+    """Return tags in the order of their numbers: by name, or if they follow IOB2, `O` first and
+    both tags of every type.
+    """
     if read_scheme(tuple(names)) is None:
         return tuple(sorted(names))
     types = sorted({name[2:] for name in names if name != OUTSIDE})
@@ -71,7 +73,10 @@ def sort_tags(names: set[str]) -> tuple[str, ...]:
 
 
 def entity_counts(logits: Tensor, truth: TagTruth) -> Tensor:
-    """Entities found by the model that are right, all it found, and all there are: int64 (3,), from logits (tokens, tags)."""
+    """Return the numbers of right, of predicted and of true entities, int64 (3,).
+
+    The logits are (tokens, tags).
+    """
     assert truth.types is not None, "tags without a scheme are refused before"
     assert truth.begins is not None
     predicted = logits.index_select(0, truth.places).argmax(-1)  # (words,)
@@ -86,13 +91,13 @@ def entity_counts(logits: Tensor, truth: TagTruth) -> Tensor:
 def _entities(
     tags: Tensor, firsts: Tensor, types: Tensor, begins: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each word: its type, whether an entity starts there, and the word behind the run it is part of; each (words,)."""
+    """Return (words,) each: the type, whether an entity starts here, and the end of the run."""
     types, begins = types[tags], begins[tags]
     changes = torch.ones_like(firsts)
     changes[1:] = types[1:] != types[:-1]
     starts = (types != 0) & (begins | firsts | changes)
     goes_on = (types != 0) & ~starts
-    # The end of a word's run: the next word that does not go on, found by a minimum from the right.
+    # A run ends before the next word that does not continue it: a minimum from the right.
     number = torch.arange(len(tags), device=tags.device)
     stops = number.masked_fill(goes_on, len(tags))
     behind = torch.full_like(stops, len(tags))

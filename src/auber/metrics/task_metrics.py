@@ -1,18 +1,18 @@
-"""The metrics: what each is computed from, for which labels, and how scores of shards combine.
+"""The metrics of tasks: how logits and labels become a score, and how scores of shards combine.
 
-A metric is a function of its statistics: `compute(logits, truth)` is `finish(statistics(logits, truth))`. Those of
-several shards are joined by `combine` before `finish`: counts are added (`additive`), rows are put one after another, where means,
-ranks or the best scale depend on all of them, or what each gives is asked for (`by_row`). Counts come to the same bits
-however the rows are dealt (`exact`), fractions do not.
+`compute(logits, truth)` is `finish(statistics(logits, truth))`. Statistics of several shards are
+joined by `combine` before `finish`: counts are added, rows are concatenated. Counts give the same
+bits however the rows are divided (`exact`); means, ranks and fits do not.
 
-What logits are compared with, the truth, is a tensor of one label a row for tasks of kind sequence, a `TagTruth` for
-tokens and a `SpanTruth` for spans; for these two the logits are those of all tokens, row after row without padding.
+`truth` is what logits are compared with: a tensor of one label per row for sequence tasks, a
+`TagTruth` for tokens and a `SpanTruth` for spans. For the last two, the logits are packed: those of
+all tokens, row after row, without padding.
 
-Contract: `compute` returns a float64 scalar on the logits' device and never waits for that device; higher is always
-better; the value lies in [0, 1], for correlations in [-1, 1]. A value that is undefined (0/0: no rows, one class
-predicted, no variance) is 0.0 by definition, and so is every value on rows without what the metric `needs`: there no model
-scores otherwise than any other, which `is_blind` tells beforehand. Correlations of predictions that are not numbers, and what
-such logits explain, are not numbers either. Apple's MPS has no float64: there, and only there, the work is done on the CPU.
+Contract: `compute` returns a float64 scalar on the logits' device without waiting for that device.
+Higher is better. Values lie in [0, 1], correlations in [-1, 1]. An undefined value (0/0: no rows,
+one class predicted, no variance) is 0, and so is every value on rows without what the metric
+`needs`; there, every model scores the same, which `is_blind` tests. Predictions that are NaN give
+NaN, except where classes are counted. Apple's MPS has no float64, so its logits move to the CPU.
 """
 
 from __future__ import annotations
@@ -31,35 +31,33 @@ from auber.metrics.tags import TagTruth, entity_counts
 
 Truth = Tensor | TagTruth | SpanTruth
 
-# Numbers of a statistic that are finished on the host at most. A smooth metric is fitted in 1,000 operations on a GPU, which takes some
-# microseconds to start each however few numbers it has; a CPU stops when it has converged, after 2 ms with 6,000 numbers.
+# Statistics of at most this many numbers are finished on the host. On a GPU, a smooth metric takes
+# 1,000 operations, each of which takes microseconds to start; a CPU stops when the fit has
+# converged, after 2 ms with 6,000 numbers.
 _ON_HOST = 32_768
 
-# A variance of predictions this small beside their mean square is the rounding of a model that predicts one number in float32.
+# A variance of predictions this small, relative to their mean square, is float32 rounding.
 _NO_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One way to compare the outputs of a model with labels."""
+    """A measure of the outputs of a model against labels."""
 
     name: str
     compares: Literal["classes", "numbers", "tags", "spans"]
     doc: str
-    needs: str  # what some of the rows must have, or every model scores 0 on them
-    has_needs: Callable[[Any, int], Tensor]  # of truth and number of labels
+    needs: str  # what some of the rows must have, or else every model scores 0 on them
+    has_needs: Callable[[Any, int], Tensor]  # of the truth and the number of labels
     gather: Callable[[Tensor, Any], Tensor]
     finish: Callable[[Tensor], Tensor]
-    additive: bool = True
-    exact: bool = True
+    exact: bool = True  # the statistics are counts, and shards are added
     reads_entities: bool = False  # the tags must follow IOB2
-    by_row: Callable[[Tensor], Tensor] | None = (
-        None  # of the statistics: what each row, or word, gives to a mean
-    )
+    by_row: Callable[[Tensor], Tensor] | None = None  # of statistics: the terms of a mean over rows
 
     @property
     def kind(self) -> str:
-        """The kind of task it scores."""
+        """The name of the task type it scores."""
         return {"tags": "tokens", "spans": "spans"}.get(self.compares, "sequence")
 
     @property
@@ -68,9 +66,10 @@ class Metric:
         return self.compares == "numbers"
 
     def statistics(self, logits: Tensor, truth: Truth) -> Tensor:
-        """All that the metric needs of these rows.
+        """Return all that the metric needs of these rows.
 
-        Logits are (rows, classes) or, for regression, (rows,) or (rows, 1); (tokens, tags), and (tokens, 2) for spans.
+        Logits are (rows, classes), (rows,) or (rows, 1) for regression, (tokens, tags) for tags,
+        and (tokens, 2) for spans.
         """
         if not self._fits(logits, truth):
             wanted = {
@@ -90,10 +89,9 @@ class Metric:
 
     def _fits(self, logits: Tensor, truth: Truth) -> bool:
         if self.compares == "tags":
-            followed = isinstance(truth, TagTruth) and (
-                truth.types is not None or not self.reads_entities
-            )
-            return followed and logits.ndim == 2
+            if not isinstance(truth, TagTruth) or (self.reads_entities and truth.types is None):
+                return False
+            return logits.ndim == 2
         if self.compares == "spans":
             return isinstance(truth, SpanTruth) and logits.ndim == 2 and logits.shape[1] == 2
         one_output = logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1)
@@ -101,61 +99,60 @@ class Metric:
         return fits and isinstance(truth, Tensor) and truth.shape == logits.shape[:1]
 
     def is_blind(self, truth: Truth, num_labels: int) -> bool:
-        """Whether every model of so many labels scores the same on rows with this truth; waits for their device."""
+        """Return whether every model scores the same on rows with this truth; waits for a GPU."""
         return not bool(self.has_needs(truth, num_labels))
 
     def combine(self, shards: Sequence[Tensor]) -> Tensor:
-        """The statistics of several shards as those of one."""
-        return torch.stack(tuple(shards)).sum(0) if self.additive else torch.cat(tuple(shards))
+        """Return the statistics of several shards as those of one."""
+        return torch.stack(tuple(shards)).sum(0) if self.exact else torch.cat(tuple(shards))
 
     def finish_all(self, statistics: Tensor) -> list[float]:
-        """The metric of each of several statistics, at least one: (masks, ...); their device is waited for once."""
-        scores: list[float] = torch.stack(
-            [self.finish(each) for each in settle(statistics)]
-        ).tolist()
-        return scores
+        """Return the metric of each of the statistics (masks, ...); waits for a GPU once."""
+        scores = torch.stack([self.finish(each) for each in settle(statistics)])
+        found: list[float] = scores.tolist()
+        return found
 
     def compute(self, logits: Tensor, truth: Truth) -> Tensor:
-        """The metric of these rows, a float64 scalar on the logits' device."""
+        """Return the metric of these rows, a float64 scalar on the logits' device."""
         return self.finish(self.statistics(logits, truth))
 
 
 def settle(statistics: Tensor) -> Tensor:
-    """Statistics (masks, ...) where what they are a function of is computed soonest: small ones on the host."""
+    """Move small statistics (masks, ...) to the CPU, which finishes them sooner than a GPU."""
     return statistics.cpu() if statistics[0].numel() <= _ON_HOST else statistics
 
 
 def get_metric(name: str) -> Metric:
-    """The metric of that name."""
+    """Return the metric of that name."""
     if name not in METRICS:
         raise ConfigError(unknown_name("metric", name, METRICS))
     return METRICS[name]
 
 
 def smooth_metric(name: str) -> str:
-    """The metric of a smooth reward for tasks scored by this one: it moves with every row, not with decisions alone.
+    """Return the name of the smooth metric for tasks that are scored by this one.
 
-    It is a mean of what each row gives. The overlap is the finest measure there is of spans.
+    It is a mean over rows and changes with every row's outputs, not only with decisions.
     """
     return _SMOOTH[get_metric(name).compares]
 
 
 def predicts_one_class(logits: Tensor) -> bool:
-    """Whether all of several rows of logits (rows, classes) get the same class, so that the score says nothing of the rows."""
+    """Return whether several rows of logits (rows, classes) all get the same class."""
     predictions = logits.argmax(-1)
     return len(predictions) > 1 and bool((predictions == predictions[:1]).all())
 
 
 def predicts_one_number(logits: Tensor) -> bool:
-    """Whether all of several rows get the same number, up to rounding: where a correlation is 0 by definition."""
+    """Return whether several rows all get the same number, up to rounding."""
     values = logits.reshape(-1).double()
     return len(values) > 1 and bool(_is_flat(values))
 
 
 def confusion(logits: Tensor, labels: Tensor) -> Tensor:
-    """The rows by class and predicted class: an int64 matrix (classes, classes), a row for each true class."""
+    """Return the confusion matrix, int64 (classes, classes), with a row for each true class."""
     classes = logits.shape[-1]
-    # scatter_add_ and not bincount: on a GPU bincount waits to learn how long its result will be.
+    # Not bincount, which on a GPU waits to learn the size of its result.
     cells = labels.long() * classes + logits.argmax(-1)  # (rows,)
     counts = torch.zeros(classes * classes, dtype=torch.int64, device=logits.device)
     return counts.scatter_add_(0, cells, torch.ones_like(cells)).view(classes, classes)
@@ -174,7 +171,7 @@ def _f1(matrix: Tensor) -> Tensor:
 
 
 def _matthews(matrix: Tensor) -> Tensor:
-    """Gorodkin's R_K, which for two classes is Matthews' coefficient."""
+    """Return Gorodkin's R_K, which for two classes is Matthews' coefficient."""
     counts = matrix.double()
     predicted, true = counts.sum(0), counts.sum(1)  # (classes,)
     rows = counts.sum()
@@ -184,12 +181,12 @@ def _matthews(matrix: Tensor) -> Tensor:
 
 
 def _paired(logits: Tensor, labels: Tensor) -> Tensor:
-    """Predictions and targets side by side: (rows, 2)."""
+    """Return predictions and targets side by side: (rows, 2)."""
     return torch.stack((logits.reshape(-1).double(), labels.double()), dim=1)
 
 
 def _pearson(pairs: Tensor) -> Tensor:
-    # Less their means: what is common to all targets, such as 1.7e9 of a time, would drown the rest.
+    # Centred first: a large common part, such as 1.7e9 in times, would cost all precision.
     x, y = (pairs - pairs.mean(0)).unbind(1)
     correlation = (x @ y) / ((x @ x).sqrt() * (y @ y).sqrt())
     is_none = _is_flat(pairs[:, 0]) | _is_one(pairs[:, 1])
@@ -197,12 +194,12 @@ def _pearson(pairs: Tensor) -> Tensor:
 
 
 def _r_squared(pairs: Tensor) -> Tensor:
-    """Pearson's correlation squared, 0 where it is negative."""
+    """Return Pearson's correlation squared, or 0 if it is negative."""
     return _pearson(pairs).clamp(min=0).square()
 
 
 def _r_squared_by_row(pairs: Tensor) -> Tensor:
-    """1 less the squared residual of each row beside the targets' variance, under the best scale, not below 0, and offset."""
+    """Return 1 - residual² / variance for each row, under the best scale >= 0 and offset."""
     x, y = (pairs - pairs.mean(0)).unbind(1)
     scale = torch.where(_pearson(pairs) > 0, (x @ y) / (x @ x), 0.0)
     shares = 1 - (y - scale * x).square() * len(pairs) / (y @ y)
@@ -215,35 +212,34 @@ def _mean(values: Tensor) -> Tensor:
 
 
 def _is_flat(predictions: Tensor) -> Tensor:
-    """Whether they do not vary, up to rounding."""
-    return (
-        predictions - predictions.mean()
-    ).square().sum() <= _NO_VARIANCE * predictions.square().sum()
+    """Return whether they do not vary, up to rounding."""
+    centred = predictions - predictions.mean()
+    return centred.square().sum() <= _NO_VARIANCE * predictions.square().sum()
 
 
 def _is_one(targets: Tensor) -> Tensor:
-    """Whether they are all the same. They are given and not computed: no rounding makes them differ."""
+    """Return whether they are all equal; they are given, so without rounding."""
     return (targets == targets[:1]).all()
 
 
 def _spearman(pairs: Tensor) -> Tensor:
-    """Pearson's correlation of the ranks."""
+    """Return Pearson's correlation of the ranks."""
     x, y = pairs.unbind(1)
     return _pearson(torch.stack((_ranks(x), _ranks(y)), dim=1))
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """Ranks from 1, equal values sharing the mean of theirs; all NaN if any value is."""
+    """Return ranks from 1, with their mean for equal values; all NaN if any value is."""
     values = values.contiguous()
     ordered = values.sort().values
-    before = torch.searchsorted(ordered, values, right=False)  # how many are smaller
-    through = torch.searchsorted(ordered, values, right=True)  # how many are smaller or equal
+    before = torch.searchsorted(ordered, values, right=False)  # the number of smaller values
+    through = torch.searchsorted(ordered, values, right=True)  # of smaller or equal ones
     ranks = (before + through + 1).double() / 2
     return torch.where(values.isnan().any(), torch.nan, ranks)
 
 
 def _tag_counts(logits: Tensor, truth: TagTruth) -> Tensor:
-    """Words whose tag is predicted, and all words: int64 (2,)."""
+    """Return the numbers of words with the right tag and of all words: int64 (2,)."""
     right = logits.index_select(0, truth.places).argmax(-1) == truth.tags  # (words,)
     return torch.stack((right.sum(), torch.ones_like(right).sum()))
 
@@ -262,7 +258,7 @@ def _ratio(part: Tensor, whole: Tensor) -> Tensor:
     return torch.where(whole == 0, torch.zeros_like(whole), part / whole)
 
 
-# --- what rows must have for a metric to tell models apart ---------------------------------------------------------------
+# What rows must have so that a metric can distinguish models.
 
 
 def _has_items(truth: Any, num_labels: int) -> Tensor:
@@ -271,16 +267,13 @@ def _has_items(truth: Any, num_labels: int) -> Tensor:
 
 
 def _has_counted_class(labels: Tensor, num_labels: int) -> Tensor:
-    """With two classes the F1 is that of class 1, which is 0 where no row is of it."""
+    # With two classes, F1 is that of class 1, which is 0 without rows of class 1.
     return (labels == 1).any() if num_labels == 2 else _has_items(labels, num_labels)
 
 
-def _has_two_labels(labels: Tensor, num_labels: int) -> Tensor:
+def _has_two_labels(truth: Any, num_labels: int) -> Tensor:
+    labels = truth.tags if isinstance(truth, TagTruth) else truth
     return (labels != labels[:1]).any()
-
-
-def _has_two_tags(truth: TagTruth, num_labels: int) -> Tensor:
-    return _has_two_labels(truth.tags, num_labels)
 
 
 def _has_entity(truth: TagTruth, num_labels: int) -> Tensor:
@@ -292,140 +285,75 @@ def _has_answer(truth: SpanTruth, num_labels: int) -> Tensor:
     return (truth.spans != NO_SPAN).any()
 
 
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric(
-            "accuracy",
-            "classes",
-            "share of the rows whose class is predicted",
-            "a row",
-            _has_items,
-            confusion,
-            _accuracy,
-        ),
-        Metric(
-            "f1",
-            "classes",
-            "F1 of the second of two classes, in their order; of more classes the mean of theirs",
-            "a row of class 1",
-            _has_counted_class,
-            confusion,
-            _f1,
-        ),
-        Metric(
-            "matthews",
-            "classes",
-            "Matthews correlation, R_K with more classes",
-            "rows of two classes",
-            _has_two_labels,
-            confusion,
-            _matthews,
-        ),
-        Metric(
-            "explained",
-            "classes",
-            "share of the labels' entropy that the logits explain under the best scale and biases (McFadden's R squared)",
-            "rows of two classes",
-            _has_two_labels,
-            class_rows,
-            explained_share,
-            additive=False,
-            exact=False,
-            by_row=explained_by_row,
-        ),
-        Metric(
-            "pearson",
-            "numbers",
-            "Pearson's correlation of predictions and targets",
-            "two different targets",
-            _has_two_labels,
-            _paired,
-            _pearson,
-            additive=False,
-            exact=False,
-        ),
-        Metric(
-            "r_squared",
-            "numbers",
-            "share of the targets' variance that the predictions explain under the best scale and offset",
-            "two different targets",
-            _has_two_labels,
-            _paired,
-            _r_squared,
-            additive=False,
-            exact=False,
-            by_row=_r_squared_by_row,
-        ),
-        Metric(
-            "spearman",
-            "numbers",
-            "Pearson's correlation of the ranks",
-            "two different targets",
-            _has_two_labels,
-            _paired,
-            _spearman,
-            additive=False,
-            exact=False,
-        ),
-        Metric(
-            "token_accuracy",
-            "tags",
-            "share of the words whose tag is predicted",
-            "a word with a tag",
-            _has_items,
-            _tag_counts,
-            _share,
-        ),
-        Metric(
-            "entity_f1",
-            "tags",
-            "F1 of whole entities, first word, last word and type, over IOB2 tags",
-            "an entity",
-            _has_entity,
-            entity_counts,
-            _entity_f1,
-            reads_entities=True,
-        ),
-        Metric(
-            "tag_explained",
-            "tags",
-            "share of the tags' entropy that the logits of the words explain, as `explained`",
-            "words with two tags",
-            _has_two_tags,
-            tag_rows,
-            explained_share,
-            additive=False,
-            exact=False,
-            by_row=explained_by_row,
-        ),
-        Metric(
-            "span_exact",
-            "spans",
-            "share of the rows whose best span is a true one",
-            "a row with an answer",
-            _has_answer,
-            exact_counts,
-            _share,
-        ),
-        Metric(
-            "span_f1",
-            "spans",
-            "mean F1 of the tokens of best and true span",
-            "a row with an answer",
-            _has_answer,
-            overlaps,
-            _mean,
-            additive=False,
-            exact=False,
-            by_row=Tensor.clone,
-        ),
-    )
-}
+# fmt: off
+_ALL = (
+    Metric(
+        "accuracy", "classes", "share of the rows whose class is predicted",
+        "a row", _has_items, confusion, _accuracy,
+    ),
+    Metric(
+        "f1", "classes",
+        "F1 of the second of two classes, in their order; of more classes the mean of theirs",
+        "a row of class 1", _has_counted_class, confusion, _f1,
+    ),
+    Metric(
+        "matthews", "classes", "Matthews correlation, R_K with more classes",
+        "rows of two classes", _has_two_labels, confusion, _matthews,
+    ),
+    Metric(
+        "explained", "classes",
+        "share of the labels' entropy that the logits explain under the best scale and biases "
+        "(McFadden's R squared)",
+        "rows of two classes", _has_two_labels, class_rows, explained_share,
+        exact=False, by_row=explained_by_row,
+    ),
+    Metric(
+        "pearson", "numbers", "Pearson's correlation of predictions and targets",
+        "two different targets", _has_two_labels, _paired, _pearson, exact=False,
+    ),
+    Metric(
+        "r_squared", "numbers",
+        "share of the targets' variance that the predictions explain under the best scale and "
+        "offset",
+        "two different targets", _has_two_labels, _paired, _r_squared,
+        exact=False, by_row=_r_squared_by_row,
+    ),
+    Metric(
+        "spearman", "numbers", "Pearson's correlation of the ranks",
+        "two different targets", _has_two_labels, _paired, _spearman, exact=False,
+    ),
+    Metric(
+        "token_accuracy", "tags", "share of the words whose tag is predicted",
+        "a word with a tag", _has_items, _tag_counts, _share,
+    ),
+    Metric(
+        "entity_f1", "tags",
+        "F1 of whole entities, first word, last word and type, over IOB2 tags",
+        "an entity", _has_entity, entity_counts, _entity_f1, reads_entities=True,
+    ),
+    Metric(
+        "tag_explained", "tags",
+        "share of the tags' entropy that the logits of the words explain, as `explained`",
+        "words with two tags", _has_two_labels, tag_rows, explained_share,
+        exact=False, by_row=explained_by_row,
+    ),
+    Metric(
+        "span_exact", "spans", "share of the rows whose best span is a true one",
+        "a row with an answer", _has_answer, exact_counts, _share,
+    ),
+    Metric(
+        "span_f1", "spans", "mean F1 of the tokens of best and true span",
+        "a row with an answer", _has_answer, overlaps, _mean,
+        exact=False, by_row=Tensor.clone,
+    ),
+)
+# fmt: on
+
+METRICS = {metric.name: metric for metric in _ALL}
 
 _SMOOTH = {
     "classes": "explained",
     "tags": "tag_explained",
     "numbers": "r_squared",
-    "spans": "span_f1",
+    "spans": "span_f1",  # the finest measure of spans
 }

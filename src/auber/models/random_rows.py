@@ -1,4 +1,4 @@
-"""Random rows to compare two forms of a model on, or to time one with: any token may appear anywhere."""
+"""Random rows, to compare two forms of a model or to time one."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ def random_rows(
     padded: bool = False,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """One batch, each input (rows, length); padded rows have 1 to `length` tokens."""
+    """Return a batch of inputs (rows, length); padded rows have 1 to `length` tokens."""
     generator = torch.Generator().manual_seed(seed)
     config = encoder.model.config
     pad = config.pad_token_id or 0
     drawn = torch.randint(0, config.vocab_size - 1, (rows, length), generator=generator)
-    lengths = (
-        torch.randint(1, length + 1, (rows, 1), generator=generator)
-        if padded
-        else torch.tensor([[length]])
-    )
+    lengths = torch.tensor([[length]])
+    if padded:
+        lengths = torch.randint(1, length + 1, (rows, 1), generator=generator)
     is_token = (torch.arange(length) < lengths).expand(rows, length)
-    tokens = drawn + (drawn >= pad)  # every token but the padding one
+    tokens = drawn + (drawn >= pad)  # every token except padding
     batch = {
         "input_ids": tokens.where(is_token, torch.tensor(pad)),
         "attention_mask": is_token.long(),

@@ -1,35 +1,42 @@
-"""Where a model comes from: its configuration and the files of its weights, checked as if a stranger had written them.
+"""Read and check a model's configuration and weight files, from a folder or the Hub.
 
-A source is a folder or a hub name; `name@revision` names a commit, branch or tag of the hub. Nothing in a source is run or
-unpickled: keys of a `config.json` by which transformers would look for code or for other files are left out, weights are
-safetensors by their content and not only by their name, and the shards of an index lie beside it.
+Nothing in a source is trusted. No code is run and no pickle is loaded: keys of a `config.json` that
+point at code or at other files are dropped, weights must be safetensors by content and not only by
+name, and the shards of an index must lie beside it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from auber.errors import CheckpointError, ModelError, PlanError
+from auber.errors import AuberError, CheckpointError, ModelError, PlanError
 from auber.models.encoders import REMOVED_HEADS, family_of
 from auber.models.plan import PruningPlan
 from auber.system.hub import reading_hub, why_no_name
+from auber.system.records import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+LEGACY_REMOVED_HEADS = "pruned_heads"  # the key of transformers 4, with the same numbering
 WEIGHTS = "model.safetensors"
 SHARDS = "model.safetensors.index.json"
 _ADAPTER = "adapter_config.json"
+_SHARD_NAME = re.compile(r"[\w-][\w.-]*\.safetensors", re.ASCII)
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
-_PICKLE_START = re.compile(
-    rb"\x80[\x02-\x05]|PK\x03\x04"
-)  # a pickle of protocol 2 or later, or torch's archive of them
-_REMEDY = f"convert it to {WEIGHTS}: in the transformers that wrote it, model.save_pretrained(..., safe_serialization=True)"
-# Where transformers would look for code (beside the model, on the hub, in a hub's kernel) or for another file of weights.
-# It saves none of them but auto_map, which the folders of this package have for those who ask for its modeling file.
+# The first bytes of a pickle of protocol 2 or later, and of the archive of them that torch writes.
+_PICKLE_START = re.compile(rb"\x80[\x02-\x05]|PK\x03\x04")
+_CONVERT = (
+    f"convert it to {WEIGHTS}: in the transformers that wrote it, "
+    "model.save_pretrained(..., safe_serialization=True)"
+)
+# Where transformers would look for code (beside the model, on the Hub, in a kernel of the Hub) or
+# for another weight file. Folders of this package have `auto_map`, for users without the package.
 _POINTERS = (
     "auto_map",
     "custom_pipelines",
@@ -44,66 +51,87 @@ _POINTERS = (
 
 
 class HubName(NamedTuple):
-    """A model of the hub."""
+    """The name of a model on the Hub, and a commit, branch or tag."""
 
     name: str
-    revision: str = "main"  # the branch of its newest commit
+    revision: str = "main"
 
     @classmethod
     def of(cls, source: str) -> HubName:
-        """`name` or `name@revision`; a folder, whatever its name, is itself."""
+        """Parse `name` or `name@revision`; the path of a folder is returned as the name."""
         name, _, revision = (source, "", "") if Path(source).is_dir() else source.partition("@")
         return cls(name, revision) if revision else cls(name)
 
 
 def read_config(source: str | Path) -> tuple[PreTrainedConfig, PruningPlan]:
-    """The config of a folder or hub name, and the heads it says are gone; all that is wrong is a `CheckpointError`."""
+    """Return the configuration of a folder or Hub name, and the heads it records as removed."""
     if Path(source).is_dir():
         return read_folder_config(Path(source))
-    return _make_config(_fetch(HubName.of(str(source)), str(source)), f"'{source}'")
+    hub = HubName.of(str(source))
+    if why_no_name(hub.name) is not None:  # a path: the Hub's rules for names would not help
+        raise CheckpointError(
+            f"{source}: there is no such folder; give the one a model was saved in, or a name on "
+            "the hub (NAME or OWNER/NAME)"
+        )
+    from transformers import PreTrainedConfig
+
+    where = f"'{source}'"
+    with (
+        report_damage(
+            f"{where} is no folder and cannot be read from the hub",
+            "give a local folder or check the name",
+        ),
+        reading_hub(hub.name),
+    ):
+        data, _ = PreTrainedConfig.get_config_dict(hub.name, revision=hub.revision)
+    return _make_config(dict(data), where)
 
 
 def read_folder_config(folder: Path) -> tuple[PreTrainedConfig, PruningPlan]:
-    """The same, of a folder."""
+    """Return the configuration in a folder, and the heads it records as removed."""
+    return _make_config(read_config_json(folder), str(folder / "config.json"))
+
+
+def read_config_json(folder: Path) -> dict[str, Any]:
+    """Return the content of a folder's `config.json`."""
     if not folder.is_dir():
-        raise CheckpointError(
-            f"{folder}: a model folder is needed, found {'a file' if folder.exists() else 'nothing'}"
-        )
+        found = "a file" if folder.exists() else "nothing"
+        raise CheckpointError(f"{folder}: a model folder is needed, found {found}")
     path = folder / "config.json"
     if not path.is_file():
         raise CheckpointError(f"{folder}: has no config.json; give the folder a model was saved in")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path}: cannot be read as JSON ({one_line(error)}); save the model again"
-        ) from error
+    data = read_json(path, "save the model again", error=CheckpointError)
     if not isinstance(data, dict):
         raise CheckpointError(
             f"{path}: must be a JSON object, found {type(data).__name__}; save the model again"
         )
-    return _make_config(data, str(path))
+    return data
 
 
 def check_weights(source: str | Path, config: PreTrainedConfig) -> None:
-    """Raise `CheckpointError` unless the weights are safetensors that can be those of the config."""
+    """Raise `CheckpointError` unless the weights are safetensors that can belong to the config."""
+    from safetensors import safe_open
+
     folder = Path(source)
     if not folder.is_dir():
         _check_hub_files(HubName.of(str(source)), str(source))
         return
     if (folder / _ADAPTER).is_file():
-        raise CheckpointError(_adapter_found(str(folder)))
-    count = sum(_count_tensors(path) for path in weight_files(folder))
-    # Before it is built: a number from a damaged file could ask for millions of layers.
+        raise _adapter_error(folder)
+    count = 0
+    for path in weight_files(folder):
+        with report_damage(f"{path}: is damaged"), safe_open(path, framework="pt") as file:
+            count += len(file.keys())
+    # Checked before building the model: a damaged config could ask for millions of layers.
     if config.num_hidden_layers > count:
         raise CheckpointError(
-            f"{folder}: its config.json has {config.num_hidden_layers} layers, its weights hold {count} tensors in all; "
-            "save the model again"
+            f"{folder}: its config.json has {config.num_hidden_layers} layers, its weights hold "
+            f"{count} tensors in all; save the model again"
         )
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a folder: the one, or the shards of its index."""
+    """Return the safetensors files of a folder: a single one, or the shards of its index."""
     if (folder / WEIGHTS).is_file():
         paths = [folder / WEIGHTS]
     elif (folder / SHARDS).is_file():
@@ -112,16 +140,35 @@ def weight_files(folder: Path) -> list[Path]:
         pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
         if pickles:
             raise CheckpointError(
-                f"{folder}: its weights are a pickle ({pickles[0]}), which can run code and is never loaded; {_REMEDY}"
+                f"{folder}: its weights are a pickle ({pickles[0]}), which can run code and is "
+                f"never loaded; {_CONVERT}"
             )
         raise CheckpointError(f"{folder}: has no {WEIGHTS}; give the folder a model was saved in")
     for path in paths:
-        _require_no_pickle(path)
+        with report_damage(f"{path}: is damaged"), path.open("rb") as file:
+            start = file.read(9)
+        # The header of a safetensors file begins after eight bytes of length.
+        if _PICKLE_START.match(start) and start[8:] != b"{":
+            raise CheckpointError(
+                f"{path}: is a pickle by another name, which can run code and is never loaded; "
+                f"{_CONVERT}"
+            )
     return paths
 
 
+@contextmanager
+def report_damage(problem: str, remedy: str = "save or download the model again") -> Iterator[None]:
+    """Turn any exception of transformers, torch or safetensors into a one-line error."""
+    try:
+        yield
+    except AuberError:
+        raise
+    except Exception as error:  # damaged files and the Hub raise errors without a common base
+        raise CheckpointError(f"{problem} ({one_line(error)}); {remedy}") from error
+
+
 def one_line(error: BaseException) -> str:
-    """The first line of an exception, or its name where it says nothing."""
+    """Return the first line of an exception's message, or its class name if it has none."""
     text = str(error).strip()
     return text.splitlines()[0].rstrip(".") if text else type(error).__name__
 
@@ -136,26 +183,19 @@ def _make_config(data: dict[str, Any], where: str) -> tuple[PreTrainedConfig, Pr
         raise CheckpointError(f"{where}: {error}") from error
     if data.get("quantization_config") is not None:
         raise CheckpointError(
-            f"{where}: the model is quantised (quantization_config), and heads of quantised weights cannot be removed; "
-            "give the model it was made from"
+            f"{where}: the model is quantised (quantization_config), and heads of quantised "
+            "weights cannot be removed; give the model it was made from"
         )
-    # transformers 4 recorded the heads it had pruned under its own name, counted the same way
-    removed = data.pop("pruned_heads", None) or {}
-    removed = data.pop(REMOVED_HEADS, None) or removed
+    legacy = data.pop(LEGACY_REMOVED_HEADS, None)
+    removed = data.pop(REMOVED_HEADS, None) or legacy or {}
     for key in _POINTERS:
         data.pop(key, None)
-    try:
+    with report_damage(f"{where}: is no valid {model_type} configuration", "save the model again"):
         config = CONFIG_MAPPING[model_type].from_dict(data)
         num_layers, num_heads = int(config.num_hidden_layers), int(config.num_attention_heads)
-        architectures = config.architectures or []
-        if not isinstance(architectures, list) or not all(
-            isinstance(name, str) for name in architectures
-        ):
+        names = config.architectures or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TypeError("architectures must be a list of names")
-    except Exception as error:  # transformers validates with many kinds of errors
-        raise CheckpointError(
-            f"{where}: is no valid {model_type} configuration ({one_line(error)})"
-        ) from error
     try:
         plan = PruningPlan.from_json(removed, where=REMOVED_HEADS)
         plan.check(num_layers, num_heads, allow_empty_layers=True)
@@ -164,103 +204,46 @@ def _make_config(data: dict[str, Any], where: str) -> tuple[PreTrainedConfig, Pr
     return config, plan
 
 
-def _fetch(hub: HubName, source: str) -> dict[str, Any]:
-    """The content of the config.json of a hub name. Only read: whoever wants its code has to ask transformers."""
-    from transformers import PreTrainedConfig
-
-    if why_no_name(hub.name) is not None:  # a path, so the hub's rules for names would be no help
-        raise CheckpointError(
-            f"{source}: there is no such folder; give the one a model was saved in, or a name on the hub (NAME or OWNER/NAME)"
-        )
-    try:
-        with reading_hub(hub.name):
-            data, _ = PreTrainedConfig.get_config_dict(hub.name, revision=hub.revision)
-    except Exception as error:  # no network, no such name, no such revision
-        raise CheckpointError(
-            f"'{source}' is no folder and cannot be read from the hub ({one_line(error)}); give a local folder or check the name"
-        ) from error
-    return dict(data)
-
-
 def _check_hub_files(hub: HubName, source: str) -> None:
-    """What `check_weights` can say of a hub name before its weights are there."""
+    """Check what can be known about the weights on the Hub before downloading them."""
     from transformers.utils.hub import cached_file
 
     found = {}
     for file in (SHARDS, _ADAPTER):
-        try:
-            with reading_hub(hub.name):
-                found[file] = cached_file(
-                    hub.name,
-                    file,
-                    revision=hub.revision,
-                    _raise_exceptions_for_missing_entries=False,
-                    _raise_exceptions_for_connection_errors=False,
-                )
-        except (
-            Exception
-        ) as error:  # the hub's, its transport's and the file system's have no common base
-            raise CheckpointError(
-                f"'{source}': cannot be read from the hub ({one_line(error)})"
-            ) from error
+        with (
+            report_damage(f"'{source}': cannot be read from the hub", "try again later"),
+            reading_hub(hub.name),
+        ):
+            found[file] = cached_file(
+                hub.name,
+                file,
+                revision=hub.revision,
+                _raise_exceptions_for_missing_entries=False,
+                _raise_exceptions_for_connection_errors=False,
+            )
     if found[_ADAPTER] is not None:
-        raise CheckpointError(_adapter_found(source))
+        raise _adapter_error(source)
     if found[SHARDS] is not None:
         _shard_names(Path(found[SHARDS]))
 
 
-def _adapter_found(source: str) -> str:
-    return (
+def _adapter_error(source: str | Path) -> CheckpointError:
+    return CheckpointError(
         f"{source}: has an adapter beside its weights ({_ADAPTER}), which would be left out; "
         "merge it into the model (merge_and_unload) and save that"
     )
 
 
 def _shard_names(index: Path) -> list[str]:
-    """The files an index names: safetensors, beside it."""
-    try:
+    """Return the files that an index names; they must be safetensors beside it."""
+    with report_damage(f"{index}: is damaged"):
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{index}: is damaged ({one_line(error)}); save or download the model again"
-        ) from error
     if not names:
-        raise CheckpointError(
-            f"{index}: names no file of weights; save or download the model again"
-        )
+        raise CheckpointError(f"{index}: names no weight files; save or download the model again")
     for name in names:
-        if not isinstance(name, str) or not re.fullmatch(
-            r"[\w-][\w.-]*\.safetensors", name, re.ASCII
-        ):
+        if not isinstance(name, str) or not _SHARD_NAME.fullmatch(name):
             raise CheckpointError(
-                f"{index}: must name safetensors files beside it, found {name!r:.60}; save or download the model again"
+                f"{index}: must name safetensors files beside it, found {name!r:.60}; "
+                "save or download the model again"
             )
     return names
-
-
-def _require_no_pickle(path: Path) -> None:
-    """Raise `CheckpointError` for a pickle that goes by a safetensors name."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(9)
-    except OSError as error:
-        raise CheckpointError(
-            f"{path}: is damaged ({one_line(error)}); save or download the model again"
-        ) from error
-    # after eight bytes of length the header of safetensors begins
-    if _PICKLE_START.match(start) and start[8:] != b"{":
-        raise CheckpointError(
-            f"{path}: is a pickle by another name, which can run code and is never loaded; {_REMEDY}"
-        )
-
-
-def _count_tensors(path: Path) -> int:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            return len(file.keys())
-    except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: is damaged ({one_line(error)}); save or download the model again"
-        ) from error

@@ -1,9 +1,9 @@
-"""Heads off for a while (mask, gate) and heads off for good (slice): provably the same function.
+"""Mask heads temporarily or remove them for good; both compute the same function.
 
-A head acts on the rest of the model only through its columns of its layer's output projection. Multiplying what that
-projection reads there by 0 therefore computes what the model without the head computes, and a gate between 0 and 1
-gives the gradient of the loss with respect to the head's presence. transformers 5 ignores `head_mask` silently; this
-module does not depend on it.
+A head acts on the rest of the model only through its columns of its layer's output projection.
+Multiplying the input of that projection by 0 there computes what the model without the head
+computes. A gate between 0 and 1 gives the gradient of the loss with respect to the presence of the
+head. transformers 5 silently ignores `head_mask`; this module does not depend on it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,24 @@ Plan = Mapping[int, Iterable[int]]
 
 @contextmanager
 def gated_heads(model: PreTrainedModel, gates: Mapping[int, Tensor]) -> Iterator[None]:
-    """Multiply what each present head of these layers gives by its gate.
+    """Multiply the output of each present head of these layers by its gate.
 
-    `gates[layer]` has shape (present_heads,), or (rows, present_heads) where each row of the batch has gates of its own;
-    one backward pass then gives every row's own gradients. Gradients reach the gates; with gradient checkpointing call `backward` inside too. Nested gates multiply.
+    `gates[layer]` has shape (present_heads,), or (rows, present_heads) if each row of the batch has
+    its own gates; one backward pass then gives the gradients of every row. Gradients reach the
+    gates; with gradient checkpointing call `backward` inside too. Nested gates multiply.
     """
     encoder = encoder_of(model)
     for layer, gate in gates.items():
         if layer not in range(encoder.num_layers):
             raise PlanError(
-                f"layer {layer}: the model has layers 0 to {encoder.num_layers - 1}; correct the gates"
+                f"layer {layer}: the model has layers 0 to {encoder.num_layers - 1}; "
+                "correct the gates"
             )
         expected = (len(encoder.present(layer)),)
         if gate.dim() not in (1, 2) or gate.shape[-1:] != expected:
             raise PlanError(
-                f"layer {layer}: one gate a present head, shape {expected}, is needed, found {tuple(gate.shape)}"
+                f"layer {layer}: one gate per present head, shape {expected}, is needed, "
+                f"found {tuple(gate.shape)}"
             )
     handles = [
         encoder.parts(layer).output.register_forward_pre_hook(_Gate(layer, gate, encoder.head_dim))
@@ -58,7 +61,7 @@ def gated_heads(model: PreTrainedModel, gates: Mapping[int, Tensor]) -> Iterator
 def masked_heads(
     model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool = False
 ) -> Iterator[None]:
-    """Within the context the model computes what it would without the plan's heads. Nested masks add up."""
+    """Mask the plan's heads: the model computes what it would without them. Nested masks add up."""
     encoder = encoder_of(model)
     plan = PruningPlan(plan)
     _check(encoder, plan, allow_empty_layers)
@@ -73,17 +76,16 @@ def masked_heads(
 def remove_heads(model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool = False) -> None:
     """Slice the plan's heads out of the model, in place, and record them in `model.config`.
 
-    The sliced parameters are new ones of the same dtype, device and `requires_grad`, without gradients: build an
-    optimiser afterwards. A plan that does not fit raises `PlanError` before anything changes.
+    The sliced parameters are new ones of the same dtype, device and `requires_grad`, without
+    gradients: create an optimizer afterwards. A plan that does not fit raises `PlanError` before
+    anything changes.
     """
     encoder = encoder_of(model)
     plan = PruningPlan(plan)
     _check(encoder, plan, allow_empty_layers)
     for layer, heads in plan.items():
-        encoder.keep(
-            layer,
-            [position for position, head in enumerate(encoder.present(layer)) if head not in heads],
-        )
+        present = encoder.present(layer)
+        encoder.keep(layer, [place for place, head in enumerate(present) if head not in heads])
     encoder.removed = encoder.removed | plan
 
 
@@ -96,7 +98,7 @@ def remove_remaining(model: PreTrainedModel, plan: Plan) -> None:
 
 
 class _Gate:
-    """A hook that weights the columns a layer's output projection reads, head by head."""
+    """A hook that scales the input of a layer's output projection, head by head."""
 
     def __init__(self, layer: int, gate: Tensor, head_dim: int) -> None:
         self.layer = layer
@@ -108,7 +110,8 @@ class _Gate:
         columns = self.gate.to(context.dtype).repeat_interleave(self.head_dim, dim=-1)
         if columns.shape[-1] != context.shape[-1]:
             raise ModelError(
-                f"layer {self.layer}: heads were removed while masked; leave the context before remove_heads"
+                f"layer {self.layer}: heads were removed while masked; "
+                "leave the context before remove_heads"
             )
         return (context * columns.unsqueeze(-2),)  # the same gates for all tokens of a row
 
@@ -120,9 +123,11 @@ def _check(encoder: Encoder, plan: PruningPlan, allow_empty_layers: bool) -> Non
         gone = [str(head) for head in heads if head in removed.removed(layer)]
         if gone:
             raise PlanError(
-                f"layer {layer}: already removed: head {', head '.join(gone)}; leave it out of the plan"
+                f"layer {layer}: already removed: head {', head '.join(gone)}; "
+                "leave it out of the plan"
             )
         if len(heads) == len(encoder.present(layer)) and not allow_empty_layers:
             raise PlanError(
-                f"layer {layer}: the plan removes all {len(heads)} heads that are left; at least one must stay"
+                f"layer {layer}: the plan removes all {len(heads)} heads that are left; "
+                "at least one must stay"
             )

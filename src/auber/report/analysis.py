@@ -1,37 +1,43 @@
-"""Runs to rows: each method on each task over its seeds, and the comparisons, each within one model and one protocol.
+"""Rows of all tables: each method on each task over its seeds, and paired comparisons.
 
-Scores are in points from here on, and a seed counts once (`cells`). A comparison is made on the seeds two methods have in
-common, as method minus reference; `caveats` has what must be known before believing one. A family of comparisons, corrected
-together, is what one table asks of one set of pairs: the methods of one task against `original+tuning`; the ablations of one
-task against `auber`; the pooled comparisons of `auber`; those with its ablations; the pooled train minus dev of every method
-against that of `original+tuning`. On the tasks that the control has learned, `auber` against it stands alone, and against the
-other methods they are a family.
+Scores are in points, the metric times 100. Draws of one seed are averaged first, so that every seed
+counts once. Models and protocols are never mixed. Differences are method minus reference on common
+seeds. These comparisons form one family each and are corrected together: the methods of one task
+against the control; the ablations of one task against the subject; the subject against all other
+methods, and against its ablations, over all pairs; the gaps of all methods against the control's.
+On the tasks that the control has learned, the subject against the control stands alone, and
+against the other methods forms a family.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import fmean
+from typing import TYPE_CHECKING, TypeVar
 
-from auber.metrics.statistics import Comparison, Summary, compare
+from auber.metrics.statistics import Comparison, Summary, compare, summary, verdict
 from auber.report.caveats import find_collapse, find_flags, find_notes
-from auber.report.cells import (
-    Cells,
-    common_seeds,
-    dev_differences,
-    dev_points,
-    gap_points,
-    group,
-    make_cells,
-    train_points,
-)
-from auber.report.collect import Collection
-from auber.report.coverage import Coverage, Key, cover
-from auber.report.folders import LeftOut
 from auber.report.published import Published, published
-from auber.report.record import RunRecord
-from auber.report.roles import ABLATIONS, CONTROL, METHODS, SUBJECT, is_ablation
+from auber.report.records import CONTROL, SUBJECT, Key, RunRecord, is_ablation, ordered
+from auber.report.runs import Collection, Coverage, LeftOut, cover
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAIRS = "(task, seed) pairs"
+
+Item = TypeVar("Item")
+Group = TypeVar("Group")
+
+
+def group(items: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group, list[Item]]:
+    """Group items by a key in the order they come."""
+    groups: dict[Group, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return dict(groups)
 
 
 @dataclass(frozen=True)
@@ -43,47 +49,54 @@ class TaskRow:
     labels: int
     train_rows: int
     dev_rows: int
-    majority: tuple[float, float] | None  # least and greatest over the seeds, in points
+    majority: tuple[float, float] | None  # smallest and largest over the seeds, in points
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run took, on average."""
+    """The mean cost of a run."""
 
     rewards_asked: float
     rewards_computed: float
     tuning_steps: float
-    scout_steps: float
+    scout_steps: float  # of fold models
     seconds: float
-    first_seconds: float  # of them, into a first tuning of its own
+    first_seconds: float  # of them for a first tuning of its own
 
     @property
     def own_seconds(self) -> float:
-        """What came after the first tuning, which most runs share and some have to make for themselves."""
+        """The time after the first tuning, which most runs share."""
         return self.seconds - self.first_seconds
+
+
+_COSTS = tuple(field.name for field in fields(Cost))
+_MEANS = ["dev", "train", "gap", "removed", "total_heads", "above_constant", *_COSTS]
 
 
 @dataclass(frozen=True)
 class MethodRow:
-    """One method on one task, over its seeds."""
+    """One method on one task over its seeds."""
 
     task: str
     method: str
     seeds: tuple[int, ...]
-    draws: int  # the most draws a seed has
+    draws: int  # the largest number of draws of a seed
     removed: Summary
-    heads: float  # there were before any was removed
+    heads: float  # before pruning
     dev: Summary
     train: Summary
     gap: Summary
-    reference: str | None  # what it is compared with; None for the reference itself
-    comparison: Comparison | None  # None without a seed in common
-    collapse: tuple[str, ...]  # in how many runs the score is that of a constant answer
-    flags: tuple[
-        str, ...
-    ]  # all that a reader must know before believing the row, the collapse among it
+    reference: str | None  # None for the reference itself
+    comparison: Comparison | None  # None without a common seed
+    collapse: tuple[str, ...]  # how many runs score like a constant answer
+    flags: tuple[str, ...]  # all caveats, `collapse` among them
     published: Published | None
     cost: Cost
+
+    @property
+    def verdict(self) -> str | None:
+        """The comparison in words."""
+        return None if self.comparison is None else verdict(self.comparison)
 
 
 @dataclass(frozen=True)
@@ -95,38 +108,45 @@ class PooledRow:
     tasks: tuple[str, ...]
     comparison: Comparison
 
+    @property
+    def verdict(self) -> str:
+        """The comparison in words."""
+        return verdict(self.comparison, counted=PAIRS)
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs."""
+        return self.comparison.paired.differences.n
+
 
 @dataclass(frozen=True)
-class GapRow:
-    """How much a method overfits beside the control, over all pairs of a task and a seed that both have."""
+class GapRow(PooledRow):
+    """How much a method overfits compared with the control, over all common pairs."""
 
-    method: str
-    reference: str
-    tasks: tuple[str, ...]
     gap: float  # train minus dev, mean over the pairs
     reference_gap: float
-    train: float  # difference of the means
+    train: float  # differences of means
     dev: float
-    comparison: Comparison  # of the gaps
+
+    @property
+    def verdict(self) -> str:
+        """The comparison of gaps in words."""
+        words = super().verdict
+        return words.replace("ahead by", "larger by", 1).replace("behind by", "smaller by", 1)
 
 
 @dataclass(frozen=True)
 class Section:
-    """All that was measured with one model under one protocol, and how much that is of what was asked for.
-
-    A coverage is None where no study asks for such runs.
-    """
+    """Everything about one model under one protocol. Coverages are None without a study."""
 
     model: str
     protocol: str
-    presets: tuple[str, ...]  # those that the studies take their settings from
+    presets: tuple[str, ...]
     methods: tuple[MethodRow, ...]
     ablations: tuple[MethodRow, ...]
     pooled: tuple[PooledRow, ...]
-    learned_tasks: tuple[str, ...]  # those on which the control beats a constant answer
-    learned: tuple[
-        PooledRow, ...
-    ]  # the competitors of `pooled` on these tasks alone; empty where they are all or none
+    # On the tasks alone where the control beats a constant answer; empty if they are all or none.
+    learned: tuple[PooledRow, ...]
     gaps: tuple[GapRow, ...]
     notes: tuple[str, ...]
     coverage: Coverage | None
@@ -136,14 +156,18 @@ class Section:
     @property
     def rows(self) -> list[MethodRow]:
         """Methods and ablations by task, each once."""
-        known = {(row.task, row.method) for row in self.methods}
-        others = [row for row in self.ablations if (row.task, row.method) not in known]
-        return sorted([*self.methods, *others], key=lambda row: row.task)
+        ablations = [row for row in self.ablations if is_ablation(row.method)]
+        return sorted([*self.methods, *ablations], key=lambda row: row.task)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The wanted runs that are not there."""
+        return () if self.coverage is None else self.coverage.missing
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the tables show."""
+    """The content of all tables."""
 
     tasks: tuple[TaskRow, ...]
     sections: tuple[Section, ...]
@@ -153,218 +177,176 @@ class Report:
 
 
 def analyse(collection: Collection) -> Report:
-    """The rows of all tables."""
+    """Return the rows of all tables."""
     grouped = group(collection.runs, lambda run: (run.model, run.protocol))
-    places = sorted({*grouped, *((model, protocol) for model, protocol, *_ in collection.wanted)})
+    places = sorted({*grouped, *(key[:2] for key in collection.wanted)})
     sections = tuple(
         _section(
-            *place,
+            place,
             tuple(preset for *other, preset in collection.presets if tuple(other) == place),
             grouped.get(place, []),
             [key for key in collection.wanted if key[:2] == place],
         )
         for place in places
     )
-    return Report(
-        _task_rows(collection.runs),
-        sections,
-        len(collection.runs),
-        collection.starts,
-        collection.left_out,
-    )
+    tasks = tuple(_task_rows(collection.runs))
+    return Report(tasks, sections, len(collection.runs), collection.starts, collection.left_out)
 
 
 def _section(
-    model: str,
-    protocol: str,
+    place: tuple[str, str],
     presets: tuple[str, ...],
-    runs: Sequence[RunRecord],
+    records: Sequence[RunRecord],
     wanted: Sequence[Key],
 ) -> Section:
-    cells = make_cells(runs)
-    names = {run.method for run in runs}
-    found = {run.key for run in runs}
-    ablations = _ordered(filter(is_ablation, names), ABLATIONS)
-    methods = _ordered(names - set(ablations), METHODS)
-    rivals = [name for name in methods if name != SUBJECT]
-    rivals.sort(key=lambda name: name != CONTROL)  # the control is the first question
-    return Section(
-        model,
-        protocol,
-        presets,
-        methods=tuple(_method_rows(cells, methods, CONTROL)),
-        ablations=tuple(_method_rows(cells, [SUBJECT, *ablations], SUBJECT)) if ablations else (),
-        pooled=(*_pooled_rows(cells, rivals), *_pooled_rows(cells, ablations)),
-        learned_tasks=tuple(_learned_cells(cells)),
-        learned=tuple(_learned_rows(cells, rivals)),
-        gaps=tuple(_gap_rows(cells, [*methods, *ablations])),
-        notes=tuple(find_notes(cells, protocol)),
-        coverage=cover(wanted, found),
-        methods_coverage=cover([key for key in wanted if not is_ablation(key[3])], found),
-        ablations_coverage=_ablations_coverage(wanted, found),
-    )
-
-
-def _ablations_coverage(wanted: Sequence[Key], found: set[Key]) -> Coverage | None:
-    """Of the ablations, and of the subject in the blocks that have one to compare with it."""
-    blocks = {(task, seed) for _, _, task, method, seed, _ in wanted if is_ablation(method)}
-    keys = [
+    # Of the ablations, and of the subject in the blocks that have one.
+    blocks = {(key[2], key[4]) for key in wanted if is_ablation(key[3])}
+    with_ablations = [
         key
         for key in wanted
         if (key[2], key[4]) in blocks and (is_ablation(key[3]) or key[3] == SUBJECT)
     ]
-    return cover(keys, found)
+    found = {record.key for record in records}
+    coverages = (
+        cover(wanted, found),
+        cover([key for key in wanted if not is_ablation(key[3])], found),
+        cover(with_ablations, found),
+    )
+    if not records:
+        return Section(*place, presets, (), (), (), (), (), (), *coverages)
+    runs = _make_frame(records)
+    means = runs.groupby(["task", "method", "seed"])[_MEANS].mean()
+    dev = means["dev"].unstack("method")
+    methods = ordered(name for name in dev if not is_ablation(name))
+    ablations = ordered(name for name in dev if is_ablation(name))
+    rivals = [name for name in methods if name != SUBJECT]
+    rivals.sort(key=lambda name: name != CONTROL)  # the control comes first
+    with_subject = [SUBJECT, *ablations] if ablations else []
+    return Section(
+        *place,
+        presets,
+        tuple(_method_rows(runs, means, methods, CONTROL)),
+        tuple(_method_rows(runs, means, with_subject, SUBJECT)),
+        (*_pooled_rows(dev, rivals), *_pooled_rows(dev, ablations)),
+        tuple(_learned(means, dev, rivals)),
+        tuple(_gap_rows(means, [*methods, *ablations])),
+        tuple(find_notes(runs, place[1])),
+        *coverages,
+    )
 
 
-def _method_rows(cells: Cells, methods: Sequence[str], reference: str) -> Iterable[MethodRow]:
-    for task, of_task in cells.items():
-        present = [name for name in methods if name in of_task]
-        family = {
-            name: list(differences.values())
-            for name in present
-            if name != reference and (differences := dev_differences(of_task, name, reference))
+def _make_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """Return a row for each run with its scores in points."""
+    import pandas as pd
+
+    frame = pd.DataFrame([
+        {
+            **dict(record),
+            "dev": 100 * record.dev,
+            "train": 100 * record.train,
+            "gap": 100 * (record.train - record.dev),
+            "total_heads": record.layers * record.heads,
+            "above_constant": record.above_constant,
+            "equals_majority": record.equals_majority,
+            "seconds": record.seconds,
+            "first_seconds": record.times.get("first", 0.0),
         }
-        comparisons = compare(family)
-        seeds = {seed for name in present for seed in of_task[name].runs}
+        for record in records
+    ])  # fmt: skip
+    return frame.astype(dict.fromkeys([*_MEANS, "majority"], float))
+
+
+def _differences(scores: pd.DataFrame, method: str, reference: str) -> pd.Series[float]:
+    """Return method minus reference for each pair of a task and a seed that both have."""
+    columns = scores.reindex(columns=[method, reference])
+    return (columns[method] - columns[reference]).dropna()
+
+
+def _compare(pairs: dict[str, pd.Series[float]]) -> dict[str, Comparison]:
+    """Compare as one family; methods without a pair are left out."""
+    return compare({name: found.tolist() for name, found in pairs.items() if len(found)})
+
+
+def _method_rows(
+    runs: pd.DataFrame, means: pd.DataFrame, methods: Sequence[str], reference: str
+) -> Iterable[MethodRow]:
+    for task, of_task in runs.groupby("task"):
+        present = [name for name in methods if name in set(of_task["method"])]
+        dev = means.loc[task, "dev"].unstack("method")
+        comparisons = _compare({
+            name: _differences(dev, name, reference) for name in present if name != reference
+        })  # fmt: skip
+        seeds = set(of_task.loc[of_task["method"].isin(present), "seed"])
+        subject = of_task[of_task["method"] == SUBJECT]
         for name in present:
-            cell = of_task[name]
+            own, of_seeds = of_task[of_task["method"] == name], means.loc[task, name]
+            collapse = tuple(find_collapse(own))
             yield MethodRow(
                 task,
                 name,
-                seeds=tuple(cell.runs),
-                draws=max(map(len, cell.runs.values())),
-                removed=cell.summary(lambda run: run.removed),
-                heads=cell.mean(lambda run: run.layers * run.heads),
-                dev=cell.summary(dev_points),
-                train=cell.summary(train_points),
-                gap=cell.summary(gap_points),
+                seeds=tuple(of_seeds.index.tolist()),
+                draws=int(own["seed"].value_counts().max()),
+                removed=summary(of_seeds["removed"].tolist()),
+                heads=fmean(of_seeds["total_heads"]),
+                dev=summary(of_seeds["dev"].tolist()),
+                train=summary(of_seeds["train"].tolist()),
+                gap=summary(of_seeds["gap"].tolist()),
                 reference=None if name == reference else reference,
                 comparison=comparisons.get(name),
-                collapse=tuple(find_collapse(cell)),
-                flags=(*find_collapse(cell), *find_flags(cell, of_task.get(SUBJECT), seeds)),
+                collapse=collapse,
+                flags=(*collapse, *find_flags(own, subject, seeds)),
                 published=published(task, name),
-                cost=Cost(
-                    cell.mean(lambda run: run.rewards_asked),
-                    cell.mean(lambda run: run.rewards_computed),
-                    cell.mean(lambda run: run.tuning_steps),
-                    cell.mean(lambda run: run.scout_steps),
-                    cell.mean(lambda run: run.seconds),
-                    cell.mean(lambda run: run.times.get("first", 0.0)),
-                ),
+                cost=Cost(*(fmean(of_seeds[column]) for column in _COSTS)),
             )
 
 
-def _pooled_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
-    """The subject against each of some methods, over all tasks: one family."""
+def _pooled_rows(dev: pd.DataFrame, rivals: Iterable[str]) -> Iterable[PooledRow]:
+    """Compare the subject with other methods over all tasks, as one family."""
+    pairs = {rival: _differences(dev, SUBJECT, rival) for rival in rivals}
+    for rival, comparison in _compare(pairs).items():
+        yield PooledRow(SUBJECT, rival, tuple(pairs[rival].index.unique("task")), comparison)
+
+
+def _learned(means: pd.DataFrame, dev: pd.DataFrame, rivals: Sequence[str]) -> Iterable[PooledRow]:
+    """Compare the subject with other methods on the tasks that the control has learned."""
+    compared = _differences(dev, SUBJECT, CONTROL).index.unique("task")
+    learned = [task for task in compared if fmean(means.loc[(task, CONTROL), "above_constant"]) > 0]
+    if 0 < len(learned) < len(compared):
+        dev = dev.loc[learned]
+        yield from _pooled_rows(dev, [CONTROL])
+        yield from _pooled_rows(dev, [name for name in rivals if name != CONTROL])
+
+
+def _gap_rows(means: pd.DataFrame, methods: Sequence[str]) -> Iterable[GapRow]:
+    """Compare train minus dev of each method with the control's, as one family."""
+    scores = {name: means[name].unstack("method") for name in ("gap", "train", "dev")}
     pairs = {
-        rival: {task: dev_differences(of_task, SUBJECT, rival) for task, of_task in cells.items()}
-        for rival in rivals
-    }
-    family = {
-        rival: [
-            difference for differences in of_rival.values() for difference in differences.values()
-        ]
-        for rival, of_rival in pairs.items()
-    }
-    comparisons = compare(
-        {rival: differences for rival, differences in family.items() if differences}
-    )
-    for rival, comparison in comparisons.items():
-        tasks = tuple(task for task, differences in pairs[rival].items() if differences)
-        yield PooledRow(SUBJECT, rival, tasks, comparison)
-
-
-def _compared(cells: Cells) -> Cells:
-    """The tasks on which the subject has the control beside it."""
-    return {
-        task: of_task
-        for task, of_task in cells.items()
-        if dev_differences(of_task, SUBJECT, CONTROL)
-    }
-
-
-def _learned_cells(cells: Cells) -> Cells:
-    """Those of them that the control has learned."""
-    found = _compared(cells)
-    return {
-        task: of_task
-        for task, of_task in found.items()
-        if of_task[CONTROL].mean(lambda run: run.above_constant) > 0
-    }
-
-
-def _learned_rows(cells: Cells, rivals: Sequence[str]) -> Iterable[PooledRow]:
-    """The subject against the control, and against its other rivals, on the tasks that are learned; none where these are all or none."""
-    learned = _learned_cells(cells)
-    if len(learned) in (0, len(_compared(cells))):
-        return
-    yield from _pooled_rows(learned, [CONTROL])
-    yield from _pooled_rows(learned, [name for name in rivals if name != CONTROL])
-
-
-def _gap_rows(cells: Cells, methods: Sequence[str]) -> Iterable[GapRow]:
-    """Train minus dev of each method against the control's, over all tasks: one family."""
-    pairs = {
-        method: {
-            task: seeds
-            for task, of_task in cells.items()
-            if (seeds := common_seeds(of_task, method, CONTROL))
-        }
+        method: _differences(scores["gap"], method, CONTROL)
         for method in methods
         if method != CONTROL
     }
-    pairs = {method: tasks for method, tasks in pairs.items() if tasks}
-
-    def values(name: str, method: str, value: Callable[[RunRecord], float]) -> list[float]:
-        """Of a method, or of the control, in the pairs of that method."""
-        found = {task: cells[task][name].per_seed(value) for task in pairs[method]}
-        return [found[task][seed] for task, seeds in pairs[method].items() for seed in seeds]
-
-    family = {
-        method: [
-            a - b
-            for a, b in zip(
-                values(method, method, gap_points), values(CONTROL, method, gap_points), strict=True
-            )
-        ]
-        for method in pairs
-    }
-    for method, comparison in compare(family).items():
+    for method, comparison in _compare(pairs).items():
+        common = pairs[method].index
+        own, control = (
+            {name: fmean(of.loc[common, each]) for name, of in scores.items()}
+            for each in (method, CONTROL)
+        )
         yield GapRow(
             method,
             CONTROL,
-            tuple(pairs[method]),
-            gap=fmean(values(method, method, gap_points)),
-            reference_gap=fmean(values(CONTROL, method, gap_points)),
-            train=fmean(values(method, method, train_points))
-            - fmean(values(CONTROL, method, train_points)),
-            dev=fmean(values(method, method, dev_points))
-            - fmean(values(CONTROL, method, dev_points)),
-            comparison=comparison,
+            tuple(common.unique("task")),
+            comparison,
+            own["gap"],
+            control["gap"],
+            own["train"] - control["train"],
+            own["dev"] - control["dev"],
         )
 
 
-def _task_rows(runs: Sequence[RunRecord]) -> tuple[TaskRow, ...]:
+def _task_rows(runs: Iterable[RunRecord]) -> Iterable[TaskRow]:
     grouped = group(
         runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows)
     )
-    rows = []
-    for (task, metric, labels, train_rows, dev_rows), of_task in sorted(grouped.items()):
+    for facts, of_task in sorted(grouped.items()):
         shares = [100 * run.majority for run in of_task if run.majority is not None]
-        rows.append(
-            TaskRow(
-                task,
-                metric,
-                labels,
-                train_rows,
-                dev_rows,
-                (min(shares), max(shares)) if shares else None,
-            )
-        )
-    return tuple(rows)
-
-
-def _ordered(names: Iterable[str], order: Sequence[str]) -> list[str]:
-    return sorted(
-        names, key=lambda name: (order.index(name) if name in order else len(order), name)
-    )
+        yield TaskRow(*facts, (min(shares), max(shares)) if shares else None)

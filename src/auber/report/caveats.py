@@ -1,133 +1,109 @@
-"""What a reader must know before believing a row: constant answers, missing runs, other conditions."""
+"""Caveats of rows: constant answers, missing runs, unequal conditions.
+
+They read data frames of `auber.report.analysis` with a row for each run.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from auber.config import Config
 from auber.data.user_rows import OWN
-from auber.report.cells import Cell, Cells
-from auber.report.record import RunRecord
-from auber.report.roles import CONTROL, CONTROLS, MATCHED, SUBJECT
+from auber.report.records import CONTROL, CONTROLS, MATCHED, SUBJECT
 from auber.report.words import count
 
-_DEFAULTS = Config().flat()
+if TYPE_CHECKING:
+    import pandas as pd
 
-# Settings that may differ between the runs of one method: they choose the run, or where it was computed.
+# Settings that may differ between runs of one method: they name the run or the hardware.
 _FREE_SETTINGS = {"seed", "random.draw", "device", "precision", "threads"}
-# Settings that all methods of a task must share for their scores to be comparable; a run that begins with a finished start
-# says so in first.when and in nothing else.
+# Settings that all methods of a task must share. Runs of a finished start differ in first.when.
 _SHARED_SETTINGS = ("first.", "layer.", "last.", "reward.", "max_length")
 
-# Protocols under which the controls begin with other weights than the searches, and what that makes of a difference to them.
+# Protocols under which the controls start from other weights than the searches.
 OTHER_START = {
-    "heldout": "Under heldout the controls' first tuning also had the rows that pay the rewards, so a difference to them is the "
-    "price of pruning and of holding rows back, together."
+    "heldout": "Under heldout the controls' first tuning also used the reward rows, so a "
+    "difference to them measures pruning and holding rows back together."
 }
 
 
-def find_collapse(cell: Cell) -> Iterable[str]:
-    """In how many runs the score is that of a constant answer."""
-    runs = cell.every
-    one_class = sum(run.one_class for run in runs)
-    if one_class:
-        yield f"one class predicted in {one_class} of {count(len(runs), 'run')}"
-    equal = sum(run.equals_majority and not run.one_class for run in runs)
-    if equal:
-        yield f"equals the majority class in {equal} of {count(len(runs), 'run')}"
+def find_collapse(runs: pd.DataFrame) -> Iterable[str]:
+    """Yield how many runs of a method score like a constant answer."""
+    one_class, equal = runs["one_class"], runs["equals_majority"]
+    if one_class.any():
+        yield f"one class predicted in {one_class.sum()} of {count(len(runs), 'run')}"
+    if (equal & ~one_class).any():
+        number = (equal & ~one_class).sum()
+        yield f"equals the majority class in {number} of {count(len(runs), 'run')}"
 
 
-def find_flags(cell: Cell, subject: Cell | None, seeds: set[int]) -> Iterable[str]:
-    """Which runs are missing or had other conditions, and what the score is worth."""
-    majority = [
-        run.majority for run in cell.every if run.majority is not None and run.metric == "accuracy"
-    ]
-    if majority and cell.mean(lambda run: run.above_constant) < 0:
-        yield f"below the majority class ({100 * fmean(majority):.2f})"
-    missing = sorted(seeds - set(cell.runs))
+def find_flags(runs: pd.DataFrame, subject: pd.DataFrame, seeds: set[int]) -> Iterable[str]:
+    """Yield poor scores, missing runs, and differences from the subject's runs."""
+    method = runs["method"].iloc[0]
+    shares = runs.loc[runs["metric"] == "accuracy", "majority"].dropna()
+    if len(shares) and runs.groupby("seed")["above_constant"].mean().mean() < 0:
+        yield f"below the majority class ({100 * shares.mean():.2f})"
+    missing = sorted(seeds - set(runs["seed"]))
     if missing:
         yield f"no run of seed {', '.join(map(str, missing))}"
-    draws = {len(of_seed) for of_seed in cell.runs.values()}
-    if len(draws) > 1:
-        yield f"{min(draws)} to {max(draws)} draws a seed"
-    if subject is not None:
-        yield from _mismatches(cell, subject)
-
-
-def _mismatches(cell: Cell, subject: Cell) -> Iterable[str]:
-    """Where a method that is matched with the subject's run of the same seed had other heads or other tunings."""
-    pairs = [(run, subject.runs[run.seed][0]) for run in cell.every if run.seed in subject.runs]
-    if cell.method in MATCHED and any(run.removed != other.removed for run, other in pairs):
+    draws = runs["seed"].value_counts()
+    if draws.nunique() > 1:
+        yield f"{draws.min()} to {draws.max()} draws a seed"
+    pairs = runs.merge(subject.drop_duplicates("seed"), on="seed", suffixes=("", "_subject"))
+    if method in MATCHED and (pairs["removed"] != pairs["removed_subject"]).any():
         yield f"P is not {SUBJECT}'s"
-    if cell.method in (*MATCHED, CONTROL) and any(
-        run.tuned_layers != other.tuned_layers for run, other in pairs
-    ):
+    tuned = pairs["tuned_layers"] != pairs["tuned_layers_subject"]
+    if method in (*MATCHED, CONTROL) and tuned.any():
         yield f"tuned after other layers than {SUBJECT}"
 
 
-def find_notes(cells: Cells, protocol: str) -> Iterable[str]:
-    """What holds for all rows of a section: whose rows the seeds share, and where conditions differ."""
-    shared: list[str] = []
-    own_rows: list[str] = []
-    for task, of_task in cells.items():
-        runs = [run for cell in of_task.values() for run in cell.every]
-        if len({run.seed for run in runs}) > 1:
-            (shared if len({run.data for run in runs}) == 1 else own_rows).append(task)
-    if shared:
+def find_notes(runs: pd.DataFrame, protocol: str) -> Iterable[str]:
+    """Yield what holds for several rows: shared dev sets and unequal conditions."""
+    sets = runs.groupby("task")[["seed", "data"]].nunique().query("seed > 1")["data"]
+    shared, own_rows = sets.index[sets == 1], sets.index[sets > 1]
+    if len(shared):
         yield (
-            f"The seeds of {', '.join(shared)} share one dev set: an interval speaks of other seeds, not of other rows."
+            f"The seeds of {', '.join(shared)} share one dev set: an interval is about other "
+            "seeds, not about other rows."
         )
-    if own_rows:
+    if len(own_rows):
         names = " If they are several data sets, give each a --name." if OWN in own_rows else ""
         yield f"The rows of {', '.join(own_rows)} differ from seed to seed.{names}"
-    if protocol in OTHER_START and any(
-        name in of_task for of_task in cells.values() for name in CONTROLS
-    ):
+    if protocol in OTHER_START and runs["method"].isin(CONTROLS).any():
         yield OTHER_START[protocol]
-    for task, of_task in cells.items():
-        yield from _several_starts(task, of_task, protocol)
-        for method, cell in of_task.items():
-            draws = max(map(len, cell.runs.values()))
-            if draws > 1:
-                yield f"{task}, {method}: a seed's score is the mean of its draws, up to {draws}."
-            yield from _differing_settings(
-                f"{task}, {method}: its runs", cell.every, lambda key: key not in _FREE_SETTINGS
+    for task, of_task in runs.groupby("task"):
+        searches = ~of_task["method"].isin(CONTROLS if protocol in OTHER_START else ())
+        starts = of_task[searches].groupby("seed")["start"].nunique()
+        if (starts > 1).any():
+            yield (
+                f"Careful: the methods of {task}, seed "
+                f"{', '.join(map(str, starts.index[starts > 1]))}, did not start from the same "
+                "fine-tuned weights."
             )
-        one_each = [cell.every[0] for cell in of_task.values()]
+        for method, own in of_task.groupby("method"):
+            draws = own["seed"].value_counts().max()
+            if draws > 1:
+                yield f"{task}, {method}: the score of a seed is the mean of up to {draws} draws."
+            yield from _differing_settings(
+                f"the runs of {task}, {method}", own, lambda key: key not in _FREE_SETTINGS
+            )
         yield from _differing_settings(
-            f"{task}: its methods",
-            one_each,
+            f"the methods of {task}",
+            of_task.drop_duplicates("method"),
             lambda key: key.startswith(_SHARED_SETTINGS) and key != "first.when",
         )
 
 
-def _several_starts(task: str, of_task: Mapping[str, Cell], protocol: str) -> Iterable[str]:
-    """Where runs of one seed did not begin with the same fine-tuned weights, their difference is not the method's alone."""
-    counted = [
-        cell
-        for cell in of_task.values()
-        if protocol not in OTHER_START or cell.method not in CONTROLS
-    ]
-    starts: dict[int, set[str]] = defaultdict(set)
-    for cell in counted:
-        for run in cell.every:
-            starts[run.seed].add(run.start)
-    seeds = [str(seed) for seed, found in sorted(starts.items()) if len(found) > 1]
-    if seeds:
-        yield f"Careful: {task}, seed {', '.join(seeds)}: its methods did not begin with the same fine-tuned weights."
-
-
 def _differing_settings(
-    which: str, runs: Sequence[RunRecord], counts: Callable[[str], bool]
+    which: str, runs: pd.DataFrame, counts: Callable[[str], bool]
 ) -> Iterable[str]:
-    keys = {key for run in runs for key in run.config if counts(key)}
-    differing = sorted(key for key in keys if len({repr(_value(run, key)) for run in runs}) > 1)
+    defaults = Config().flat()  # a setting newer than a run had its default there
+    keys = {key for config in runs["config"] for key in config if counts(key)}
+    differing = [
+        key
+        for key in sorted(keys)
+        if len({repr(config.get(key, defaults.get(key))) for config in runs["config"]}) > 1
+    ]
     if differing:
         yield f"Careful: {which} differ in {', '.join(differing)}."
-
-
-def _value(run: RunRecord, key: str) -> object:
-    """A setting of a run; of one that is newer than the run its default, which does what was done before there was a choice."""
-    return run.config.get(key, _DEFAULTS.get(key))

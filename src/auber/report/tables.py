@@ -1,369 +1,238 @@
-"""Every table of a report, made from the rows of the analysis."""
+"""The tables of a report as data frames, and their Markdown, CSV and LaTeX files.
+
+`Table.data` has one value per cell. Other formats show fewer columns: `dev` and `dev deviation`
+become "84.3 ± 0.7", `interval low` and `interval high` become "-0.5 to +2.0".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from auber.metrics.statistics import FEWEST_PAIRS, LEVEL, Comparison, Summary, verdict
-from auber.report import published
-from auber.report.analysis import GapRow, MethodRow, PooledRow, Report, Section
-from auber.report.columns import Column, Detail, Table, TableSection, Value
-from auber.report.coverage import Coverage
-from auber.report.roles import CONTROL, SUBJECT
+from auber.errors import RunError
+from auber.system.files import write_text
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def all_tables(report: Report) -> tuple[Table, ...]:
-    """Every table of a report, in the order of reading."""
-    notes = tuple(_completeness(report))
-    return (
-        tasks_table(report, notes),
-        methods_table(report, notes),
-        ablations_table(report, notes),
-        comparisons_table(report, notes),
-        overfitting_table(report, notes),
-        costs_table(report, notes),
-    )
+FOLDER = "report"  # of tables and page in the folder of a run or a study
 
-
-def tasks_table(report: Report, notes: tuple[str, ...]) -> Table:
-    """Table 1: the tasks."""
-    columns = (
-        Column("task"),
-        Column("metric"),
-        Column("classes", "number"),
-        Column("train rows", "number"),
-        Column("dev rows", "number"),
-        Column("dev majority class", "range", 2),
-    )
-    rows = tuple(
-        (row.task, row.metric, row.labels, row.train_rows, row.dev_rows, row.majority)
-        for row in report.tasks
-    )
-    share = "Dev majority class: the share, in %, of the most frequent class; always answering it has this accuracy."
-    return Table(
-        "table1", "Table 1: the tasks", columns, (TableSection(None, None, rows),), (share, *notes)
-    )
+_DECIMALS = {"P": 1, "p": 4, "corrected p": 4, "smallest exact p": 6, "seconds": 1}
+_TWO_DECIMALS = re.compile(r"^(published )?dev(?! rows)|^train(?! rows)|gap|difference|detectable")
+_SIGNED = re.compile(r"^gap( of .*)?$|difference")
+_PLACE = ("model", "protocol")
+_PAIR = re.compile(r" (deviation|low|high)$")
+_LONG = 40  # characters of a cell that wraps
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Characters of Markdown and LaTeX that would not stand for themselves.
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|~#&$])")
+_LATEX = str.maketrans({
+    **{special: f"\\{special}" for special in "{}$&#%_"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "±": r"$\pm$",
+    # At the start of a row these would be arguments of the line break before.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+})  # fmt: skip
 
 
-def methods_table(report: Report, notes: tuple[str, ...]) -> Table:
-    """Table 2: every method on every task, against the control."""
-    sections = [
-        _section(
-            section, map(_method_values, section.methods), section.methods_coverage, section.methods
-        )
-        for section in report.sections
-        if section.methods
+Value = str | float | None
+Place = tuple[str, str]  # model and protocol
+
+
+class Part(NamedTuple):
+    """The label and the notes of one model and protocol in a table."""
+
+    label: str | None = None  # that runs are missing
+    notes: tuple[str, ...] = ()
+
+
+class Shown(NamedTuple):
+    """What is displayed of one section of a table."""
+
+    title: str
+    place: Place | None
+    part: Part
+    cells: pd.DataFrame  # of text
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table; columns `model` and `protocol` at the start divide it into sections."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    hidden: tuple[str, ...] = ()  # columns for data files only
+    wide: tuple[str, ...] = ()  # columns that a terminal has no room for
+    parts: Mapping[Place, Part] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    empty: str = "No runs."
+
+    @property
+    def data(self) -> pd.DataFrame:
+        """One value per cell."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows), columns=list(self.columns), dtype=object)
+
+    def sections(self, *, brief: bool = False) -> Iterator[Shown]:
+        """Yield what is displayed of each model and protocol."""
+        left_out = {*_PLACE, *self.hidden, *(self.wide if brief else ())}
+        if self.columns[:2] != _PLACE:
+            if self.rows:
+                yield Shown(self.title, None, Part(), _show(self.data, left_out))
+            return
+        for place, data in self.data.groupby(list(_PLACE), sort=False):
+            part = self.parts.get(place, Part())
+            label = f" ({part.label})" if part.label else ""
+            title = f"{place[0]}, protocol {place[1]}{label}"
+            yield Shown(title, place, part, _show(data, left_out))
+
+
+def _show(data: pd.DataFrame, left_out: set[str]) -> pd.DataFrame:
+    """Return the text of each cell; columns of a pair are joined."""
+    import pandas as pd
+
+    titles = dict.fromkeys(_PAIR.sub("", column) for column in data)
+    rows = data.to_dict("records")
+    return pd.DataFrame({
+        title: [_cell(title, row) for row in rows] for title in titles if title not in left_out
+    })  # fmt: skip
+
+
+def _cell(title: str, row: Mapping[str, Value]) -> str:
+    if f"{title} low" in row:
+        low, high = (_text(title, row[f"{title} {end}"]) for end in ("low", "high"))
+        return low if low == high else f"{low} to {high}"
+    deviation = row.get(f"{title} deviation")
+    text = _text(title, row[title])
+    return text if deviation is None else f"{text} ± {deviation:.{_decimals(title)}f}"
+
+
+def _text(title: str, value: Value) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    rounded = round(value, _decimals(title)) + 0.0  # no minus before a zero
+    sign = "+" if rounded > 0 and _SIGNED.search(title) else ""
+    return f"{sign}{rounded:.{_decimals(title)}f}"
+
+
+def _decimals(title: str) -> int:
+    known = _DECIMALS.get(title.removeprefix("gap "))
+    return (2 if _TWO_DECIMALS.search(title) else 0) if known is None else known
+
+
+def is_numeric(cells: Iterable[str]) -> bool:
+    """Return whether a column of text holds numbers, which are aligned to the right."""
+    found = [cell for cell in cells if cell]
+    return bool(found) and all(re.match(r"[-+]?\d[\d.]*( |$)", cell) for cell in found)
+
+
+# --- files ---
+
+
+def write_tables(tables: Sequence[Table], out: Path) -> tuple[Path, ...]:
+    """Write every table in every format."""
+    texts = {
+        f"{table.name}.{suffix}": write(table)
+        for table in tables
+        for suffix, write in WRITERS.items()
+    }
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            write_text(out / name, text)
+    except OSError as error:
+        raise RunError(
+            f"{out}: cannot be written ({error}); it must be a folder of its own"
+        ) from error
+    return tuple(out / name for name in texts)
+
+
+def to_markdown(table: Table, level: int = 1) -> str:
+    """Return a table as Markdown that begins with a heading of this level."""
+    lines = [f"{'#' * level} {escape_markdown(table.title)}", ""]
+    if not table.rows:
+        lines += [escape_markdown(table.empty), ""]
+    for shown in table.sections():
+        if shown.place is not None:
+            lines += [f"{'#' * (level + 1)} {escape_markdown(shown.title)}", ""]
+        cells = shown.cells.map(escape_markdown).rename(columns=escape_markdown)
+        rules = ["--:" if is_numeric(shown.cells[title]) else "---" for title in shown.cells]
+        rows = [[*cells], rules, *cells.to_numpy().tolist()]
+        lines += [*(f"| {' | '.join(row)} |" for row in rows), "", *_notes(shown.part.notes)]
+    return "\n".join([*lines, *_notes(table.notes)]).rstrip("\n") + "\n"
+
+
+def escape_markdown(text: str) -> str:
+    """Return one line of text without markup, links or HTML."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def _notes(notes: tuple[str, ...]) -> list[str]:
+    return [*(f"- {escape_markdown(note)}" for note in notes), ""] if notes else []
+
+
+def to_csv(table: Table) -> str:
+    """Return all columns as CSV, numbers with up to six decimals; no text is a formula."""
+
+    def cell(value: Value) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, str):  # a lone \r would not be quoted, and start a new row
+            return (f"'{value}" if value.startswith(_FORMULA) else value).replace("\r", " ")
+        return f"{round(value, 6) + 0.0:.6f}".rstrip("0").rstrip(".")
+
+    text: str = table.data.map(cell).to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def to_latex(table: Table) -> str:
+    r"""Return one float for each section, to `\input`, with booktabs' rules."""
+    floats = [
+        r"% \usepackage{booktabs} in the preamble; wide: use a landscape page or \footnotesize"
     ]
-    return Table(
-        "table2",
-        "Table 2: the methods",
-        _method_columns(CONTROL),
-        tuple(sections),
-        (*_legend(CONTROL), *notes),
-        empty="No run of a method but ablations.",
-    )
-
-
-def ablations_table(report: Report, notes: tuple[str, ...]) -> Table:
-    """Table 3: the method and its ablations, against the method."""
-    sections = [
-        _section(
-            section,
-            map(_method_values, section.ablations),
-            section.ablations_coverage,
-            section.ablations,
+    if not table.rows:
+        floats.append(f"% {table.empty}")
+    for shown in table.sections():
+        cells, shape = shown.cells, ""
+        escaped = cells.map(escape_latex)
+        for title in cells:
+            if is_numeric(cells[title]):
+                shape += "r"
+                escaped[title] = escaped[title].str.replace("-", "$-$")
+            else:
+                long = cells[title].str.len().max() > _LONG
+                shape += r"p{0.22\linewidth}" if long else "l"
+        title = table.title if shown.place is None else f"{table.title}; {shown.title}"
+        notes = (f"{title}.", *shown.part.notes, *table.notes)
+        styler = escaped.rename(columns=escape_latex).style.hide(axis="index")
+        text = styler.to_latex(
+            environment="table*",
+            position_float="centering",
+            hrules=True,
+            column_format=shape,
+            caption=" ".join(map(escape_latex, notes)),
         )
-        for section in report.sections
-        if section.ablations
-    ]
-    return Table(
-        "table3",
-        f"Table 3: {SUBJECT} and its ablations",
-        _method_columns(SUBJECT),
-        tuple(sections),
-        (*_legend(SUBJECT), *notes),
-        empty="No run of an ablation.",
-    )
+        floats.append(text.rstrip("\n"))
+    return "\n".join(floats) + "\n"
 
 
-def comparisons_table(report: Report, notes: tuple[str, ...]) -> Table:
-    """The subject against every other method over all pairs of task and seed, and over those of the tasks that the control has learned."""
-    columns = (
-        Column("method"),
-        Column("against"),
-        Column("tasks"),
-        Column("pairs", "number"),
-        *_comparison_columns(Detail.PAGE),
-        Column("verdict", "sentence"),
-    )
-    sections = [
-        _section(section, _pooled_and_learned(section), section.coverage)
-        for section in report.sections
-        if section.pooled
-    ]
-    legend = (
-        "All pairs of a task and a seed that both methods have are pooled, each counting once; differences are in points. "
-        f"p is corrected together for the competitors and together for the ablations. Rows of learned tasks leave out "
-        f"those on which {CONTROL} is no better than always giving the most frequent answer; there p is corrected together for the competitors, "
-        f"and {CONTROL} stands alone. {RULE} Detectable: the difference such "
-        "a number of pairs finds with 80 % power in one uncorrected t test, were the observed deviation the true one."
-    )
-    return Table(
-        "comparisons",
-        f"{SUBJECT} against each other method",
-        columns,
-        tuple(sections),
-        (legend, *notes),
-        empty=f"No run of {SUBJECT} has a run of another method beside it.",
-    )
+def escape_latex(text: str) -> str:
+    """Return one line of text without commands."""
+    return " ".join(text.split()).translate(_LATEX)
 
 
-def overfitting_table(report: Report, notes: tuple[str, ...]) -> Table:
-    """Train minus dev of every method against the control's over all pairs of task and seed."""
-    columns = (
-        Column("method"),
-        Column("against"),
-        Column("tasks", "sentence", detail=Detail.PAGE),
-        Column("pairs", "number"),
-        Column("gap", "number", 2, signed=True),
-        Column(f"gap of {CONTROL}", "number", 2, signed=True),
-        Column("train difference", "number", 2, signed=True),
-        Column("dev difference", "number", 2, signed=True),
-        *(
-            replace(column, title=f"gap {column.title}")
-            for column in _comparison_columns(Detail.PAGE)
-        ),
-        Column("verdict", "sentence"),
-    )
-    sections = [
-        _section(section, map(_gap_values, section.gaps), section.coverage)
-        for section in report.sections
-        if section.gaps
-    ]
-    legend = (
-        "Gap: train minus dev, in points, mean over all pairs of a task and a seed that both methods have. A gap is smaller where dev "
-        "rose or where train fell: the two differences tell which. p is corrected together for all methods. "
-        f"{RULE}"
-    )
-    return Table(
-        "overfitting",
-        f"Overfitting, against {CONTROL}",
-        columns,
-        tuple(sections),
-        (legend, *notes),
-        empty=f"No run has a run of {CONTROL} beside it.",
-    )
-
-
-def costs_table(report: Report, notes: tuple[str, ...]) -> Table:
-    """What a run of each method took."""
-    columns = (
-        Column("task"),
-        Column("method"),
-        Column("seeds", "number"),
-        Column("rewards asked", "number"),
-        Column("rewards computed", "number"),
-        Column("tuning steps", "number"),
-        Column("scout steps", "number"),
-        Column("seconds", "number", 1),
-    )
-    sections = []
-    for section in report.sections:
-        values = tuple(
-            (
-                row.task,
-                row.method,
-                len(row.seeds),
-                row.cost.rewards_asked,
-                row.cost.rewards_computed,
-                row.cost.tuning_steps,
-                row.cost.scout_steps,
-                row.cost.seconds,
-            )
-            for row in section.rows
-        )
-        if values:
-            sections.append(
-                TableSection(
-                    section.model, section.protocol, values, label=_label(section.coverage)
-                )
-            )
-    legend = (
-        "Means a run. A first tuning of its own is counted in a run, a fine-tuned start that several share in none. Scouts are tuned to score "
-        "rows that they never saw (protocol crossfit); the pruned model gets the tuning steps alone."
-    )
-    return Table("costs", "What a run took", columns, tuple(sections), (legend, *notes))
-
-
-RULE = (
-    f"Shown is a difference of {FEWEST_PAIRS} pairs or more whose 95 % t interval leaves out 0 and whose p, corrected by Holm's method, is "
-    f"below {LEVEL}: the p of the exact sign-flip test where the pairs are enough for it to get there at all, else the paired t test's."
-)
-
-
-def _legend(reference: str) -> tuple[str, ...]:
-    return (
-        "Scores are in points (the metric times 100), mean ± sample deviation over the seeds, with the 95 % t interval of the mean. "
-        f"P: removed heads. Gap: train minus dev. The verdict is on the paired differences to {reference}, p corrected for the "
-        f"comparisons of the task. {RULE} One run proves nothing.",
-        f"Columns named published are the paper's numbers for {published.MODEL}, of an unstated number of runs: not measured here, "
-        "and in none of the other columns.",
-    )
-
-
-def gap_verdict(comparison: Comparison) -> str:
-    """A comparison of gaps in words."""
-    words = verdict(comparison, counted="(task, seed) pairs")
-    for direction, size in (("ahead by", "larger by"), ("behind by", "smaller by")):
-        if words.startswith(direction):
-            return size + words.removeprefix(direction)
-    return words
-
-
-def _section(
-    section: Section,
-    rows: Iterable[tuple[Value, ...]],
-    coverage: Coverage | None,
-    with_published: tuple[MethodRow, ...] = (),
-) -> TableSection:
-    """The rows of a section with what must be said with them; some tables have published numbers beside their methods."""
-    notes = _notes(section, with_published, coverage)
-    return TableSection(section.model, section.protocol, tuple(rows), notes, _label(coverage))
-
-
-def _notes(
-    section: Section, rows: tuple[MethodRow, ...], coverage: Coverage | None
-) -> tuple[str, ...]:
-    """What is missing, the section's notes, and that the published numbers are of another model where they are."""
-    notes = section.notes
-    if coverage is not None and coverage.missing:
-        notes = (f"Missing so far: {'; '.join(coverage.missing)}.", *notes)
-    if any(row.published for row in rows) and section.model.rpartition("/")[2] != published.MODEL:
-        return (*notes, f"Published: another model ({published.MODEL}, here {section.model}).")
-    return notes
-
-
-def _label(coverage: Coverage | None) -> str | None:
-    return None if coverage is None else coverage.label
-
-
-def _completeness(report: Report) -> Iterable[str]:
-    if report.left_out:
-        number = len(report.left_out)
-        runs = (
-            "1 run has no result and is" if number == 1 else f"{number} runs have no result and are"
-        )
-        names = "; ".join(f"{run.folder} ({run.reason})" for run in report.left_out)
-        yield f"{runs} in no number here: {names}."
-
-
-def _method_columns(reference: str) -> tuple[Column, ...]:
-    return (
-        Column("task"),
-        Column("method"),
-        Column("seeds", "number"),
-        Column("P", "spread", 1),
-        Column("dev", "spread", 2),
-        Column("dev interval", "range", 2, detail=Detail.PAGE),
-        Column("train", "spread", 2, detail=Detail.PAGE),
-        Column("gap", "spread", 2, signed=True),
-        *_comparison_columns(Detail.DATA),
-        Column(f"against {reference}", "sentence"),
-        Column("careful", "sentence", detail=Detail.PAGE),
-        Column("published P", "number", detail=Detail.PAGE),
-        Column("published dev", "number", 2, detail=Detail.PAGE),
-    )
-
-
-def _comparison_columns(detail: Detail) -> tuple[Column, ...]:
-    return (
-        Column("difference", "number", 2, signed=True, detail=detail),
-        Column("difference interval", "range", 2, signed=True, detail=detail),
-        Column("p", "number", 4, detail=Detail.DATA),
-        Column("p of", detail=Detail.DATA),
-        Column("corrected p", "number", 4, detail=detail),
-        Column("smallest exact p", "number", 6, detail=Detail.DATA),
-        Column("comparisons", "number", detail=Detail.DATA),
-        Column("detectable", "number", 2, detail=detail),
-    )
-
-
-def _comparison_values(comparison: Comparison | None) -> tuple[Value, ...]:
-    if comparison is None:
-        return (None,) * len(_comparison_columns(Detail.DATA))
-    found = comparison.paired
-    return (
-        found.differences.mean,
-        _interval(found.differences),
-        comparison.p,
-        "sign flips" if comparison.exact else "t",
-        comparison.corrected,
-        found.smallest_p,
-        comparison.family,
-        found.detectable,
-    )
-
-
-def _method_values(row: MethodRow) -> tuple[Value, ...]:
-    return (
-        row.task,
-        row.method,
-        len(row.seeds),
-        (row.removed.mean, row.removed.deviation),
-        (row.dev.mean, row.dev.deviation),
-        _interval(row.dev),
-        (row.train.mean, row.train.deviation),
-        (row.gap.mean, row.gap.deviation),
-        *_comparison_values(row.comparison),
-        _words(row),
-        "; ".join(row.flags),
-        row.published.removed if row.published else None,
-        row.published.score if row.published else None,
-    )
-
-
-def _words(row: MethodRow) -> str | None:
-    if row.reference is None:
-        return None
-    if row.comparison is None:
-        return f"not compared: no run of {row.reference} with the same seed"
-    return verdict(row.comparison)
-
-
-def _pooled_and_learned(section: Section) -> Iterable[tuple[Value, ...]]:
-    """All comparisons, and those on tasks that are learned where that leaves some out."""
-    whole = {row.reference: row.tasks for row in section.pooled}
-    yield from (_pooled_values(row, ", ".join(row.tasks)) for row in section.pooled)
-    fewer = [row for row in section.learned if row.tasks != whole[row.reference]]
-    yield from (_pooled_values(row, f"learned: {', '.join(row.tasks)}") for row in fewer)
-
-
-def _pooled_values(row: PooledRow, tasks: str) -> tuple[Value, ...]:
-    return (
-        row.method,
-        row.reference,
-        tasks,
-        row.comparison.paired.differences.n,
-        *_comparison_values(row.comparison),
-        verdict(row.comparison, counted="(task, seed) pairs"),
-    )
-
-
-def _gap_values(row: GapRow) -> tuple[Value, ...]:
-    return (
-        row.method,
-        row.reference,
-        ", ".join(row.tasks),
-        row.comparison.paired.differences.n,
-        row.gap,
-        row.reference_gap,
-        row.train,
-        row.dev,
-        *_comparison_values(row.comparison),
-        gap_verdict(row.comparison),
-    )
-
-
-def _interval(found: Summary) -> tuple[float, float] | None:
-    return None if found.low is None or found.high is None else (found.low, found.high)
+WRITERS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}

@@ -1,1 +1,13 @@
-"""One run: request, stages, pipeline, folder and records."""
+"""One run, in the order of its data flow.
+
+- request: what is to be done, validated before anything is computed
+- fine_tuned: the model that the run starts from, and the pretrained model behind it
+- stages: the stages of each strategy, declared once
+- pipeline: run the stages, evaluate, write the result
+- steps: what a stage does: tunings, decisions (with rewards) and fold_models
+- folder: write the run's folder, and decide whether the run in it can be resumed
+- files: read a run's folder; records declares its JSON files
+- result: the content of `result.json`; provenance says where it was computed
+- progress: report to the folder, to the caller and to experiment trackers
+- recipe: choose the first tuning on held-out rows, before the run
+"""

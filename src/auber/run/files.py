@@ -1,172 +1,151 @@
-"""The files of a run's folder, read: what a run is, what its stages left and what came out.
+"""Read a run's folder: what the run is and, if it is finished, its result.
 
-Anybody may read them, at any time and without holding the run (`auber.run.folder`). Somebody may have damaged or changed them
-since: an error names the file and says what can be done about it.
+Reading needs no lock and imports neither torch nor the pipeline. Files may be damaged or changed by
+others: an error names the file and the remedy.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from auber.errors import CheckpointError, RunError
-from auber.models.source import WEIGHTS
-from auber.run.fields import Fields
+from auber.run.records import ResultRecord, RunIdentity
+from auber.system import records
 from auber.system.files import digest_file
 
 RESULT = "result.json"
-DIGEST = "model_sha256"  # of the weights, in the record of a stage and in the result
+DIGEST = "model_sha256"  # key of the weights' digest, in stages and in the result
 
 _SCORES_STAY = "and scores that are known are not computed again"
 
 
+def is_run(folder: str | Path) -> bool:
+    """Return whether a folder holds a run, finished or not."""
+    return (Path(folder) / "run.json").is_file()
+
+
+def find_run(folder: str | Path) -> Path | None:
+    """Return the run that a folder is, or that its model belongs to; None for other folders."""
+    place = Path(folder)
+    if is_run(place):
+        return place
+    return place.parent if place.name == "model" and is_run(place.parent) else None
+
+
 def read_json(path: Path) -> Any:
-    """JSON from a run's folder; `RunError` where it is missing or damaged."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise RunError(f"{path}: no such file; is {path.parent} a run's folder?") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(
-            f"{path}: cannot be read ({error}); it is damaged: {_advise(path)}"
-        ) from error
+    """Return the content of a JSON file of a run."""
+    return records.read_json(
+        path, find_remedy(path), missing=f"is {path.parent} the folder of a run?"
+    )
 
 
-class RunFile(Fields):
-    """A JSON file of a run's folder, read field by field."""
-
-    def __init__(self, path: Path, data: Any) -> None:
-        super().__init__(str(path), data)
-
-    @property
-    def remedy(self) -> str:
-        """What to do about it where it is damaged."""
-        return _advise(Path(self.where))
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object from a run's folder."""
+def read_result(folder: str | Path) -> dict[str, Any]:
+    """Return the result of a finished run as JSON, as `Pruned.result` has it."""
+    folder = Path(folder)
+    if not is_run(folder):
+        raise RunError(f"{folder}: not a run's folder (it has no run.json)")
+    path = folder / RESULT
+    if not path.is_file():
+        raise RunError(f"{folder}: the run is not finished; continue it with --resume")
     data = read_json(path)
     if not isinstance(data, dict):
         raise RunError(
-            f"{path}: must be a JSON object, found {type(data).__name__}; it is damaged: {_advise(path)}"
+            f"{path}: must be a JSON object, found {type(data).__name__}; "
+            f"it is damaged: {find_remedy(path)}"
         )
     return data
 
 
-def _advise(path: Path) -> str:
-    """What to do about a damaged file: of a stage another can be made, what a run is and what came of it cannot."""
-    if path.parent.name == "stages":
-        return _advise_stage(path)
-    if path.name not in ("run.json", RESULT):
-        return "put it back, or delete it"
-    model = path.parent / "model"
-    return "put a copy of it back" + (
-        f"; the model in {model} can be used without it" if model.is_dir() else ""
-    )
+def read_result_record(folder: str | Path) -> ResultRecord:
+    """Return the result of a finished run, checked."""
+    path = Path(folder) / RESULT
+    return records.parse(ResultRecord, read_result(folder), str(path), find_remedy(path))
 
 
-def _advise_stage(path: Path) -> str:
-    """What to do about a stage's record: the stage can be done again where the weights it began with are there."""
-    if (path.parent.parent / RESULT).is_file():
-        return "put a copy of it back"
-    others = [
-        other for other in path.parent.glob("*.json") if other.stem not in ("first", path.stem)
-    ]
-    if path.stem == "first" or not any(map(_has_weights, others)):
-        return f"put a copy of it back, or delete it: the stage is done again with all after it, {_SCORES_STAY}"
-    return advise_going_back(path.parent)
-
-
-def _has_weights(path: Path) -> bool:
-    """Whether a stage's record says that weights were written, and so those before dropped; a damaged one may have said so."""
-    try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["weights"])
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return True
-
-
-def advise_going_back(stages: Path) -> str:
-    """How to go on from the first stage, whose weights are kept."""
-    return (
-        f"put a copy of it back, or delete every file of {stages} but first.json and first/: the run goes on from there, "
-        f"{_SCORES_STAY}"
-    )
-
-
-def is_run(folder: str | Path) -> bool:
-    """Whether a folder holds a run, finished or not."""
-    return (Path(folder) / "run.json").is_file()
-
-
-def read_result(folder: str | Path) -> dict[str, Any]:
-    """The result of a finished run."""
-    folder = Path(folder)
-    if not is_run(folder):
-        raise RunError(f"{folder}: not a run's folder (it has no run.json)")
-    if not (folder / RESULT).is_file():
-        raise RunError(f"{folder}: the run is not finished; continue it with --resume")
-    return read_object(folder / RESULT)
-
-
-def find_run(folder: str | Path) -> Path | None:
-    """The run that a folder is, or whose model lies in it; None of any other."""
-    place = Path(folder)
-    return next(
-        (run for run in (place, *([place.parent] if place.name == "model" else [])) if is_run(run)),
-        None,
-    )
-
-
-def read_field(run: Path, key: str) -> str:
-    """One word of a finished run's result."""
-    word: str = RunFile(run / RESULT, read_result(run)).get(key, str)
-    return word
-
-
-def read_row_settings(folder: str | Path) -> dict[str, Any]:
-    """The settings of a finished run that say how its rows are read; none of a folder that is no run's."""
-    run = find_run(folder)
-    if run is None:
-        return {}
-    settings = RunFile(run / RESULT, read_result(run)).find("config", dict) or {}
-    return {key: settings[key] for key in ("max_length",) if key in settings}
-
-
-def read_record(folder: str | Path) -> dict[str, Any]:
-    """What a run is, as its `run.json` has it."""
-    return read_object(Path(folder) / "run.json")
+def read_identity(folder: str | Path) -> RunIdentity:
+    """Return what a run is."""
+    path = Path(folder) / "run.json"
+    missing = f"is {folder} the folder of a run?"
+    return records.read(RunIdentity, path, find_remedy(path), missing=missing)
 
 
 def read_source(folder: str | Path) -> str | None:
-    """Where a run's model was read from, a folder or a hub name, if it was not a live one."""
-    source = read_record(folder).get("source")
-    if not isinstance(source, str):
-        return None
-    return (
-        os.path.normpath(Path(folder).resolve() / source)
-        if source.startswith(os.pardir)
-        else source
-    )
+    """Return the folder or hub name that a run's model was read from, None for a live model."""
+    source = read_identity(folder).source
+    if source is None or not source.startswith(os.pardir):
+        return source
+    return os.path.normpath(Path(folder).resolve() / source)
 
 
-def check_digest(folder: Path, record: Mapping[str, Any]) -> None:
-    """Raise `CheckpointError` unless a model folder holds the weights that were written into it, as its record says.
+def read_row_settings(folder: str | Path) -> dict[str, Any]:
+    """Return the settings that decide how a finished run reads rows; none for other folders."""
+    run = find_run(folder)
+    if run is None:
+        return {}
+    settings = read_result_record(run).config
+    return {key: settings[key] for key in ("max_length",) if key in settings}
 
-    What was written by a version that kept no digest is taken as it is.
+
+def check_digest(folder: Path, recorded: str | None) -> None:
+    """Raise `CheckpointError` unless a model folder holds the weights that were recorded.
+
+    Early versions recorded no digest; their weights are not checked.
     """
-    path, recorded = folder / WEIGHTS, record.get(DIGEST)
+    from auber.models.source import WEIGHTS  # imports torch
+
     if recorded is None:
         return
+    path = folder / WEIGHTS
     try:
         found = digest_file(path)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from error
     if found != recorded:
         raise CheckpointError(
-            f"{path}: must be the file the run wrote (sha256 {recorded}), found another (sha256 {found}): "
-            "it is damaged or was changed"
+            f"{path}: must be the file the run wrote (sha256 {recorded}), found another "
+            f"(sha256 {found}): it is damaged or was changed"
         )
+
+
+def find_remedy(path: Path) -> str:
+    """Return what to do about a damaged file: only stages can be repeated."""
+    if path.parent.name == "stages":
+        return _find_stage_remedy(path)
+    if path.name not in ("run.json", RESULT):
+        return "put it back, or delete it"
+    model = path.parent / "model"
+    usable = f"; the model in {model} can be used without it" if model.is_dir() else ""
+    return f"put a copy of it back{usable}"
+
+
+def _find_stage_remedy(path: Path) -> str:
+    """Return what to do about a stage's record; repeating it needs the weights before it."""
+    if (path.parent.parent / RESULT).is_file():
+        return "put a copy of it back"
+    others = [other for other in path.parent.glob("*.json") if other.stem != "first"]
+    dropped = any(_has_weights(other) for other in others if other != path)
+    if path.stem != "first" and dropped:
+        return describe_going_back(path.parent)
+    return (
+        "put a copy of it back, or delete it: the stage is repeated with all after it, "
+        f"{_SCORES_STAY}"
+    )
+
+
+def describe_going_back(stages: Path) -> str:
+    """Return how to continue from the first stage, whose weights are always kept."""
+    return (
+        f"put a copy of it back, or delete every file of {stages} but first.json and first/: "
+        f"the run continues from there, {_SCORES_STAY}"
+    )
+
+
+def _has_weights(path: Path) -> bool:
+    """Return whether a stage stored weights, so that earlier ones were deleted."""
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8"))["weights"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return True  # damaged: it may have

@@ -1,18 +1,18 @@
-"""The scouts of protocol crossfit: models that score the rows they were never tuned on, and are pruned along with the run's own.
+"""The fold models of protocol crossfit (cross-fitting): each scores the rows it was not trained on.
 
-A scout is the origin, the model as it was before any tuning, with all the tunings the run's model will have had, on all rows
-but one fold. All rows are thus scored by a model that never saw them, and none is lost to tuning. It has to be all tunings: where a
-task is learned late, a scout after the first alone has learned nothing that a head could be missed for. Scouts are not tuned
-between layers: that would cost as much again for each of them. They live from their stages to the last decision; a run that was
-cut loads them.
+Fold model k is the pretrained model with all the tunings of the run's own model, on all rows but
+those of fold k. Together they score every row, and no row is lost for tuning. They get all tunings
+because a model after the first alone has not learned enough for its heads to matter. They are not
+tuned between layers, which would multiply the cost. They exist from their stages to the last
+decision; a resumed run loads them.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,84 +23,65 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_remaining
 from auber.run.folder import Run
-from auber.scoring import Part
-from auber.search.stages import scout_stage
+from auber.scoring import Fold
+from auber.search.stages import fold_model_stage
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-TuneScout = Callable[["PreTrainedModel", int], dict[str, Any]]  # of (scout, fold): what to record
 
-
-class Scouts:
-    """The scouts of a run, one for each fold of its train rows."""
+class FoldModels:
+    """The fold models of a run, one for each fold of its training rows."""
 
     def __init__(
-        self,
-        run: Run,
-        origin: PreTrainedModel,
-        folds: Sequence[Indices],
-        device: torch.device,
-        tune: TuneScout,
+        self, run: Run, pretrained: PreTrainedModel, folds: Sequence[Indices], device: torch.device
     ) -> None:
-        self._run, self._origin, self._folds, self._device, self._tune = (
-            run,
-            origin,
-            folds,
-            device,
-            tune,
-        )
+        self._run, self._pretrained, self._folds, self._device = run, pretrained, folds, device
         self._models: dict[int, PreTrainedModel] = {}
         self._digests: dict[int, str] = {}
 
-    @property
-    def stages(self) -> list[str]:
-        """The names of their stages."""
-        return [scout_stage(fold) for fold in range(len(self._folds))]
+    def __len__(self) -> int:
+        return len(self._folds)
 
-    def fresh(self, plan: PruningPlan) -> PreTrainedModel:
-        """The origin without a plan's heads."""
-        model = copy.deepcopy(self._origin).to(self._device)
+    def copy_pretrained(self, plan: PruningPlan) -> PreTrainedModel:
+        """Return a copy of the pretrained model without the heads of a plan."""
+        model = copy.deepcopy(self._pretrained).to(self._device)
         remove_remaining(model, plan)
         return model
 
-    def make(self, fold: int) -> dict[str, Any]:
-        """Tune the scout of a fold; what to record of it."""
-        self._models[fold] = self.fresh(PruningPlan())
+    def make(self, fold: int) -> PreTrainedModel:
+        """Return the new model of a fold, which the caller tunes."""
+        self._models[fold] = self.copy_pretrained(PruningPlan())
         self._digests.pop(fold, None)
-        return self._tune(self._models[fold], fold)
+        return self._models[fold]
 
-    def keep(self, fold: int, info: dict[str, Any]) -> None:
-        """Write down what was made of a fold, for a run that is cut."""
-        self._run.finish_scout(scout_stage(fold), info, self._models[fold])
+    def load(self, fold: int) -> PreTrainedModel:
+        """Return the model of a fold, from memory or from its finished stage."""
+        if fold not in self._models:
+            self._models[fold] = self._run.load_stage(fold_model_stage(fold), self._device)
+        return self._models[fold]
 
-    def parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[Part]:
-        """A copy of each scout without a plan's heads, and those of the rows that it scores."""
+    def make_parts(self, train: EncodedRows, rows: Indices, plan: PruningPlan) -> list[Fold]:
+        """Return a copy of each fold model without a plan's heads, and the rows it scores."""
         found = []
         for fold, own in enumerate(self._folds):
             scored = np.intersect1d(rows, own).tolist()
             if scored:
-                scout = self._scout(fold, plan)
-                found.append(Part(scout, train.select(scored), self._identity(fold, scout)))
+                pruned = copy.deepcopy(self.load(fold))
+                remove_remaining(pruned, plan)
+                found.append(Fold(pruned, train.select(scored), self._identify(fold, pruned)))
         return found
 
     def release(self) -> None:
-        """Let go of the models."""
+        """Free the models."""
         self._models.clear()
         self._digests.clear()
 
-    def _scout(self, fold: int, plan: PruningPlan) -> PreTrainedModel:
-        if fold not in self._models:
-            self._models[fold] = self._run.load_stage(scout_stage(fold), self._device)
-        pruned = copy.deepcopy(self._models[fold])
-        remove_remaining(pruned, plan)
-        return pruned
+    def _identify(self, fold: int, pruned: PreTrainedModel) -> str:
+        """Return what distinguishes a pruned fold model: its digest before, and its lost heads.
 
-    def _identity(self, fold: int, pruned: PreTrainedModel) -> str:
-        """What tells a pruned scout from any other: its weights before, and what it has lost since.
-
-        It is copied and pruned anew for every layer: going over all its weights each time would say the same again.
+        Hashing the weights once is enough, although every layer prunes a new copy.
         """
         if fold not in self._digests:
             self._digests[fold] = weights_digest(self._models[fold])

@@ -1,21 +1,26 @@
-"""The scores a run has computed: an append-only file, one JSON line a score.
+"""The scores a run has computed: an append-only file, one JSON line per score.
 
-A score is found again only under the same key (weights, rows, precision, scorer), layer and mask. Scores that were computed
-together are written together or not at all, for the last bits of a score may hang on what else was in its pass. A line that was
-torn by a kill is cut off when the ledger is opened next; any other damage is an error that names the line.
+A score is found again only under the same key (weights, rows, precision, scorer), layer and mask.
+Scores that were computed together are written together or not at all, because the last bits of a
+score may depend on the other masks in its pass. A line that was cut by a kill is removed when the
+ledger is opened; any other damage is an error that names the line.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from auber.errors import RunError
+from auber.run.records import ScoreLine
+
+Mask = tuple[int, ...]
 
 
 class Ledger:
@@ -23,11 +28,9 @@ class Ledger:
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         self._path, self._writable = path, writable
-        self._scores: dict[tuple[str, int, tuple[int, ...]], float] = {}
+        self._scores: dict[tuple[str, int, Mask], float] = {}
         self._file: FileIO | None = None
-        if os.path.lexists(
-            path
-        ):  # also where it is a link to nothing, which must not pass for an empty ledger
+        if os.path.lexists(path):  # a broken link must not pass for an empty ledger
             self._read(cut_torn_line=writable)
 
     def __len__(self) -> int:
@@ -37,10 +40,10 @@ class Ledger:
         self,
         key: str,
         layer: int,
-        masks: Sequence[tuple[int, ...]],
-        compute: Callable[[list[tuple[int, ...]]], list[float]],
+        masks: Sequence[Mask],
+        compute: Callable[[list[Mask]], list[float]],
     ) -> list[float]:
-        """The score of each mask; those that are not known are computed together and remembered."""
+        """Return the score of each mask; compute and store the unknown ones together."""
         ordered = [tuple(sorted(mask)) for mask in masks]
         missing = [
             mask for mask in dict.fromkeys(ordered) if (key, layer, mask) not in self._scores
@@ -49,14 +52,8 @@ class Ledger:
             self.add(key, layer, dict(zip(missing, compute(missing), strict=True)))
         return [self._scores[key, layer, mask] for mask in ordered]
 
-    def close(self) -> None:
-        """Let go of the file; the next score opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def add(self, key: str, layer: int, scores: Mapping[tuple[int, ...], float]) -> None:
-        """Remember scores, on disk first."""
+    def add(self, key: str, layer: int, scores: Mapping[Mask, float]) -> None:
+        """Store scores, on disk first."""
         if self._writable:
             entries = (
                 {"key": key, "layer": layer, "removed": list(mask), "score": score}
@@ -65,8 +62,14 @@ class Ledger:
             self._write("".join(json.dumps(entry) + "\n" for entry in entries).encode())
         self._scores |= {(key, layer, mask): score for mask, score in scores.items()}
 
+    def close(self) -> None:
+        """Close the file; the next score opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def _write(self, data: bytes) -> None:
-        """Append all of it, or nothing."""
+        """Append all data or nothing."""
         if self._file is None:
             self._file = self._path.open("ab", buffering=0)
         size = os.fstat(self._file.fileno()).st_size
@@ -87,29 +90,17 @@ class Ledger:
                 os.truncate(self._path, whole)
         except OSError as error:
             raise RunError(
-                f"{self._path}: cannot be read ({error.strerror}); a file of scores is needed"
+                f"{self._path}: cannot be read ({error.strerror}); put a copy of it back"
             ) from error
         for number, line in enumerate(data[:whole].splitlines(), 1):
             try:
-                where, score = _read_entry(line)
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                entry = ScoreLine.model_validate_json(line)
+            except ValidationError as invalid:
+                problem = invalid.errors(include_url=False)[0]
+                where = ".".join(map(str, problem["loc"]))
                 raise RunError(
-                    f"{self._path}, line {number}: not a score ({error}); remove the line, its score is computed again"
-                ) from error
-            self._scores[where] = score
-
-
-def _read_entry(line: bytes) -> tuple[tuple[str, int, tuple[int, ...]], float]:
-    """What a line of the file holds; `TypeError`, `KeyError` or `ValueError` where it is not what `add` writes."""
-    # decoded here, because json.loads would also try encodings that are never written
-    entry = json.loads(line.decode("utf-8"))
-    if not isinstance(entry, dict):
-        raise TypeError(f"an object is needed, found {type(entry).__name__}")
-    key, layer, removed, score = (entry[name] for name in ("key", "layer", "removed", "score"))
-    if type(key) is not str or type(layer) is not int or type(score) not in (int, float):
-        raise TypeError("key must be text, layer a whole number and score a number")
-    if not isinstance(removed, list) or not all(type(head) is int for head in removed):
-        raise TypeError("removed must be a list of heads")
-    if abs(score) > sys.float_info.max and type(score) is int:
-        raise ValueError("score is beyond all numbers")
-    return (key, layer, tuple(removed)), float(score)
+                    f"{self._path}, line {number}: not a score "
+                    f"({where + ': ' if where else ''}{problem['msg']}); "
+                    "remove the line, its score is computed again"
+                ) from invalid
+            self._scores[entry.key, entry.layer, entry.removed] = entry.score

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-import subprocess  # nosec B404 # for git alone, see _git
+import subprocess  # nosec B404 # only for git, see _run_git
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,10 +18,11 @@ from auber.system.distributed import launch_words, num_processes
 from auber.training.devices import Hardware
 
 _PACKAGES = ("auber", "torch", "transformers", "tokenizers", "accelerate", "numpy")
+_COMMAND: ContextVar[str | None] = ContextVar("command", default=None)
 
 
 def versions() -> dict[str, str]:
-    """The versions that can change a result; a package run from its source tree without installation is `source`."""
+    """Return the versions that can change a result; `source` if a package is not installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -29,10 +33,10 @@ def versions() -> dict[str, str]:
 
 
 def describe(hardware: Hardware) -> dict[str, Any]:
-    """Everything about the surroundings that a result should carry."""
+    """Return the environment that a result is computed in."""
     return {
         "versions": versions(),
-        "commit": _commit(),
+        "commit": _find_commit(),
         "device": hardware.name,
         "precision": hardware.precision,
         "threads": hardware.threads,
@@ -40,24 +44,39 @@ def describe(hardware: Hardware) -> dict[str, Any]:
     }
 
 
-def typed_command() -> str:
-    """The command that is running, word for word: typed again in the same folder it means the same.
+@contextmanager
+def recording(command: str | None) -> Iterator[None]:
+    """Record this command line in every run that is requested inside the context."""
+    token = _COMMAND.set(command)
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
 
-    A group is named by what starts one like it on one machine, whatever started it.
+
+def recorded_command() -> str | None:
+    """Return the command line to record."""
+    return _COMMAND.get()
+
+
+def typed_command() -> str:
+    """Return the running command: typed again in the same folder, it does the same.
+
+    A process group is written as the launcher that starts one like it on one machine.
     """
     return shlex.join([*launch_words(), "auber", *sys.argv[1:]])
 
 
 def command_line() -> str:
-    """The command that is running, for a record that others will read."""
+    """Return the running command without folders."""
     return without_folders(typed_command())
 
 
 def without_folders(command: str) -> str:
-    """A command whose paths are cut to their last part, so that a record does not tell of the machine's folders."""
+    """Shorten the paths in a command to their last part, so that it reveals no folders."""
     try:
         words = shlex.split(command)
-    except ValueError:  # the words of a caller from Python, which no shell has to understand
+    except ValueError:  # words from Python need not be valid in a shell
         words = command.split()
     cut = [_cut_path(word) for word in words]
     return command if cut == words else shlex.join(cut)
@@ -70,29 +89,26 @@ def _cut_path(word: str) -> str:
     return Path(word).name if word.startswith(("/", "~", "..")) else word
 
 
-def _commit() -> dict[str, Any] | None:
-    """The commit of the source tree this package runs from, and whether the tree differs from it; None if installed.
+def _find_commit() -> dict[str, Any] | None:
+    """Return the commit of the source tree and whether the tree differs from it; None if installed.
 
-    A copy of the tree without its history is told its commit by the variable AUBER_COMMIT (with `+` behind it if it differs).
+    For a copy of the tree without its history, set AUBER_COMMIT (append `+` if it differs).
     """
-    told = os.environ.get("AUBER_COMMIT")
-    if told:
-        return {"id": told.removesuffix("+"), "dirty": told.endswith("+")}
+    given = os.environ.get("AUBER_COMMIT")
+    if given:
+        return {"id": given.removesuffix("+"), "dirty": given.endswith("+")}
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
     try:
-        commit = _git(root, "rev-parse", "HEAD")
-        return {
-            "id": commit,
-            "dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no")),
-        }
+        changes = _run_git(root, "status", "--porcelain", "--untracked-files=no")
+        return {"id": _run_git(root, "rev-parse", "HEAD"), "dirty": bool(changes)}
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
-def _git(root: Path, *arguments: str) -> str:
+def _run_git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), *arguments]
-    # The words are this module's own, no shell reads them, and which git is found is for the user's PATH to say.
-    done = subprocess.run(command, check=True, capture_output=True, text=True)  # nosec B603 # as said above
+    # All words are constants of this module, and no shell reads them.
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # nosec B603
     return done.stdout.strip()

@@ -6,27 +6,70 @@ neither torch nor the pipeline. Keys that only some stages or versions write are
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from auber.errors import RunError
-from auber.models.plan import PruningPlan
-from auber.run.fields import Fields
-from auber.search.stages import BUDGET, PLAN, PRIOR, TIMING, layer_of
 from auber.system.locks import Moment
 from auber.system.records import Count, Name, Number, Record, Whole
 
-MOST_HEADS = (
-    65_536  # of a model in a file; larger numbers are damage, and a table of them fills memory
-)
+# Of a model in a file; larger numbers are damage, and a table of them would fill the memory.
+MOST_HEADS = 65_536
 
 Index = Annotated[str, Field(pattern=r"^[0-9]{1,6}$")]  # a layer or a head as a key of an object
 Heads = Annotated[tuple[Count, ...], Field(max_length=MOST_HEADS)]
 HeadsByLayer = Annotated[dict[Index, Heads], Field(max_length=MOST_HEADS)]
 ScoresByHead = dict[Index, dict[Index, Number]]
 Share = Annotated[float, Field(ge=0, le=1)]
+QValue = Annotated[float, Field(allow_inf_nan=True)]  # the network may diverge
 Point = tuple[Count, Number]
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """A part of a run's time."""
+
+    words: str  # how a report names it
+    work: str  # parts of the same work are added up in short reports
+
+
+# The keys of `CostRecord.seconds` beside `total`, in the order they are spent. The rest of a run's
+# time is reading, copying and hashing weights, and writing its folder.
+TIME_PARTS = {
+    "first": TimePart("first tuning", "tuning"),
+    "timing": TimePart("timing heads", "timing"),
+    "choosing": TimePart("choosing heads", "choosing"),
+    "scouts": TimePart("fold models", "tuning"),
+    "rewards": TimePart("rewards", "rewards"),
+    "agent": TimePart("agent", "agent"),
+    "rewind": TimePart("tuning the pruned pretrained model", "tuning"),
+    "layer_tuning": TimePart("tuning after layers", "tuning"),
+    "last": TimePart("last tuning", "tuning"),
+    "evaluation": TimePart("evaluation", "evaluation"),
+}
+
+Mask = tuple[int, ...]  # the removed heads of a layer, in order
+
+
+@dataclass(frozen=True)
+class SearchScores:
+    """The recorded scores of one layer's search: the metric on the reward set."""
+
+    given: float | None  # of what the search started from
+    unpruned: float | None  # of the layer with all its heads
+    # Of the best mask, of the roll-out and, if a number of heads was given, of the best per size.
+    masks: Mapping[Mask, float]
+
+    def of(self, removed: Iterable[int]) -> float | None:
+        """Return the score of a mask, None if it is not recorded."""
+        return self.masks.get(tuple(sorted(removed)))
+
+    def gain(self, removed: Iterable[int]) -> float | None:
+        """Return how much a mask scored above the start of the search, None if not recorded."""
+        score = self.of(removed)
+        return None if score is None or self.given is None else score - self.given
 
 
 class TuningRecord(Record):
@@ -69,7 +112,7 @@ class SearchRecord(Record):
     state: tuple[Number, ...] = ()
     rollout: Heads = ()
     rollout_score: Number | None = None
-    q_values: tuple[Number, ...] = ()  # of removing each present head first; the last is stopping
+    q_values: tuple[QValue, ...] = ()  # of removing each present head first; the last is stopping
     updates: Count | None = None
     # The greedy player
     path: tuple[Any, ...] = ()
@@ -140,6 +183,24 @@ class StageRecord(Record):
     gate_steps: Count = 0
 
     @property
+    def scores(self) -> SearchScores:
+        """Return the scores of the layer's search."""
+        masks: dict[Mask, float] = {}
+        search = self.search
+        if search is None:
+            return SearchScores(None, None, masks)
+        if search.best_score is not None:
+            masks[tuple(sorted(search.best))] = search.best_score
+        if search.rollout_score is not None:
+            masks[tuple(sorted(search.rollout))] = search.rollout_score
+        masks |= {tuple(sorted(size.removed)): size.score for size in self.sizes or ()}
+        if search.given_score is not None:
+            return SearchScores(search.given_score, search.unpruned_score, masks)
+        # Early versions recorded the score that the search started from as `unpruned_score`.
+        unpruned = None if search.given else search.unpruned_score
+        return SearchScores(search.unpruned_score, unpruned, masks)
+
+    @property
     def ranking(self) -> tuple[str, ScoresByHead] | None:
         """Return the name and the values of the scores that heads were ranked by."""
         for name in ("importance", "confidence", "gates"):
@@ -166,6 +227,11 @@ class RowCounts(Record):
     dev: Count
 
 
+def _require_heads(layers: int, heads_per_layer: int) -> None:
+    if layers * heads_per_layer > MOST_HEADS:
+        raise ValueError(f"must have at most {MOST_HEADS} heads")
+
+
 class HeadCounts(Record):
     """How many heads a model has and lost."""
 
@@ -176,8 +242,7 @@ class HeadCounts(Record):
 
     @model_validator(mode="after")
     def _check_total(self) -> HeadCounts:
-        if self.layers * self.per_layer > MOST_HEADS:
-            raise ValueError(f"must have at most {MOST_HEADS} heads")
+        _require_heads(self.layers, self.per_layer)
         return self
 
 
@@ -334,8 +399,7 @@ class PlannedEvent(_Event):
 
     @model_validator(mode="after")
     def _check_total(self) -> PlannedEvent:
-        if self.layers * self.heads_per_layer > MOST_HEADS:
-            raise ValueError(f"must have at most {MOST_HEADS} heads")
+        _require_heads(self.layers, self.heads_per_layer)
         return self
 
 
@@ -404,71 +468,3 @@ class ScoreLine(Record):
     layer: Count
     removed: Heads
     score: Number
-
-
-# Checks of the first edition; the readers above replace them.
-
-
-def check_stage(stage: str, read: Fields) -> None:
-    """Raise `RunError`, or `PlanError`, unless a stage record is complete."""
-    read.get("seconds", float)
-    for work in ("tuning", "scouting"):
-        if read.has(work):
-            read.get(work, dict)
-            read.get(f"{work}.steps", int)
-            read.get(f"{work}.seconds", float)
-    if read.has("search"):
-        for count in ("rewards_asked", "rewards_computed"):
-            read.get(f"search.{count}", int)
-        for part in ("reward_seconds", "seconds"):
-            read.get(f"search.{part}", float)
-    for count in ("gate_steps", "peak_gpu_bytes"):
-        if read.has(count):
-            read.get(count, int)
-    if stage == "first":
-        read.get("digest", str)
-    elif stage == TIMING and read.get("timing", dict, optional=True) is not None:
-        read.get("timing.percent_a_head", float)
-    elif stage in (PRIOR, BUDGET):
-        PruningPlan.from_json(read.get("plan", dict), f"{read.where}: plan")
-    elif stage == PLAN:
-        PruningPlan.from_json(read.get("removed", dict), f"{read.where}: removed")
-    elif layer_of(stage) is not None:
-        _check_layer(read)
-
-
-def _check_layer(read: Fields) -> None:
-    """Check the heads and the best mask of every size."""
-    if read.has("removed"):
-        read.get("removed", list)
-        read.items("removed", int)
-    else:
-        read.get("tuning", dict)
-    if read.has("sizes") and not read.get("sizes", list):
-        raise RunError(
-            f"{read.where}: 'sizes' must have a mask, found none; it is damaged, {read.remedy}"
-        )
-    for entry in read.items("sizes", dict):
-        size = Fields(f"{read.where}: sizes", entry)
-        size.get("removed", list)
-        size.items("removed", int)
-        size.get("gain", float)
-
-
-def check_result(read: Fields) -> None:
-    """Raise `RunError` unless the result of a complete run says what is shown of it."""
-    for key in ("model", "task", "metric", "protocol"):
-        read.get(key, str)
-    read.get("seed", int)
-    for key in ("dev.score", "train.score", "gap", "cost.seconds.total"):
-        read.get(key, float)
-    for key in (
-        "heads.removed",
-        "heads.total",
-        "cost.rewards_asked",
-        "cost.rewards_computed",
-        "cost.tuning_steps",
-    ):
-        read.get(key, int)
-    read.get("dev.majority", float, optional=True)
-    read.get("dev.one_class", bool, optional=True)

@@ -1,103 +1,165 @@
-"""What a caller asks for as a job, with all that can be said against it said before anything is computed."""
+"""The request: what one run is to do, validated before anything is computed.
+
+`request_pruning` and `request_finetuning` turn the arguments of `auber.prune` and `auber.finetune`
+into a `Request`, which the pipeline carries out. Everything that can be wrong with a run is raised
+here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from auber.config import Config
 from auber.data.splits import make_splits
 from auber.data.task import TaskData
 from auber.errors import ConfigError, RunError
-from auber.metrics.task_metrics import get_metric
+from auber.metrics.task_metrics import get_metric, smooth_metric
+from auber.models.checkpoint import weights_digest
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
-from auber.run import files as run_files
-from auber.run.budget import most_to_remove
-from auber.run.fields import Fields
-from auber.run.pipeline import Job
-from auber.run.starts import Start, check_lengths, check_origin
+from auber.run import files, provenance
+from auber.run.fine_tuned import (
+    FineTuned,
+    check_lengths,
+    find_pretrained,
+    load_fine_tuned,
+    warn_of_classes,
+)
+from auber.run.records import ResultRecord, RunIdentity
 from auber.scoring import check_caution
 from auber.search.methods import Method
 from auber.search.registry import get_method
 from auber.system.distributed import num_processes
-from auber.training.devices import resolve_hardware
+from auber.system.progress import Progress
+from auber.training.devices import Hardware, resolve_hardware
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What a caller wants pruned, and how."""
+class Request:
+    """What a run is to do."""
 
+    kind: Literal["prune", "finetune"]
     task: TaskData
+    start: FineTuned
+    config: Config  # with the settings of the method
+    hardware: Hardware
     method: Method
-    settings: Config  # with what the method changes of them
-    heads: int | None  # for a method that ranks; a search finds its number in the settings
+    needs_first_tuning: bool
+    num_removed: int | None = None  # for ranking methods
+    matched: ResultRecord | None = None  # result of the run that this one is compared with
+    pretrained: PreTrainedModel | None = None  # what fold models are trained from
+    command: str | None = None  # the command line
 
+    @property
+    def reward_metric(self) -> str:
+        """The name of the metric whose changes are the rewards."""
+        is_smooth = self.config.reward.measure == "smooth"
+        return smooth_metric(self.task.metric) if is_smooth else self.task.metric
 
-def make_ask(
-    task: TaskData,
-    method: Method,
-    settings: Config,
-    heads: int | None,
-    heads_from: str | Path | None = None,
-) -> Ask:
-    """What a caller wants, with the number of heads where it belongs; `heads_from` names the run that may give it."""
-    if heads is not None and type(heads) is not int:
-        raise ConfigError(f"--heads must be a whole number, found {heads!r:.40}")
-    if heads is not None and heads < 0:
-        raise ConfigError(f"--heads must be 0 or more, found {heads}")
-    settings = settings.replace(method.settings)
-    if heads is not None and method.makes_scouts(
-        settings.protocol
-    ):  # it decides all layers before it tunes
-        if heads == 0:
-            raise ConfigError(
-                "--heads must be at least 1 for a search, found 0; leave it out, and the rewards decide"
-            )
-        settings, heads = settings.replace({"search.heads": heads}), None
-    _check_number(method, settings.protocol, heads, heads_from)
-    return Ask(task, method, settings, heads)
+    @property
+    def needs_fold_models(self) -> bool:
+        """Whether the rewards come from fold models."""
+        return self.method.uses_fold_models(self.config.protocol)
 
+    @property
+    def tuned_layers(self) -> tuple[int, ...] | None:
+        """The layers to tune after, where the matched run prescribes them."""
+        return None if self.matched is None else self.matched.tuned_layers
 
-def make_job(ask: Ask, start: Start, matched: Matched | None, command: str | None) -> Job:
-    """What is to be done, with all that can be said against it said."""
-    settings, encoder = ask.settings, encoder_of(start.model)
-    job = Job(
-        task=ask.task,
-        model_name=start.name,
-        command=command,
-        config=settings,
-        hardware=resolve_hardware(settings),
-        method=ask.method,
-        num_removed=_number_to_remove(ask.method, ask.heads, matched, encoder),
-        tuned_layers=matched.tuned_layers if matched else None,
-        first_tuning=_needs_first_tuning(start, settings),
-        has_trained_classifier=start.tuned,
-        expected_start=matched.start if matched else None,
-    )
-    _check_start_of_control(start, job)
-    job.layers(encoder.num_layers)  # a layer that the model lacks is said before anything is made
-    _check_plans_of_all_layers(job, encoder)
-    if ask.method.choose_layer is not None:
-        ask.method.check(
-            settings,
-            {layer: len(encoder.present(layer)) for layer in job.layers(encoder.num_layers)},
+    @property
+    def layers(self) -> list[int]:
+        """The layers in the order of the search; raise `ConfigError` for missing ones.
+
+        A ranking method chooses among all layers, others go through those of `search.layers`.
+        """
+        search, num_layers = self.config.search, encoder_of(self.start.model).num_layers
+        is_ranking = self.method.choose_layer is None and self.method.removes_heads
+        layers = list(range(num_layers)) if is_ranking else search.layers_of(num_layers)
+        return layers if search.order == "forward" else layers[::-1]
+
+    def identify(self) -> RunIdentity:
+        """Return what a run must have in common with this request to be resumed by it."""
+        return RunIdentity(
+            kind=self.kind,
+            model=self.start.name,
+            weights=weights_digest(self.start.model),
+            origin=None if self.pretrained is None else weights_digest(self.pretrained),
+            task=self.task.name,
+            metric=self.task.metric,
+            data=self.task.content_hash,
+            method=self.method.name,
+            heads=self.num_removed,
+            tuned_layers=self.tuned_layers,
+            device_type=self.hardware.device.type,
+            computed_in=self.hardware.precision,
+            computed_on_threads=self.hardware.threads,
+            # Each process takes a part of every batch, which changes the last bits of sums.
+            processes=num_processes(),
+            versions=provenance.versions(),
+            source=self.start.source,
         )
-        check_caution(get_metric(job.reward_metric), settings.reward.caution)
-        _check_one_clock(settings.reward.latency)
-    check_lengths(start.model, start.tokenizer, ask.task, settings.max_length, ("train", "dev"))
-    check_rows(ask.task, settings, encoder)
-    return job
 
 
-def check_rows(task: TaskData, settings: Config, encoder: Encoder) -> None:
-    """Raise `TaskError` where train has too few rows for all that they are to serve; later a folder would be taken by then."""
-    make_splits(task.train.labels, settings, encoder.num_layers, not task.has_classes)
+def request_pruning(
+    model: str | Path | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    *,
+    task: TaskData,
+    method: str,
+    heads: int | str | Path | None,
+    origin: str | Path | PreTrainedModel | None,
+    config: Config,
+    progress: Progress,
+) -> Request:
+    """Return the request to prune a model; the arguments are those of `auber.prune`."""
+    chosen = get_method(method)
+    config, number, run = _assign_heads(chosen, config, heads)
+    start = load_fine_tuned(model, tokenizer, task, config)
+    warn_of_classes(start.name, start.classes, task)
+    matched = None if run is None else _read_matched(run, task, config)
+    request = _make_request(start, task, chosen, config, number, matched)
+    _check_fold_models(request, has_origin=origin is not None)
+    if request.needs_fold_models:
+        is_tuned = not request.needs_first_tuning
+        found = find_pretrained(origin, start, task, config, progress, is_tuned=is_tuned)
+        request = replace(request, pretrained=found)
+    if config.protocol == "heldout" and start.has_classifier and start.result is None:
+        progress.say(
+            f"careful: {start.name} is fine-tuned; rewards come from held-out rows only if it was "
+            "not tuned on them, as an 'auber finetune' run with --protocol heldout is not"
+        )
+    return request
+
+
+def request_finetuning(
+    model: str | Path | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    *,
+    task: TaskData,
+    config: Config,
+) -> Request:
+    """Return the request for the first tuning alone."""
+    config = config.replace({"first.when": "always"})
+    hardware = resolve_hardware(config)
+    start = load_fine_tuned(model, tokenizer, task, config)
+    warn_of_classes(start.name, start.classes, task)
+    _check_rows(start, task, config)
+    return Request(
+        "finetune",
+        task,
+        start,
+        config,
+        hardware,
+        get_method("original"),
+        needs_first_tuning=True,
+        command=provenance.recorded_command(),
+    )
 
 
 def check_pruning(
@@ -108,124 +170,117 @@ def check_pruning(
     method: str,
     heads: int | None,
     config: Config,
-) -> None:
-    """Raise what `prune` would say against pruning this live model, without computing anything."""
-    ask = make_ask(task, get_method(method), config, heads)
-    job = make_job(ask, Start(model, tokenizer, type(model).__name__, tuned=True), None, None)
-    if job.first_tuning:
-        raise ConfigError(
-            f"first.when must be auto or never for a model that is trained already, found {config.first.when}"
-        )
-    check_origin(
-        job, is_given=job.method.makes_scouts(config.protocol)
-    )  # scouts of a model that is trained need one
+    has_classifier: bool = True,
+) -> Request:
+    """Raise what `prune` would raise for a live model, without using its weights.
+
+    A pretrained model for fold models counts as given.
+    """
+    chosen = get_method(method)
+    config, number, _ = _assign_heads(chosen, config, heads)
+    start = FineTuned(model, tokenizer, type(model).__name__, has_classifier)
+    request = _make_request(start, task, chosen, config, number, None)
+    has_origin = request.needs_fold_models and not request.needs_first_tuning
+    _check_fold_models(request, has_origin=has_origin)
+    return request
 
 
-def _needs_first_tuning(start: Start, config: Config) -> bool:
-    if config.first.when == "auto":
-        return not start.tuned
-    return config.first.when == "always"
+def most_to_remove(encoder: Encoder, layers: Iterable[int]) -> int:
+    """Return how many heads these layers can lose: one stays in each."""
+    return sum(max(0, len(encoder.present(layer)) - 1) for layer in layers)
 
 
-def _check_start_of_control(start: Start, job: Job) -> None:
-    """Under heldout a control is tuned on more rows than a start that is to be pruned, so it must not begin with one."""
-    if (
-        job.config.protocol == "heldout"
-        and not job.method.removes_heads
-        and start.source is not None
-        and run_files.find_run(start.source) is not None
-    ):
-        raise ConfigError(
-            f"{start.source}: is tuned without the rows held out, and method '{job.method.name}' has them from the start; give --model "
-            "what it was tuned from"
-        )
-
-
-@dataclass(frozen=True)
-class Matched:
-    """What a run takes over from the one it is matched with."""
-
-    num_removed: int
-    tuned_layers: tuple[int, ...]
-    start: str  # the digest of the weights it began with
-
-
-def read_matched(heads_from: str | Path | None, task: TaskData, config: Config) -> Matched | None:
-    """The run to match, checked to be comparable."""
-    if heads_from is None:
-        return None
-    result = Fields(str(Path(heads_from) / run_files.RESULT), run_files.read_result(heads_from))
-    if result.get("data", str) != task.content_hash:
-        name = result.get("task", str)
-        other = (
-            f"other rows (task {name}) than this run (task {task.name})"
-            if name != task.name
-            else "other rows of its task"
-        )
-        raise RunError(f"{heads_from}: has {other}; a run can be matched only with the same")
-    found, wanted = (
-        (result.get("protocol", str), result.get("seed", int)),
-        (config.protocol, config.seed),
+def _make_request(
+    start: FineTuned,
+    task: TaskData,
+    method: Method,
+    config: Config,
+    heads: int | None,
+    matched: ResultRecord | None,
+) -> Request:
+    """Return the request after all checks that need no pretrained model."""
+    encoder = encoder_of(start.model)
+    when = config.first.when
+    request = Request(
+        "prune",
+        task,
+        start,
+        config,
+        resolve_hardware(config),
+        method,
+        needs_first_tuning=when == "always" or (when == "auto" and not start.has_classifier),
+        num_removed=_count_removed(method, heads, matched, encoder),
+        matched=matched,
+        command=provenance.recorded_command(),
     )
-    if found != wanted:
-        raise RunError(
-            f"{heads_from}: has (protocol, seed) {found}, this run {wanted}; a run can be matched only with the same"
-        )
-    _check_same_tunings(heads_from, result.get("config", dict), config)
-    return Matched(
-        result.get("heads.removed", int),
-        result.items("tuned_layers", int),
-        result.get("start", str),
-    )
+    _check_control(request)
+    layers = request.layers  # also raises if the settings name others than the model has
+    if method.choose_layer is not None:
+        _check_search(request, encoder, layers)
+    _check_rows(start, task, config)
+    return request
 
 
-def _check_same_tunings(heads_from: str | Path, theirs: Mapping[str, Any], config: Config) -> None:
-    """Raise `RunError` unless a run was tuned as this one will be, after its layers and at the end."""
-    ours = config.flat()
-    for key in ours:
-        tunes = key.startswith(("layer.", "last.")) or key in ("reward.fraction", "max_length")
-        if tunes and theirs.get(key, ours[key]) != ours[key]:
-            raise RunError(
-                f"{heads_from}: has {key} = {theirs[key]!r}, this run {ours[key]!r}; a run is compared only with the same tuning: give "
-                f"--set {key}={theirs[key]}"
-            )
+def _check_rows(start: FineTuned, task: TaskData, config: Config) -> None:
+    """Raise if rows are too long for the model or too few for the splits."""
+    check_lengths(start.model, start.tokenizer, task, config.max_length)
+    num_layers = encoder_of(start.model).num_layers
+    make_splits(task.train.labels, config, num_layers, not task.has_classes)
 
 
-def _check_number(
-    method: Method, protocol: str, heads: int | None, heads_from: str | Path | None
-) -> None:
-    """Raise `ConfigError` unless a method that has to be told how many heads go is told so once, and no other is."""
-    if method.decides_number and heads_from is not None:
+# The number of heads
+
+
+def _assign_heads(
+    method: Method, config: Config, heads: int | str | Path | None
+) -> tuple[Config, int | None, Path | None]:
+    """Return the settings of the method, the number of heads and the run to match.
+
+    Under crossfit, the number of heads for a search is a setting.
+    """
+    config = config.replace(method.settings)
+    run = Path(heads) if isinstance(heads, (str, Path)) else None
+    number = None if isinstance(heads, (str, Path)) else heads
+    if number is not None and type(number) is not int:
+        raise ConfigError(f"--heads must be a whole number, found {heads!r:.40}")
+    if number is not None and number < 0:
+        raise ConfigError(f"--heads must be 0 or more, found {number}")
+    can_search_number = method.uses_fold_models(config.protocol)
+    if method.decides_number and run is not None:
+        remedy = "give --heads" if can_search_number else "set protocol=crossfit and give --heads"
         raise ConfigError(
-            f"--heads-from is for methods that are told how many heads go, and '{method.name}' is none; leave it out, or "
-            + (
-                "give --heads"
-                if method.makes_scouts(protocol)
-                else "set protocol=crossfit and give --heads"
-            )
+            "--heads-from is for methods that take the number of heads to remove, and "
+            f"'{method.name}' decides it; leave it out, or {remedy}"
         )
-    if method.decides_number or not method.removes_heads:
-        if heads is not None:
+    if number is not None and can_search_number:
+        if number == 0:
             raise ConfigError(
-                f"method '{method.name}' decides itself how many heads go; leave out --heads, or set protocol=crossfit"
-                if method.decides_number
-                else f"method '{method.name}' removes no heads; leave out --heads"
+                "--heads must be at least 1 for a search, found 0; leave it out, and the rewards "
+                "decide"
             )
-    elif heads is not None and heads_from is not None:
-        raise ConfigError("--heads and --heads-from exclude each other; give one")
-    elif heads is None and heads_from is None:
+        return config.replace({"search.heads": number}), None, None
+    if number is not None and method.decides_number:
         raise ConfigError(
-            f"method '{method.name}' must be told how many heads to remove; give --heads P or --heads-from RUN"
+            f"method '{method.name}' decides itself how many heads to remove; leave out --heads, "
+            "or set protocol=crossfit"
         )
+    if number is not None and not method.removes_heads:
+        raise ConfigError(f"method '{method.name}' removes no heads; leave out --heads")
+    if heads is None and method.removes_heads and not method.decides_number:
+        raise ConfigError(
+            f"method '{method.name}' must be given the number of heads to remove; give --heads P "
+            "or --heads-from RUN"
+        )
+    return config, number, run
 
 
-def _number_to_remove(
-    method: Method, heads: int | None, matched: Matched | None, encoder: Encoder
+def _count_removed(
+    method: Method, heads: int | None, matched: ResultRecord | None, encoder: Encoder
 ) -> int | None:
     if method.decides_number or not method.removes_heads:
         return None
-    number = heads if matched is None else matched.num_removed - encoder.removed.num_removed
-    assert number is not None, "a method that ranks has been told its number"
+    number = heads if matched is None else matched.heads.removed - encoder.removed.num_removed
+    assert number is not None, "_assign_heads requires a number for ranking methods"
     most = most_to_remove(encoder, range(encoder.num_layers))
     if not 0 <= number <= most:
         raise ConfigError(
@@ -234,32 +289,97 @@ def _number_to_remove(
     return number
 
 
-def _check_one_clock(latency: float) -> None:
-    """Raise `ConfigError` where every process of a group would be paid by its own clock, and decide by it."""
-    if latency and num_processes() > 1:
+def _read_matched(run: Path, task: TaskData, config: Config) -> ResultRecord:
+    """Return the result of the run to match, checked to be comparable."""
+    result = files.read_result_record(run)
+    if result.data != task.content_hash:
+        other = "other rows of its task"
+        if result.task != task.name:
+            other = f"other rows (task {result.task}) than this run (task {task.name})"
+        raise RunError(f"{run}: has {other}; a run can be matched only with the same")
+    found, wanted = (result.protocol, result.seed), (config.protocol, config.seed)
+    if found != wanted:
+        raise RunError(
+            f"{run}: has (protocol, seed) {found}, this run {wanted}; a run can be matched only "
+            "with the same"
+        )
+    ours, theirs = config.flat(), result.config
+    for key in ours:
+        tunes = key.startswith(("layer.", "last.")) or key in ("reward.fraction", "max_length")
+        if tunes and theirs.get(key, ours[key]) != ours[key]:
+            raise RunError(
+                f"{run}: has {key} = {theirs[key]!r}, this run {ours[key]!r}; a run is compared "
+                f"only with the same tuning: give --set {key}={theirs[key]}"
+            )
+    return result
+
+
+# What the method and the protocol allow
+
+
+def _check_control(request: Request) -> None:
+    """Raise `ConfigError` for a control whose start was tuned without the held-out rows."""
+    source = request.start.source
+    is_control = request.config.protocol == "heldout" and not request.method.removes_heads
+    if is_control and source is not None and files.find_run(source) is not None:
         raise ConfigError(
-            f"reward.latency must be 0 in a group of {num_processes()} processes, each of which measures another time, found "
-            f"{latency:g}; start one process, or give reward.head"
+            f"{source}: is tuned without the rows held out, and method '{request.method.name}' has "
+            "them from the start; give --model what it was tuned from"
         )
 
 
-def _check_plans_of_all_layers(job: Job, encoder: Encoder) -> None:
-    """Raise `ConfigError` where settings speak of a plan for all layers and the search cannot know one, or none so large."""
-    search, protocol = job.config.search, job.config.protocol
-    if job.method.choose_layer is None:
-        return
-    if not job.method.makes_scouts(protocol):
-        for name, nothing, found in (
+def _check_search(request: Request, encoder: Encoder, layers: list[int]) -> None:
+    """Raise `ConfigError` for settings that the search cannot have."""
+    config = request.config
+    search, latency = config.search, config.reward.latency
+    if not request.needs_fold_models:
+        for name, default, found in (
             ("search.prior", "none", search.prior),
             ("search.heads", 0, search.heads),
         ):
-            if found != nothing:
+            if found != default:
                 raise ConfigError(
-                    f"{name} must be {nothing} under protocol {protocol}, which tunes after each layer before the next is known, "
-                    f"found {found}; set protocol=crossfit"
+                    f"{name} must be {default} under protocol {config.protocol}, which tunes after "
+                    f"each layer before the next is decided, found {found}; set protocol=crossfit"
                 )
-    most = most_to_remove(encoder, job.layers(encoder.num_layers))
+    most = most_to_remove(encoder, layers)
     if search.heads > most:
         raise ConfigError(
-            f"search.heads must be from 0 to {most} (one head stays in each of the layers searched), found {search.heads}"
+            f"search.heads must be from 0 to {most} (one head stays in each of the layers "
+            f"searched), found {search.heads}"
+        )
+    request.method.check(config, {layer: len(encoder.present(layer)) for layer in layers})
+    check_caution(get_metric(request.reward_metric), config.reward.caution)
+    if latency and num_processes() > 1:
+        raise ConfigError(
+            f"reward.latency must be 0 in a group of {num_processes()} processes, each of which "
+            f"measures another time, found {latency:g}; start one process, or give reward.head"
+        )
+
+
+def _check_fold_models(request: Request, *, has_origin: bool) -> None:
+    """Raise `ConfigError` if settings and origin do not fit the use of fold models."""
+    config, method = request.config, request.method
+    if not request.needs_fold_models:
+        if has_origin:
+            raise ConfigError(
+                f"an origin is for fold models, which method {method.name} under protocol "
+                f"{config.protocol} does not use; leave it out, or choose a layer-wise method and "
+                "protocol crossfit"
+            )
+        return
+    if config.first.epochs == 0:
+        raise ConfigError(
+            "first.epochs must be at least 1 under protocol crossfit, which trains fold models, "
+            "found 0; raise it"
+        )
+    if config.reward.shards > 1:
+        raise ConfigError(
+            "reward.shards must be 1 under protocol crossfit, where each fold model has its own "
+            f"rows, found {config.reward.shards}; leave it, or choose --protocol seen"
+        )
+    if request.needs_first_tuning and has_origin:
+        raise ConfigError(
+            "an origin goes with a fine-tuned model, and this one is still to be tuned; leave it "
+            "out"
         )

@@ -1,4 +1,4 @@
-"""The scores of one layer's masks as a method asks for them: those the ledger knows, else computed; timed and counted."""
+"""The scores of one layer's masks as a method asks for them: from the ledger or computed."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from auber.search.methods import Mask
 
 
 class MeteredScorer:
-    """A scorer behind the ledger; `seconds` is what all scores took, `known` holds each mask that was scored.
-
-    `asked_for_noise` counts the scores that no method asked for, but caution did.
-    """
+    """A scorer behind the ledger; it counts seconds and remembers the score of each mask."""
 
     def __init__(self, scorer: MaskScorer, metric: Metric, ledger: Ledger) -> None:
         self._scorer, self._metric, self._ledger = scorer, metric, ledger
         self.seconds = 0.0
-        self.asked_for_noise = 0
+        self.asked_for_noise = 0  # scores that caution asked for, not the method
         self.known: dict[Mask, float] = {}
 
     def score_many(self, masks: Sequence[Mask]) -> list[float]:
-        """The metric on the reward set for each of several sets of removed heads."""
+        """Return the metric on the reward set for each set of removed heads."""
         started = time.perf_counter()
         scores = self._ledger.complete(self._scorer.key, self._scorer.layer, masks, self._compute)
         self.seconds += time.perf_counter() - started
         self.known.update(zip(map(tuple, masks), scores, strict=True))
         return scores
 
-    def noise_of_a_head(self) -> float:
-        """The standard error of what removing a head gains; the scores behind it are remembered, most searches want them."""
+    def estimate_noise(self) -> float:
+        """Return the standard error of the gain from removing one head.
+
+        The scores behind it are stored, because most searches ask for them.
+        """
         started = time.perf_counter()
         masks: list[Mask] = [(), *((head,) for head in self._scorer.present)]
         statistics = settle(self._scorer.statistics(masks))
@@ -58,11 +58,12 @@ class MeteredScorer:
         return scores
 
     def _require_finite(self, scores: Mapping[Mask, float]) -> None:
-        """Nothing is better or worse than not a number, so that a search would take the mask or leave it by chance."""
+        """Raise `ModelError` for NaN: no comparison with it is true, so chance would decide."""
         for removed, score in scores.items():
             if not math.isfinite(score):
                 raise ModelError(
-                    f"layer {self._scorer.layer}: the score with heads {list(removed)} removed must be a finite number, found {score}: "
-                    "the model's weights are finite but too large to compute with; give lower learning rates, and as that is "
-                    "another run, another --out"
+                    f"layer {self._scorer.layer}: the score with heads {list(removed)} removed "
+                    f"must be a finite number, found {score}: the model's weights are finite but "
+                    "too large to compute with; give lower learning rates, and as that is another "
+                    "run, another --out"
                 )

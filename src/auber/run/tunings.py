@@ -1,6 +1,7 @@
-"""The tunings of a run: which rows, settings and seed each has, and what a listener sees it as.
+"""The tunings of a run: the rows, settings and seed of each.
 
-The run's model has them in turn: the first, one after each layer, the last. A scout has the same, without the rows of its fold.
+The run's model gets the first tuning, one after each layer, and the last. A fold model gets the
+same without the rows of its fold.
 """
 
 from __future__ import annotations
@@ -12,112 +13,98 @@ from typing import TYPE_CHECKING
 from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.data.encoding import EncodedRows
 from auber.data.splits import Indices, Splits
-from auber.run.job import Job
+from auber.run.request import Request
 from auber.search.stages import REWIND, layer_stage, tuning_series
 from auber.system.progress import Progress
 from auber.system.seeds import derive
-from auber.training.tuning import KeptSteps, TuningReport, tune
+from auber.training.tuning import StepCache, TuningReport, tune
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
 class Tunings:
-    """Tunes any model in place, as the run's own is tuned; `scout` is the fold of one that is to score its rows."""
+    """Tunes any model in place as the run's own model is tuned; `fold` for a fold model."""
 
     def __init__(
         self,
-        job: Job,
+        request: Request,
         train: EncodedRows,
         splits: Splits,
         progress: Progress,
-        scout: int | None = None,
+        fold: int | None = None,
     ) -> None:
-        self._job, self._train, self._progress, self._scout = job, train, progress, scout
-        self._all_splits = splits
-        self._splits = splits if scout is None else splits.without_fold(scout)
-        self._kept: KeptSteps | None = None
-
-    def of_scout(self, fold: int) -> Tunings:
-        """The same tunings for the scout of a fold."""
-        return Tunings(self._job, self._train, self._all_splits, self._progress, fold)
-
-    def all(self, model: PreTrainedModel, layers: Iterable[int]) -> list[TuningReport]:
-        """The first tuning, those after these layers, and the last."""
-        with self.in_a_row():
-            after_layers = (self.after_layer(model, layer) for layer in layers)
-            return [self.first(model), *after_layers, self.last(model)]
+        self._request, self._train, self._progress, self._fold = request, train, progress, fold
+        self._num_folds = len(splits.folds)
+        self._splits = splits if fold is None else splits.without_fold(fold)
+        self._captured: StepCache | None = None
 
     @contextmanager
-    def in_a_row(self) -> Iterator[None]:
-        """Within the context, where no model loses heads, what one tuning records serves the next."""
-        self._kept = KeptSteps()
+    def reusing_captures(self) -> Iterator[None]:
+        """Reuse the CUDA graphs of one tuning in the next; no head may be removed in between."""
+        self._captured = StepCache()
         try:
             yield
         finally:
-            self._kept = None
-            self._job.hardware.free_unused()
+            self._captured = None
+            self._request.hardware.free_unused()
+
+    def run_all(self, model: PreTrainedModel, layers: Iterable[int]) -> list[TuningReport]:
+        """Run the first tuning, one after each layer, and the last."""
+        with self.reusing_captures():
+            after_layers = (self.after_layer(model, layer) for layer in layers)
+            return [self.first(model), *after_layers, self.last(model)]
 
     def first(self, model: PreTrainedModel, rows: Indices | None = None) -> TuningReport:
-        """The first, on these rows or on those it has under the run's protocol."""
+        """Run the first tuning on these rows, by default those of the protocol."""
         rows = self._splits.first if rows is None else rows
-        return self._tune(model, rows, self._job.config.first, "first", "first tuning")
+        settings = self._request.config.first
+        return self._tune(model, rows, settings, "first", "first tuning", "first")
 
-    def rewound(self, model: PreTrainedModel) -> TuningReport:
-        """The first again, of the pruned origin: the same in all but what a listener sees it as."""
-        said = "first tuning of the pruned model"
-        return self._tune(
-            model, self._splits.first, self._job.config.first, "first", said, stage=REWIND
-        )
+    def first_after_rewind(self, model: PreTrainedModel) -> TuningReport:
+        """Repeat the first tuning for the pruned pretrained model."""
+        settings, label = self._request.config.first, "first tuning of the pruned model"
+        return self._tune(model, self._splits.first, settings, "first", label, REWIND)
 
     def after_layer(self, model: PreTrainedModel, layer: int) -> TuningReport:
-        """The one after a layer was decided."""
-        rows = self._splits.layers[layer].mini_train
-        return self._tune(
-            model, rows, self._job.config.layer, "layer", f"layer {layer}: tuning", layer
-        )
+        """Run the tuning after a layer was decided."""
+        rows, settings = self._splits.layers[layer].mini_train, self._request.config.layer
+        label = f"layer {layer}: tuning"
+        return self._tune(model, rows, settings, "layer", label, layer_stage(layer), layer)
 
     def last(self, model: PreTrainedModel) -> TuningReport:
-        """The last, which stops early by the rows it watches; of a handful of rows a scout may have none to watch."""
-        watched = self._splits.last_watch
-        watch = (self._train.select(watched), self._job.task.metric) if watched else None
-        return self._tune(
-            model,
-            self._splits.last_train,
-            self._job.config.last,
-            "last",
-            "last tuning",
-            watch=watch,
-        )
+        """Run the last tuning with early stopping; a small fold may have no rows to watch."""
+        watched, settings = self._splits.last_watch, self._request.config.last
+        watch = (self._train.select(watched), self._request.task.metric) if watched else None
+        rows = self._splits.last_train
+        return self._tune(model, rows, settings, "last", "last tuning", "last", watch=watch)
 
     def _tune(
         self,
         model: PreTrainedModel,
         rows: Indices,
         settings: FirstTuning | LayerTuning | LastTuning,
-        purpose: str,
-        said: str,
+        purpose: str,  # of the seed
+        label: str,
+        stage: str,
         layer: int | None = None,
         watch: tuple[EncodedRows, str] | None = None,
-        stage: str | None = None,
     ) -> TuningReport:
         if settings.epochs == 0 or not rows:
             self._progress.skip(1)
         if not rows:
             return TuningReport(0, 0.0)
-        if stage is None:
-            stage = purpose if layer is None else layer_stage(layer)
-        if self._scout is not None:
-            said = f"scout {self._scout + 1} of {len(self._all_splits.folds)}: {said}"
+        if self._fold is not None:
+            label = f"fold model {self._fold + 1} of {self._num_folds}: {label}"
         return tune(
             model,
             self._train.select(rows),
             settings,
-            seed=derive(self._job.config.seed, f"tuning/{purpose}", layer),
-            hardware=self._job.hardware,
+            seed=derive(self._request.config.seed, f"tuning/{purpose}", layer),
+            hardware=self._request.hardware,
             watch=watch,
-            stage=said,
-            name=tuning_series(stage, self._scout),
+            stage=label,
+            name=tuning_series(stage, self._fold),
             progress=self._progress,
-            kept=self._kept,
+            step_cache=self._captured,
         )

@@ -1,28 +1,26 @@
-"""The scorer: which heads of one layer go -> the metric on the reward set, as often a second as the hardware can.
+"""The scorer: it maps a mask of one layer to the metric on the reward set, as fast as possible.
 
-`slabs` packs the rows without padding, `layers` computes on packed tokens, `kernels` holds what a GPU needs beside matrix
-products, `memory` decides what may be kept, `scorer` puts them together. `sharded` and `ray_shards`
-spread the rows over several devices or Ray workers; `crossed` has each row scored by the model that never saw it; `base` is what
-all scorers share; `noise` says how far a difference of scores can be believed.
+`packing` packs the rows without padding, `layers` computes on packed tokens, `kernels` has the GPU
+kernels, and `scorer` puts them together. `sharded` and `ray_shards` spread the rows over devices or
+Ray workers. `crossfit` scores each row with the fold model that was trained without it. `base` is
+what all scorers share.
 """
 
-from auber.scoring.base import MaskScorer
-from auber.scoring.crossfit import CrossedScorer, Part
-from auber.scoring.noise import check_caution, standard_error
+from auber.scoring.base import MaskScorer, check_caution, standard_error
+from auber.scoring.crossfit import CrossFitScorer, Fold
 from auber.scoring.scorer import VERSION, LayerScorer
-from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, make_scorer, open_workers
+from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, open_workers
 
 __all__ = [
     "VERSION",
-    "CrossedScorer",
+    "CrossFitScorer",
     "DeviceWorkers",
+    "Fold",
     "LayerScorer",
     "MaskScorer",
-    "Part",
     "ShardedScorer",
     "Workers",
     "check_caution",
-    "make_scorer",
     "open_workers",
     "standard_error",
 ]

@@ -1,18 +1,23 @@
-"""What all scorers of one layer's masks share: a mask is looked at, its statistics are asked for, the metric is made of them."""
+"""What all scorers of one layer share, and the standard error of what their scores show."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
-from auber.errors import PlanError
+from auber.errors import ConfigError, PlanError
 from auber.metrics.task_metrics import Metric
 
 
 class MaskScorer(ABC):
-    """Scores sets of removed heads of one layer; heads are numbered as in the unpruned model."""
+    """Scores masks (sets of removed heads) of one layer, numbered as in the unpruned model.
+
+    The score of a mask is a function of its statistics, which add up over parts of the rows.
+    """
 
     def __init__(self, layer: int, present: Sequence[int], metric: Metric) -> None:
         self.layer, self.present = layer, tuple(present)
@@ -21,33 +26,61 @@ class MaskScorer(ABC):
     @property
     @abstractmethod
     def key(self) -> str:
-        """What a score depends on beside layer and mask: equal keys, equal scores."""
+        """What a score depends on besides layer and mask: equal keys mean equal scores."""
 
     def score(self, removed: Sequence[int]) -> float:
-        """The metric with these heads removed from the layer; `PlanError` where it has not got them, or has no others."""
+        """Return the metric with these heads removed from the layer."""
         return self.score_many([removed])[0]
 
     def score_many(self, masks: Sequence[Sequence[int]]) -> list[float]:
-        """The metric for each of several sets of removed heads; several share a pass where one does not fill the device."""
+        """Return the metric of each mask; several share a pass if one does not fill the device.
+
+        Raise `PlanError` if a mask removes all heads or heads that the layer does not have.
+        """
         return self._metric.finish_all(self.statistics(masks)) if masks else []
 
-    def statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """What the metric is a function of, for each of at least one mask."""  # (masks, ...)
+    def statistics(self, masks: Sequence[Sequence[int]]) -> Tensor:
+        """Return the statistics of each of at least one mask: (masks, ...)."""
         self._require_masks(masks)
         return self._statistics(masks)
 
     @abstractmethod
-    def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """The same of masks that the layer can lose."""
+    def _statistics(self, masks: Sequence[Sequence[int]]) -> Tensor:
+        """Return the statistics of masks that have been checked."""
 
     def _require_masks(self, masks: Sequence[Sequence[int]]) -> None:
         for removed in masks:
             if not self._heads.issuperset(removed) or len(set(removed)) >= max(1, len(self._heads)):
                 raise PlanError(
-                    f"layer {self.layer}: a mask must be some of the layer's heads {list(self.present)}, but not all, found "
-                    f"{list(removed)!s:.60}; name heads as the unpruned model numbers them, and leave one"
+                    f"layer {self.layer}: a mask must be some of the layer's heads "
+                    f"{list(self.present)}, but not all, found {list(removed)!s:.60}; name heads "
+                    "as the unpruned model numbers them, and leave one"
                 )
 
-    def _joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The statistics of several parts of the rows, (masks, ...) each, as those of all."""
+    def _combine(self, parts: Sequence[Tensor]) -> Tensor:
+        """Return the statistics of all rows from those of parts, (masks, ...) each."""
         return torch.stack([self._metric.combine(of_mask) for of_mask in zip(*parts, strict=True)])
+
+
+def check_caution(metric: Metric, caution: float) -> None:
+    """Raise `ConfigError` if caution is set but the metric has no standard error."""
+    if caution and metric.by_row is None:
+        raise ConfigError(
+            f"reward.caution must be 0 where rewards are changes of {metric.name}, which is no "
+            f"mean over rows, found {caution:g}; set it to 0, or reward.measure=smooth"
+        )
+
+
+def standard_error(metric: Metric, unpruned: Tensor, removed: Tensor) -> float:
+    """Return the standard error of the gain from removing a head, averaged over heads.
+
+    Both arguments are statistics of a metric that is a mean over rows: `unpruned` (...) with all
+    heads, `removed` (heads, ...) without one of them. Scores of a row are correlated, so the error
+    is that of the differences by row. With a single row it is 0.
+    """
+    assert metric.by_row is not None, f"{metric.name} is no mean over rows"
+    before = metric.by_row(unpruned)
+    if len(before) < 2:
+        return 0.0
+    errors = [(metric.by_row(each) - before).std() / math.sqrt(len(before)) for each in removed]
+    return float(torch.stack(errors).mean())

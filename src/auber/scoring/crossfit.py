@@ -1,9 +1,10 @@
-"""One layer's rewards from several models, each scoring rows of its own: those it never saw, where the models are scouts.
+"""Cross-fitting: each row of the reward set is scored by the fold model trained without it.
 
-Each part is an ordinary `LayerScorer`; the statistics of all parts are joined, and the metric is one, over all rows.
+Each fold has a `LayerScorer` for its rows. Their statistics are combined, and the metric is
+computed once, over all rows.
 
-Contract: in float32 a score is the metric of what the physically pruned models, run plainly, predict for the rows of their
-parts. One part scores as a `LayerScorer` does, bit for bit, and has the key of one with the same `identity`.
+Contract: in float32 a score is the metric of what the physically pruned models predict for their
+own rows. A single fold scores like a `LayerScorer`, bit for bit, and has the same key.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
+from torch import Tensor
 
 from auber.data.encoding import EncodedRows
 from auber.errors import ModelError, TaskError
@@ -27,65 +28,58 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class Part(NamedTuple):
-    """A model and the rows that it scores; `identity` tells it from any other model, where the caller knows that."""
+class Fold(NamedTuple):
+    """A model and the rows that it scores; `identity` replaces a digest of all its weights."""
 
     model: PreTrainedModel
     rows: EncodedRows
     identity: str | None = None
 
 
-class CrossedScorer(MaskScorer):
-    """Scores masks as `LayerScorer` does, the rows of each part by its model; a part without rows has no say."""
+class CrossFitScorer(MaskScorer):
+    """Scores the rows of each fold with its model; folds without rows are ignored."""
 
     def __init__(
         self,
-        parts: Sequence[Part | tuple[PreTrainedModel, EncodedRows]],
+        folds: Sequence[Fold | tuple[PreTrainedModel, EncodedRows]],
         layer: int,
         metric: str,
         hardware: Hardware,
     ) -> None:
-        every = [Part(*part) for part in parts]
-        filled = [part for part in every if len(part.rows)]
+        named = [Fold(*fold) for fold in folds]
+        filled = [fold for fold in named if len(fold.rows)]
         if not filled:
             raise TaskError(
-                f"layer {layer}: one part at least must have rows, found none in {len(parts)} parts; add rows"
+                f"layer {layer}: at least one fold must have rows, found none in {len(folds)} "
+                "folds; add rows"
             )
-        super().__init__(
-            layer, _common_heads([part.model for part in every], layer), get_metric(metric)
-        )
+        present = _common_heads([fold.model for fold in named], layer)
+        super().__init__(layer, present, get_metric(metric))
+        sharing = len(filled)
         self._scorers = [
-            LayerScorer(
-                part.model,
-                layer,
-                part.rows,
-                metric,
-                hardware,
-                tenants=len(filled),
-                identity=part.identity,
-            )
-            for part in filled
+            LayerScorer(model, layer, rows, metric, hardware, sharing=sharing, identity=identity)
+            for model, rows, identity in filled
         ]
 
     @cached_property
     def key(self) -> str:
-        """What a score depends on beside layer and mask: equal keys, equal scores."""
+        """What a score depends on besides layer and mask: equal keys mean equal scores."""
         keys = [scorer.key for scorer in self._scorers]
         return (
             keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
         )
 
-    def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        return self._joined([scorer.statistics(masks) for scorer in self._scorers])
+    def _statistics(self, masks: Sequence[Sequence[int]]) -> Tensor:
+        return self._combine([scorer.statistics(masks) for scorer in self._scorers])
 
 
 def _common_heads(models: Sequence[PreTrainedModel], layer: int) -> tuple[int, ...]:
-    """The heads that the layer of every model has."""
     present = [tuple(encoder_of(model).present(layer)) for model in models]
-    for part, heads in enumerate(present):
+    for fold, heads in enumerate(present):
         if heads != present[0]:
             raise ModelError(
-                f"layer {layer}: the models of all parts must have the same heads, found {list(present[0])} in part 0 and "
-                f"{list(heads)} in part {part}; remove the same heads from each"
+                f"layer {layer}: the models of all folds must have the same heads, found "
+                f"{list(present[0])} in fold 0 and {list(heads)} in fold {fold}; remove the same "
+                "heads from each"
             )
     return present[0]

@@ -1,11 +1,13 @@
-"""Two GPU kernels in Triton: attention over packed rows of any length, and residual sum with layer norm.
+"""Two GPU kernels in Triton: attention over packed rows, and residual sum with layer norm.
 
-Attention works row by row on the true lengths, so that a row of 11 tokens costs 11 and not 128; a bias by relative position
-(MPNet's, ModernBERT's windows) is added on the way. Importing this module needs Triton, which CUDA builds of torch bring along.
+Attention works row by row on the true lengths, so a row of 11 tokens costs 11 and not 128. A bias
+by relative position (MPNet's, ModernBERT's windows) is added on the way. Importing this module
+needs Triton, which CUDA builds of torch include.
 """
 
-# Triton compiles these functions from their source; its language has no annotations for mypy to read.
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc,import-untyped,import-not-found"
+# Triton compiles these functions from their source; its language has no annotations for mypy.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
+# mypy: disable-error-code="import-untyped,import-not-found"
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-HEAD_DIMS = (16, 32, 64, 128)  # what a tile of the matrix unit takes
+HEAD_DIMS = (16, 32, 64, 128)  # the sizes of a tile of the matrix unit
 
 
 @triton.jit
@@ -76,27 +78,27 @@ def _add_norm_kernel(update, residual, weight, bias, out, size, epsilon, BLOCK: 
 
 
 def packed_attention(
-    query: torch.Tensor,  # (tokens, heads * head_dim); (rows, heads * head_dim) for the first tokens alone
-    key: torch.Tensor,  # (tokens, heads * head_dim), value alike; all may be slices of one product
+    query: torch.Tensor,  # (tokens, heads * head_dim), or (rows, ...) of first tokens only
+    key: torch.Tensor,  # (tokens, heads * head_dim), like value; slices of one matrix are allowed
     value: torch.Tensor,
     starts: torch.Tensor,  # (rows + 1,)
     longest: int,
     mean_length: float,
     head_dim: int,
     scale: float,
-    bias: torch.Tensor | None,  # (heads, 2 * reach + 1): by key position minus query position
+    bias: torch.Tensor | None,  # (heads, 2 * reach + 1), by key position minus query position
     *,
     first_only: bool,
 ) -> torch.Tensor:
-    """Each head's mix of values, shaped like the query."""
+    """Return each head's attention output, shaped like the query."""
     out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     num_heads = query.shape[1] // head_dim
     block = 16 if mean_length <= 24 or first_only else 32 if mean_length <= 48 else 64
     grid = (starts.numel() - 1, num_heads, 1 if first_only else triton.cdiv(longest, block))
     _attention_kernel[grid](
         query, key, value, query if bias is None else bias, out, starts,
-        query.stride(0), key.stride(0), out.stride(0), 0 if bias is None else bias.shape[1] // 2, scale,
-        first_only, bias is not None, head_dim, block, num_warps=2 if block < 64 else 4,
+        query.stride(0), key.stride(0), out.stride(0), 0 if bias is None else bias.shape[1] // 2,
+        scale, first_only, bias is not None, head_dim, block, num_warps=2 if block < 64 else 4,
     )  # fmt: skip
     return out
 
@@ -108,7 +110,7 @@ def add_norm(
     bias: torch.Tensor,
     epsilon: float,
 ) -> torch.Tensor:
-    """The layer norm of the sum, each (tokens, size), computed in float32."""
+    """Return the layer norm of the sum of (tokens, size) tensors, computed in float32."""
     out = torch.empty_like(update)
     size = update.shape[1]
     _add_norm_kernel[(update.shape[0],)](

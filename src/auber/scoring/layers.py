@@ -1,10 +1,11 @@
-"""One encoder layer on packed tokens: the same function the model computes in eval mode, with nothing it need not do.
+"""One encoder layer on packed tokens: what the model computes in eval mode, and nothing else.
 
-Query, key and value are one matrix product. On a GPU attention and the residual norms are kernels of ours, and the
-feed-forward's GELU is the matrix product's epilogue: that one is the tanh form, whose distance from the exact one (at most
-5e-4) is below the rounding of bfloat16. In float32, on any device, everything is exact. Scores that depend on content and
-position together (DeBERTa's) are no matter for the attention kernel: there, as on a CPU, attention goes by groups of equally
-long rows.
+Query, key and value are one matrix product. On a GPU attention and the residual norms are our own
+kernels, and in bfloat16 GELU is the epilogue of the feed-forward's first matrix product. That GELU
+is the tanh form; its distance from the exact form (at most 5e-4) is below the rounding of bfloat16.
+In float32 everything is exact on any device. The attention kernel cannot compute scores that depend
+on content and position together (DeBERTa's). There, as on a CPU, attention runs by groups of
+equally long rows.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import torch.nn.functional as F
 
 from auber.models.encoders.attention import Attention
 from auber.models.encoders.base import Encoder
-from auber.scoring.packing import Slab
+from auber.scoring.packing import PackedBatch
 
 logger = logging.getLogger(__name__)
 
 
 def load_kernels(device: torch.device) -> ModuleType | None:
-    """The GPU kernels, None where there is no CUDA device."""
+    """Return the GPU kernels, None without a CUDA device."""
     if device.type != "cuda":
         return None
     try:
@@ -36,17 +37,16 @@ def load_kernels(device: torch.device) -> ModuleType | None:
 
 
 class PackedLayer:
-    """A layer's weights, arranged for packed tokens. The model must be in the scorer's dtype and on its device.
+    """A layer's weights, arranged for packed tokens.
 
-    This one normalises behind the residual sums, as BERT does.
+    The model must be in the scorer's dtype and on its device. This class normalises after the
+    residual sums, as BERT does.
     """
 
     def __init__(self, encoder: Encoder, layer: int, attention: Attention, kernels: Any) -> None:
         parts = encoder.parts(layer)
         projections = (parts.query, parts.key, parts.value)
-        self._projection = torch.cat(
-            [linear.weight for linear in projections]
-        )  # (3 * width, hidden)
+        self._projection = torch.cat([each.weight for each in projections])  # (3 * width, hidden)
         biases = [linear.bias for linear in projections if linear.bias is not None]
         self._projection_bias = torch.cat(biases) if biases else None  # (3 * width,)
         self._parts = parts
@@ -58,50 +58,49 @@ class PackedLayer:
         self._kernels = kernels if fits else None
         self._attends_by_kernel = fits and attention.disentangled is None
         num_heads = self._width // self._head_dim
-        self._offsets = (
-            _by_offset(attention.bias, num_heads) if fits and attention.bias is not None else None
-        )
+        self._offsets: torch.Tensor | None = None
+        if fits and attention.bias is not None:
+            self._offsets = _by_offset(attention.bias, num_heads)
         self._gelu_epilogue = (
             fits and parts.expand.weight.dtype == torch.bfloat16 and _is_gelu(parts.activation)
         )
 
     @property
     def forms_scores(self) -> bool:
-        """Whether attention holds a number for each pair of tokens of a row."""
+        """Whether attention stores a number for each pair of tokens of a row."""
         return self._attention.disentangled is not None
 
-    def context(self, hidden: torch.Tensor, slab: Slab) -> torch.Tensor:
-        """What the output projection reads, for every token: (tokens, present_heads * head_dim)."""
+    def context(self, hidden: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+        """Return the input of the output projection: (tokens, present_heads * head_dim)."""
         states = self._parts.attention_input(hidden)
         projected = F.linear(states, self._projection, self._projection_bias)  # (tokens, 3 * width)
         query, key, value = (
             projected.narrow(1, part * self._width, self._width) for part in range(3)
         )
-        return self._attend(query, key, value, slab, first_only=False)
+        return self._attend(query, key, value, batch, first_only=False)
 
-    def first_context(self, hidden: torch.Tensor, slab: Slab) -> torch.Tensor:
-        """The same for the first token of each row alone: (rows, present_heads * head_dim)."""
-        width, bias = self._width, self._projection_bias
+    def first_context(self, hidden: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+        """Return the context of each row's first token: (rows, present_heads * head_dim)."""
+        width, weight, bias = self._width, self._projection, self._projection_bias
+        query_bias, rest_bias = (None, None) if bias is None else (bias[:width], bias[width:])
         states = self._parts.attention_input(hidden)
-        query = F.linear(
-            states[slab.firsts], self._projection[:width], None if bias is None else bias[:width]
-        )
-        rest = F.linear(
-            states, self._projection[width:], None if bias is None else bias[width:]
-        )  # (tokens, 2 * width)
+        query = F.linear(states[batch.firsts], weight[:width], query_bias)
+        rest = F.linear(states, weight[width:], rest_bias)  # (tokens, 2 * width)
         key, value = rest.narrow(1, 0, width), rest.narrow(1, width, width)
-        return self._attend(query, key, value, slab, first_only=True)
+        return self._attend(query, key, value, batch, first_only=True)
 
-    def finish(self, context: torch.Tensor, hidden: torch.Tensor, slab: Slab) -> torch.Tensor:
-        """The layer's output, and what stands between it and the next layer, from `context` and the layer's input.
+    def finish(
+        self, context: torch.Tensor, hidden: torch.Tensor, batch: PackedBatch
+    ) -> torch.Tensor:
+        """Return the input of the next layer from `context` and the layer's own input.
 
-        Either may be of the first tokens alone, unless something between the layers mixes tokens.
+        Both may be of first tokens only, unless a module between the layers mixes tokens.
         """
         output = self._finish(context, hidden)
         if self._between is None:
             return output
-        mixed = map(self._between, slab.blocks(hidden), slab.blocks(output))
-        return slab.join(list(mixed))
+        mixed = map(self._between, batch.blocks(hidden), batch.blocks(output))
+        return batch.join(list(mixed))
 
     def _finish(self, context: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         parts = self._parts
@@ -115,40 +114,36 @@ class PackedLayer:
         return self._add_norm(parts.contract(expanded), attended, parts.output_norm)
 
     def _add_norm(self, update: torch.Tensor, residual: torch.Tensor, norm: Any) -> torch.Tensor:
+        weight, bias = norm.weight, norm.bias
         if self._kernels is not None:
-            result: torch.Tensor = self._kernels.add_norm(
-                update, residual, norm.weight, norm.bias, norm.eps
-            )
+            result: torch.Tensor = self._kernels.add_norm(update, residual, weight, bias, norm.eps)
             return result
-        return F.layer_norm(
-            update.add_(residual), norm.normalized_shape, norm.weight, norm.bias, norm.eps
-        )
+        return F.layer_norm(update.add_(residual), norm.normalized_shape, weight, bias, norm.eps)
 
     def _attend(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        slab: Slab,
+        batch: PackedBatch,
         *,
         first_only: bool,
     ) -> torch.Tensor:
         if self._width == 0:
             return torch.empty(query.shape, dtype=query.dtype, device=query.device)
         if self._attention.rotation is not None:
-            query = self._rotate(
-                query, slab.positions[slab.firsts] if first_only else slab.positions
-            )
-            key = self._rotate(key, slab.positions)
-            value = value.contiguous()  # the kernel strides through keys and values alike
+            positions = batch.positions
+            query = self._rotate(query, positions[batch.firsts] if first_only else positions)
+            key = self._rotate(key, positions)
+            value = value.contiguous()  # the kernel uses the same strides for keys and values
         if self._attends_by_kernel and self._kernels is not None:
-            mean_length = slab.num_tokens / len(slab.lengths)
+            mean_length = batch.num_tokens / len(batch.lengths)
             result: torch.Tensor = self._kernels.packed_attention(
                 query,
                 key,
                 value,
-                slab.starts,
-                slab.lengths[0],
+                batch.starts,
+                batch.lengths[0],
                 mean_length,
                 self._head_dim,
                 self._attention.scale,
@@ -156,28 +151,28 @@ class PackedLayer:
                 first_only=first_only,
             )
             return result
-        return self._attend_by_group(query, key, value, slab, first_only=first_only)
+        return self._attend_by_group(query, key, value, batch, first_only=first_only)
 
     def _attend_by_group(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        slab: Slab,
+        batch: PackedBatch,
         *,
         first_only: bool,
     ) -> torch.Tensor:
-        """Attention over the rows of one length at a time: no padding, no mask."""
-        asking = slab.blocks(query, first_only=first_only)
-        mixed = []
-        for blocks in zip(asking, slab.blocks(key), slab.blocks(value), strict=True):
+        """Attend within the rows of one length at a time: no padding, no mask."""
+        query_blocks = batch.blocks(query, first_only=first_only)
+        contexts = []
+        for blocks in zip(query_blocks, batch.blocks(key), batch.blocks(value), strict=True):
             queries, keys, values = map(self._heads, blocks)
             added = self._attention.added(queries, keys)
             heads = F.scaled_dot_product_attention(
                 queries, keys, values, added, scale=self._attention.scale
             )
-            mixed.append(heads.transpose(1, 2).flatten(2))  # (rows, asking, heads * head_dim)
-        return slab.join(mixed)
+            contexts.append(heads.transpose(1, 2).flatten(2))  # (rows, queries, heads * head_dim)
+        return batch.join(contexts)
 
     def _heads(self, block: torch.Tensor) -> torch.Tensor:
         """(rows, length, heads * head_dim) -> (rows, heads, length, head_dim)."""
@@ -185,16 +180,15 @@ class PackedLayer:
         return block.view(rows, length, width // self._head_dim, self._head_dim).transpose(1, 2)
 
     def _rotate(self, projected: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Queries or keys (tokens, heads * head_dim), turned by their positions (tokens,)."""
+        """Rotate queries or keys (tokens, heads * head_dim) by their positions (tokens,)."""
         assert self._attention.rotation is not None
-        heads = projected.view(len(projected), -1, self._head_dim).transpose(
-            0, 1
-        )  # (heads, tokens, head_dim)
+        by_head = projected.view(len(projected), -1, self._head_dim)
+        heads = by_head.transpose(0, 1)  # (heads, tokens, head_dim)
         return self._attention.rotation(heads, positions).transpose(0, 1).flatten(1)
 
 
 class PreNormLayer(PackedLayer):
-    """A layer that normalises before attention and before its feed-forward, which may be gated, as ModernBERT's."""
+    """A layer that normalises before attention and a possibly gated feed-forward (ModernBERT)."""
 
     def __init__(self, encoder: Encoder, layer: int, attention: Attention, kernels: Any) -> None:
         super().__init__(encoder, layer, attention, kernels)
@@ -214,23 +208,24 @@ class PreNormLayer(PackedLayer):
 
 
 def pack_layers(encoder: Encoder, longest: int, kernels: Any) -> list[PackedLayer]:
-    """All layers of a model for rows of at most so many tokens."""
-    attentions = encoder.attentions(longest)
-    return [
-        (PreNormLayer if encoder.parts(layer).normalises_first else PackedLayer)(
-            encoder, layer, attention, kernels
-        )
-        for layer, attention in enumerate(attentions)
-    ]
+    """Return all layers of a model, for rows of at most `longest` tokens."""
+    packed: list[PackedLayer] = []
+    for layer, attention in enumerate(encoder.attentions(longest)):
+        layer_class = PreNormLayer if encoder.parts(layer).normalises_first else PackedLayer
+        packed.append(layer_class(encoder, layer, attention, kernels))
+    return packed
 
 
 def _by_offset(bias: torch.Tensor, num_heads: int) -> torch.Tensor:
-    """(heads or 1, longest, longest), a function of key minus query position -> (heads, 2 * longest - 1), in float32."""
+    """Return a bias by key position minus query position.
+
+    (heads or 1, longest, longest) -> (heads, 2 * longest - 1), float32
+    """
     backward = bias[:, 1:, 0].flip(1)  # key before query: offsets -(longest - 1) .. -1
     return torch.cat([backward, bias[:, 0]], dim=1).float().expand(num_heads, -1).contiguous()
 
 
 def _is_gelu(activation: Any) -> bool:
-    """Whether an activation is GELU, by what it does rather than by what it is called."""
+    """Return whether an activation computes GELU, whatever its name."""
     probe = torch.linspace(-4, 4, 41)
     return torch.allclose(activation(probe), F.gelu(probe), atol=1e-6)

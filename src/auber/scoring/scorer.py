@@ -1,11 +1,13 @@
-"""Scores masks of one layer: all that does not depend on the mask is computed once.
+"""Scores masks of one layer. Everything that does not depend on the mask is computed only once.
 
-That is the layer's input and each head's context; a score weights the contexts and runs what lies above, the last layer for
-the first token alone where the classifier reads no other (tags and spans are read off every token). On a GPU a score is one
-captured graph, and several masks share a pass where one would not fill the device. What does not fit into memory is computed
-anew for each score; a slab that runs out of memory is halved.
+That is the layer's input and each head's context. A score multiplies the contexts by the mask and
+runs the layers above. If the classifier reads only the first token, the last layer runs for first
+tokens only. On a GPU a score is a replayed CUDA graph, and several masks share a pass if one would
+not fill the device. What does not fit into memory is computed again for each score. A batch that
+runs out of memory is halved.
 
-Contract: in float32 the predictions equal, row for row and token for token, those of the physically pruned model run plainly.
+Contract: in float32 the predictions equal, row for row and token for token, those of the physically
+pruned model.
 """
 
 from __future__ import annotations
@@ -21,16 +23,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from auber.data.encoding import EncodedRows
+from auber.data.encoding import EncodedRows, pad_batch, part_batch
 from auber.errors import ModelError
 from auber.metrics.task_metrics import get_metric
 from auber.models.checkpoint import weights_digest
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
-from auber.scoring import memory
 from auber.scoring.base import MaskScorer
 from auber.scoring.layers import load_kernels, pack_layers
-from auber.scoring.packing import Slab, cut_rows, padded_inputs
+from auber.scoring.packing import PackedBatch, cut_rows
 from auber.training.devices import Hardware
 
 if TYPE_CHECKING:
@@ -38,32 +39,35 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-VERSION = 5  # raised whenever the scorer may give other bits; part of every score's key
+VERSION = 5  # raised when the scorer may give other bits; part of every score's key
 
-# Tokens of one slab at most, and tokens that fill the device: below that several masks share a pass. On a CPU small slabs
-# stay in its caches; on a GPU large ones keep the matrix units busy.
-_SLAB_TOKENS = {"cuda": 131_072, "cpu": 1_024}
+# The largest number of tokens of a batch, and the number that fills the device: below it several
+# masks share a pass. Small batches stay in a CPU's caches; large ones keep a GPU's matrix units
+# busy.
+_BATCH_TOKENS = {"cuda": 131_072, "cpu": 1_024}
 _FULL_TOKENS = {"cuda": 65_536, "cpu": 1_024}
 _MOST_MASKS = 64
 
-# Recording a graph and emptying the allocator's cache reach beyond the thread that does it: one thread at a time may.
-_whole_process = threading.Lock()
+# Share of the free memory that is used; the allocator's rounding, libraries and other processes
+# take the rest.
+_USABLE_MEMORY = 0.8
+
+# Capturing a graph and emptying the allocator's cache affect all threads: one at a time may.
+_process_lock = threading.Lock()
 
 
 @dataclass
-class _Piece:
-    """Some rows, and what is kept of them between two scores."""
+class _Chunk:
+    """Some rows, and what is cached of them between two scores."""
 
     rows: list[int]
-    slab: Slab
-    keeps: bool  # whether the caches may stay
-    hidden: torch.Tensor | None = (
-        None  # (tokens, hidden): input of the searched layer; (rows, hidden) of first tokens
-    )
-    context: torch.Tensor | None = (
-        None  # (tokens or rows, present_heads * head_dim): its heads before the projection
-    )
-    graphs: dict[int, _Graph] = field(default_factory=dict)  # by the number of masks
+    batch: PackedBatch
+    may_cache: bool
+    # input of the searched layer: (tokens, hidden), or (rows, hidden) of first tokens
+    hidden: torch.Tensor | None = None
+    # the heads' contexts: (tokens or rows, present_heads * head_dim)
+    context: torch.Tensor | None = None
+    graphs: dict[int, _Graph] = field(default_factory=dict)  # by number of masks
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,11 @@ class _Graph:
 
 
 class LayerScorer(MaskScorer):
-    """Scores masks of one layer of a model whose other layers stay as they are; the model itself is left alone.
+    """Scores masks of one layer of a model, which is not changed.
 
-    The caches are made at the first score, so that a scorer whose every score is already known costs nothing. `tenants` is
-    how many scorers share the device's memory, `identity` what tells the model from any other, where the caller knows that
-    without going over all its weights.
+    The caches are filled at the first score, so a scorer whose scores are all known costs nothing.
+    `sharing` is the number of scorers that share the device's memory. `identity` identifies the
+    model if the caller can do so without a digest of all its weights.
     """
 
     def __init__(
@@ -90,32 +94,28 @@ class LayerScorer(MaskScorer):
         rows: EncodedRows,
         metric: str,
         hardware: Hardware,
-        tokens_per_slab: int | None = None,
-        tenants: int = 1,
+        tokens_per_batch: int | None = None,
+        sharing: int = 1,
         identity: str | None = None,
     ) -> None:
         encoder = encoder_of(model)
         super().__init__(layer, encoder.present(layer), get_metric(metric))
         self._model, self._rows, self._hardware = model, rows, hardware
-        self._identity, self._tenants = identity, tenants
-        self._tokens_per_slab = tokens_per_slab or _SLAB_TOKENS.get(
-            hardware.device.type, _SLAB_TOKENS["cpu"]
-        )
-        self._pieces: list[_Piece] | None = None
+        self._identity, self._sharing = identity, sharing
+        self._tokens_per_batch = tokens_per_batch or _for_device(_BATCH_TOKENS, hardware.device)
+        self._chunks: list[_Chunk] | None = None
         last = encoder.num_layers - 1
         self._last_reads_first = encoder.reads == "first" and encoder.between(last) is None
-        self._first_only = (
-            self._last_reads_first and layer == last
-        )  # a score computes first tokens alone
+        self._first_only = self._last_reads_first and layer == last
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the computation."""
         return self._hardware.device
 
     @cached_property
     def key(self) -> str:
-        """What a score depends on beside layer and mask: equal keys, equal scores."""
+        """What a score depends on besides layer and mask: equal keys mean equal scores."""
         identity = self._identity or weights_digest(self._model)
         return score_key(identity, self._rows, self._metric.name, self._hardware.precision)
 
@@ -125,191 +125,223 @@ class LayerScorer(MaskScorer):
         found = []
         for start in range(0, len(masks), width):
             some = list(masks[start : start + width])
-            # A short last pass is filled up, so that one captured graph serves them all.
+            # A short last pass is filled up, so that one captured graph serves all.
             logits = self._logits(some + [some[-1]] * (width - len(some)))
-            found += [
-                self._metric.statistics(logits[index], self._truth) for index in range(len(some))
-            ]
+            found += [self._metric.statistics(each, self._truth) for each in logits[: len(some)]]
         return torch.stack(found)
 
     def logits(self, removed: Sequence[int]) -> torch.Tensor:
-        """The logits of every row, or of every token where the classifier reads them all, longest row first, in float32."""
+        """Return the logits of every row, longest first, in float32.
+
+        If the classifier reads all tokens, return those of every token.
+        """
         self._require_masks([removed])
         self._prepare()
         return self._logits([removed])[0]
 
-    # --- what is computed once --------------------------------------------------------------------------------------
+    # --- computed once -------------------------------------------------------------------------
 
     @torch.inference_mode()
     def _prepare(self) -> None:
-        """Copy the weights in the scorer's precision, pack the rows, and decide what may be kept."""
-        if self._pieces is not None:
+        """Copy the weights in the scorer's precision, pack the rows, and decide what to cache."""
+        if self._chunks is not None:
             return
         device, dtype = self._hardware.device, self._hardware.dtype
         self._encoder = encoder_of(_cast(self._model, device, dtype).eval())
         self._layers = pack_layers(self._encoder, max(self._rows.lengths), load_kernels(device))
-        self._pieces = self._cut(self._encoder, dtype.itemsize)
-        order = [row for piece in self._pieces for row in piece.rows]
+        self._chunks = self._cut_rows(self._encoder, dtype.itemsize)
+        order = [row for chunk in self._chunks for row in chunk.rows]
         self._truth = self._rows.truth(device, order)
 
-    def _cut(self, encoder: Encoder, itemsize: int) -> list[_Piece]:
-        """The rows in slabs that fit into memory, those that may keep their caches marked."""
-        room = int(memory.SAFETY * memory.available_bytes(self._hardware.device)) // self._tenants
-        scored = max(self._rows.lengths) if self._layers[0].forms_scores else 0
-        passing = memory.passing_bytes_per_token(encoder, itemsize, scored)
-        tokens = max(1, min(self._tokens_per_slab, room // 2 // passing))
-        cut = cut_rows(self._rows.lengths, tokens)
-        room -= tokens * passing
-        cached = memory.cached_bytes_per_token(encoder, self.layer, itemsize)
-        pieces = []
-        for rows in cut:
-            slab = Slab(tuple(self._rows.lengths[row] for row in rows), self._hardware.device)
-            needed = cached * (len(rows) if self._first_only else slab.num_tokens)
-            pieces.append(_Piece(rows, slab, keeps=needed <= room))
+    def _cut_rows(self, encoder: Encoder, itemsize: int) -> list[_Chunk]:
+        """Return the rows in chunks that fit into memory, and mark those that may be cached."""
+        room = int(_USABLE_MEMORY * available_bytes(self._hardware.device)) // self._sharing
+        scored_tokens = max(self._rows.lengths) if self._layers[0].forms_scores else 0
+        per_pass = _bytes_per_pass_token(encoder, itemsize, scored_tokens)
+        tokens = max(1, min(self._tokens_per_batch, room // 2 // per_pass))
+        room -= tokens * per_pass
+        width = len(encoder.present(self.layer)) * encoder.head_dim
+        cached = int((encoder.hidden_size + width) * itemsize)  # bytes per token
+        chunks = []
+        for rows in cut_rows(self._rows.lengths, tokens):
+            batch = self._pack(rows)
+            needed = cached * (len(rows) if self._first_only else batch.num_tokens)
+            chunks.append(_Chunk(rows, batch, may_cache=needed <= room))
             room -= needed if needed <= room else 0
-        dropped = sum(len(piece.rows) for piece in pieces if not piece.keeps)
-        if dropped:
+        uncached = sum(len(chunk.rows) for chunk in chunks if not chunk.may_cache)
+        if uncached:
             logger.warning(
-                "layer %d: %d of %d reward rows do not fit into memory and are computed anew for each reward; "
-                "reward.max_rows bounds them",
-                self.layer, dropped, len(self._rows),
+                "layer %d: %d of %d reward rows do not fit into memory and are computed anew for "
+                "each reward; reward.max_rows bounds them",
+                self.layer, uncached, len(self._rows),
             )  # fmt: skip
-        return pieces
+        return chunks
 
-    def _below(self, piece: _Piece) -> tuple[torch.Tensor, torch.Tensor]:
-        """The searched layer's input and its heads' contexts for the rows of a piece."""
-        if piece.hidden is not None and piece.context is not None:
-            return piece.hidden, piece.context
-        inputs = padded_inputs(self._rows, piece.rows, self._hardware.device)
-        embedded = self._encoder.embed(
-            inputs["input_ids"], inputs.get("token_type_ids")
-        )  # (rows, longest, hidden)
+    def _pack(self, rows: Sequence[int]) -> PackedBatch:
+        return PackedBatch(tuple(self._rows.lengths[row] for row in rows), self._hardware.device)
+
+    def _below(self, chunk: _Chunk) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the searched layer's input and its heads' contexts for the rows of a chunk."""
+        if chunk.hidden is not None and chunk.context is not None:
+            return chunk.hidden, chunk.context
+        rows, device = self._rows, self._hardware.device
+        inputs, _ = part_batch(pad_batch([rows[row] for row in chunk.rows], rows.pad_token_id))
+        inputs = {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items()}
+        # (rows, longest, hidden)
+        embedded = self._encoder.embed(inputs["input_ids"], inputs.get("token_type_ids"))
         hidden = embedded[inputs["attention_mask"].bool()]  # (tokens, hidden)
         for layer in self._layers[: self.layer]:
-            hidden = layer.finish(layer.context(hidden, piece.slab), hidden, piece.slab)
+            hidden = layer.finish(layer.context(hidden, chunk.batch), hidden, chunk.batch)
         searched = self._layers[self.layer]
         if self._first_only:
-            hidden, context = hidden[piece.slab.firsts], searched.first_context(hidden, piece.slab)
+            context = searched.first_context(hidden, chunk.batch)
+            hidden = hidden[chunk.batch.firsts]
         else:
-            context = searched.context(hidden, piece.slab)
-        if piece.keeps:
-            piece.hidden, piece.context = hidden, context
+            context = searched.context(hidden, chunk.batch)
+        if chunk.may_cache:
+            chunk.hidden, chunk.context = hidden, context
         return hidden, context
 
-    # --- what each score computes -----------------------------------------------------------------------------------
+    # --- computed for each score ---------------------------------------------------------------
 
     @torch.inference_mode()
     def _logits(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """The logits under each of several masks, rows longest first."""  # (masks, rows or tokens, labels)
-        keep = [[float(head not in set(removed)) for head in self.present] for removed in masks]
-        weights = torch.tensor(keep, dtype=self._hardware.dtype).repeat_interleave(
-            self._encoder.head_dim, dim=1
-        )
+        """Return the logits of each mask, rows longest first: (masks, rows or tokens, labels)."""
+        present = [[float(head not in set(removed)) for head in self.present] for removed in masks]
+        weights = torch.tensor(present, dtype=self._hardware.dtype)
+        weights = weights.repeat_interleave(self._encoder.head_dim, dim=1)
         weights = weights.to(self._hardware.device)  # (masks, present_heads * head_dim)
-        assert self._pieces is not None
-        pieces, logits = list(self._pieces), []
-        while pieces:
-            piece = pieces.pop(0)
+        assert self._chunks is not None
+        chunks, logits = list(self._chunks), []
+        while chunks:
+            chunk = chunks.pop(0)
             try:
-                logits.append(self._piece_logits(piece, weights))
+                logits.append(self._chunk_logits(chunk, weights))
             except torch.OutOfMemoryError as error:
-                pieces = self._halve(piece, error) + pieces
+                chunks = self._halve(chunk, error) + chunks
         return torch.cat(logits, dim=1).float()
 
-    def _piece_logits(self, piece: _Piece, weights: torch.Tensor) -> torch.Tensor:
-        if not (self._hardware.device.type == "cuda" and piece.keeps):
-            return self._above(piece, weights)
-        if len(weights) not in piece.graphs:
-            piece.graphs[len(weights)] = self._capture(piece, weights)
-        graph = piece.graphs[len(weights)]
+    def _chunk_logits(self, chunk: _Chunk, weights: torch.Tensor) -> torch.Tensor:
+        if not (self._hardware.device.type == "cuda" and chunk.may_cache):
+            return self._above(chunk, weights)
+        if len(weights) not in chunk.graphs:
+            chunk.graphs[len(weights)] = self._capture(chunk, weights)
+        graph = chunk.graphs[len(weights)]
         graph.weights.copy_(weights)
         graph.replay()
         return graph.logits
 
-    def _above(self, piece: _Piece, weights: torch.Tensor) -> torch.Tensor:
-        """The logits of a piece with the searched layer's heads weighted."""  # (masks, rows or tokens, labels)
-        hidden, context = self._below(piece)
-        masks, slab = len(weights), piece.slab.repeated(len(weights))
-        weighted = (context[None] * weights[:, None]).flatten(
-            0, 1
-        )  # (masks * tokens, present_heads * head_dim)
+    def _above(self, chunk: _Chunk, weights: torch.Tensor) -> torch.Tensor:
+        """Return the logits of a chunk with weighted heads: (masks, rows or tokens, labels)."""
+        hidden, context = self._below(chunk)
+        masks, batch = len(weights), chunk.batch.repeated(len(weights))
+        # (masks * tokens, present_heads * head_dim)
+        weighted = (context[None] * weights[:, None]).flatten(0, 1)
         if masks > 1:
             hidden = hidden.expand(masks, *hidden.shape).flatten(0, 1)
-        hidden = self._layers[self.layer].finish(weighted, hidden, slab)
+        hidden = self._layers[self.layer].finish(weighted, hidden, batch)
         for layer in self._layers[self.layer + 1 :]:
             if layer is self._layers[-1] and self._last_reads_first:
-                hidden = layer.finish(layer.first_context(hidden, slab), hidden[slab.firsts], slab)
+                context = layer.first_context(hidden, batch)
+                hidden = layer.finish(context, hidden[batch.firsts], batch)
             else:
-                hidden = layer.finish(layer.context(hidden, slab), hidden, slab)
+                hidden = layer.finish(layer.context(hidden, batch), hidden, batch)
         if self._encoder.reads == "mean":
-            hidden = slab.join([block.mean(1, keepdim=True) for block in slab.blocks(hidden)])
+            hidden = batch.join([block.mean(1, keepdim=True) for block in batch.blocks(hidden)])
         elif self._encoder.reads == "first" and not self._last_reads_first:
-            hidden = hidden[slab.firsts]
+            hidden = hidden[batch.firsts]
         logits = self._encoder.classify(hidden)
         return logits.view(masks, -1, logits.shape[-1])
 
-    def _capture(self, piece: _Piece, weights: torch.Tensor) -> _Graph:
-        """A pass recorded once, so that a score costs no launches."""
+    def _capture(self, chunk: _Chunk, weights: torch.Tensor) -> _Graph:
+        """Capture a pass, so that a score needs no kernel launches."""
         static = weights.clone()
-        # A stream of this device: torch's own for recording belongs to the device that recorded first.
+        # A stream of this device: torch's default capture stream is on the device that was first.
         side: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         graph = torch.cuda.CUDAGraph()
-        with _whole_process:
+        with _process_lock:
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                self._above(
-                    piece, static
-                )  # compiles kernels and fills the caches outside the recording
+                self._above(chunk, static)  # compiles kernels and fills caches before the capture
             torch.cuda.current_stream().wait_stream(side)
             with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-                logits = self._above(piece, static)
+                logits = self._above(chunk, static)
         return _Graph(static, logits, graph.replay)
 
-    def _halve(self, piece: _Piece, error: torch.OutOfMemoryError) -> list[_Piece]:
-        """Two pieces in place of one that ran out of memory; they keep nothing."""
-        if len(piece.rows) == 1:
+    def _halve(self, chunk: _Chunk, error: torch.OutOfMemoryError) -> list[_Chunk]:
+        """Replace a chunk that ran out of memory by two, which are not cached."""
+        if len(chunk.rows) == 1:
             raise ModelError(
-                f"layer {self.layer}: one row of {piece.slab.num_tokens} tokens does not fit into the memory of "
-                f"{self._hardware.name} ({error}); free some of it, or lower max_length"
+                f"layer {self.layer}: one row of {chunk.batch.num_tokens} tokens does not fit into "
+                f"the memory of {self._hardware.name} ({error}); free some of it, or lower "
+                "max_length"
             ) from error
-        assert self._pieces is not None
-        at, middle = self._pieces.index(piece), len(piece.rows) // 2
+        assert self._chunks is not None
+        at, middle = self._chunks.index(chunk), len(chunk.rows) // 2
         halves = [
-            _Piece(
-                rows,
-                Slab(tuple(self._rows.lengths[row] for row in rows), self._hardware.device),
-                keeps=False,
-            )
-            for rows in (piece.rows[:middle], piece.rows[middle:])
+            _Chunk(rows, self._pack(rows), may_cache=False)
+            for rows in (chunk.rows[:middle], chunk.rows[middle:])
         ]
-        self._pieces[at : at + 1] = halves
+        self._chunks[at : at + 1] = halves
         if self._hardware.device.type == "cuda":
-            with _whole_process:
+            with _process_lock:
                 torch.cuda.empty_cache()
         logger.warning(
-            "layer %d: out of memory, a slab of %d rows is halved", self.layer, len(piece.rows)
+            "layer %d: out of memory, a batch of %d rows is halved", self.layer, len(chunk.rows)
         )
         return halves
 
     def _masks_per_pass(self) -> int:
-        assert self._pieces is not None
-        if len(self._pieces) > 1:
+        assert self._chunks is not None
+        if len(self._chunks) > 1:
             return 1
-        slab = self._pieces[0].slab
-        tokens = len(slab.lengths) if self._first_only else slab.num_tokens
-        full = _FULL_TOKENS.get(self._hardware.device.type, _FULL_TOKENS["cpu"])
+        batch = self._chunks[0].batch
+        tokens = len(batch.lengths) if self._first_only else batch.num_tokens
+        full = _for_device(_FULL_TOKENS, self._hardware.device)
         return max(1, min(_MOST_MASKS, full // tokens))
 
 
+def _for_device(values: dict[str, int], device: torch.device) -> int:
+    return values.get(device.type, values["cpu"])
+
+
 def _cast(model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
-    """A copy in another precision; buffers keep theirs, as a rotary position's angle has no bits to lose."""
+    """Return a copy with parameters in another precision.
+
+    Buffers keep theirs: the angles of rotary positions need all their bits.
+    """
     twin = copy.deepcopy(model).to(device)
     for parameter in twin.parameters():
         parameter.data = parameter.data.to(dtype)
     return twin
 
 
+def available_bytes(device: torch.device) -> int:
+    """Return the memory that can still be allocated, within any limit set for this process."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        allocated = torch.cuda.memory_allocated(device)
+        unused = torch.cuda.memory_reserved(device) - allocated
+        limit = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+        return max(0, min(free + unused, limit - allocated))
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def _bytes_per_pass_token(encoder: Encoder, itemsize: int, scored_tokens: int) -> int:
+    """Estimate the memory of a token while a layer is computed.
+
+    It holds projections, contexts, the feed-forward and the sums in between. If attention stores
+    its scores, `scored_tokens` is the number of tokens that a token attends to.
+    """
+    width = encoder.num_heads * encoder.head_dim
+    expanded: int = encoder.parts(0).expand.out_features
+    scores = 8 * encoder.num_heads * scored_tokens
+    return int((4 * width + 2 * expanded + 5 * encoder.hidden_size + scores) * itemsize)
+
+
 def score_key(identity: str, rows: EncodedRows, metric: str, precision: str) -> str:
-    """The name of all scores of a model, by what tells it from any other, on these rows."""
+    """Return the key of all scores of a model on these rows."""
     described = f"{identity}/{rows.content_hash}/{metric}/{precision}/{VERSION}"
     return hashlib.sha256(described.encode()).hexdigest()[:24]

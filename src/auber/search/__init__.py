@@ -1,5 +1,5 @@
-"""The search of one layer: its state, its game and the agent that plays it.
+"""The search for the heads to remove: the pruning game, its players, rankings, and the registry.
 
-`game` is the plain class, `agent` the deep Q-network; `env` shows the same game to any Gymnasium agent and is an import of
-its own, because nothing else here needs that package.
+`env` offers the game to any Gymnasium agent. It is imported separately, because nothing else here
+needs Gymnasium.
 """

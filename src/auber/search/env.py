@@ -1,16 +1,17 @@
-"""The pruning game as a Gymnasium environment, for agents other than ours.
+"""The pruning game as a Gymnasium environment.
 
     import gymnasium, auber.search.env
-    env = gymnasium.make("auber/HeadPruning-v0")                                    # a made-up layer
-    env = gymnasium.make("auber/HeadPruning-v0", state=state, score=scorer)         # a real one
+    env = gymnasium.make("auber/HeadPruning-v0")  # a made-up layer
+    env = gymnasium.make("auber/HeadPruning-v0", state=state, score=scorer)  # a real one
 
-Importing the module registers the environment; `gymnasium.make("auber.search.env:auber/HeadPruning-v0")` imports it too.
-Observations, actions and rewards are the game's. `info["action_mask"]` (int8, 1 = legal) comes with every reset and step,
-beside `info["score"]`, the metric now. When the episode ends the last state is returned once more and nothing is legal.
+Importing the module registers the environment; `gymnasium.make("auber.search.env:...")` also
+imports it. Observations, actions and rewards are those of the game. `info` has the legal actions,
+`action_mask` (int8, 1 = legal), and the metric now, `score`. When the episode ends, the last state
+is returned once more and no action is legal.
 
-An illegal action ends the episode as stopping does. So an agent that knows no mask can play: every action has a meaning,
-an episode has at most as many steps as heads, no play ends in a plan that is not allowed, and as illegal actions are only
-other names for stopping, the best play and its return are those of the game.
+An illegal action ends the episode as stopping does, so agents that cannot use a mask can play too:
+every action has a meaning, an episode has at most as many steps as heads, and the best return is
+that of the game.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from auber.search.game import FloatArray, GameError, Mask, PruningGame
+from auber.search.game import FloatArray, GameError, PruningGame
+from auber.search.methods import Mask
 from auber.search.toy import ToyLayer
 
 ENV_ID = "auber/HeadPruning-v0"
@@ -48,22 +50,24 @@ class HeadPruningEnv(gymnasium.Env[FloatArray, np.int64]):
             state, score = toy.state, toy.score
         if state is None or score is None:
             raise GameError(
-                "environment: state and score belong together; give both, or neither for the made-up layer"
+                "environment: state and score belong together; "
+                "give both, or neither for the made-up layer"
             )
         self.game = PruningGame(
-            state, score, scale=scale, stop_reward=stop_reward, head_reward=head_reward
+            state, score, scale=scale, stop_reward=stop_reward, unit_reward=head_reward
         )
-        self.action_space = spaces.Discrete(self.game.num_heads + 1)
-        self.observation_space = spaces.Box(0.0, 1.0, (self.game.num_heads,), np.float32)
+        self.action_space = spaces.Discrete(self.game.num_units + 1)
+        self.observation_space = spaces.Box(0.0, 1.0, (self.game.num_units,), np.float32)
         if not self.observation_space.contains(self.game.initial_state):
             raise GameError(
-                f"environment: a state's entries must be from 0 to 1, found {self.game.initial_state.tolist()}"
+                "environment: a state's entries must be from 0 to 1, "
+                f"found {self.game.initial_state.tolist()}"
             )
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Put all heads back. The game has no chance in it: the seed only sets the environment's own generator."""
+        """Put all heads back. The game is deterministic; the seed only sets `np_random`."""
         super().reset(seed=seed, options=options)
         return self.game.reset().copy(), self._info()
 
@@ -85,10 +89,5 @@ class HeadPruningEnv(gymnasium.Env[FloatArray, np.int64]):
         return {"action_mask": mask, "score": self.game.metric(self.game.removed)}
 
 
-def register() -> None:
-    """Make the environment known to Gymnasium; again is harmless."""
-    if ENV_ID not in gymnasium.registry:
-        gymnasium.register(ENV_ID, entry_point="auber.search.env:HeadPruningEnv")
-
-
-register()
+if ENV_ID not in gymnasium.registry:  # importlib.reload runs this again
+    gymnasium.register(ENV_ID, entry_point="auber.search.env:HeadPruningEnv")

@@ -1,12 +1,15 @@
-"""What a pruning method is: one of two shapes, and a line in the table of names.
+"""What a pruning method is: a layer search or a ranking, and its entry in the registry.
 
-A layer-wise method decides one layer after the other, with tuning between; it decides how many heads go. A ranking method
-names all heads at once at a given number. Controls are ranking methods that remove nothing. A method never sees dev rows.
+A layer search decides one layer at a time, with tuning in between, and decides how many heads go.
+A ranking scores all heads at once and removes a given number. Controls are rankings that remove
+nothing. No method sees rows of the dev set.
+
+Importing this module imports neither torch nor numpy, so that methods can be listed quickly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,57 +24,62 @@ if TYPE_CHECKING:
     from auber.models.encoders.base import Encoder
     from auber.training.devices import Hardware
 
-
-Mask = tuple[int, ...]  # the removed heads of a layer, in order
+Mask = tuple[int, ...]  # what is removed from a layer, in ascending order
 
 
 @dataclass(frozen=True)
-class LayerWork:
-    """What a layer-wise method is given: one layer of a model, and scores for the asking."""
+class LayerSearch:
+    """The inputs of a layer search: one layer, a scorer of masks and the settings."""
 
     layer: int
     encoder: Encoder
-    heads: tuple[int, ...]  # those still there, numbered as in the unpruned model
-    score_many: Callable[
-        [Sequence[Mask]], list[float]
-    ]  # sets of removed heads -> metric on the reward set
+    heads: tuple[int, ...]  # those still present, numbered as in the unpruned model
+    score_many: Callable[[Sequence[Mask]], list[float]]  # removed heads -> metric on the reward set
     config: Config
     progress: Progress
-    given: Mask = ()  # the heads that the plan it begins from removes
-    change_cost: float = (
-        0.0  # points that each head has to gain by which a mask departs from that plan
-    )
-    time_pay: float = 0.0  # points for the time that each removed head saves
+    prior: Mask = ()  # the heads that the plan to begin from removes
+    change_cost: float = 0.0  # points that each change of the prior has to gain
+    latency_reward: float = 0.0  # points for the time that each removed head saves
 
     def score(self, removed: Mask) -> float:
-        """The metric on the reward set with these heads removed."""
+        """Return the metric on the reward set with these heads removed."""
         return self.score_many([removed])[0]
 
-    def pay(self, head: int) -> float:
-        """The points that a change of a head pays beside the metric's: what is given for a removed one, less the cost."""
-        reward = self.config.reward.head + self.time_pay
-        return (-reward if head in self.given else reward) - self.change_cost
+    def change_reward(self, head: int) -> float:
+        """Return the points for removing a head or putting it back, besides those of the metric."""
+        reward = self.config.reward.head + self.latency_reward
+        return (-reward if head in self.prior else reward) - self.change_cost
 
-    def worth(self, removed: Mask, score: float) -> float:
-        """What a search should have most of: the metric, and what the changed heads pay."""
-        return self.config.reward.scale * score + sum(map(self.pay, {*self.given} ^ {*removed}))
+    def objective(self, removed: Mask, score: float) -> float:
+        """Return what a search maximises: the metric in points, plus the rewards of all changes."""
+        changed = {*self.prior} ^ {*removed}
+        return self.config.reward.scale * score + sum(map(self.change_reward, changed))
 
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """What a layer-wise method decided."""
+    """The result of a layer search."""
 
-    removed: tuple[int, ...]
+    removed: Mask
     rewards_asked: int
     rewards_computed: int
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON, for the record
 
 
-@dataclass(frozen=True)
-class RankingWork:
-    """What a ranking method is given: the fine-tuned start, rows it was tuned on, and the number of heads to remove."""
+def score_curve(scores: Iterable[float]) -> list[tuple[int, float]]:
+    """Return (masks scored, best score so far) at each improvement."""
+    curve: list[tuple[int, float]] = []
+    for count, score in enumerate(scores, start=1):
+        if not curve or score > curve[-1][1]:
+            curve.append((count, score))
+    return curve
 
-    model: PreTrainedModel  # not to be changed
+
+@dataclass(frozen=True)
+class RankingInputs:
+    """The inputs of a ranking: the fine-tuned model, its training rows, and a number of heads."""
+
+    model: PreTrainedModel  # must not be changed
     encoder: Encoder
     num_removed: int
     rows: EncodedRows
@@ -82,35 +90,36 @@ class RankingWork:
 
 @dataclass(frozen=True)
 class RankingChoice:
-    """What a ranking method decided."""
+    """The result of a ranking."""
 
     plan: PruningPlan
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)  # JSON, for the record
 
 
-def _says_nothing(config: Config, heads: Mapping[int, int]) -> None:
-    """Of a method that takes all settings and all sizes."""
+def _accept_all(config: Config, heads: Mapping[int, int]) -> None:
+    pass
 
 
 @dataclass(frozen=True)
 class Method:
-    """One entry of the table: exactly one of the two functions is given."""
+    """An entry of the registry. Exactly one of the two functions is given."""
 
     name: str
     doc: str
-    choose_layer: Callable[[LayerWork], LayerChoice] | None = None
-    choose_plan: Callable[[RankingWork], RankingChoice] | None = None
-    settings: Mapping[str, Value] = field(default_factory=dict)  # what an ablation changes
+    choose_layer: Callable[[LayerSearch], LayerChoice] | None = None
+    choose_plan: Callable[[RankingInputs], RankingChoice] | None = None
+    settings: Mapping[str, Value] = field(default_factory=dict)  # that an ablation changes
     removes_heads: bool = True
     tunes: bool = True
-    # Of a layer-wise method: raises a `ConfigError` for settings, or numbers of heads by layer, that it cannot do with.
-    check: Callable[[Config, Mapping[int, int]], None] = _says_nothing
+    # Of a layer search: raises `ConfigError` if it cannot use the settings or the number of heads
+    # of a layer, given by layer.
+    check: Callable[[Config, Mapping[int, int]], None] = _accept_all
 
     @property
     def decides_number(self) -> bool:
         """Whether the method itself decides how many heads go."""
         return self.choose_layer is not None
 
-    def makes_scouts(self, protocol: str) -> bool:
-        """Whether its rewards come from scouts, which are made of the model before any tuning."""
+    def uses_fold_models(self, protocol: str) -> bool:
+        """Return whether its rewards come from fold models, made from the pretrained model."""
         return protocol == "crossfit" and self.choose_layer is not None

@@ -1,22 +1,48 @@
-"""The table of pruning methods. A new one is a file with its entry, and its name in the line below."""
+"""The registry of pruning methods, and the controls.
+
+A new method is one file with `METHODS` in `players` or `rankings`, and its name in `_MODULES`.
+"""
 
 from __future__ import annotations
 
 from auber.errors import ConfigError, unknown_name
-from auber.search import controls
-from auber.search.methods import Method
+from auber.models.plan import PruningPlan
+from auber.search.methods import Method, RankingChoice, RankingInputs
 from auber.search.players import auber, exhaustive, greedy
 from auber.search.rankings import confidence, michel, random, voita
 
-_MODULES = (auber, greedy, exhaustive, random, confidence, michel, voita, controls)
+
+def _remove_nothing(inputs: RankingInputs) -> RankingChoice:
+    return RankingChoice(PruningPlan())
+
+
+_CONTROLS = (
+    Method(
+        "original",
+        "the fine-tuned model, unchanged",
+        choose_plan=_remove_nothing,
+        removes_heads=False,
+        tunes=False,
+    ),
+    Method(
+        "original+tuning",
+        "removes no head; has all the tuning of a pruned model",
+        choose_plan=_remove_nothing,
+        removes_heads=False,
+    ),
+)
+
+_MODULES = (auber, greedy, exhaustive, random, confidence, michel, voita)
 
 METHODS: dict[str, Method] = {
-    method.name: method for module in _MODULES for method in module.METHODS
+    method.name: method
+    for methods in (*(module.METHODS for module in _MODULES), _CONTROLS)
+    for method in methods
 }
 
 
 def get_method(name: str) -> Method:
-    """The method of that name."""
+    """Return the method with this name."""
     if name not in METHODS:
         raise ConfigError(unknown_name("method", name, METHODS))
     return METHODS[name]

@@ -1,69 +1,66 @@
-"""What the stages of a run are called; a stage's record, weights and series of numbers go by its name."""
+"""The names of a run's stages; its records, weights and series of numbers are named by them."""
 
 from __future__ import annotations
 
+import re
+
 _LAYER, _TUNING = "layer-", "tuning-"
 _MOST_DIGITS = 6  # of a name that a person may have made
-PLAN = "plan"  # the heads of a method that names all of them at once
-TIMING = "timing"  # how much of the model's time goes with a head
+PLAN = "plan"  # a ranking's plan
+TIMING = "timing"  # the share of the model's time that a head takes
 PRIOR = "prior"  # the plan that the searches begin from
-BUDGET = "budget"  # the plan of a given size, out of all masks that were scored
-REWIND = "rewind"  # the plan carried out on the model before any tuning, and that tuned as a start
+BUDGET = "budget"  # the plan with a given number of heads, from all masks that were scored
+REWIND = "rewind"  # the pretrained model without the plan's heads, after the first tuning
 _SERIES = "/tuning"
 
 
 def layer_stage(layer: int) -> str:
-    """The stage that decides a layer, is tuned after it, or both."""
+    """Return the stage that decides a layer, tunes after it, or both."""
     return f"{_LAYER}{layer:02}"
 
 
 def tuning_stage(layer: int) -> str:
-    """The stage that is tuned after a layer where all layers were decided before."""
+    """Return the stage that tunes after a layer if all layers were decided before."""
     return f"{_TUNING}{layer:02}"
 
 
-def scout_stage(fold: int) -> str:
-    """The stage that makes the scout of a fold."""
-    return f"scout-{fold}"
+def fold_model_stage(fold: int) -> str:
+    """Return the stage that makes the fold model of a fold."""
+    return f"scout-{fold}"  # the name is part of the format of run folders
 
 
 def is_layer_stage(stage: str) -> bool:
-    """Whether a name says that it is a `layer_stage`; `layer_of` knows which, if any."""
+    """Return whether a name has the form of a `layer_stage`."""
     return stage.startswith(_LAYER)
 
 
 def layer_of(stage: str) -> int | None:
-    """The layer of a `layer_stage`, None of any other."""
+    """Return the layer of a `layer_stage`, None for other names."""
     return _number_after(_LAYER, stage)
 
 
 def tuned_layer_of(stage: str) -> int | None:
-    """The layer after which a stage may have tuned, None where there is none."""
+    """Return the layer after which a stage may tune, None if there is none."""
     layer = _number_after(_TUNING, stage)
     return layer_of(stage) if layer is None else layer
 
 
-def tuning_series(stage: str, scout: int | None = None) -> str:
-    """What the numbers of the tuning in a stage are called, each behind a further `/`; `scout` is the fold of one that is tuned.
+def tuning_series(stage: str, fold: int | None = None) -> str:
+    """Return the prefix of the numbers that a stage's tuning reports.
 
-    After a layer the name is the same whether the tuning is a part of the layer's stage or a stage of its own.
+    For the tuning of a fold model, `fold` is given. After a layer the name is the same whether the
+    tuning is part of the layer's stage or has a stage of its own.
     """
     layer = tuned_layer_of(stage)
     name = f"{stage if layer is None else layer_stage(layer)}{_SERIES}"
-    return name if scout is None else f"{scout_stage(scout)}/{name}"
+    return name if fold is None else f"{fold_model_stage(fold)}/{name}"
 
 
 def is_tuning_series(name: str, stage: str) -> bool:
-    """Whether numbers of this name are of a tuning in a stage; in that of a scout there are several."""
+    """Return whether a series belongs to a tuning in a stage; a fold model's stage has several."""
     return name == tuning_series(stage) or (name.startswith(f"{stage}/") and name.endswith(_SERIES))
 
 
 def _number_after(prefix: str, stage: str) -> int | None:
-    digits = stage.removeprefix(prefix)
-    known = (
-        stage.startswith(prefix)
-        and digits.isascii()
-        and digits.isdigit()
-        and len(digits) <= _MOST_DIGITS
-    )
-    return int(digits) if known else None
+    found = re.fullmatch(rf"{prefix}([0-9]{{1,{_MOST_DIGITS}}})", stage)
+    return int(found[1]) if found else None

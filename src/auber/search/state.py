@@ -1,9 +1,11 @@
-"""What the agent sees of a layer: one number per head, made from the norm of the head's value matrix.
+"""The state of a layer: one number per head, from the norm of the head's value matrix.
 
-The norm is entrywise (the paper's Lemma 1: it bounds the norm of the head's output, if the projection has no bias). The
-norms are standardised over the layer's heads and pass through softmax, so a state is positive and sums to 1; the game then
-marks a removed head by 0. Where the paper is silent: the standard deviation is the population's, and norms that are all
-equal give the uniform state.
+The norm is entrywise: by Lemma 1 of the paper it bounds the norm of the head's output if the
+projection has no bias. The norms are standardised over the layer's heads, then softmax is applied,
+so a state is positive and sums to 1. The game sets the entries of removed heads to 0.
+
+Where the paper is silent: the standard deviation is the population's, and equal norms give the
+uniform state.
 """
 
 from __future__ import annotations
@@ -15,32 +17,35 @@ from auber.errors import ConfigError, ModelError, unknown_name
 
 _ORDERS = {"l1": 1, "l2": 2}
 
-# Equal heads whose entries come in another order differ by float64 rounding, some 1e-15 of their norm; standardising would
-# blow that up to a full deviation.
+# Equal heads whose entries come in another order differ by float64 rounding, about 1e-15 of their
+# norm. Standardising would turn that into a full deviation.
 _ROUNDING = 1e-12
 
 
 def head_norms(weight: Tensor, num_heads: int, norm: str = "l1") -> Tensor:
-    """The entrywise norm of each head's rows of a projection: (num_heads * head_dim, hidden) -> (num_heads,), float64, on the CPU."""
+    """Return the entrywise norm of each head's rows of a projection.
+
+    (num_heads * head_dim, hidden) -> (num_heads,), float64, on the CPU.
+    """
     if norm not in _ORDERS:
         raise ConfigError(unknown_name("norm", norm, _ORDERS))
     if weight.ndim != 2 or num_heads < 1 or weight.shape[0] % num_heads:
         raise ModelError(
-            f"state: a projection of {num_heads} heads must be a matrix of {num_heads} x head_dim rows, found shape {tuple(weight.shape)}"
+            f"state: a projection of {num_heads} heads must be a matrix of {num_heads} x head_dim "
+            f"rows, found shape {tuple(weight.shape)}"
         )
-    # float64 on the CPU: neither the device nor the number of threads leaves its rounding in the state
-    rows = (
-        weight.detach().to("cpu", torch.float64).reshape(num_heads, -1)
-    )  # (num_heads, head_dim * hidden)
+    # float64 on the CPU, so that the state depends neither on the device nor on the threads
+    rows = weight.detach().to("cpu", torch.float64).reshape(num_heads, -1)
     norms: Tensor = torch.linalg.vector_norm(rows, ord=_ORDERS[norm], dim=1)
     return norms
 
 
 def head_state(norms: Tensor) -> Tensor:
-    """The initial state of a layer: standardise, then softmax; (num_heads,) -> (num_heads,), float32."""
+    """Return the initial state of a layer: (num_heads,) -> (num_heads,), float32."""
     if norms.ndim != 1 or norms.numel() == 0 or not bool(torch.isfinite(norms).all()):
         raise ModelError(
-            f"state: there must be one finite norm per head, found {norms.tolist()}; check the model's weights"
+            f"state: there must be one finite norm per head, found {norms.tolist()}; "
+            "check the model's weights"
         )
     exact = norms.detach().to("cpu", torch.float64)
     centred = exact - exact.mean()
@@ -51,5 +56,5 @@ def head_state(norms: Tensor) -> Tensor:
 
 
 def projection_state(weight: Tensor, num_heads: int, norm: str) -> Tensor:
-    """The initial state of a layer by the weight of one of its projections: (num_heads,), float32, on the CPU."""
+    """Return the initial state of a layer from the weight of one of its projections."""
     return head_state(head_norms(weight, num_heads, norm))

@@ -1,7 +1,8 @@
-"""A made-up layer whose best pruning is known: for tests, examples and the default environment.
+"""A made-up layer with a known optimum, for tests, examples and the default environment.
 
-Its metric is a base plus one term for each removed head plus one for each removed pair, drawn by seed. With pair terms that
-outweigh the single ones, removals pay off only together and a one-step greedy search stops early.
+Its metric is a base plus one term for each removed head and one for each removed pair, drawn by
+seed. If pair terms outweigh single terms, removals pay off only together, and a one-step greedy
+search stops early.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from auber.search.game import FloatArray, Mask
+from auber.search.game import FloatArray
+from auber.search.methods import Mask
 
 
 class ToyLayer:
-    """A layer of `num_heads` heads, deterministic by seed.
+    """A layer of `num_heads` heads, deterministic by seed. All terms are in units of the metric.
 
-    `single` and `pair` are the deviations of the terms, `bias` the mean of the single ones (negative: most heads are
-    useful), all in units of the metric. `steps` > 0 rounds the metric to that many steps, as an accuracy on so many rows.
+    `single` and `pair` are the standard deviations of the terms, `bias` is the mean of the single
+    terms (negative: most heads are useful). With `steps` > 0 the metric is rounded to a multiple of
+    1 / steps, like an accuracy on that many rows.
     """
 
     def __init__(
@@ -37,23 +40,24 @@ class ToyLayer:
         self._base = base
         self._steps = steps
         self._single = generator.normal(bias, single, num_heads)  # (num_heads,)
-        self._pair: NDArray[np.float64] = np.triu(
-            generator.normal(0.0, pair, (num_heads, num_heads)), k=1
-        )
+        pairs = generator.normal(0.0, pair, (num_heads, num_heads))
+        self._pair: NDArray[np.float64] = np.triu(pairs, k=1)
         logits = generator.normal(0.0, 1.0, num_heads)
-        self.state: FloatArray = (np.exp(logits) / np.exp(logits).sum()).astype(
-            np.float32
-        )  # (num_heads,)
+        softmax = np.exp(logits) / np.exp(logits).sum()
+        self.state: FloatArray = softmax.astype(np.float32)  # (num_heads,)
 
     def score(self, removed: Mask) -> float:
-        """The metric with these heads removed, within [0, 1]."""
+        """Return the metric with these heads removed, within [0, 1]."""
         heads = list(removed)
         value = self._base + self._single[heads].sum() + self._pair[np.ix_(heads, heads)].sum()
         value = min(max(float(value), 0.0), 1.0)
         return round(value * self._steps) / self._steps if self._steps else value
 
     def optimum(self) -> tuple[Mask, float]:
-        """The best of all 2^H - 1 masks that leave a head, and its metric; among equals the one that removes fewest."""
+        """Return the best of all masks that leave a head, and its metric.
+
+        Of equal masks it is the one that removes the fewest heads.
+        """
         masks = (
             mask
             for size in range(self.num_heads)

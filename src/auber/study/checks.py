@@ -1,45 +1,41 @@
-"""What can be said against the open runs of a study before any of them is begun: their model, tasks and settings.
+"""Check the pending runs of a study before any of them begins, and identify its rows and weights.
 
-A name, a folder or a setting that is wrong is the user's mistake, and no failure of a run. The model's shape is enough for
-that: no weights are read.
+A wrong name, folder or setting is an error of the user and not a failed run. The checks need the
+shape of the model and no weights. The digests of rows and weights go into the study's record, and
+every later call that computes is compared with them.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from auber.config import Config
-from auber.data.task import TaskData
-from auber.data.task_types import get_kind
+from auber.data.task import TaskData, describe_duplicates
+from auber.data.task_types import get_task_type
 from auber.errors import ConfigError
 from auber.models import checkpoint
 from auber.models.source import read_config
 from auber.models.surgery import remove_heads
-from auber.run.request import make_ask, make_job
-from auber.run.starts import Start, check_origin
+from auber.run.request import check_pruning
 from auber.search.registry import get_method
 from auber.study.estimate import model_size
 from auber.study.folder import StudyFolder
-from auber.study.plan import EMBEDDED, START, Block, Selection, Study, StudyRun
+from auber.study.plan import EMBEDDED, START, PlacedRun, Study
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-def check_runs(study: Study, folder: StudyFolder, selection: Selection, *, elsewhere: bool) -> None:
-    """Raise what is wrong with the open runs of a part of a study; `elsewhere`: other machines compute them, with other devices."""
-    kinds: dict[
-        tuple[str, str, str | None], tuple[Block, StudyRun]
-    ] = {}  # runs that differ by seed or draw have the same to be said
-    for block in selection.blocks:
-        for run in folder.pending(study, block, selection.runs(study, block)):
-            kinds.setdefault((block.task, block.protocol, run.method), (block, run))
-    if not kinds:
+def check_runs(study: Study, pending: Sequence[PlacedRun], *, elsewhere: bool) -> None:
+    """Raise what is wrong with the pending runs; `elsewhere`: on machines with other devices."""
+    if not pending:
         return
+    # Runs that differ only in seed or draw have the same problems.
+    distinct = {(block.task, block.protocol, run.method): (block, run) for block, run in pending}
     num_layers, _ = model_size(study)
     tasks: dict[str, TaskData] = {}
-    for block, run in kinds.values():
+    for block, run in distinct.values():
         if block.task not in tasks:
             try:
                 study.config(block, run).search.layers_of(num_layers)
@@ -47,49 +43,84 @@ def check_runs(study: Study, folder: StudyFolder, selection: Selection, *, elsew
                 raise ConfigError(f"task {block.task}: {error}") from error
             tasks[block.task] = study.load_task(block.task)
     models = {task.kind: _outline(study, task) for task in tasks.values()}
-    for block, run in kinds.values():
-        task = tasks[block.task]
-        config = study.config(block, run).replace({"threads": 0})  # whoever computes pins them
+    for block, run in distinct.values():
+        task, method = tasks[block.task], get_method(run.method or "original")
+        ranks = method.removes_heads and not method.decides_number  # its number comes from `auber`
+        # The threads of this process must not change here.
+        config = study.config(block, run).replace({"threads": 0})
         try:
-            _check(
-                run,
-                config.replace({"device": "auto"}) if elsewhere else config,
-                task,
+            check_pruning(
                 *models[task.kind],
+                task=task,
+                method=method.name,
+                heads=0 if ranks else None,
+                config=config.replace({"device": "auto"}) if elsewhere else config,
+                has_classifier=run.name != START,
             )
         except ConfigError as error:
             raise ConfigError(f"{block.task} {block.protocol} {run.name}: {error}") from error
 
 
-def _check(
-    run: StudyRun,
-    config: Config,
-    task: TaskData,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-) -> None:
-    """Raise what `prune`, or for the start `finetune`, would say."""
-    method = get_method(run.method or "original")
-    ranks = method.removes_heads and not method.decides_number
-    ask = make_ask(
-        task, method, config, heads=0 if ranks else None
-    )  # how many it is told, auber decides
-    job = make_job(ask, Start(model, tokenizer, "", tuned=run.name != START), None, None)
-    check_origin(job, is_given=method.makes_scouts(config.protocol))
-
-
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model without its weights, and its tokenizer."""
+    """Return the model without its weights, and its tokenizer."""
     if study.model == EMBEDDED:
-        from auber.data.agreement_model import build_model, build_tokenizer
+        from auber.data.generated import build_model, build_tokenizer
 
         return build_model(task.num_labels, 0), build_tokenizer()
     import torch
     import transformers
 
     config, plan = read_config(study.model)
-    auto_class = getattr(transformers, get_kind(task.kind).auto_class)
+    auto_class = getattr(transformers, get_task_type(task.kind).auto_class)
     with torch.device("meta"):
         model = auto_class.from_config(copy.deepcopy(config), trust_remote_code=False)
     remove_heads(model, plan, allow_empty_layers=True)
     return model, checkpoint.load_tokenizer(study.model)
+
+
+def identify_rows(
+    study: Study, folder: StudyFolder, pending: Sequence[PlacedRun], say: Callable[[str], None]
+) -> Study:
+    """Return the study with the digests of its own rows.
+
+    Rows are read if the call computes with them, if the record lacks their digest, or if the files
+    are there to be compared. Doubts about the first two are reported.
+    """
+    recorded = folder.recorded()
+    known = recorded.own if recorded else {}
+    wanted = {name for name in study.own if name not in known or known[name].rows is None}
+    wanted |= {block.task for block, _ in pending}
+    for name, own in study.own.items():
+        if name in wanted or own.has_files:
+            task = study.load_task(name)
+            for doubt in describe_duplicates(task) if name in wanted else ():
+                say(f"{name}: {doubt}")
+            study = study.change_task(name, rows=task.content_hash)
+    return study
+
+
+def identify_weights(study: Study, pending: Sequence[PlacedRun]) -> Study:
+    """Return the study with the digest of its encoder, if the call computes with the model.
+
+    Raise `ConfigError` if the study file names another digest.
+    """
+    readers = [b for b, run in pending if not run.from_start or study.needs_origin(b, run)]
+    if study.model == EMBEDDED or not readers:
+        return study
+    task = study.load_task(readers[0].task)
+    model = checkpoint.load_classifier(
+        study.model,
+        num_labels=task.num_labels,
+        label_names=task.label_names,
+        is_regression=task.is_regression,
+        kind=task.kind,
+        seed=0,
+    ).model
+    # Of the encoder alone: what the model lacks, such as a classifier, is drawn at random.
+    found = checkpoint.weights_digest(model.base_model)
+    if study.weights not in (None, found):
+        raise ConfigError(
+            f"study: weights must be the digest of the model, found {study.weights}, and "
+            f"'{study.model_name}' has {found}; give the model that was meant or remove weights"
+        )
+    return study.change(weights=found)

@@ -1,14 +1,13 @@
-"""A study's folder: which study it is, and how far each run of it has come.
+"""The folder of a study: which study it belongs to, and the state of each run.
 
-    study.toml                                    the study: one folder holds one
-    TASK/PROTOCOL/seed-N/start                    the fine-tuned start, a run's folder like all below
+    study.toml                                    the study
+    TASK/PROTOCOL/seed-N/start                    the fine-tuned model, a run like all below
     TASK/PROTOCOL/seed-N/auber, random-0, ...     one run each
-    TASK/PROTOCOL/seed-N/NAME.failed.json, .txt   why a run failed or was left out, in one line, and the traceback
-    TASK/PROTOCOL/seed-N/.claim                   which process is at work in the block (`auber.system.locks`); gone when it has ended
-    TASK/PROTOCOL/seed-N/.NAME.begun              while a run is worked on; left where its process was killed
+    TASK/PROTOCOL/seed-N/NAME.failed.json, .txt   why a run failed or was skipped; the traceback
+    TASK/PROTOCOL/seed-N/.claim                   the process that works on the block
 
-The state of a run is what lies there and nothing else, so whoever looks, in this process or on another machine, sees the
-same. Tasks, methods, seeds, protocols and draws may be added to a study later; model, rows and settings may not change.
+The state of a run is read from these files alone, so every process and machine sees the same.
+Tasks, methods, seeds, protocols and draws may be added later; model, rows and settings are fixed.
 """
 
 from __future__ import annotations
@@ -16,59 +15,55 @@ from __future__ import annotations
 import shutil
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from auber.config import Value, make_config
 from auber.errors import RunError
-from auber.run import files as run_files
-from auber.run.fields import is_number
-from auber.study.own import OwnTask
-from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun, read_study
+from auber.run.records import ResultRecord
+from auber.study.plan import EMBEDDED, MATCHED, START, Block, PlacedRun, Study, StudyRun, read_study
 from auber.system.files import write_json, write_text
-from auber.system.locks import HeldError, drop_foreign_lock, held
-
-Item = TypeVar("Item")
+from auber.system.locks import FolderLock, HeldError, drop_foreign_lock, held
+from auber.system.records import Count, Record, read
 
 RECORD = "study.toml"
 CLAIM = ".claim"
+FAILED = ".failed.json"
 
-_TOLD = (
-    "dev.score",
-    "train.score",
-    "heads.removed",
-    "heads.total",
-    "cost.seconds.total",
-)  # of every result
+_RESULT = "result.json"
+_IDENTITY = "run.json"
+_RECORDING = ".recording"  # the lock for writing `study.toml`
+_RECORDED_WITHIN = 10.0  # seconds to wait for other processes that write it
 
-_RECORDING = ".recording"  # the lock under which `study.toml` is written
-_RECORDED_WITHIN = 10.0  # seconds that others may take to write it
+R = TypeVar("R", bound=Record)
 
 
 class State(StrEnum):
-    """How far a run has come."""
+    """The state of a run."""
 
     COMPLETE = "complete"
     FAILED = "failed"
-    SKIPPED = "skipped"  # a run it needs has failed
+    SKIPPED = "skipped"  # a run that it needs has failed
     UNFINISHED = "unfinished"
     MISSING = "missing"
 
     @property
     def is_settled(self) -> bool:
-        """Whether this call of the study is through with it."""
+        """Return whether the current call has nothing left to do for it."""
         return self in (State.COMPLETE, State.FAILED, State.SKIPPED)
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why a run has no result."""
+class FailureRecord(Record):
+    """Why a run has no result: `NAME.failed.json`."""
 
+    task: str
+    protocol: str
+    seed: Count
+    run: str
     error: str
     skipped: bool
 
@@ -80,314 +75,234 @@ class StudyFolder:
         self.path = Path(path)
 
     def check(self, study: Study) -> None:
-        """Raise `RunError` unless the folder is new, or holds this study or a smaller one of the same settings."""
-        if not (self.path / RECORD).is_file():
-            if self.path.exists() and (not self.path.is_dir() or any(_visible(self.path))):
+        """Raise `RunError` unless the folder is empty or holds a study that this one may extend."""
+        recorded = self.recorded()
+        if recorded is None:
+            # Hidden files may be left by a cut write.
+            is_free = self.path.is_dir() and not any(self.path.glob("[!.]*"))
+            if self.path.exists() and not is_free:
                 raise RunError(
-                    f"{self.path}: must be a new or an empty folder or a study's; choose another --out"
+                    f"{self.path}: must be a study's folder, an empty or a new one; "
+                    "choose another --out"
                 )
             return
-        recorded = read_study(self.path / RECORD)
         changed = study_differences(recorded, study)
         if changed:
             raise RunError(
-                f"{self.path}: holds another study: {', '.join(changed)}; use what it had or another --out"
+                f"{self.path}: holds another study: {', '.join(changed)}; "
+                "use what it had or another --out"
             )
         self._require_matched(recorded, joined_studies(recorded, study))
 
     def _require_matched(self, recorded: Study, joined: Study) -> None:
-        """Raise `RunError` where `auber` is added to a study that has done without it what would be matched with it."""
+        """Raise `RunError` if runs that must be matched with `auber` were done without it."""
         if MATCHED in recorded.methods or MATCHED not in joined.methods:
             return
-        alone = [
+        paths = (
             self.run_path(block, run)
             for block in recorded.blocks()
             for run in joined.runs(block)
-            if run.is_matched and run_files.is_run(self.run_path(block, run))
-        ]
+            if run.is_matched
+        )
+        alone = [path for path in paths if (path / _IDENTITY).is_file()]
         if alone:
             more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
             raise RunError(
-                f"{alone[0]}{more}: done without '{MATCHED}', whose tunings it has to share to be compared with it; delete the folder of "
-                f"each such run to do it anew, or choose another --out to add '{MATCHED}'"
+                f"{alone[0]}{more}: done without '{MATCHED}', whose tunings it must share; delete "
+                f"each such folder to repeat the run, or choose another --out to add '{MATCHED}'"
             )
 
+    def recorded(self) -> Study | None:
+        """Return the study that the folder belongs to, None if it has no record."""
+        record = self.path / RECORD
+        return read_study(record) if record.is_file() else None
+
     def open(self, study: Study) -> None:
-        """Make the folder this study's: record it, together with what an earlier call has already asked for."""
+        """Record the study together with what earlier calls asked for."""
         self.check(study)
-        if self._is_recorded(study):
-            return  # many may open it at once, and none of them needs to write
+        recorded = self.recorded()
+        if recorded is not None and _join_text(recorded, study) == recorded.to_toml():
+            return  # nothing to write, so no lock to wait for
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            # What another call asks for in the same moment is read before ours is added to it, or it would be lost.
-            with _waiting_for_others(self.path):
+            lock = _lock_record(self.path)
+            try:  # read again: another call may have added to it
                 self.check(study)
-                record = self.path / RECORD
-                asked = joined_studies(read_study(record), study) if record.is_file() else study
-                write_text(record, asked.to_toml())
+                write_text(self.path / RECORD, _join_text(self.recorded(), study))
+            finally:
+                lock.release()
         except OSError as error:
             raise RunError(
                 f"{self.path}: cannot be written ({error.strerror}); choose another --out"
             ) from error
 
-    def _is_recorded(self, study: Study) -> bool:
-        record = self.path / RECORD
-        if not record.is_file():
-            return False
-        old = read_study(record)
-        return joined_studies(old, study).to_toml() == old.to_toml()
-
     def block_path(self, block: Block) -> Path:
-        """The folder of a block."""
+        """Return the folder of a block."""
         return self.path / block.path
 
     def run_path(self, block: Block, run: StudyRun | str) -> Path:
-        """The folder of a run."""
+        """Return the folder of a run."""
         return self.path / block.path / (run if isinstance(run, str) else run.name)
 
     def state(self, block: Block, run: StudyRun | str) -> State:
-        """How far a run has come."""
+        """Return the state of a run."""
         folder = self.run_path(block, run)
-        if (folder / run_files.RESULT).is_file():
+        if (folder / _RESULT).is_file():
             return State.COMPLETE
         failure = self.failure(block, run)
         if failure is not None:
             return State.SKIPPED if failure.skipped else State.FAILED
-        return State.UNFINISHED if run_files.is_run(folder) else State.MISSING
+        return State.UNFINISHED if (folder / _IDENTITY).is_file() else State.MISSING
 
-    def result(self, block: Block, run: StudyRun | str) -> dict[str, Any] | None:
-        """The result of a run; None where it has none, or another process is just making it again."""
-        path = self.run_path(block, run) / run_files.RESULT
-        try:
-            result = run_files.read_result(path.parent) if path.is_file() else None
-        except RunError:
-            if path.is_file():
-                raise
-            return None
-        if result is not None:
-            _require_scores(path, result)
-        return result
+    def result(self, block: Block, run: StudyRun | str) -> ResultRecord | None:
+        """Return the result of a run, None if it has none."""
+        path = self.run_path(block, run) / _RESULT
+        return _read_if_there(ResultRecord, path, f"delete {path.parent} to repeat the run")
 
-    def pending(
-        self, study: Study, block: Block, chosen: Sequence[StudyRun] | None = None
-    ) -> list[StudyRun]:
-        """The chosen runs of a block (all without it) that are not complete, in order.
+    def pending(self, study: Study, runs: Sequence[PlacedRun]) -> list[PlacedRun]:
+        """Return those of the runs that are not complete, block by block.
 
-        The start is among them too where they need its weights and those are gone.
+        The first run of a block is included if others need its weights and these were deleted.
         """
-        all_runs = study.runs(block)
-        found = [
-            run
-            for run in (all_runs if chosen is None else chosen)
-            if self.state(block, run) is not State.COMPLETE
-        ]
-        if (
-            any(run.from_start for run in found)
-            and all_runs[0] not in found
-            and not self.has_weights(block, START)
-        ):
-            found.insert(0, all_runs[0])
-        return found
+        found = [placed for placed in runs if self.state(*placed) is not State.COMPLETE]
+        wanted = {(block, run.name) for block, run in found}
+        wanted |= {
+            (block, START)
+            for block, run in found
+            if run.from_start and not self.has_weights(block, START)
+        }
+        blocks = dict.fromkeys(block for block, _ in found)
+        return [(b, run) for b in blocks for run in study.runs(b) if (b, run.name) in wanted]
 
     def has_weights(self, block: Block, run: StudyRun | str) -> bool:
-        """Whether the model of a run is still there."""
+        """Return whether the model of a run exists."""
         return (self.run_path(block, run) / "model").is_dir()
 
     def prepare(self, block: Block, run: StudyRun) -> Path:
-        """The run's folder, cleared where it holds nothing a run can go on from; for who has claimed the block."""
+        """Return the run's folder, emptied if it is complete; the caller has claimed the block."""
         folder = self.run_path(block, run)
-        drop_foreign_lock(
-            folder
-        )  # a node that was lost cannot sign off, and the claim keeps others out
-        if (folder / run_files.RESULT).is_file():  # its weights are gone and wanted again
-            _drop(folder)
+        drop_foreign_lock(folder)  # a lost node leaves its lock; the claim keeps others out
+        if (folder / _RESULT).is_file():  # its weights were deleted and are needed again
+            _delete_folder(folder)
         return folder
 
-    # --- attempts ---------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def attempt(self, block: Block, run: StudyRun | str) -> Iterator[None]:
-        """A run is worked on inside the context: who is killed in it leaves that to be seen."""
-        mark = self._attempt_path(block, run)
-        mark.touch()
-        try:
-            yield
-        finally:
-            mark.unlink(missing_ok=True)
-
-    def end_attempt(self, block: Block, run: StudyRun | str) -> bool:
-        """Whether a process was killed while it worked on a run; to be asked once after each loss."""
-        mark = self._attempt_path(block, run)
-        was_begun = mark.exists()
-        mark.unlink(missing_ok=True)
-        return was_begun
-
-    def advance(self, block: Block, run: StudyRun | str) -> tuple[int, int]:
-        """How far a run without a result has come: its finished stages, and the bytes of its ledger."""
+    def advance(self, block: Block, run: str) -> tuple[int, int]:
+        """Return how far a run has come: its finished stages and the bytes of its ledger."""
         folder = self.run_path(block, run)
         ledger = folder / "scores.jsonl"
-        return len(
-            list((folder / "stages").glob("*.json"))
-        ), ledger.stat().st_size if ledger.is_file() else 0
+        num_stages = len(list((folder / "stages").glob("*.json")))
+        return num_stages, ledger.stat().st_size if ledger.is_file() else 0
 
-    def _attempt_path(self, block: Block, run: StudyRun | str) -> Path:
-        folder = self.run_path(block, run)
-        return folder.with_name(f".{folder.name}.begun")
+    # --- failures ---------------------------------------------------------------------------------
 
-    # --- failures ---------------------------------------------------------------------------------------------------
-
-    def failure(self, block: Block, run: StudyRun | str) -> Failure | None:
-        """The failure of a run in this or an earlier call."""
+    def failure(self, block: Block, run: StudyRun | str) -> FailureRecord | None:
+        """Return why a run failed or was skipped, None if it was neither."""
         path = self._failure_path(block, run)
-        if not path.is_file():
-            return None
-        try:
-            data = run_files.read_json(path)
-        except RunError as error:
-            if isinstance(
-                error.__cause__, FileNotFoundError
-            ):  # another call is just trying the run again
-                return None
-            raise
-        if (
-            not isinstance(data, dict)
-            or not isinstance(data.get("error"), str)
-            or type(data.get("skipped")) is not bool
-        ):
-            raise RunError(
-                f"{path}: must say why a run has no result, found {data!r:.60}; delete it to try the run again"
-            )
-        return Failure(data["error"], data["skipped"])
+        return _read_if_there(FailureRecord, path, "delete it to try the run again")
 
-    def record_failure(self, block: Block, run: StudyRun | str, error: BaseException | str) -> None:
-        """Write why a run failed: one line, and the traceback beside it where there is one."""
+    def record_failure(
+        self, block: Block, run: str, error: BaseException | str, *, skipped: bool = False
+    ) -> None:
+        """Write why a run failed or was skipped, and the traceback if there is one."""
         path = self._failure_path(block, run)
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(error, BaseException):
-            path.with_suffix(".txt").write_text(
-                "".join(traceback.format_exception(error)), encoding="utf-8"
-            )
+            trace = "".join(traceback.format_exception(error))
+            path.with_suffix(".txt").write_text(trace, encoding="utf-8")
             error = f"{type(error).__name__}: {error}".splitlines()[0]
-        self._write_failure(path, block, run, error, skipped=False)
-
-    def record_skip(self, block: Block, run: StudyRun | str, needed: str) -> None:
-        """Write that a run was left out because another has no result."""
-        self._write_failure(
-            self._failure_path(block, run),
-            block,
-            run,
-            f"left out: '{needed}' has no result",
-            skipped=True,
+        task, protocol, seed = block.task, block.protocol, block.seed
+        record = FailureRecord(
+            task=task, protocol=protocol, seed=seed, run=run, error=error, skipped=skipped
         )
+        write_json(path, record.to_json())
 
-    def forget_failures(self, block: Block, chosen: Iterable[StudyRun]) -> None:
-        """What failed of these may be tried again, and what killed an earlier call counts no more."""
-        for run in chosen:
-            path = self._failure_path(block, run)
-            for part in (path, path.with_suffix(".txt"), self._attempt_path(block, run)):
-                part.unlink(missing_ok=True)
+    def record_skip(self, block: Block, run: str, needed: str) -> None:
+        """Write that a run was skipped because another has no result."""
+        self.record_failure(block, run, f"left out: '{needed}' has no result", skipped=True)
+
+    def forget_failure(self, block: Block, run: StudyRun) -> None:
+        """Delete the failure of a run so that it is tried again."""
+        path = self._failure_path(block, run)
+        path.unlink(missing_ok=True)
+        path.with_suffix(".txt").unlink(missing_ok=True)
 
     def _failure_path(self, block: Block, run: StudyRun | str) -> Path:
         folder = self.run_path(block, run)
-        return folder.with_name(f"{folder.name}.failed.json")
+        return folder.with_name(f"{folder.name}{FAILED}")
 
-    def _write_failure(
-        self, path: Path, block: Block, run: StudyRun | str, error: str, *, skipped: bool
-    ) -> None:
-        name = run if isinstance(run, str) else run.name
-        facts = {"task": block.task, "protocol": block.protocol, "seed": block.seed, "run": name}
-        write_json(path, {**facts, "error": error, "skipped": skipped})
-
-    # --- weights and claims -----------------------------------------------------------------------------------------
+    # --- weights and claims -----------------------------------------------------------------------
 
     def drop_weights(self, block: Block) -> None:
-        """Delete the models of finished runs; the start's only when no run that was ever asked for needs it any more."""
+        """Delete the models of finished runs, but the fine-tuned one only if no run needs it."""
         asked = read_study(self.path / RECORD).runs(block)
         complete = [run for run in asked if self.state(block, run) is State.COMPLETE]
         is_over = len(complete) == len(asked)
-        for run in complete:
-            if run.name != START or is_over:
-                with suppress(
-                    OSError
-                ):  # what is left is room that is not made, and no error of the study
-                    _drop(self.run_path(block, run) / "model")
-        if is_over:
-            with suppress(OSError):
-                _drop(self.block_path(block) / EMBEDDED)
+        dropped = [
+            self.run_path(block, run) / "model" for run in complete if run.name != START or is_over
+        ]
+        for folder in [*dropped, *([self.block_path(block) / EMBEDDED] if is_over else [])]:
+            with suppress(OSError):  # costs room, but no result
+                _delete_folder(folder)
 
     @contextmanager
     def claim(self, block: Block) -> Iterator[None]:
-        """Keep other processes out of a block inside the context; `HeldError`, which names it, where one is in."""
+        """Keep other processes out of a block; raise `HeldError` if one works on it."""
         folder = self.block_path(block)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(
-                f"{folder}: cannot be created ({error.strerror}); make room there or make the folder writable"
+                f"{folder}: cannot be created ({error.strerror}); make room there or make the "
+                "folder writable"
             ) from error
         with held(folder, CLAIM):
             yield
 
 
-def _require_scores(path: Path, result: Any) -> None:
-    """Raise `RunError` unless a result holds the numbers that are told of a run."""
-    for key in _TOLD:
-        found = result
-        for name in key.split("."):
-            found = found.get(name) if isinstance(found, dict) else None
-        if not is_number(found):
-            raise RunError(
-                f"{path}: '{key}' must be a finite number, found {found!r:.40}; it is damaged, delete {path.parent} to make the run "
-                "again"
-            )
-    if not isinstance(result.get("metric"), str):
-        raise RunError(
-            f"{path}: 'metric' must be a name; it is damaged, delete {path.parent} to make the run again"
-        )
+def _read_if_there(cls: type[R], path: Path, remedy: str) -> R | None:
+    """Return the record in a file, None if there is none or another process deletes it now."""
+    try:
+        return read(cls, path, remedy) if path.is_file() else None
+    except RunError:
+        if path.is_file():
+            raise
+        return None
 
 
-@contextmanager
-def _waiting_for_others(folder: Path) -> Iterator[None]:
-    """Be the only one to write the record inside the context; who is at it is waited for."""
+def _lock_record(folder: Path) -> FolderLock:
+    """Lock the record for writing; wait a while for other processes."""
     ends = time.monotonic() + _RECORDED_WITHIN
-    with ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(held(folder, _RECORDING))
-                break
-            except HeldError:
-                if time.monotonic() > ends:
-                    raise
-            time.sleep(0.05)
-        yield
+    while True:
+        try:
+            return FolderLock(folder, _RECORDING)
+        except HeldError:
+            if time.monotonic() > ends:
+                raise
+        time.sleep(0.05)
 
 
-def _drop(folder: Path) -> None:
-    """Delete a folder so that nobody finds half of it, not even where this is killed on the way."""
-    away = folder.with_name(f".{folder.name}.dropped")
-    shutil.rmtree(away, ignore_errors=True)  # what an earlier one left
+def _delete_folder(folder: Path) -> None:
+    """Delete a folder; if the process is killed meanwhile, no half of it stays under its name."""
+    trash = folder.with_name(f".{folder.name}.dropped")
+    shutil.rmtree(trash, ignore_errors=True)  # left by an earlier call
     if folder.exists():
-        folder.rename(away)
-        (away / "run.json").unlink(
-            missing_ok=True
-        )  # what is left of a run is no run to who looks below all folders
-        shutil.rmtree(away)
-
-
-def _visible(folder: Path) -> list[str]:
-    """What lies in a folder, but for the scratch files of a write that was cut."""
-    return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+        folder.rename(trash)
+        (trash / _IDENTITY).unlink(missing_ok=True)  # so that it is not found as a run
+        shutil.rmtree(trash)
 
 
 def study_differences(was: Study, now: Study) -> list[str]:
-    """What keeps two studies out of one folder: another model, other rows, or other settings for all or for tasks the older one has."""
+    """Return why two studies cannot share a folder: their model, rows or settings differ.
+
+    Settings are compared for all tasks, and for those that the older study has.
+    """
     found: dict[str, str] = {}
     if was.model_name != now.model_name:
         found["model"] = f"model was {was.model_name!r} and is now {now.model_name!r}"
     elif was.weights and now.weights and was.weights != now.weights:
         found["model"] = f"model {now.model_name!r} has other weights than it had"
-    for name in was.own:
-        rows, other = was.own[name].rows, now.own[name].rows if name in now.own else None
+    for name in was.own.keys() & now.own.keys():
+        rows, other = was.own[name].rows, now.own[name].rows
         if rows and other and rows != other:
             found[f"tasks.{name}"] = f"task {name} has other rows than it had"
     both = joined_studies(was, now)
@@ -401,30 +316,25 @@ def study_differences(was: Study, now: Study) -> list[str]:
 
 
 def _settings(study: Study, task: str | None, protocol: str) -> dict[str, Value]:
-    """Every setting of a study under a protocol for a task, or for one it says nothing particular about."""
-    changed = {**study.settings_of(task or ""), "protocol": protocol}
+    """Return every setting of a study for a task; None: for a task that it does not name."""
+    changed = {**study.settings_of(task), "protocol": protocol}
     return make_config(study.preset, task=task, settings=changed).flat()
 
 
 def joined_studies(old: Study, new: Study) -> Study:
-    """Both studies together, the older one's order first."""
-    return replace(
-        new,
-        tasks=_both(old.tasks, new.tasks),
-        methods=_both(old.methods, new.methods),
-        seeds=_both(old.seeds, new.seeds),
-        protocols=_both(old.protocols, new.protocols),
-        draws=max(old.draws, new.draws),
-        task_settings={**old.task_settings, **new.task_settings},
-        own={**old.own, **{name: _known(own, old.own.get(name)) for name, own in new.own.items()}},
-        weights=new.weights or old.weights,
+    """Return what both studies ask for, in the order of the older one."""
+    tasks = {**old.tasks, **new.tasks}
+    for name in old.own.keys() & new.own.keys():
+        rows = new.tasks[name].rows or old.tasks[name].rows
+        tasks[name] = new.tasks[name].model_copy(update={"rows": rows})
+    both = {
+        key: tuple(dict.fromkeys((*getattr(old, key), *getattr(new, key))))
+        for key in ("methods", "seeds", "protocols")
+    }
+    return new.change(
+        **both, tasks=tasks, draws=max(old.draws, new.draws), weights=new.weights or old.weights
     )
 
 
-def _known(new: OwnTask, old: OwnTask | None) -> OwnTask:
-    """A task with the digest of its rows, whoever of the two has it."""
-    return new if new.rows or old is None else replace(new, rows=old.rows)
-
-
-def _both(old: tuple[Item, ...], new: tuple[Item, ...]) -> tuple[Item, ...]:
-    return tuple(dict.fromkeys(old + new))
+def _join_text(old: Study | None, new: Study) -> str:
+    return (new if old is None else joined_studies(old, new)).to_toml()

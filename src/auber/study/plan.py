@@ -1,20 +1,19 @@
-"""A study: the file that names tasks, methods and seeds, and the runs it means.
+"""A study: the file that names tasks, methods and seeds, and the runs that follow from it.
 
-A block is one (task, protocol, seed): its runs share one fine-tuned start, so a block is the unit of work that is handed
-to a process or a machine. Within it `auber` comes first, because the ranking methods and the tuned control are matched
-with it: as many heads, the same tuning. A study file holds only what differs from the defaults:
+A block is one (task, protocol, seed). Its runs share one fine-tuned model, the run `start`, so a
+block is what one process works on. `auber` comes next, because the ranking methods and the tuned
+control are matched with it: they remove as many heads and have the same tunings.
 
-    model = "bert-base-cased"                 # hub name, folder, or "agreement": the small generated default
-    tasks = ["mrpc", "rte"]                   # or a table [tasks.rte] for each, holding the settings of that task alone,
-                                              # or [tasks.NAME] with the files of rows of your own (`auber.study.own`)
+    model = "bert-base-cased"       # hub name, folder, or "agreement": the generated default
+    tasks = ["mrpc", "rte"]         # or a table [tasks.NAME] for each, see `StudyTask`
     methods = ["auber", "random", "original"]
     seeds = [0, 1, 2]
-    preset = "paper"                          # optional, as is all below
-    protocols = ["seen"]                      # without it, the preset's
-    draws = 3                                 # of method random
-    data = "glue"                             # a GLUE folder instead of the hub
-    keep_weights = false                      # drop the model of a finished run; results stay
-    weights = "9f86d0..."                     # the encoder's digest, as the folder's record has it: other weights are refused
+    preset = "paper"                # this key and those below are optional
+    protocols = ["seen"]            # default: the protocol of the preset
+    draws = 3                       # of the method random
+    data = "glue"                   # a GLUE folder in place of the hub
+    keep_weights = false            # delete the model of a finished run
+    weights = "9f86d0..."           # digest of the encoder; other weights are refused
 
     [settings]
     agent.episodes = 50
@@ -24,14 +23,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, field_validator
 
 from auber.config import (
-    LARGEST_NUMBER,
     PRESETS,
     PROTOCOLS,
     Config,
@@ -45,42 +45,49 @@ from auber.config import (
 from auber.data import TASKS, TaskData, load_task
 from auber.errors import ConfigError, unknown_name
 from auber.search.registry import METHODS
-from auber.study.own import KEYS as OWN_KEYS
-from auber.study.own import OwnTask, read_own
+from auber.study.task import LONGEST_NAME, Place, StudyTask, Text
 from auber.system.filters import parse_only
+from auber.system.records import Count, Record, validate
 
-EMBEDDED = "agreement"  # the model made on the spot, and the one task it can read
-START = "start"
-MATCHED = "auber"  # the run whose number of heads and tunings the others take over
-MOST_DRAWS = 1000  # each is a run of every block
+EMBEDDED = "agreement"  # the generated model, and the one task that it can read
+START = "start"  # the run that fine-tunes the model shared by a block
+MATCHED = "auber"  # the run whose number of heads and tunings others take over
 
-_KEYS = (
-    "model",
-    "tasks",
-    "methods",
-    "seeds",
-    "protocols",
-    "preset",
-    "draws",
-    "data",
-    "keep_weights",
-    "weights",
-    "settings",
-)
-_LONGEST_NAME = 1000  # of a model or a folder; longer ones no system can open
-_NEEDED = ("model", "tasks", "methods", "seeds")
-# What a study decides for each run itself: (setting, what to write instead).
-_OWN_SETTINGS = {
+_OWN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+_REPORT = "report"  # the folder that `auber report` writes into a study's
+# Settings that a study decides for each run: what to write instead.
+_DECIDED = {
     "seed": "list it under seeds",
     "protocol": "list it under protocols",
-    "random.draw": "say how many under draws",
-    "first.when": "a study always tunes the start itself",
+    "random.draw": "set their number as draws",
+    "first.when": "a study always fine-tunes first",
 }
+
+
+def _require_distinct(items: Any) -> Any:
+    if not items:
+        raise ValueError("must name at least one")
+    repeated = sorted({show_name(str(item)) for item in items if list(items).count(item) > 1})
+    if repeated:
+        raise ValueError(f"must name each once; {', '.join(repeated)} is repeated")
+    return items
+
+
+def _known(kind: str, known: Collection[str]) -> AfterValidator:
+    """Return a validator of different names, all of them known."""
+
+    def check(names: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [unknown_name(kind, show_name(n), known) for n in names if n not in known]
+        if unknown:
+            raise ValueError(f"must be known. {'; '.join(unknown)}")
+        return tuple(_require_distinct(names))
+
+    return AfterValidator(check)
 
 
 @dataclass(frozen=True)
 class Block:
-    """One (task, protocol, seed): the runs that share a start."""
+    """One (task, protocol, seed): the runs that share a fine-tuned model."""
 
     task: str
     protocol: str
@@ -88,7 +95,7 @@ class Block:
 
     @property
     def path(self) -> Path:
-        """Its folder below the study's."""
+        """Return its folder below the study's."""
         return Path(self.task) / self.protocol / f"seed-{self.seed}"
 
     def __str__(self) -> str:
@@ -97,69 +104,79 @@ class Block:
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One run of a block; its name is its folder's."""
+    """One run of a block; its name is the name of its folder."""
 
     name: str
-    method: str | None  # None: the first tuning alone
-    from_start: bool  # whether it begins with the block's start; else with the model of the study
-    is_matched: bool  # whether it takes over auber's number of heads and tunings
+    method: str | None  # None: the run that fine-tunes
+    from_start: bool  # begins with the fine-tuned model of the block, not with the study's model
+    is_matched: bool  # takes over the number of heads and the tunings of `auber`
     draw: int = 0
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The runs of the block that must be complete before it."""
+        """Return the runs of the block that must be complete before it."""
         return (START,) * self.from_start + (MATCHED,) * self.is_matched
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The part of a study that a call is for."""
-
-    blocks: tuple[Block, ...]
-    methods: frozenset[str] | None = None  # None: all
-
-    def runs(self, study: Study, block: Block) -> list[StudyRun]:
-        """Its runs of a block in the order they are done, those that others of them need among them."""
-        all_runs = study.runs(block)
-        if self.methods is None:
-            return all_runs
-        wanted = {run.name for run in all_runs if run.method in self.methods}
-        for run in reversed(
-            all_runs
-        ):  # a run comes after those it needs, so one pass finds them all
-            if run.name in wanted:
-                wanted.update(run.needs)
-        return [run for run in all_runs if run.name in wanted]
+PlacedRun = tuple[Block, StudyRun]
 
 
-@dataclass(frozen=True)
-class Study:
+class Study(Record):
     """What to compare: tasks x protocols x seeds, and the methods on each."""
 
-    model: str
-    tasks: tuple[str, ...]
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...]
-    protocols: tuple[str, ...]
-    preset: str = "default"
-    draws: int = 1
-    settings: Mapping[str, Value] = field(default_factory=dict)
-    task_settings: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
-    own: Mapping[str, OwnTask] = field(default_factory=dict)  # the tasks that are rows of your own
-    data: Path | None = None
-    keep_weights: bool = True
-    weights: str | None = (
-        None  # digest of the encoder without a classifier; None while nobody has read it
+    model: Text
+    tasks: dict[str, StudyTask]
+    methods: Annotated[tuple[str, ...], _known("method", METHODS)]
+    seeds: Annotated[tuple[Count, ...], AfterValidator(_require_distinct)]
+    protocols: Annotated[tuple[str, ...], _known("protocol", PROTOCOLS)]
+    preset: Text = "default"
+    draws: Annotated[int, Field(ge=1, le=1000)] = 1  # each is a run of every block
+    settings: Annotated[dict[str, Any], AfterValidator(flatten_tables)] = Field(
+        default_factory=dict
     )
+    data: Place | None = None
+    keep_weights: bool = True
+    weights: Text | None = None  # digest of the encoder; None until its weights are read
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _read_names(cls, tasks: Any) -> Any:
+        if isinstance(tasks, dict):
+            return tasks
+        if not isinstance(tasks, list) or not all(isinstance(name, str) for name in tasks):
+            raise ValueError("must be a list of names or a table for each task")
+        return {name: {} for name in _require_distinct(tasks)}
+
+    @field_validator("tasks")
+    @classmethod
+    def _check_names(cls, tasks: dict[str, StudyTask]) -> dict[str, StudyTask]:
+        unknown = [name for name, task in tasks.items() if not task.is_own and name not in TASKS]
+        if unknown:
+            problems = [unknown_name("task", show_name(name), TASKS) for name in unknown]
+            raise ValueError(f"must be known or rows of your own. {'; '.join(problems)}")
+        for name, task in tasks.items():
+            if task.is_own and (name in (*TASKS, _REPORT) or not _OWN_NAME.fullmatch(name)):
+                raise ValueError(
+                    f"must have other names for your own rows than '{show_name(name)}': 1 to 100 "
+                    f"of a-z, A-Z, 0-9, _ and -, the first not -, and neither a known task nor "
+                    f"'{_REPORT}', the folder of 'auber report'"
+                )
+        _require_distinct(tasks)
+        return tasks
+
+    @property
+    def own(self) -> dict[str, StudyTask]:
+        """Return the tasks that are rows of your own."""
+        return {name: task for name, task in self.tasks.items() if task.is_own}
 
     @property
     def model_name(self) -> str:
-        """The model as it is recorded: of a folder its last part, for where it lies is no part of the study."""
-        # Path.exists raises where a name is longer than the system's folders take
+        """Return the model as it is recorded: of a folder its last part."""
+        # Path.exists raises where a name is longer than the system allows.
         return Path(self.model).resolve().name if os.path.exists(self.model) else self.model  # noqa: PTH110
 
     def blocks(self) -> list[Block]:
-        """All blocks, seed by seed, so that a study cut short has some of everything."""
+        """Return all blocks, seed by seed, so that an unfinished study has some of everything."""
         return [
             Block(task, protocol, seed)
             for seed in self.seeds
@@ -168,11 +185,11 @@ class Study:
         ]
 
     def runs(self, block: Block) -> list[StudyRun]:
-        """The runs of a block in the order they are done."""
+        """Return the runs of a block in their order."""
         found = [StudyRun(START, None, from_start=False, is_matched=False)]
         for name in sorted(self.methods, key=lambda name: name != MATCHED):
             method = METHODS[name]
-            # Without pruning nobody would hold the reward rows back: under heldout a control has a first tuning of its own.
+            # Under heldout, a control is fine-tuned on the reward rows too.
             from_start = method.removes_heads or block.protocol != "heldout"
             is_matched = not method.decides_number and method.tunes and MATCHED in self.methods
             if name == "random":
@@ -185,55 +202,75 @@ class Study:
         return found
 
     def config(self, block: Block, run: StudyRun) -> Config:
-        """The settings of one run."""
+        """Return the settings of a run."""
         own: dict[str, Value] = {"seed": block.seed, "protocol": block.protocol}
         own["first.when"] = "never" if run.from_start else "always"
         if run.draw:
             own["random.draw"] = run.draw
-        return make_config(
-            self.preset, task=block.task, settings={**self.settings_of(block.task), **own}
-        )
+        values = {**self.settings_of(block.task), **own}
+        return make_config(self.preset, task=block.task, settings=values)
+
+    def settings_of(self, task: str | None) -> dict[str, Value]:
+        """Return what the study changes for a task, or for a task that it does not name."""
+        return {**self.settings, **(self.tasks[task].settings if task in self.tasks else {})}
 
     def needs_origin(self, block: Block, run: StudyRun) -> bool:
-        """Whether a run makes scouts, out of what the start was tuned from."""
-        return run.method is not None and METHODS[run.method].makes_scouts(block.protocol)
+        """Return whether a run trains fold models, which start from the study's model."""
+        return run.method is not None and METHODS[run.method].uses_fold_models(block.protocol)
 
     def load_task(self, name: str, seed: int = 0) -> TaskData:
-        """The rows of one of its tasks; `seed` matters to generated ones only."""
-        return (
-            self.own[name].load(name)
-            if name in self.own
-            else load_task(name, data=self.data, seed=seed)
-        )
+        """Return the rows of a task; `seed` matters only to generated ones."""
+        task = self.tasks[name]
+        return task.load(name) if task.is_own else load_task(name, data=self.data, seed=seed)
 
-    def settings_of(self, task: str) -> dict[str, Value]:
-        """What the study changes for a task."""
-        return {**self.settings, **self.task_settings.get(task, {})}
+    def change(self, **fields: Any) -> Study:
+        """Return a copy with some fields changed, unchecked."""
+        return self.model_copy(update=fields)
+
+    def change_task(self, name: str, **fields: Any) -> Study:
+        """Return a copy with some fields of one task changed, unchecked."""
+        return self.change(tasks={**self.tasks, name: self.tasks[name].model_copy(update=fields)})
+
+    def resolve(self) -> Study:
+        """Return the study with absolute paths, for workers in other folders."""
+        is_folder = self.model != EMBEDDED and Path(self.model).exists()
+        study = self.change(
+            model=str(Path(self.model).resolve()) if is_folder else self.model,
+            data=self.data and self.data.resolve(),
+        )
+        for name, task in self.own.items():
+            # A symbolic link keeps its name, whose suffix is the format of the file.
+            files = {key: getattr(task, key) for key in ("train", "dev")}
+            study = study.change_task(name, **{k: v and v.absolute() for k, v in files.items()})
+        return study
 
     def to_toml(self) -> str:
-        """The study as a file that `read_study` takes back, but for what is kept and where the data lies.
-
-        Of rows of your own the digest stands in place of their files, once it is known.
-        """
-        lines = [f"model = {_toml(self.model_name)}"]
-        lines += [f"weights = {_toml(self.weights)}"] if self.weights else []
-        has_tables = bool(self.task_settings or self.own)
-        if not has_tables:
-            lines.append(f"tasks = {_toml(self.tasks)}")
-        lines += [
-            f"{name} = {_toml(getattr(self, name))}"
-            for name in ("methods", "seeds", "protocols", "preset")
-        ]
-        lines.append(f"draws = {self.draws}")
-        lines += _table("settings", self.settings) if self.settings else []
-        for task in self.tasks if has_tables else ():
-            own = self.own[task].to_table() if task in self.own else {}
-            lines += _table(f"tasks.{task}", {**own, **self.task_settings.get(task, {})})
+        """Return the study as a file, without `keep_weights` and where model and data are."""
+        tables = {name: task.to_table() for name, task in self.tasks.items()}
+        has_tables = bool(self.own) or any(tables.values())
+        keys: dict[str, Any] = {"model": self.model_name}
+        keys |= {"weights": self.weights} if self.weights else {}
+        keys |= {} if has_tables else {"tasks": tuple(tables)}
+        keys |= {key: getattr(self, key) for key in ("methods", "seeds", "protocols", "preset")}
+        lines = _toml_lines({**keys, "draws": self.draws})
+        if self.settings:
+            lines += ["", "[settings]", *_toml_lines(dict(sorted(self.settings.items())))]
+        for name, table in tables.items() if has_tables else ():
+            lines += ["", f"[tasks.{name}]", *_toml_lines(dict(sorted(table.items())))]
         return "\n".join(lines) + "\n"
 
 
+def _toml_lines(values: Mapping[str, Any]) -> list[str]:
+    """Return lines of TOML, which has texts, numbers, booleans and lists as JSON does."""
+    # JSON's \uXXXX of a surrogate pair is not valid in TOML.
+    return [
+        f"{key} = {json.dumps(value, ensure_ascii=False, default=str)}"
+        for key, value in values.items()
+    ]
+
+
 def read_study(path: str | Path) -> Study:
-    """The study in a TOML file; every problem of it is reported at once."""
+    """Return the study in a TOML file; a `ConfigError` lists all of its problems."""
     try:
         tables = load_toml(path)
     except FileNotFoundError as error:
@@ -248,210 +285,115 @@ def read_study(path: str | Path) -> Study:
 
 
 def make_study(tables: Mapping[str, Any], where: str = "study") -> Study:
-    """The study a TOML document means; `where` is named in errors."""
-    problems = [unknown_name("key", show_name(key), _KEYS) for key in tables if key not in _KEYS]
-    problems += [f"{key} is missing" for key in _NEEDED if key not in tables]
-    tasks = tables.get("tasks", [])
-    own: dict[str, OwnTask] = {}
-    task_settings: dict[str, dict[str, Any]] = {}
-    for name, table in tasks.items() if isinstance(tasks, dict) else ():
-        changed = table
-        if isinstance(table, dict) and not table.keys().isdisjoint(OWN_KEYS):
-            own[name] = read_own(name, table, problems)
-            changed = {key: value for key, value in table.items() if key not in OWN_KEYS}
-        task_settings[name] = _settings_in(changed, f"tasks.{show_name(name)}", problems)
-    preset = _text(tables.get("preset", "default"), "preset", problems)
-    own_protocol = make_config(preset if preset in PRESETS else "default").protocol
-    values: dict[str, Any] = {
-        "model": _text(tables["model"], "model", problems) if "model" in tables else "",
-        "tasks": _names(
-            list(tasks) if isinstance(tasks, dict) else tasks, "task", {*TASKS, *own}, problems
-        )
-        if "tasks" in tables
-        else (),
-        "methods": _names(tables["methods"], "method", METHODS, problems)
-        if "methods" in tables
-        else (),
-        "seeds": _seeds(tables["seeds"], problems) if "seeds" in tables else (),
-        "protocols": _names(
-            tables.get("protocols", [own_protocol]), "protocol", PROTOCOLS, problems
-        ),
-        "preset": preset,
-        "draws": tables.get("draws", 1),
-        "settings": _settings_in(tables.get("settings", {}), "settings", problems),
-        "task_settings": task_settings if any(task_settings.values()) else {},
-        "own": own,
-        "keep_weights": tables.get("keep_weights", True),
-        "data": Path(_text(tables["data"], "data", problems)) if "data" in tables else None,
-        "weights": _text(tables["weights"], "weights", problems) if "weights" in tables else None,
-    }
-    if type(values["draws"]) is not int or values["draws"] < 1:
-        problems.append(f"draws must be a whole number from 1, found {show_value(values['draws'])}")
-    elif values["draws"] > MOST_DRAWS:
-        problems.append(f"draws must be at most {MOST_DRAWS}, found {show_value(values['draws'])}")
-    if not isinstance(values["keep_weights"], bool):
-        problems.append(
-            f"keep_weights must be true or false, found {show_value(values['keep_weights'])}"
-        )
-    if problems:
-        raise ConfigError(f"{where}: " + "; ".join(problems))
-    study = Study(**values)
-    _check_meaning(study, where)
+    """Return the study that TOML tables describe; a `ConfigError` lists all of their problems."""
+    preset = tables.get("preset")
+    known_preset = preset if isinstance(preset, str) and preset in PRESETS else "default"
+    study, problems = validate(Study, {"protocols": [make_config(known_preset).protocol], **tables})
+    if study is not None:
+        problems = _find_conflicts(study)
+    if study is None or problems:
+        # The words of JSON in those of TOML.
+        listed = "; ".join(problems).replace("a JSON object", "a table")
+        raise ConfigError(f"{where}: {listed}")
     return study
 
 
 def change_study(
-    study: Study,
-    *,
-    model: str | None = None,
-    seeds: str | None = None,
-    data: Path | None = None,
-    where: str = "--seeds",
+    study: Study, *, model: str | None = None, seeds: str | None = None, data: Path | None = None
 ) -> Study:
-    """The study with what the command line says in place of the file's."""
+    """Return the study with the values of the command line."""
     if seeds is not None:
-        problems: list[str] = []
-        words = seeds.split(",")
-        chosen = _seeds(
-            [int(word) if word.strip().isdecimal() else word for word in words], problems
-        )
-        if problems:
-            raise ConfigError(f"{where}: " + "; ".join(problems))
-        study = replace(study, seeds=chosen)
+        study = study.change(seeds=_parse_seeds(seeds))
     if model is not None:
-        study = replace(study, model=model)
+        study = study.change(model=model)
     if data is not None:
-        study = replace(study, data=data)
-    _check_meaning(study, "study")
+        study = study.change(data=data)
+    problems = _find_conflicts(study)
+    if problems:
+        raise ConfigError(f"study: {'; '.join(problems)}")
     return study
 
 
-def select_runs(study: Study, only: Sequence[str] = ()) -> Selection:
-    """What `only` names, such as `task=rte,seed=1` or `method=michel`; a key given twice means either."""
-    known = {
+def _parse_seeds(text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    # No more than 18 digits fit into the largest seed.
+    if not all(word.isascii() and word.isdigit() and len(word) <= 18 for word in words):
+        raise ConfigError(f"--seeds must be whole numbers such as 0,1,2, found '{text}'")
+    try:
+        return tuple(_require_distinct([int(word) for word in words]))
+    except ValueError as error:
+        raise ConfigError(f"--seeds {error}, found '{text}'") from error
+
+
+def select_runs(study: Study, only: Sequence[str] = ()) -> list[PlacedRun]:
+    """Return the runs that `only` names, such as `task=rte,seed=1`, and those that they need.
+
+    A key given twice accepts both values; without filters, all runs are returned.
+    """
+    known: dict[str, Collection[str]] = {
         "task": study.tasks,
         "protocol": study.protocols,
-        "seed": tuple(map(str, study.seeds)),
+        "seed": [str(seed) for seed in study.seeds],
         "method": study.methods,
     }
     wanted = parse_only(only, known)
     for key, values in wanted.items():
-        for value in sorted(values - set(known[key])):
+        for value in sorted(values.difference(known[key])):
             raise ConfigError(f"--only: {unknown_name(key, value, known[key])}")
     methods = wanted.pop("method", None)
-    blocks = [
-        block
-        for block in study.blocks()
-        if all(str(getattr(block, key)) in values for key, values in wanted.items())
-    ]
-    return Selection(tuple(blocks), None if methods is None else frozenset(methods))
+    found: list[PlacedRun] = []
+    for block in study.blocks():
+        if any(str(getattr(block, key)) not in values for key, values in wanted.items()):
+            continue
+        runs = study.runs(block)
+        names = {run.name for run in runs if methods is None or run.method in methods}
+        for run in reversed(runs):  # what a run needs comes before it
+            if run.name in names:
+                names.update(run.needs)
+        found += [(block, run) for run in runs if run.name in names]
+    return found
 
 
-def _check_meaning(study: Study, where: str) -> None:
-    """What must hold between the parts of a study."""
-    if study.preset not in PRESETS:
-        raise ConfigError(f"{where}: {unknown_name('preset', study.preset, PRESETS)}")
-    if not study.model_name.isprintable() or not 1 <= len(study.model_name) <= _LONGEST_NAME:
-        # the folder's own name, where the model is given by a link or as '.', and bytes that are no text
-        raise ConfigError(
-            f"{where}: the model's name must be 1 to {_LONGEST_NAME} printable characters, found {show_value(study.model_name)}; "
-            "rename it or choose another"
+def _find_conflicts(study: Study) -> list[str]:
+    """Return what is wrong between the parts of a study."""
+    problems = []
+    name = study.model_name  # of a link or of '.', the name of the folder
+    if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
+        problems.append(
+            f"the model's name must be 1 to {LONGEST_NAME} printable characters, "
+            f"found {show_value(name)}; rename it or choose another"
         )
-    if study.model == EMBEDDED and study.tasks != (EMBEDDED,):
-        raise ConfigError(
-            f"{where}: the model '{EMBEDDED}' knows the words of the task '{EMBEDDED}' alone, found tasks "
+    if study.model == EMBEDDED and set(study.tasks) != {EMBEDDED}:
+        problems.append(
+            f"the model '{EMBEDDED}' reads only the task '{EMBEDDED}', found the tasks "
             f"{', '.join(study.tasks)}; name another model or that task"
         )
-    if study.data is not None and set(study.tasks) <= set(study.own):
-        raise ConfigError(
-            f"{where}: data is the folder of known tasks, found your own rows alone; leave data out"
-        )
-    unmatched = [
+    if study.data is not None and len(study.own) == len(study.tasks):
+        problems.append("data is for known tasks, found only your own rows; leave data out")
+    matched = [
         name
         for name in study.methods
         if not METHODS[name].decides_number and METHODS[name].removes_heads
     ]
-    if unmatched and MATCHED not in study.methods:
-        raise ConfigError(
-            f"{where}: '{unmatched[0]}' removes as many heads as {MATCHED} does, which is not among the methods; add '{MATCHED}'"
+    if matched and MATCHED not in study.methods:
+        problems.append(
+            f"'{matched[0]}' removes as many heads as '{MATCHED}', which is not among the "
+            f"methods; add '{MATCHED}'"
         )
-    for table, settings in (
-        ("settings", study.settings),
-        *((f"tasks.{t}", s) for t, s in study.task_settings.items()),
-    ):
-        for key, remedy in _OWN_SETTINGS.items():
-            if key in settings:
-                raise ConfigError(
-                    f"{where}: {table}: {key} is set by the study for each run; {remedy}"
-                )
+    tables = {"settings": study.settings}
+    tables |= {f"tasks.{name}": task.settings for name, task in study.tasks.items()}
+    problems += [
+        f"{table}: {key} is set by the study for each run; {remedy}"
+        for table, changed in tables.items()
+        for key, remedy in _DECIDED.items()
+        if key in changed
+    ]
+    if problems:
+        return problems
     for block in study.blocks():
         for run in study.runs(block):
             try:
                 study.config(block, run)
             except ConfigError as error:
-                raise ConfigError(f"{where}: {error}") from error
-
-
-def _names(found: Any, kind: str, known: Iterable[str], problems: list[str]) -> tuple[str, ...]:
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        problems.append(f"{kind}s must be a list of names, found {show_value(found)}")
-        return ()
-    problems += [unknown_name(kind, show_name(name), known) for name in found if name not in known]
-    return tuple(_once(found, f"{kind}s", problems))
-
-
-def _seeds(found: Any, problems: list[str]) -> tuple[int, ...]:
-    if not isinstance(found, list) or not all(type(seed) is int and seed >= 0 for seed in found):
-        problems.append(f"seeds must be a list of whole numbers from 0, found {show_value(found)}")
-        return ()
-    if max(found, default=0) > LARGEST_NUMBER:
-        problems.append(f"seeds must be at most {LARGEST_NUMBER}, found {show_value(max(found))}")
-        return ()
-    return tuple(_once(found, "seeds", problems))
-
-
-def _once(found: list[Any], name: str, problems: list[str]) -> list[Any]:
-    if not found:
-        problems.append(f"{name} must name at least one")
-    repeated = sorted(item for item, times in Counter(found).items() if times > 1)
-    if repeated:
-        problems.append(
-            f"{name}: each may be listed once, {', '.join(show_name(str(item)) for item in repeated)} is there more often; remove the repeats"
-        )
-    return found
-
-
-def _text(found: Any, key: str, problems: list[str]) -> str:
-    if not isinstance(found, str):
-        problems.append(f"{key} must be text, found {show_value(found)}")
-        return ""
-    if not found.isprintable() or not 1 <= len(found) <= _LONGEST_NAME:
-        problems.append(
-            f"{key} must be 1 to {_LONGEST_NAME} printable characters, found {show_value(found)}"
-        )
-    return found
-
-
-def _settings_in(found: Any, name: str, problems: list[str]) -> dict[str, Any]:
-    """The settings of a table by dotted key."""
-    if not isinstance(found, dict):
-        problems.append(f"{name} must be a table of settings, found {show_value(found)}")
-        return {}
-    try:
-        return flatten_tables(found)
-    except ValueError as error:
-        problems.append(f"{name}: {error}")
-        return {}
-
-
-def _table(name: str, values: Mapping[str, Any]) -> list[str]:
-    return ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in sorted(values.items()))]
-
-
-def _toml(value: Value | tuple[Any, ...]) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(_toml(item) for item in value)}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    # TOML has no surrogates: what lies beyond the first plane is written as it is
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+                problems.append(str(error))
+    return list(dict.fromkeys(problems))

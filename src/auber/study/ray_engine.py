@@ -1,15 +1,12 @@
-"""A study on a Ray cluster: each run is a Ray task, results go through the shared folder.
+"""Do a study on Ray: each run is a Ray task, and results go through the shared folder.
 
-With `RAY_ADDRESS` set (a cluster's head, or `auto`) the tasks go to that cluster, whose nodes must have this package, the
-study's folder and the data under the same paths. Without it a small cluster is started on this machine for the length of
-the study (see `auber.system.cluster`). To a cluster that asks for a token, Ray's own `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` (or its
-token file) give it.
+With `RAY_ADDRESS` the tasks go to that cluster, whose nodes need this package and the study's
+folder and data under the same paths. Without it, a cluster is started on this machine.
 
-A run is handed in when the runs it needs are settled (the start, and the `auber` run it is matched with); the runs of a
-block need not be on one node. A run whose worker or node was lost is handed in again and goes on where it was, as often as
-`Losses` allows; Ray's own retries, which cannot tell a run that is hit by chance from one that ends its worker itself, are not
-used. When no node is left that could take a run, and none comes within `patience` seconds, all that is left is written down as
-failed.
+A run is submitted when the runs that it needs are settled. A run that lost its worker or node is
+submitted again as often as `Losses` allows; Ray's own retries are off, because they cannot
+distinguish a run that ends its worker from one that is hit by chance. If no node has room for a
+run for `patience` seconds, all runs that are left are recorded as failed.
 """
 
 from __future__ import annotations
@@ -18,152 +15,126 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from auber.errors import ConfigError
-from auber.study.block import Listener, Work
+from auber.study.block import BlockJob, Listener
 from auber.study.engines import (
-    LOOK_EVERY,
-    RETRIES,
+    LOOK_INTERVAL,
     Losses,
     Watch,
+    claim_block,
+    do_block_quietly,
     require_pinned_threads,
-    say_busy,
-    work_quietly,
 )
 from auber.study.folder import StudyFolder
 from auber.study.plan import Block
 from auber.system import cluster
-from auber.system.locks import HeldError
+
+Resources = Mapping[str, float]  # of a run, by Ray's names
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a run asks of the cluster, and how many are done at once where the cluster is this machine."""
-
-    jobs: int = 1
-    num_cpus: float = 1
-    num_gpus: float = 0
-    retries: int = RETRIES  # of a run that loses its worker and gets no further
-    patience: float = (
-        300  # seconds to wait for a node that could take a run; an autoscaler needs some
-    )
-
-    @property
-    def resources(self) -> dict[str, float]:
-        """By Ray's names, without those not asked for."""
-        return {
-            name: amount
-            for name, amount in (("CPU", self.num_cpus), ("GPU", self.num_gpus))
-            if amount
-        }
-
-
-def run_ray(works: Sequence[Work], request: Request, listener: Listener) -> None:
-    """Every run as a Ray task, handed in when the runs it needs are settled."""
-    require_pinned_threads(works, "ray")
-    with ExitStack() as claims, _cluster(request) as ray:
+def run_ray(
+    jobs: Sequence[BlockJob],
+    listener: Listener,
+    *,
+    workers: int,
+    resources: Resources,
+    retries: int,
+    patience: float,
+) -> None:
+    """Do every run as a Ray task; `workers` is the size of a cluster on this machine."""
+    require_pinned_threads(jobs, "ray")
+    resources = {name: amount for name, amount in resources.items() if amount}
+    with ExitStack() as claims, _connected(workers, resources) as ray:
         ours = []
-        for work in works:
-            try:
-                claims.enter_context(StudyFolder(work.folder).claim(work.block))
-            except HeldError as error:
-                say_busy(work, error.reason, listener)
-            else:
-                ours.append(work)
-        _distribute(ray, ours, request, listener)
+        for job in jobs:
+            claim = claim_block(job, listener)
+            if claim is not None:
+                claims.enter_context(claim)
+                ours.append(job)
+        _distribute(ray, ours, listener, resources, retries, patience)
 
 
-def _distribute(ray: Any, works: Sequence[Work], request: Request, listener: Listener) -> None:
-    watch, losses = Watch(works, listener), Losses(request.retries)
-    task = ray.remote(work_quietly).options(
-        num_cpus=request.num_cpus,
-        num_gpus=request.num_gpus,
+def _distribute(
+    ray: Any,
+    jobs: Sequence[BlockJob],
+    listener: Listener,
+    resources: Resources,
+    retries: int,
+    patience: float,
+) -> None:
+    watch, losses = Watch(jobs, listener), Losses(retries)
+    task = ray.remote(do_block_quietly).options(
+        num_cpus=resources.get("CPU", 0),
+        num_gpus=resources.get("GPU", 0),
         max_retries=0,
         scheduling_strategy="SPREAD",
     )
     gpus = ray.cluster_resources().get("GPU", 0)
-    if gpus and not request.num_gpus:
+    if gpus and "GPU" not in resources:
         listener.say(
-            f"the cluster has {gpus:g} GPUs and runs ask for none; --num-gpus 1, or a part, gives them one"
+            f"the cluster has {gpus:g} GPUs and runs ask for none; "
+            "--num-gpus 1, or a fraction, gives them one"
         )
-    waiting = [run for work in works for run in work.single_runs()]
-    active: dict[Any, Work] = {}
+    waiting = [replace(job, names=(name,)) for job in jobs for name in job.names]
+    active: dict[Any, BlockJob] = {}
     last_room = time.monotonic()
     while waiting or active:
         unsettled = {(run.block, run.names[0]) for run in (*waiting, *active.values())}
         for run in [run for run in waiting if not _needs(run) & unsettled]:
             waiting.remove(run)
             active[task.remote(run)] = run
-        done, _ = ray.wait(list(active), timeout=LOOK_EVERY)
+        done, _ = ray.wait(list(active), timeout=LOOK_INTERVAL)
         for reference in done:
             run = active.pop(reference)
             try:
                 ray.get(reference)
-            except (
-                ray.exceptions.RayTaskError
-            ) as error:  # an error of ours, which would only come again
-                _record_error(run, error)
+            except ray.exceptions.RayTaskError as error:  # raised by our code: no use in repeating
+                _record_failures([run], error.cause)
             except ray.exceptions.RayError as error:
                 reason = f"its worker or node was lost ({type(error).__name__})"
-                if losses.take_up_again(run, reason):
+                if losses.may_retry(run, reason):
                     waiting.append(run)
-        if _has_room(ray, request):
+        if _has_room(ray, resources):
             last_room = time.monotonic()
-        elif time.monotonic() - last_room > request.patience:
-            _give_up([*waiting, *active.values()], request)
+        elif time.monotonic() - last_room > patience:
+            wanted = " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
+            message = f"no node with {wanted} is left, and none came in {patience:g} s"
+            _record_failures([*waiting, *active.values()], message)
             for reference in active:
                 ray.cancel(reference, force=True)
             waiting, active = [], {}
-        if watch.look():
-            losses.hear_of_progress()
+        watch.look()
 
 
-def _record_error(work: Work, error: Any) -> None:
-    """Write down that the work itself, and not its worker, broke off; `error` is Ray's account of it."""
-    folder = StudyFolder(work.folder)
-    for name in work.names:
-        if not folder.state(work.block, name).is_settled:
-            folder.record_failure(work.block, name, error.cause)
+def _record_failures(jobs: Sequence[BlockJob], error: BaseException | str) -> None:
+    for job in jobs:
+        for name in job.unsettled():
+            StudyFolder(job.folder).record_failure(job.block, name, error)
 
 
-def _needs(work: Work) -> set[tuple[Block, str]]:
-    """The runs of its block that a run must wait for."""
-    (name,) = work.names
-    (run,) = [run for run in work.study.runs(work.block) if run.name == name]
-    return {(work.block, needed) for needed in run.needs}
+def _needs(job: BlockJob) -> set[tuple[Block, str]]:
+    """Return the runs that the only run of a job must wait for."""
+    (needs,) = [run.needs for run in job.study.runs(job.block) if run.name in job.names]
+    return {(job.block, name) for name in needs}
 
 
-def _has_room(ray: Any, request: Request) -> bool:
-    """Whether a node that is alive could take a run, now or when others are done."""
+def _has_room(ray: Any, resources: Resources) -> bool:
+    """Return whether a live node is large enough for a run, now or when others are done."""
     return any(
         node["Alive"]
-        and all(
-            node["Resources"].get(name, 0) >= amount for name, amount in request.resources.items()
-        )
+        and all(node["Resources"].get(name, 0) >= amount for name, amount in resources.items())
         for node in ray.nodes()
     )
 
 
-def _give_up(left: Sequence[Work], request: Request) -> None:
-    wanted = " and ".join(f"{amount:g} {name}" for name, amount in request.resources.items())
-    for work in left:
-        folder = StudyFolder(work.folder)
-        for name in work.names:
-            if not folder.state(work.block, name).is_settled:
-                folder.record_failure(
-                    work.block,
-                    name,
-                    f"no node with {wanted} is left, and none came in {request.patience:g} s",
-                )
-
-
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keep what the program does at SIGTERM: Ray would put a handler in its place that ends it on the spot."""
+    """Keep our handling of SIGTERM: Ray's ends the process at once."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -173,25 +144,27 @@ def _own_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _cluster(request: Request) -> Iterator[Any]:
-    """Ray, connected."""
+def _connected(workers: int, resources: Resources) -> Iterator[Any]:
+    """Connect to Ray, or start it on this machine."""
     address = os.environ.get("RAY_ADDRESS")
     ray = cluster.import_ray("engine ray")
-    if address and request.jobs > 1:
+    if address and workers > 1:
         raise ConfigError(
-            f"engine ray: --jobs is for a cluster on this machine, found {request.jobs} beside RAY_ADDRESS; "
-            "leave it out: --num-cpus and --num-gpus say how many runs a node takes"
+            f"engine ray: --jobs is for a cluster on this machine, found {workers} with "
+            "RAY_ADDRESS; leave it out and set --num-cpus and --num-gpus, which limit the runs of "
+            "a node"
         )
     with _own_signals():
         if address:
             cluster.join_ray(ray, address, "engine ray")
         else:
-            cluster.start_ray(ray, max(1, round(request.jobs * request.num_cpus)))
+            cluster.start_ray(ray, max(1, round(workers * resources.get("CPU", 0))))
     try:
-        if not address and not _has_room(ray, request):
+        if not address and not _has_room(ray, resources):
             raise ConfigError(
-                f"engine ray: a run asks for {request.resources}, this machine has "
-                f"{ray.cluster_resources().get('GPU', 0):g} GPUs; ask for less or set RAY_ADDRESS to a cluster"
+                f"engine ray: a run asks for {dict(resources)}, this machine has "
+                f"{ray.cluster_resources().get('GPU', 0):g} GPUs; ask for less or set RAY_ADDRESS "
+                "to a cluster"
             )
         yield ray
     finally:

@@ -6,7 +6,7 @@ a network, that is half a minute for a mistyped folder.
 
 from __future__ import annotations
 
-import math
+import functools
 import socket
 import time
 import urllib.request
@@ -16,8 +16,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 _CONNECT_SECONDS = 5.0
-_CACHE_SECONDS = 60.0  # how long the answer is cached: the network may come back
-_reachable: dict[str, tuple[float, bool]] = {}  # by endpoint: time of the check, answer
 
 
 def why_no_name(name: str) -> str | None:
@@ -37,7 +35,8 @@ def reading_hub(name: str) -> Iterator[None]:
     """Put the client of the Hub into offline mode if `name` is no folder and the Hub is down."""
     from huggingface_hub import constants
 
-    if Path(name).is_dir() or constants.HF_HUB_OFFLINE or _is_reachable(constants.ENDPOINT):
+    minute = int(time.monotonic() // 60)
+    if Path(name).is_dir() or constants.HF_HUB_OFFLINE or _can_connect(constants.ENDPOINT, minute):
         yield
         return
     constants.HF_HUB_OFFLINE = True
@@ -47,16 +46,12 @@ def reading_hub(name: str) -> Iterator[None]:
         constants.HF_HUB_OFFLINE = False
 
 
-def _is_reachable(endpoint: str) -> bool:
-    checked, answer = _reachable.get(endpoint, (-math.inf, False))
-    if time.monotonic() - checked > _CACHE_SECONDS:
-        answer = _can_connect(endpoint)
-        _reachable[endpoint] = time.monotonic(), answer
-    return answer
+@functools.lru_cache(maxsize=1)
+def _can_connect(endpoint: str, minute: int) -> bool:
+    """Return whether the endpoint accepts connections; assume so behind a proxy.
 
-
-def _can_connect(endpoint: str) -> bool:
-    """Return whether the endpoint accepts connections; assume so behind a proxy."""
+    The answer is cached within a `minute`: the network may come back.
+    """
     address = urlsplit(endpoint)
     proxies = urllib.request.getproxies()
     if address.hostname is None or address.scheme in proxies or "all" in proxies:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated
 
 import psutil
 from pydantic import ConfigDict, Field, ValidationError
@@ -251,8 +251,3 @@ def _parse(content: bytes) -> Holder | None:
         return Holder.model_validate_json(content)
     except ValidationError:
         return None
-
-
-def is_moment(found: Any) -> TypeGuard[float]:
-    """Return whether a value is a time in seconds since 1970."""
-    return type(found) in (int, float) and 0 <= found < _LATEST

@@ -1,7 +1,7 @@
 """Progress of long work: the library reports it here, and front ends show, log or store it.
 
-A run is a sequence of named stages. Each stage counts its steps and reports numbers now and then. Listeners never influence
-what is computed.
+A run is a sequence of named stages. Each stage counts its steps and reports numbers now and then.
+Listeners never influence what is computed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _LOG_INTERVAL = 60.0  # seconds
 class Progress:
     """Count stages, work and steps, and pass every call on to `listeners`, in their order.
 
-    A listener is any object that has some of these methods, such as another `Progress`; a front end that shows how much is
-    done is a subclass. `Progress()` reports to nobody.
+    A listener is any object that has some of these methods, such as another `Progress`; a front end
+    that shows how much is done is a subclass. `Progress()` reports to nobody.
     """
 
     def __init__(self, *listeners: object) -> None:
@@ -72,9 +72,10 @@ class Progress:
         self._notify("step", done, note)
 
     def record(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Report named numbers, such as `layer-03/search/best_score`, at a step: an episode, a training step, a layer.
+        """Report named numbers, such as `layer-03/search/best_score`, at a step.
 
-        This happens at most once per episode and about once per second of training, so listeners may take their time.
+        A step is an episode, a training step or a layer. This happens at most once per episode and
+        about once per second of training, so listeners may take their time.
         """
         self._notify("record", step, numbers)
 

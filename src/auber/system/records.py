@@ -62,18 +62,26 @@ def parse(
     cls: type[R], data: Any, where: str, remedy: str, *, error: type[AuberError] = RunError
 ) -> R:
     """Return the record that JSON data describes, or raise an `error` with all problems at once."""
+    record, problems = validate(cls, data)
+    if record is not None:
+        return record
+    raise error(f"{where}: {'; '.join(problems)}; it is damaged or of another version: {remedy}")
+
+
+def validate(cls: type[R], data: Any) -> tuple[R | None, list[str]]:
+    """Return the record that JSON data describes, or None and all problems."""
     try:
         # As text, because JSON has lists where a strict record has tuples.
-        return cls.model_validate_json(json.dumps(data))
+        return cls.model_validate_json(json.dumps(data)), []
     except ValidationError as invalid:
         problems = [_describe(cls, problem) for problem in invalid.errors(include_url=False)]
     except (TypeError, ValueError, RecursionError) as invalid:
-        raise error(f"{where}: must be JSON ({invalid}); {remedy}") from invalid
+        problems = [f"must be JSON ({invalid})"]
     problems = list(dict.fromkeys(problems))
     if len(problems) > _MOST_PROBLEMS:
         more = len(problems) - _MOST_PROBLEMS
         problems = [*problems[:_MOST_PROBLEMS], f"{more} more problems"]
-    raise error(f"{where}: {'; '.join(problems)}; it is damaged or of another version: {remedy}")
+    return None, problems
 
 
 def read(
@@ -87,6 +95,16 @@ def read(
     """Return the record in a JSON file; `missing` is the remedy where there is no such file."""
     data = read_json(path, remedy, missing=missing, error=error)
     return parse(cls, data, str(path), remedy, error=error)
+
+
+def read_if_there(cls: type[R], path: Path, remedy: str) -> R | None:
+    """Return the record in a JSON file, None if there is no such file; it may vanish meanwhile."""
+    try:
+        return read(cls, path, remedy)
+    except RunError:
+        if path.exists():
+            raise
+        return None
 
 
 def read_json(
@@ -133,7 +151,8 @@ _WANTED = {
 def _describe(cls: type[BaseModel], problem: Any) -> str:
     """Return one problem that pydantic found, in the words of this project."""
     kind, place, context = problem["type"], problem["loc"], problem.get("ctx", {})
-    key = ".".join(show_name(str(part)) for part in place)
+    # A member of a union is part of the place, as `tuple[int, ...]`, but not of the file.
+    key = ".".join(show_name(str(part)) for part in place if "[" not in str(part))
     if kind == "missing":
         return f"lacks '{key}'"
     if kind == "extra_forbidden":

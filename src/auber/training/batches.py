@@ -1,8 +1,8 @@
-"""Training rows as batches: every row once an epoch, rows of like length together, padded to the longest of them.
+"""Training rows as batches, grouped by length and padded to the longest row of the batch.
 
-A difference from the paper, whose batches are drawn without regard to length: grouping halves what a step computes where
-lengths vary as in RTE. Which rows meet in a batch stays random: only rows of one shuffled pool are sorted, and the order
-of the batches is shuffled again.
+Grouping is a difference from the paper; it halves the computation where lengths vary as in RTE.
+Batches stay random: only the rows of one shuffled pool are sorted, and the order of the batches is
+shuffled again.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from auber.data.encoding import EncodedRows, flat_columns, padding_of
+from auber.data.encoding import EncodedRows, flat_columns, padding_of, part_batch
+from auber.data.targets import IGNORED
+from auber.metrics.tags import NO_TAG
 
-# Batches that are sorted together. On RTE's lengths with batches of 32, padding adds 96 % to the tokens without a pool,
-# 11 % with 8 batches a pool and 4 % with 32, where the batches of an epoch resemble those of the last more and more.
+# Batches that are sorted together. On RTE's lengths with batches of 32, padding adds 96 % to the
+# tokens without a pool, 11 % with 8 batches per pool and 4 % with 32. The larger the pool, the more
+# the batches of one epoch resemble those of the next.
 POOL_BATCHES = 8
 
-# Widths of batches are rounded up to this where steps are recorded: four recordings for rows of up to 128 tokens.
-RECORDED_WIDTH = 32
+# The width of captured batches is rounded up to this: four graphs for rows of up to 128 tokens.
+CAPTURE_WIDTH = 32
 
 
 class LengthGroups(Sampler[int]):
-    """Row numbers in an order by seed and epoch in which each `batch_size` of them have like lengths.
+    """Row indices in a random order by seed and epoch that groups rows of similar length.
 
-    The rows that fill no batch come last; they are a random draw, so no length is slighted.
+    Every `batch_size` indices form a batch. The rows that fill no batch come last; they are a
+    random draw of all lengths.
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
@@ -39,7 +43,7 @@ class LengthGroups(Sampler[int]):
         return len(self._lengths)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next pass that epoch's; the data loader calls it."""
+        """Set the epoch of the next pass; the data loader calls this."""
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
@@ -55,10 +59,10 @@ class LengthGroups(Sampler[int]):
 
 
 class RowCollator:
-    """Turns row numbers into a batch as wide as its longest row; until then the tokens of all rows stand one after another.
+    """Turns row indices into a padded batch; until then all rows' tokens are stored unpadded.
 
-    Rows that were padded once for all would take the room of the longest, though one among thousands may be long. The width is
-    rounded up to `width_multiple`, but never beyond the longest row of all.
+    Padding all rows in advance would take the memory of the longest row for each. The width of a
+    batch is rounded up to `width_multiple`, but never beyond the longest row of all.
     """
 
     def __init__(self, rows: EncodedRows, width_multiple: int = 1) -> None:
@@ -66,30 +70,52 @@ class RowCollator:
         self._lengths = np.array(rows.lengths)
         self._starts = np.cumsum(self._lengths) - self._lengths
         self._by_row: dict[str, Tensor] = {}
-        self._by_token: dict[str, NDArray[np.int32]] = {}  # (tokens + 1,): what pads comes last
+        self._by_token: dict[str, NDArray[np.int32]] = {}  # (tokens + 1,); padding comes last
         for name, values in flat_columns([rows[row] for row in range(len(rows))]).items():
             if isinstance(values, Tensor):
                 self._by_row[name] = values
             else:
-                self._by_token[name] = np.append(
-                    values, np.int32(padding_of(name, rows.pad_token_id))
-                )
+                padding = np.int32(padding_of(name, rows.pad_token_id))
+                self._by_token[name] = np.append(values, padding)
 
     def __call__(self, rows: Sequence[int]) -> dict[str, Tensor]:
-        """The batch: what is given for each token is (rows, width), what is given for a row (rows,)."""
+        """Return the batch: columns by token are (rows, width), columns by row (rows,)."""
         chosen = np.asarray(rows)
         lengths = self._lengths[chosen]
-        width = min(
-            -(-int(lengths.max()) // self._width_multiple) * self._width_multiple, self._longest
-        )
+        multiple = self._width_multiple
+        width = min(-(-int(lengths.max()) // multiple) * multiple, self._longest)
         positions = np.arange(width)
-        places = np.where(
-            positions < lengths[:, None], self._starts[chosen][:, None] + positions, -1
-        )  # (rows, width)
-        batch = {
+        tokens = self._starts[chosen][:, None] + positions
+        places = np.where(positions < lengths[:, None], tokens, -1)  # (rows, width)
+        by_token = {
             name: torch.from_numpy(values[places].astype(np.int64))
             for name, values in self._by_token.items()
         }
-        return batch | {
-            name: values[torch.from_numpy(chosen)] for name, values in self._by_row.items()
-        }
+        indices = torch.from_numpy(chosen)
+        return by_token | {name: values[indices] for name, values in self._by_row.items()}
+
+
+def cut_batch(
+    batch: dict[str, Tensor], micro_batch: int
+) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
+    """Yield parts of at most `micro_batch` rows, each with its share of the batch's loss.
+
+    The loss of a batch is a mean over its rows, its tagged words or its rows with an answer. A
+    part's mean is weighted by its share of them, so that the parts' gradients add up to the
+    batch's. The share is a scalar on the device.
+    """
+    counts = _count_items(part_batch(batch)[1])  # (rows,)
+    total = counts.sum().clamp(min=1)  # a batch may have none
+    for start in range(0, len(counts), micro_batch):
+        rows = slice(start, start + micro_batch)
+        yield {name: column[rows] for name, column in batch.items()}, counts[rows].sum() / total
+
+
+def _count_items(targets: dict[str, Tensor]) -> Tensor:
+    """Return how many terms of the loss each row has: (rows,)."""
+    if "start_positions" in targets:
+        return (targets["start_positions"] != IGNORED).long()
+    labels = targets["labels"]
+    if labels.ndim == 2:  # (rows, length)
+        return (labels != NO_TAG).sum(1)
+    return torch.ones_like(labels, dtype=torch.int64)

@@ -1,7 +1,8 @@
-"""Work on a GPU recorded once as a CUDA graph and replayed, so that the GPU does not wait for its host between kernels.
+"""Capture a computation as a CUDA graph and replay it, so that the GPU never waits for its host.
 
-What is recorded must read its inputs from, and leave its results in, tensors that stay where they are, and must not wait for
-the device. Work that cannot be recorded raises `RecordingError`, and torch goes on as if nothing had been tried.
+A captured computation must read its inputs from, and leave its results in, tensors that stay in
+place, and must not wait for the device. If it cannot be captured, `CaptureError` is raised, and
+torch continues as if nothing had been tried.
 """
 
 from __future__ import annotations
@@ -18,49 +19,47 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-Work = Callable[[], None]
-Recorder = Callable[[Work], Work]
+Computation = Callable[[], None]
+Capture = Callable[[Computation], Computation]  # from a computation to its replay
 Batch = dict[str, Tensor]
 
 
-class RecordingError(RuntimeError):
-    """Work cannot be recorded; the message says why and where."""
+class CaptureError(RuntimeError):
+    """A computation cannot be captured; the message says why and where."""
 
 
-class CudaRecorder:
-    """Records work as CUDA graphs that share one pool of memory: they never run at the same time."""
+class CudaGraphCapture:
+    """Captures computations as CUDA graphs that share memory, because they never run together."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._living: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
 
-    def __call__(self, work: Work) -> Work:
-        """What repeats the work; nothing is computed yet. `RecordingError` if it cannot be recorded."""
+    def __call__(self, computation: Computation) -> Computation:
+        """Return the replay of a computation, without computing it; raise `CaptureError`."""
         graph = torch.cuda.CUDAGraph()
-        # Held until the end: torch gives up a pool that all its graphs have left, and refuses the next one that asks for it.
+        # Hold a living graph until the end: torch releases a pool that no graph uses any longer,
+        # and refuses the next graph that asks for it.
         sharer = next(iter(self._living), None)
         pool = None if sharer is None else sharer.pool()
-        stream, random_state = (
-            torch.cuda.current_stream(self._device),
-            torch.cuda.get_rng_state(self._device),
-        )
+        stream = torch.cuda.current_stream(self._device)
+        random_state = torch.cuda.get_rng_state(self._device)
         try:
             with (
                 torch.cuda.graph(graph, pool=pool),
-                _MadeOnDevice(self._device),
-                _waiting_is_an_error(),
+                _CreateOnDevice(self._device),
+                _error_on_synchronization(),
             ):
-                work()
-        except (
-            Exception
-        ) as error:  # the same work has just run well: whatever fails here is the recording's fault
+                computation()
+        # The computation has just run without capture, so any failure here is caused by it.
+        except Exception as error:
             _replace_random_state(self._device, random_state)
             if torch.cuda.current_stream(self._device) != stream:
-                # CUDA broke the recording off, so torch could not end it: it is still on the recording's stream, and
-                # its allocator keeps asking the graph.
+                # CUDA aborted the capture, so torch could not end it: the current stream is still
+                # the capture's, and the allocator still refers to the graph.
                 torch.cuda.set_stream(stream)
                 _broken_graphs.append(graph)
-            raise RecordingError(_reason(error)) from error
+            raise CaptureError(_reason(error)) from error
         self._living.add(graph)
         return graph.replay
 
@@ -68,43 +67,43 @@ class CudaRecorder:
 _broken_graphs: list[torch.cuda.CUDAGraph] = []
 
 
-def recorder_for(device: torch.device) -> Recorder | None:
-    """What records work on a device; None where nothing needs to be."""
-    return CudaRecorder(device) if device.type == "cuda" else None
+def capture_for(device: torch.device) -> Capture | None:
+    """Return the capture for a device; None if it needs none."""
+    return CudaGraphCapture(device) if device.type == "cuda" else None
 
 
-class ShapeRecordings:
-    """Work on a batch, recorded once for each shape of its tokens and replayed from the second batch of a shape on.
+class ShapeGraphs:
+    """A computation on a batch, captured once for each shape of its tokens.
 
-    The first batch of each shape runs as it is: that warms up what a library sets up on first use, and whatever fails there
-    is no matter of recording.
+    The first batch of each shape runs as it is: libraries set themselves up on first use, and an
+    error there is not one of the capture. From the second on, the graph is replayed.
     """
 
-    def __init__(self, work: Callable[[Batch], None], recorder: Recorder) -> None:
-        self._work, self._recorder = work, recorder
+    def __init__(self, compute: Callable[[Batch], None], capture: Capture) -> None:
+        self._compute, self._capture = compute, capture
         self._seen: set[torch.Size] = set()
-        self._recordings: dict[torch.Size, tuple[Batch, Work]] = {}
+        self._graphs: dict[torch.Size, tuple[Batch, Computation]] = {}
 
     def __call__(self, batch: Batch) -> None:
-        """Do the work. `RecordingError` if it cannot be recorded: then it is not done."""
+        """Compute; after a `CaptureError` nothing has been computed."""
         shape = batch["input_ids"].shape  # (rows, width)
         if shape not in self._seen:
             self._seen.add(shape)
-            self._work(batch)
+            self._compute(batch)
             return
-        if shape not in self._recordings:
+        if shape not in self._graphs:
             buffers = {name: tensor.clone() for name, tensor in batch.items()}
-            self._recordings[shape] = buffers, self._recorder(lambda: self._work(buffers))
-        buffers, replay = self._recordings[shape]
+            self._graphs[shape] = buffers, self._capture(lambda: self._compute(buffers))
+        buffers, replay = self._graphs[shape]
         for name, buffer in buffers.items():
             buffer.copy_(batch[name])
         replay()
 
 
-class _MadeOnDevice(TorchFunctionMode):
-    """Makes on the device what some models make on the host and copy, which cannot be recorded.
+class _CreateOnDevice(TorchFunctionMode):
+    """Create on the device what some models create on the host and copy, which is not capturable.
 
-    Under transformers before 5.22 these are the positions of MPNet and the zero in the mask of eager attention.
+    Before transformers 5.22 these are MPNet's positions and the zero in the eager attention mask.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -121,11 +120,14 @@ class _MadeOnDevice(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def _waiting_is_an_error() -> Iterator[None]:
-    """Let torch refuse to wait for the GPU before CUDA does: CUDA's refusal would break the recording under way."""
+def _error_on_synchronization() -> Iterator[None]:
+    """Let torch raise an error before it waits for the GPU.
+
+    CUDA would refuse as well, but that would break the capture.
+    """
     mode = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that it does not find every wait
+        warnings.simplefilter("ignore")  # torch warns that it does not detect every wait
         torch.cuda.set_sync_debug_mode("error")
     try:
         yield
@@ -134,16 +136,15 @@ def _waiting_is_an_error() -> Iterator[None]:
 
 
 def _replace_random_state(device: torch.device, state: Tensor) -> None:
-    """Give the device's generator a new state in place of the one that a broken recording does not hand back."""
-    generator = torch.cuda.default_generators[
-        torch.cuda.current_device() if device.index is None else device.index
-    ]
+    """Give the device's generator a new state; a broken capture does not return the old one."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    generator = torch.cuda.default_generators[index]
     generator.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
     generator.set_state(state)
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of the first error, and where it was raised, as seen from outside torch."""
+    """Return the first line of the first error, and the place outside torch that raised it."""
     while error.__context__ is not None:
         error = error.__context__
     text = (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,7 +1,7 @@
 """Where a run computes: device, precision and CPU threads.
 
-Numbers of threads change the last bits of a CPU result, so a run resolves them once, records them and checks them when it
-goes on.
+The number of threads changes the last bits of results on a CPU. So a run resolves it once, records
+it, and checks it on resume.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from auber.errors import ConfigError
 
 @dataclass(frozen=True)
 class Hardware:
-    """What `auto` came to."""
+    """A resolved device, precision and number of threads."""
 
     device: torch.device
     precision: str  # float32 or bfloat16: of scoring and of tuning's matrix products
@@ -25,41 +25,38 @@ class Hardware:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The floating-point type scoring computes in."""
+        """The floating-point type of scoring."""
         return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
     @property
     def name(self) -> str:
-        """The device as a person knows it."""
-        return (
-            torch.cuda.get_device_name(self.device)
-            if self.device.type == "cuda"
-            else self.device.type
-        )
+        """The device's name for people."""
+        if self.device.type == "cuda":
+            return torch.cuda.get_device_name(self.device)
+        return self.device.type
 
     def reset_peak(self) -> None:
-        """Let `peak_bytes` count from now on."""
+        """Restart the measurement of `peak_bytes`."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
 
     def peak_bytes(self) -> int | None:
-        """The most memory this process held on its GPU since `reset_peak`; None elsewhere."""
+        """Return the most GPU memory that this process held since `reset_peak`; None elsewhere."""
         return torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else None
 
     def free_unused(self) -> None:
-        """Hand back what torch has set aside of a GPU's memory: others may share it, and recordings' memory serves nothing else."""
+        """Return GPU memory that torch has reserved but does not use; others may need it."""
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
 
 def resolve_hardware(config: Config) -> Hardware:
-    """Decide device, precision and threads, and pin the threads in this process."""
+    """Resolve device, precision and threads, and set the threads of this process."""
     device = _resolve_device(config.device)
     precision = config.precision
     if precision == "auto":
-        precision = (
-            "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-        )
+        on_gpu = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        precision = "bfloat16" if on_gpu else "float32"
     if config.threads:
         torch.set_num_threads(config.threads)
     return Hardware(device, precision, torch.get_num_threads())
@@ -68,18 +65,17 @@ def resolve_hardware(config: Config) -> Hardware:
 def _resolve_device(name: str) -> torch.device:
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
+            name = "cuda"
+        else:
+            name = "mps" if torch.backends.mps.is_available() else "cpu"
+    elif (name == "cuda" and not torch.cuda.is_available()) or (
+        name == "mps" and not torch.backends.mps.is_available()
+    ):
+        seen = "no GPU" if name == "cuda" else "none"
         raise ConfigError(
-            "device must be one that is here, found 'cuda' but torch sees no GPU; use device=auto or device=cpu"
+            f"device must be one that is here, found '{name}' but torch sees {seen}; "
+            "use device=auto or device=cpu"
         )
-    if name == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError(
-            "device must be one that is here, found 'mps' but torch sees none; use device=auto or device=cpu"
-        )
-    return (
-        torch.device(name, int(os.environ.get("LOCAL_RANK", 0)))
-        if name == "cuda"
-        else torch.device(name)
-    )
+    if name == "cuda":
+        return torch.device(name, int(os.environ.get("LOCAL_RANK", 0)))
+    return torch.device(name)

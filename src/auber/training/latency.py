@@ -1,8 +1,9 @@
-"""How much of a model's time goes with a head here: what a search is paid by that is told to care for time.
+"""Measure how much of a model's time a head takes, for searches that reward saved time.
 
-The model is timed beside itself without half of its heads, as `auber speed` times them in torch, and time is taken to fall
-evenly with the heads that go, whatever the layer. Where the pairs show no saving, as on a GPU that waits for its host, a head
-saves nothing: a search must not be paid by noise.
+The model and a copy without half of its heads are timed side by side, in plain torch as
+`auber speed` does. Time is assumed to fall evenly with the number of heads, whatever their layer.
+If the measurement shows no saving, as on a GPU that waits for its host, a head saves nothing:
+noise must not be rewarded.
 """
 
 from __future__ import annotations
@@ -21,8 +22,7 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.random_rows import random_rows
 from auber.models.surgery import remove_heads
-from auber.training.clock import Call, make_timer, side_by_side
-from auber.training.ratio import Limits, Ratio, ratio_of, verdict
+from auber.training.timing import Call, Limits, Ratio, make_timer, ratio_of, side_by_side, verdict
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -30,39 +30,38 @@ if TYPE_CHECKING:
     from auber.training.devices import Hardware
 
 Models = tuple["PreTrainedModel", "PreTrainedModel"]  # unpruned, pruned
-Calls = Callable[[int, int], list[Call]]  # from rows and length to a call for each model
+Calls = Callable[[int, int], list[Call]]  # from rows and length to a call of each model
 
 LIMITS = Limits(repeats=100, seconds=20.0)
 
 
 @dataclass(frozen=True)
 class Saving:
-    """What pairs of calls showed."""
+    """The measured effect of removing heads."""
 
-    heads: int  # taken out to see it
+    heads: int  # removed for the measurement
     rows: int  # of a call
     length: int
     ratio: Ratio
 
     @property
     def percent(self) -> float:
-        """Of the whole model's time that one head less saves; 0 where the interval does not exclude that."""
+        """The share of the model's time that a head takes; 0 if the saving is not significant."""
         return 100 * (1 - 1 / self.ratio.median) / self.heads if self.ratio.low > 1 else 0.0
 
     def words(self, device: str) -> str:
-        """The finding for a person."""
+        """Return the finding as a sentence."""
         saved = (
             f"{self.percent:.2f} % of the model's time"
             if self.percent
             else "no time that can be measured, so none is paid for"
         )
         rows = f"{self.rows} row{'s' if self.rows > 1 else ''} of {self.length} tokens on {device}"
-        return (
-            f"a removed head saves {saved}; {rows}, {self.heads} heads less: {verdict(self.ratio)}"
-        )
+        fewer = f"{self.heads} heads less: {verdict(self.ratio)}"
+        return f"a removed head saves {saved}; {rows}, {fewer}"
 
     def to_json(self) -> dict[str, Any]:
-        """For a run's record."""
+        """Return the finding as plain JSON types."""
         return {"percent_a_head": self.percent, **asdict(self)}
 
 
@@ -73,42 +72,40 @@ def measure_saving(
     length: int,
     on_round: Callable[[int], None],
 ) -> Saving | None:
-    """What a head saves; None where every layer has a single one. The model is not changed."""
+    """Return what a head saves; None if every layer has a single one. The model is not changed."""
     encoder = encoder_of(model)
     present = {layer: encoder.present(layer) for layer in range(encoder.num_layers)}
-    halves = PruningPlan({layer: heads[: len(heads) // 2] for layer, heads in present.items()})
-    if not halves:
+    plan = PruningPlan({layer: heads[: len(heads) // 2] for layer, heads in present.items()})
+    if not plan:
         return None
     whole = copy.deepcopy(model).eval()
     half = copy.deepcopy(whole)
-    remove_heads(half, halves)
+    remove_heads(half, plan)
+    timer = make_timer(hardware.device)
     try:
         with open_torch((whole, half), hardware) as calls:
-            seconds = side_by_side(
-                calls(rows, length), make_timer(hardware.device), LIMITS, on_round
-            )
+            seconds = side_by_side(calls(rows, length), timer, LIMITS, on_round)
     except torch.OutOfMemoryError as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(
-            f"timing: {rows} rows of {length} tokens do not fit into the memory of {hardware.name} ({reason}); lower "
-            "reward.latency_rows"
+            f"timing: {rows} rows of {length} tokens do not fit into the memory of {hardware.name} "
+            f"({reason}); lower reward.latency_rows"
         ) from error
-    return Saving(halves.num_removed, rows, length, ratio_of(*seconds))
+    return Saving(plan.num_removed, rows, length, ratio_of(*seconds))
 
 
 @contextmanager
 def open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
-    """Calls of both models in plain torch."""
-    on_cpu = hardware.device.type == "cpu"  # where the models are already, in float32
+    """Open calls of both models in plain torch."""
+    on_cpu = hardware.device.type == "cpu"  # where the models already are, in float32
     placed = [
         model if on_cpu else copy.deepcopy(model).to(device=hardware.device, dtype=hardware.dtype)
         for model in models
     ]
 
     def calls(rows: int, length: int) -> list[Call]:
-        drawn = random_rows(
-            encoder_of(models[0]), tokenizer_inputs(models[0]), rows=rows, length=length
-        )
+        inputs = tokenizer_inputs(models[0])
+        drawn = random_rows(encoder_of(models[0]), inputs, rows=rows, length=length)
         batch = {name: tensor.to(hardware.device) for name, tensor in drawn.items()}
         return [_torch_call(model, batch) for model in placed]
 
@@ -124,8 +121,7 @@ def _torch_call(model: PreTrainedModel, batch: dict[str, Tensor]) -> Call:
 
 
 def tokenizer_inputs(model: PreTrainedModel) -> tuple[str, ...]:
-    """What a tokenizer of the family gives."""
-    has_types = (
-        encoder_of(model).has_token_types and getattr(model.config, "type_vocab_size", 0) > 1
-    )
+    """Return the inputs that a tokenizer of the model's family gives."""
+    vocabulary = getattr(model.config, "type_vocab_size", 0)
+    has_types = encoder_of(model).has_token_types and vocabulary > 1
     return ("input_ids", "attention_mask", *(["token_type_ids"] if has_types else []))

@@ -1,11 +1,13 @@
-"""Fine-tuning on the Hugging Face Trainer, so that accelerate, mixed precision and several GPUs come with it.
+"""Fine-tuning on the Hugging Face Trainer, with its mixed precision and multi-GPU support.
 
-Deterministic on a CPU for a seed and a number of threads. Nothing is written to disk: a tuning that is cut starts again.
-Early stopping watches rows of train set apart and keeps the best weights in memory. Rate decay is linear without warm-up,
-AdamW without weight decay, gradients clipped to norm 1: what the authors' code inherits from its time's GLUE script.
-Batches hold rows of like length (`batches`); on one GPU the steps are recorded and replayed (`graphs`). A loss or a weight that
-is not finite ends a tuning with a `DivergedError` (`finite`); batches that do not fit into memory are run in parts (`parts`);
-`course` follows the steps for who listens.
+It is deterministic on a CPU for a seed and a number of threads. Nothing is written to disk: a
+tuning that is interrupted starts again. Early stopping watches held-out rows of train and keeps the
+best weights in memory. The learning rate decays linearly without warm-up, AdamW has no weight
+decay, and gradients are clipped to norm 1: the defaults of the GLUE script that the authors' code
+is based on.
+
+Batches are grouped by length (`batches`). On one GPU the steps are captured and replayed
+(`captured_steps`). `monitor` ends a tuning whose numbers are not finite.
 """
 
 from __future__ import annotations
@@ -13,10 +15,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
-import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,27 +25,30 @@ import torch
 from auber.config import LastTuning
 from auber.data.encoding import EncodedRows
 from auber.system.progress import Progress
-from auber.training.captured_steps import KeptSteps
-from auber.training.course import Course
+from auber.training.captured_steps import StepCache
 from auber.training.devices import Hardware
-from auber.training.finite import DivergedError, LossWatch, TuningError, require_finite_weights
-from auber.training.stopping import BestKeeper
+from auber.training.monitor import (
+    DivergedError,
+    EarlyStopping,
+    Monitor,
+    TuningError,
+    TuningSettings,
+    require_finite_weights,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from auber.training.trainer import Trained, TuningSettings
-
 __all__ = [
     "DivergedError",
-    "KeptSteps",
+    "StepCache",
     "TuningError",
     "TuningReport",
     "require_finite_weights",
     "tune",
 ]
 
-_FROZEN_AT_IMPORT = gc.get_freeze_count()  # what the interpreter itself may have set aside
+_FROZEN_AT_IMPORT = gc.get_freeze_count()  # the interpreter may have frozen objects itself
 
 
 @dataclass(frozen=True)
@@ -54,22 +58,18 @@ class TuningReport:
     steps: int
     seconds: float
     stopped_early: bool = False
-    best_step: int | None = None  # only where something was watched
+    best_step: int | None = None  # None if no rows were watched
     watched: tuple[tuple[int, float, float], ...] = ()  # (step, metric, loss)
-    micro_batch: int | None = (
-        None  # rows run at a time, only where the batches did not fit into memory
-    )
+    micro_batch: int | None = None  # rows run at a time; None if whole batches fit into memory
 
     def to_json(self) -> dict[str, Any]:
-        """A plain JSON object."""
-        return {
-            "steps": self.steps,
-            "seconds": round(self.seconds, 3),
-            "stopped_early": self.stopped_early,
-            "best_step": self.best_step,
-            "watched": [list(entry) for entry in self.watched],
-            **({} if self.micro_batch is None else {"micro_batch": self.micro_batch}),
-        }
+        """Return the report as plain JSON types."""
+        found = asdict(self)
+        found["seconds"] = round(self.seconds, 3)
+        found["watched"] = [list(entry) for entry in self.watched]
+        if self.micro_batch is None:
+            del found["micro_batch"]
+        return found
 
 
 def tune(
@@ -83,99 +83,71 @@ def tune(
     stage: str = "tuning",
     name: str = "tuning",
     progress: Progress | None = None,
-    kept: KeptSteps | None = None,
+    step_cache: StepCache | None = None,
 ) -> TuningReport:
     """Fine-tune a model in place.
 
-    `watch` is (rows, metric): then the settings must be a `LastTuning`, whose early stopping applies. The listener sees it as
-    `stage`; what it is told in numbers is named `name`/quantity. `kept` has the recorded steps of the tuning before and those of
-    this one afterwards. After a `TuningError` the model is of no use.
+    `watch` is (rows, metric) for early stopping; then the settings must be a `LastTuning`. The
+    progress shows the tuning as `stage` and names its numbers `name`/quantity. `step_cache` shares
+    captured steps with other tunings of the model. After a `TuningError` the model is unusable.
     """
     started = time.perf_counter()
     require_finite_weights(model, stage)
     if settings.epochs == 0:
         return TuningReport(0, 0.0)
-    listener = progress or Progress()
-    keeper = None if watch is None else _keeper(model, rows, settings, *watch)
-    losses = LossWatch(stage, settings)
-    course = Course(losses, keeper, listener, stage=stage, name=name)
-    trained = _train(model, rows, settings, course, seed, hardware, stage, kept or KeptSteps())
-    losses.finish(trained.steps, model, rows)
-    listener.end()
-    if keeper is not None:
-        keeper.restore()
-    model.eval()
-    model.zero_grad(set_to_none=True)
-    hardware.free_unused()
-    return TuningReport(
-        trained.steps,
-        time.perf_counter() - started,
-        stopped_early=keeper.stopped if keeper else False,
-        best_step=keeper.best_step if keeper else None,
-        watched=tuple(keeper.watched) if keeper else (),
-        micro_batch=trained.micro_batch,
-    )
-
-
-def _keeper(
-    model: PreTrainedModel,
-    rows: EncodedRows,
-    settings: TuningSettings,
-    watched: EncodedRows,
-    metric: str,
-) -> BestKeeper:
-    """What looks at the watched rows during a tuning on `rows`."""
-    if not isinstance(settings, LastTuning):
-        raise TypeError(
-            f"watching needs LastTuning settings, actual type: {type(settings).__name__}"
-        )
-    return BestKeeper(model, watched, metric, settings, math.ceil(len(rows) / settings.batch_size))
-
-
-def _train(
-    model: PreTrainedModel,
-    rows: EncodedRows,
-    settings: TuningSettings,
-    course: Course,
-    seed: int,
-    hardware: Hardware,
-    stage: str,
-    kept: KeptSteps,
-) -> Trained:
+    progress = progress or Progress()
+    early_stopping = None
+    if watch is not None:
+        if not isinstance(settings, LastTuning):
+            actual = type(settings).__name__
+            raise TypeError(f"watching needs LastTuning settings, actual type: {actual}")
+        steps_per_epoch = math.ceil(len(rows) / settings.batch_size)
+        early_stopping = EarlyStopping(model, *watch, settings, steps_per_epoch)
+    monitor = Monitor(settings, early_stopping, progress, stage=stage, name=name)
     from auber.training.trainer import run_trainer  # the Trainer takes seconds to import
 
-    with _young_garbage(), tempfile.TemporaryDirectory(prefix="auber-") as scratch:
+    with _freeze_objects():
         try:
-            trained = run_trainer(
+            steps, micro_batch = run_trainer(
                 model,
                 rows,
                 settings,
+                monitor,
                 seed=seed,
                 hardware=hardware,
-                kept=kept,
-                scratch=scratch,
-                stage=stage,
-                on_begin=course.begin,
-                on_step=course.step,
+                step_cache=step_cache or StepCache(),
             )
-        except (
-            torch.OutOfMemoryError
-        ) as error:  # a step that runs out of it is taken in parts: this is all the rest
+        except torch.OutOfMemoryError as error:
+            # The Trainer takes steps that do not fit in parts; this comes from the optimiser.
             reason = str(error).partition("\n")[0]
             raise TuningError(
-                f"{stage}: the optimiser does not fit into the memory of {hardware.name} ({reason}); free some of it"
+                f"{stage}: the optimiser does not fit into the memory of {hardware.name} "
+                f"({reason}); free some of it"
             ) from error
-        # The Trainer refers to itself: without this, optimiser and recordings would keep their memory for a while.
+        # The Trainer has reference cycles; without this, optimiser and graphs would keep their
+        # memory for a while.
         gc.collect()
-    return trained
+    monitor.finish(steps, model, rows)
+    model.eval()
+    model.zero_grad(set_to_none=True)
+    hardware.free_unused()
+    report = TuningReport(steps, time.perf_counter() - started, micro_batch=micro_batch)
+    if early_stopping is None:
+        return report
+    return replace(
+        report,
+        stopped_early=early_stopping.stopped,
+        best_step=early_stopping.best_step,
+        watched=tuple(early_stopping.watched),
+    )
 
 
 @contextlib.contextmanager
-def _young_garbage() -> Iterator[None]:
-    """Let garbage collection look at new objects only.
+def _freeze_objects() -> Iterator[None]:
+    """Exclude all existing objects from garbage collection.
 
-    The Trainer collects at its start as well, and going over all that torch and transformers have loaded takes as long as
-    a dozen steps each time. Where the program has set objects aside itself, they are left as they are.
+    The Trainer collects garbage when it starts. Visiting all objects of torch and transformers
+    would take as long as a dozen steps. If the program has frozen objects itself, do nothing.
     """
     if gc.get_freeze_count() > _FROZEN_AT_IMPORT:
         yield

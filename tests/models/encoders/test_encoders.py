@@ -1,4 +1,4 @@
-"""Every family's adapter against the transformers model it wraps."""
+"""Every family's adapter against the transformers model that it wraps."""
 
 from __future__ import annotations
 
@@ -12,29 +12,34 @@ from torch import nn
 from auber.errors import ModelError
 from auber.models.encoders import FAMILIES, encoder_of, family_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.surgery import masked_heads, remove_heads
+from auber.training.outputs import OUTPUTS
+from tests.kinds import TOKEN_KINDS
 from tests.tiny_models import (
     HEADS,
     HIDDEN,
     LAYERS,
     MAX_LENGTH,
     MODEL_TYPES,
+    random_batch,
     tiny_config,
     tiny_model,
 )
 
+FROM_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta")  # count positions from its index
+PLAN = {0: [1], 1: [0, 3], 2: [0, 1, 2]}
 
-@pytest.mark.parametrize("bare", [False, True], ids=["classifier", "bare"])
+
+class LowRank(nn.Linear):
+    """Stands in for the wrapper of an adapter."""
+
+
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_sizes_are_read_from_the_model(model_type, bare):
-    model = tiny_model(model_type, bare=bare)
+def test_sizes_are_read_from_the_model(model_type):
+    model = tiny_model(model_type, bare=True)
     encoder = encoder_of(model)
-    assert (encoder.num_layers, encoder.num_heads, encoder.hidden_size, encoder.head_dim) == (
-        LAYERS,
-        HEADS,
-        HIDDEN,
-        8,
-    )
+    sizes = (encoder.num_layers, encoder.num_heads, encoder.hidden_size, encoder.head_dim)
+    assert sizes == (LAYERS, HEADS, HIDDEN, 8)
     assert encoder.removed == PruningPlan()
     assert encoder.present(0) == (0, 1, 2, 3)
     remove_heads(model, {1: [0, 2]})
@@ -43,91 +48,114 @@ def test_sizes_are_read_from_the_model(model_type, bare):
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_as_many_tokens_as_a_row_may_have(model_type):
+def test_the_largest_number_of_tokens(model_type):
     model = tiny_model(model_type)
     longest = encoder_of(model).num_positions
-    assert longest == MAX_LENGTH + (
-        2 if model_type in ("camembert", "mpnet", "roberta", "xlm-roberta") else 4
-    )
+    assert longest == MAX_LENGTH + (2 if model_type in FROM_PADDING else 4)
     assert model(torch.full((1, longest), 7)).logits.isfinite().all()
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_every_parameter_of_the_layers_is_in_parts(model_type):
+def test_every_parameter_of_a_layer_is_in_its_parts(model_type):
     encoder = encoder_of(tiny_model(model_type))
     parts = encoder.parts(0)
     projections = [getattr(one, "fused", one) for one in parts.projections]
-    named = [value for value in vars(parts).values() if isinstance(value, nn.Module)] + projections
-    found = {id(parameter) for module in named for parameter in module.parameters()}
+    modules = [value for value in vars(parts).values() if isinstance(value, nn.Module)]
+    found = {id(parameter) for each in modules + projections for parameter in each.parameters()}
     places = {"distilbert": "transformer.layer", "modernbert": "layers"}
     layers = encoder.base.get_submodule(places.get(model_type, "encoder.layer"))
     assert found == {id(parameter) for parameter in layers[0].parameters()}
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "distilbert", "modernbert"])
+def test_classifiers_of_tokens(model_type, kind):
+    """Masked equals removed, and the classifier reads every token."""
+    model = tiny_model(model_type, kind=kind)
+    encoder, batch = encoder_of(model), random_batch(model)
+    tokens = batch["attention_mask"].bool()
+
+    def logits():
+        return OUTPUTS[kind].logits(model(**batch))
+
+    whole = logits()
+    assert encoder.reads == "all"
+    assert encoder.task_type.name == kind
+    hidden = encoder.base(**batch)[0]  # (rows, length, hidden)
+    torch.testing.assert_close(encoder.classify(hidden.flatten(0, 1)), whole.flatten(0, 1))
+    with masked_heads(model, PLAN):
+        masked = logits()
+    remove_heads(model, PLAN)
+    torch.testing.assert_close(masked[tokens], logits()[tokens], atol=1e-5, rtol=1e-5)
+    assert (masked - whole)[tokens].abs().max() > 1e-3
+
+
 def test_a_bare_encoder_cannot_classify():
     encoder = encoder_of(tiny_model(bare=True))
-    with pytest.raises(
-        ModelError,
-        match=r"^BertModel has no classifier; fine-tune it first, or load it as \.\.\.ForSeq",
-    ):
+    message = r"^BertModel has no classifier; fine-tune it first, or load it as \.\.\.ForSeq"
+    with pytest.raises(ModelError, match=message):
         encoder.classify(torch.zeros(1, HIDDEN))
 
 
-def test_families_name_themselves():
+def test_the_table_of_families():
     assert list(FAMILIES) == sorted(FAMILIES)
     assert all(adapter.family == name for name, adapter in FAMILIES.items())
-    assert sorted(kind for adapter in FAMILIES.values() for kind in adapter.model_types) == sorted(
-        MODEL_TYPES
+    model_types = [name for adapter in FAMILIES.values() for name in adapter.model_types]
+    assert sorted(model_types) == sorted(MODEL_TYPES)
+    code = (
+        "import sys, auber.models.encoders, auber.models.surgery, auber.models.checkpoint\n"
+        "sys.exit('transformers' in sys.modules)"
     )
-
-
-def test_the_table_of_families_needs_no_transformers():
-    code = "import sys, auber.models.encoders, auber.models.surgery, auber.models.checkpoint; sys.exit('transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_unsupported_architectures_are_named():
-    with pytest.raises(
-        ModelError, match=r"^A model of type 'gpt2' cannot be pruned; use one of: bert, camembert, "
-    ):
-        family_of("gpt2")
-    reason = r"'albert' cannot be pruned \(it shares one layer's weights over all layers, so a head cannot be removed"
-    with pytest.raises(ModelError, match=reason):
-        family_of("albert")
-    with pytest.raises(
-        ModelError, match=r"^A transformers model is needed, found Linear; unwrap it first$"
-    ):
+@pytest.mark.parametrize(
+    ("model_type", "message"),
+    [
+        ("gpt2", r"^A model of type 'gpt2' cannot be pruned; use one of: bert, camembert, "),
+        ("albert", r"'albert' cannot be pruned \(it shares one layer's weights over all layers,"),
+    ],
+)
+def test_other_families_are_refused(model_type, message):
+    with pytest.raises(ModelError, match=message):
+        family_of(model_type)
+
+
+def test_other_objects_are_refused():
+    message = "^A transformers model is needed, found Linear; unwrap it first$"
+    with pytest.raises(ModelError, match=message):
         encoder_of(nn.Linear(2, 2))
-
-
-def test_a_decoder_is_refused():
-    with pytest.raises(
-        ModelError, match=r"^BertForSequenceClassification is configured as a decoder"
-    ):
+    with pytest.raises(ModelError, match="^BertForSequenceClassification is configured as a deco"):
         encoder_of(tiny_model("bert", is_decoder=True))
 
 
-def test_a_config_object_shared_by_two_models_is_found_out():
+def test_a_config_that_two_models_share_is_refused():
     from transformers import BertModel
 
     config = tiny_config("bert")
     first, second = BertModel(config), BertModel(config)
     remove_heads(first, {2: [1]})
-    with pytest.raises(
-        ModelError,
-        match=r"^layer 2: with heads \[1\] removed, .* query must be 24 wide, found 32; load",
-    ):
+    message = r"^layer 2: with heads \[1\] removed, .* query must be 24 wide, found 32; load"
+    with pytest.raises(ModelError, match=message):
         encoder_of(second)
 
 
-def test_a_wrapped_projection_is_refused():
-    class LowRank(nn.Linear):
-        pass
-
-    model = tiny_model()
-    model.bert.encoder.layer[1].attention.self.value = LowRank(HIDDEN, HIDDEN)
-    with pytest.raises(
-        ModelError,
-        match=r"^layer 1: its value must be a plain Linear, found LowRank; merge adapters",
-    ):
+@pytest.mark.parametrize(
+    ("model_type", "module", "name"),
+    [
+        ("bert", "encoder.layer.1.attention.self.value", "value"),
+        ("deberta-v2", "encoder.layer.1.attention.self.pos_query_proj", "position projection"),
+        ("modernbert", "layers.1.attn.Wqkv", "query"),
+    ],
+)
+def test_a_wrapped_projection_is_refused(model_type, module, name):
+    changes = {"share_att_key": False} if model_type == "deberta-v2" else {}
+    model = tiny_model(model_type, **changes)
+    parent, _, child = module.rpartition(".")
+    old = model.base_model.get_submodule(module)
+    wrapped = LowRank(old.in_features, old.out_features)
+    setattr(model.base_model.get_submodule(parent), child, wrapped)
+    message = f"^layer 1: its {name} must be a plain Linear, found LowRank; merge adapters"
+    with pytest.raises(ModelError, match=message):
         encoder_of(model)

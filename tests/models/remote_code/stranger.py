@@ -1,9 +1,11 @@
-"""Somebody with torch and transformers but without this package, who is handed folders of pruned models.
+"""Use folders of pruned models with torch and transformers, but without this package.
 
-    python stranger.py FOLDER DEED...
+    python stranger.py FOLDER CHECK...
 
-`FOLDER` holds a model folder a family, and `batches/FAMILY.safetensors`. Each deed's numbers, or what went wrong, go to
-`FOLDER/answers/DEED.json`. This file imports nothing of the project; `test_stranger.py` runs it in an environment of its own.
+`FOLDER` holds a model folder per family, `batches/FAMILY.safetensors`, and in
+`expected/FAMILY.safetensors` what this package computes. The error of each check, or null, is
+written to `FOLDER/errors.json`. This file imports nothing of the project; `test_stranger.py` runs
+it in an environment of its own.
 """
 
 from __future__ import annotations
@@ -17,26 +19,19 @@ from pathlib import Path
 sys.modules["auber"] = None  # type: ignore[assignment]  # even where it is installed
 
 TEXTS = ["the film is good", "bad"]
+SOME = ("bert", "mpnet")  # the families of the checks that do not depend on them
 
 
-def load(folder, auto=None):
-    from transformers import AutoModelForSequenceClassification
+def load(folder, auto="AutoModelForSequenceClassification"):
+    import transformers
 
-    return (
-        (auto or AutoModelForSequenceClassification)
-        .from_pretrained(folder, trust_remote_code=True)
-        .eval()
-    )
+    return getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True).eval()
 
 
-def batch_of(family):
+def read(family, kind="batches"):
     from safetensors.torch import load_file
 
-    return load_file(family.parent / "batches" / f"{family.name}.safetensors")
-
-
-def numbers(tensor):
-    return tensor.detach().double().tolist()
+    return load_file(family.parent / kind / f"{family.name}.safetensors")
 
 
 def tokens(folder):
@@ -45,53 +40,58 @@ def tokens(folder):
     return AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
 
 
+def assert_near(found, expected, tolerance=1e-6):
+    import torch
+
+    found, expected = (torch.as_tensor(each, dtype=torch.float64) for each in (found, expected))
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+
+
+def only(families, names=SOME):
+    return [family for family in families if family.name in names]
+
+
 def logits(families):
-    return {family.name: numbers(load(family)(**batch_of(family)).logits) for family in families}
+    for family in families:
+        assert_near(load(family)(**read(family)).logits, read(family, "expected")["logits"])
 
 
 def encoder(families):
-    from transformers import AutoModel
-
-    return {
-        family.name: numbers(load(family, AutoModel)(**batch_of(family))[0]) for family in families
-    }
+    for family in families:
+        hidden = load(family, "AutoModel")(**read(family))[0]
+        assert_near(hidden, read(family, "expected")["hidden"])
 
 
 def resave(families):
-    """`save_pretrained` takes the modeling file along, so that the copy of a copy loads too."""
-    found = {}
+    """`save_pretrained` copies the modeling file, so that the copy of a copy loads too."""
     for family in families:
         copy = family.parent / "copies" / family.name
         load(family).save_pretrained(copy)
-        found[family.name] = numbers(load(copy)(**batch_of(family)).logits)
-    return found
+        assert_near(load(copy)(**read(family)).logits, read(family, "expected")["logits"])
 
 
 def classify(families):
     from transformers import pipeline
 
-    (bert,) = [family for family in families if family.name == "bert"]
-    answers = pipeline("text-classification", model=str(bert), trust_remote_code=True)(
-        TEXTS, top_k=None
-    )
-    return {"answers": answers, "logits": numbers(load(bert)(**tokens(bert)).logits)}
+    (bert,) = only(families, ["bert"])
+    classifier = pipeline("text-classification", model=str(bert), trust_remote_code=True)
+    scores = load(bert)(**tokens(bert)).logits.softmax(-1)
+    for row, expected in zip(classifier(TEXTS, top_k=None), scores, strict=True):
+        found = {entry["label"]: entry["score"] for entry in row}
+        assert_near([found["no"], found["yes"]], expected)
 
 
 def train(families):
     """One step with Trainer, saved and loaded again."""
+    from safetensors.torch import save_file
+
     with warnings.catch_warnings(action="ignore"):  # of what is imported
         from transformers import AutoTokenizer, Trainer, TrainingArguments
 
-    found = {}
-    for family in families:
-        if family.name not in ("bert", "mpnet"):
-            continue
-        model, batch, place = (
-            load(family),
-            batch_of(family),
-            family.parent / "trained" / family.name,
-        )
-        before = numbers(model(**batch).logits)
+    for family in only(families):
+        model, batch = load(family), read(family)
+        place = family.parent / "trained" / family.name
+        before = model(**batch).logits.detach()
         rows = [{"input_ids": ids[:4], "label": ids[0] % 2} for ids in batch["input_ids"].tolist()]
         arguments = TrainingArguments(
             place,
@@ -106,99 +106,78 @@ def train(families):
         trainer = Trainer(model, arguments, train_dataset=rows, processing_class=tokenizer)
         trainer.train()
         trainer.save_model(place)
-        found[family.name] = {
-            "before": before,
-            "trained": numbers(model.eval()(**batch).logits),
-            "loaded": numbers(load(place)(**batch).logits),
-        }
-    return found
+        trained = model.eval()(**batch).logits.detach()
+        assert (trained - before).abs().max() > 1e-4
+        assert_near(load(place)(**batch).logits, trained)
+        save_file({"logits": trained}, place / "logits.after")
 
 
 def quantise(families):
-    """torch's dynamic quantisation to 8 bits, which torch 2.13 still has and calls deprecated."""
+    """Dynamic quantisation to 8 bits, which torch 2.13 still has but calls deprecated."""
     import torch
 
-    found = {}
-    for family in families:
-        with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "torch.ao.quantization is deprecated", DeprecationWarning
-            )
-            warnings.filterwarnings("ignore", "torch.quantize_per_tensor, ", UserWarning)
-            small = torch.ao.quantization.quantize_dynamic(
-                load(family), {torch.nn.Linear}, dtype=torch.qint8
-            )
-        linears = [
-            type(module).__module__
-            for module in small.modules()
-            if type(module).__name__ == "Linear"
-        ]
-        found[family.name] = {
-            "logits": numbers(small(**batch_of(family)).logits),
-            "linears": sorted(set(linears)),
-        }
-    return found
+    warnings.filterwarnings("ignore", "torch.ao.quantization is deprecated", DeprecationWarning)
+    warnings.filterwarnings("ignore", "torch.quantize_per_tensor, ", UserWarning)
+    for family in only(families):
+        linear = {torch.nn.Linear}
+        small = torch.ao.quantization.quantize_dynamic(load(family), linear, dtype=torch.qint8)
+        assert not any(type(module) is torch.nn.Linear for module in small.modules())
+        found = small(**read(family)).logits
+        assert_near(found, read(family, "expected")["quantised"], 1e-5)
 
 
 def sentences(families):
     with warnings.catch_warnings(action="ignore"):  # of what is imported
         from sentence_transformers import SentenceTransformer
-    from transformers import AutoModel
 
-    (bert,) = [family for family in families if family.name == "bert"]
-    place = bert.parent / "sentences"
+    (bert,) = only(families, ["bert"])
+    place = str(bert.parent / "sentences")
     embedder = SentenceTransformer(str(bert), trust_remote_code=True, device="cpu")
     embedded = embedder.encode(TEXTS)
-    embedder.save(str(place))
-    again = SentenceTransformer(str(place), trust_remote_code=True, device="cpu").encode(TEXTS)
+    embedder.save(place)
+    again = SentenceTransformer(place, trust_remote_code=True, device="cpu").encode(TEXTS)
     batch = tokens(bert)
     mask = batch["attention_mask"][..., None]
-    hidden = load(bert, AutoModel)(**batch)[0]  # (rows, length, hidden)
-    return {
-        "embedded": embedded.tolist(),
-        "again": again.tolist(),
-        "mean": numbers((hidden * mask).sum(1) / mask.sum(1)),
-    }
+    hidden = load(bert, "AutoModel")(**batch)[0]  # (rows, length, hidden)
+    assert_near(embedded, (hidden * mask).sum(1) / mask.sum(1), 1e-5)
+    assert_near(again, embedded)
+    assert abs(embedded[0] - embedded[1]).max() > 0.01
 
 
 def compile(families):  # noqa: A001
     import torch
 
-    found = {}
-    for family in families:
-        if family.name in ("bert", "mpnet"):
-            found[family.name] = numbers(torch.compile(load(family))(**batch_of(family)).logits)
-    return found
+    for family in only(families):
+        found = torch.compile(load(family))(**read(family)).logits
+        assert_near(found, read(family, "expected")["logits"], 1e-5)
 
 
-DEEDS = (logits, encoder, resave, classify, train, quantise, sentences, compile)
+CHECKS = (logits, encoder, resave, classify, train, quantise, sentences, compile)
 
 
 def main() -> None:
-    folder, *asked = sys.argv[1:]
+    folder, requested = Path(sys.argv[1]), sys.argv[2:]
     import torch
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.set_num_threads(1)
-    families = sorted(path.parent for path in Path(folder).glob("*/modeling_auber.py"))
-    (Path(folder) / "answers").mkdir(exist_ok=True)
-    for deed in DEEDS:
-        if deed.__name__ not in asked:
+    families = sorted(path.parent for path in folder.glob("*/modeling_auber.py"))
+    errors = {}
+    for check in CHECKS:
+        if check.__name__ not in requested:
             continue
-        warnings.simplefilter(
-            "ignore" if deed is compile else "error"
-        )  # torch's compiler warns about itself
-        warnings.filterwarnings(
-            "ignore", "`torch.jit.script`", DeprecationWarning
-        )  # transformers' DeBERTa uses it
+        # torch's compiler warns about itself, and DeBERTa in transformers uses torch.jit.script.
+        warnings.simplefilter("ignore" if check is compile else "error")
+        warnings.filterwarnings("ignore", "`torch.jit.script`", DeprecationWarning)
         try:
-            with torch.no_grad() if deed is not train else torch.enable_grad():
-                answer = deed(families)
+            with torch.set_grad_enabled(check is train):
+                check(families)
+            errors[check.__name__] = None
         except Exception:
-            answer = {"error": traceback.format_exc()}
-        (Path(folder) / "answers" / f"{deed.__name__}.json").write_text(json.dumps(answer))
+            errors[check.__name__] = traceback.format_exc()
+    (folder / "errors.json").write_text(json.dumps(errors))
 
 
 if __name__ == "__main__":

@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import logging
 import pickle
+import sys
+from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 from auber.models import checkpoint
 from auber.models.encoders import FAMILIES, encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.remote_code import MODELING_FILE, modeling_auber
 from auber.models.surgery import masked_heads, remove_heads
 from auber.training.outputs import OUTPUTS
-from tests.kinds import TOKEN_KINDS
-from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, random_batch, tiny_model
+from tests.tiny_models import HEADS, MODEL_TYPES, random_batch, tiny_model
 
+FIRST_EDITION = Path(__file__).parents[2] / "fixtures" / "first-edition" / "model"
 CLASSIFIER = "AutoModelForSequenceClassification"
-PLANS = st.dictionaries(
-    st.integers(0, LAYERS - 1),
-    st.sets(st.integers(0, HEADS - 1), min_size=1).map(sorted),
-    min_size=1,
-)
+PLAN = {0: [1], 2: [0, 2, 3]}
+PLANS = [PLAN, {1: range(HEADS)}, {0: [0, 3], 1: [2], 2: [1, 2]}]
 
 
-def load_remote(folder, entry=CLASSIFIER):
-    """What transformers does with the flag, without its copy of the file in the home folder."""
-    module, name = json.loads((folder / "config.json").read_text())["auto_map"][entry].split(".")
-    assert module == MODELING_FILE.stem
-    return getattr(modeling_auber, name).from_pretrained(folder).eval()
+def load_remote(folder, entry=CLASSIFIER, module=modeling_auber):
+    """Load as transformers does with the flag, without its copy of the file in the home folder."""
+    config = json.loads((folder / "config.json").read_text())
+    stem, name = config["auto_map"][entry].split(".")
+    assert stem == MODELING_FILE.stem
+    return getattr(module, name).from_pretrained(folder).eval()
 
 
 @pytest.fixture(autouse=True)
-def _no_load_report(caplog):
-    """The report on a classifier that is left out when the bare encoder is loaded."""
+def _no_load_report():
+    """Silence the report on the classifier that a bare encoder leaves out."""
     logger = logging.getLogger("transformers.modeling_utils")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -47,61 +46,54 @@ def _no_load_report(caplog):
     logger.setLevel(level)
 
 
+def linear_sizes(model):
+    return {
+        name: (module.in_features, module.out_features)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    }
+
+
 @torch.no_grad()
+@pytest.mark.parametrize("plan", PLANS, ids=["some", "a whole layer", "every layer"])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(plan=PLANS)
-def test_it_computes_what_the_packages_own_surgery_computes(model_type, tmp_path, plan):
+def test_it_computes_what_the_packages_surgery_computes(model_type, tmp_path, plan):
     model = tiny_model(model_type)
     remove_heads(model, plan, allow_empty_layers=True)
     checkpoint.save(model, None, tmp_path)
     loaded, batch = load_remote(tmp_path), random_batch(model)
     assert torch.equal(loaded(**batch).logits, model(**batch).logits)
-    assert {name: tensor.shape for name, tensor in loaded.state_dict().items()} == {
-        name: tensor.shape for name, tensor in model.state_dict().items()
-    }
-    buffers = dict(model.named_buffers())
-    assert all(torch.equal(buffer, buffers.pop(name)) for name, buffer in loaded.named_buffers())
-    assert not buffers
-    linears = dict(model.named_modules())
-    for name, module in loaded.named_modules():
-        if isinstance(module, torch.nn.Linear):
-            assert (module.in_features, module.out_features) == (
-                linears[name].in_features,
-                linears[name].out_features,
-            )
+    assert torch.equal(load_remote(tmp_path).base_model(**batch)[0], model.base_model(**batch)[0])
+    assert linear_sizes(loaded) == linear_sizes(model)
+    assert loaded.state_dict().keys() == model.state_dict().keys()
+    found, expected = dict(loaded.named_buffers()), dict(model.named_buffers())
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(buffer, expected[name]) for name, buffer in found.items())
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_a_bare_encoder_is_loaded_by_both_entries(model_type, tmp_path):
-    model = tiny_model(model_type, bare=True)
-    remove_heads(model, {0: [1], 2: [0, 2, 3]})
+@pytest.mark.parametrize(
+    ("model_type", "form"),
+    [("bert", "bare"), ("deberta-v2", "bare"), ("modernbert", "tokens"), ("mpnet", "spans")],
+)
+def test_the_other_entries(model_type, form, tmp_path):
+    is_bare = form == "bare"
+    model = tiny_model(model_type, bare=is_bare, kind="sequence" if is_bare else form)
+    remove_heads(model, PLAN)
     checkpoint.save(model, None, tmp_path)
     batch = random_batch(model)
-    expected = model(**batch)[0]
-    assert torch.equal(load_remote(tmp_path, "AutoModel")(**batch)[0], expected)
-    assert torch.equal(load_remote(tmp_path).base_model(**batch)[0], expected)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("kind", TOKEN_KINDS)
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_classifiers_of_tokens_have_their_entry(model_type, kind, tmp_path):
-    model = tiny_model(model_type, kind=kind)
-    remove_heads(model, {0: [1], 2: [0, 2, 3]})
-    checkpoint.save(model, None, tmp_path)
-    loaded, batch = load_remote(tmp_path, KINDS[kind].auto_class), random_batch(model)
-    logits = OUTPUTS[kind].logits
-    assert torch.equal(logits(loaded(**batch)), logits(model(**batch)))
+    loaded = load_remote(tmp_path, "AutoModel" if is_bare else TASK_TYPES[form].auto_class)
     assert type(loaded).__name__ == type(model).__name__
+    found, expected = (
+        each(**batch)[0] if is_bare else OUTPUTS[form].logits(each(**batch))
+        for each in (loaded, model)
+    )
+    assert torch.equal(found, expected)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_the_package_can_go_on_with_it(model_type, tmp_path):
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
+def test_the_package_can_continue_with_it(model_type, tmp_path):
     model = tiny_model(model_type)
     remove_heads(model, {0: [1], 2: [0, 2]})
     checkpoint.save(model, None, tmp_path / "first")
@@ -120,10 +112,9 @@ def test_the_package_can_go_on_with_it(model_type, tmp_path):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
-def test_it_can_be_copied_and_pickled(model_type, tmp_path):
-    model = tiny_model(model_type)
-    remove_heads(model, {0: [1], 2: [0, 2, 3]})
+def test_it_can_be_copied_and_pickled(tmp_path):
+    model = tiny_model("mpnet")
+    remove_heads(model, PLAN)
     checkpoint.save(model, None, tmp_path)
     loaded, batch = load_remote(tmp_path), random_batch(model)
     for twin in (copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
@@ -131,7 +122,32 @@ def test_it_can_be_copied_and_pickled(model_type, tmp_path):
         assert torch.equal(twin(**batch).logits, model(**batch).logits)
 
 
-def test_a_new_one_is_drawn_as_transformers_draws():
+@torch.no_grad()
+def test_a_model_of_the_first_edition_loads_with_its_own_file_and_with_this_one(monkeypatch):
+    path = FIRST_EDITION / MODELING_FILE.name
+    spec = importlib.util.spec_from_file_location("modeling_of_the_first_edition", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    model = checkpoint.load(FIRST_EDITION)
+    assert encoder_of(model).removed
+    ids = torch.arange(6)[None] % model.config.vocab_size
+    expected = model(input_ids=ids).logits
+    for each in (module, modeling_auber):
+        loaded = load_remote(FIRST_EDITION, module=each)
+        assert torch.equal(loaded(input_ids=ids).logits, expected)
+
+
+@pytest.mark.parametrize("removed", [{"3": [0]}, {"-1": [0]}, {"0": ["0"]}])
+def test_impossible_heads_are_refused_before_building(removed):
+    config = tiny_model().config
+    config.auber_removed_heads = removed
+    message = "^config.json: auber_removed_heads must list heads of the model's 3 layers of 4 heads"
+    with pytest.raises(ValueError, match=message):
+        modeling_auber.BertModel(config)
+
+
+def test_a_new_model_is_drawn_as_transformers_draws():
     config = tiny_model("mpnet").config
     config.auber_removed_heads = {"0": [1, 3]}
     with torch.random.fork_rng(devices=[]):
@@ -143,64 +159,47 @@ def test_a_new_one_is_drawn_as_transformers_draws():
     assert drawn.mpnet.encoder.layer[1].attention.attn.num_attention_heads == HEADS
 
 
-def test_every_family_has_its_line():
+def test_every_family_has_a_line():
     supported = sorted(name for adapter in FAMILIES.values() for name in adapter.model_types)
     assert sorted(modeling_auber._LAYOUTS) == supported
 
 
-@pytest.mark.parametrize(
-    "name", ["GPT2Model", "AutoModel", "BertConfig", "torch_dtype", "_Nothing"]
-)
+@pytest.mark.parametrize("name", ["GPT2Model", "BertConfig", "torch_dtype", "_Nothing"])
 def test_it_has_no_other_names(name):
-    with pytest.raises(
-        AttributeError,
-        match=f"^module 'auber.models.remote_code.modeling_auber' has no attribute '{name}'$",
-    ):
+    message = f"^module 'auber.models.remote_code.modeling_auber' has no attribute '{name}'$"
+    with pytest.raises(AttributeError, match=message):
         getattr(modeling_auber, name)
 
 
-def test_it_imports_torch_and_transformers_alone():
+def test_it_imports_only_torch_and_transformers():
     from transformers.dynamic_module_utils import get_imports, get_relative_imports
 
-    assert get_imports(MODELING_FILE) == [
-        "__future__",
-        "dataclasses",
-        "torch",
-        "transformers",
-        "typing",
-    ]
+    imports = ["__future__", "dataclasses", "torch", "transformers", "typing"]
+    assert get_imports(MODELING_FILE) == imports
     assert get_relative_imports(MODELING_FILE) == []
 
 
-def test_a_whole_model_carries_neither_the_file_nor_the_entries(tmp_path):
+def test_only_a_pruned_model_carries_the_file_and_the_entries(tmp_path):
     model = tiny_model()
     remove_heads(model, {0: [1]})
     checkpoint.save(model, None, tmp_path)
     assert (tmp_path / MODELING_FILE.name).read_bytes() == MODELING_FILE.read_bytes()
-    assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {
+    path = tmp_path / "config.json"
+    data = json.loads(path.read_text())
+    assert data.pop("auto_map") == {
         "AutoModel": "modeling_auber.BertModel",
         CLASSIFIER: "modeling_auber.BertForSequenceClassification",
         "AutoModelForTokenClassification": "modeling_auber.BertForTokenClassification",
         "AutoModelForQuestionAnswering": "modeling_auber.BertForQuestionAnswering",
     }
-    whole = tiny_model()
-    whole.config.auto_map = {
-        "AutoModel": "elsewhere.Model"
-    }  # code that will not be beside the new folder
-    checkpoint.save(whole, None, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
-    assert "auto_map" not in json.loads((tmp_path / "config.json").read_text())
-
-
-def test_a_folder_saved_before_there_was_such_a_file_still_loads(tmp_path):
-    model = tiny_model()
-    remove_heads(model, {0: [1]})
-    checkpoint.save(model, None, tmp_path)
+    # Earlier folders have neither, and still load.
     (tmp_path / MODELING_FILE.name).unlink()
-    path = tmp_path / "config.json"
-    data = json.loads(path.read_text())
-    del data["auto_map"]
     path.write_text(json.dumps(data))
     loaded, batch = checkpoint.load(tmp_path), random_batch(model)
     assert torch.equal(loaded(**batch).logits, model(**batch).logits)
     assert not hasattr(loaded.config, "auto_map")
+    whole = tiny_model()
+    whole.config.auto_map = {"AutoModel": "elsewhere.Model"}  # code beside another folder
+    checkpoint.save(whole, None, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    assert "auto_map" not in json.loads(path.read_text())

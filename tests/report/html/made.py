@@ -95,7 +95,7 @@ def write_ranked(root: Path, name: str = "michel", **changes: Any) -> Path:
         for layer in range(LAYERS)
     }
     (folder / "stages" / "plan.json").write_text(
-        json.dumps({"removed": {"1": [0, 1, 2]}, "importance": scores})
+        json.dumps({"removed": {"1": [0, 1, 2]}, "importance": scores, "seconds": 1.0})
     )
     (folder / "stages" / "layer-00.json").write_text(
         json.dumps({"tuning": {"steps": 9, "seconds": 1.0}, "seconds": 1.0})

@@ -1,6 +1,6 @@
-"""The encoder families that can be pruned, one small adapter each.
+"""The encoder families that can be pruned.
 
-To add one: write a file with an `Encoder` subclass and name the class in `FAMILIES`.
+To add one: write a file with a subclass of `Encoder` and name the class in `FAMILIES`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 from auber.errors import ModelError
 from auber.models.encoders.base import REMOVED_HEADS, Encoder, LayerParts
-from auber.models.encoders.bert import Bert
+from auber.models.encoders.bert import Bert, Electra, Roberta
 from auber.models.encoders.deberta import DebertaV2
 from auber.models.encoders.distilbert import DistilBert
-from auber.models.encoders.electra import Electra
 from auber.models.encoders.modernbert import ModernBert
 from auber.models.encoders.mpnet import MPNet
-from auber.models.encoders.roberta import Roberta
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -24,36 +22,30 @@ __all__ = ["FAMILIES", "REMOVED_HEADS", "Encoder", "LayerParts", "encoder_of", "
 
 FAMILIES: dict[str, type[Encoder]] = {
     adapter.family: adapter
-    for adapter in (
-        Bert,
-        DebertaV2,
-        DistilBert,
-        Electra,
-        ModernBert,
-        MPNet,
-        Roberta,
-    )
+    for adapter in (Bert, DebertaV2, DistilBert, Electra, ModernBert, MPNet, Roberta)
 }
 
 _CANNOT_BE_PRUNED = {
-    "albert": "it shares one layer's weights over all layers, so a head cannot be removed from one of them",
+    "albert": "it shares one layer's weights over all layers, so a head cannot be removed from one "
+    "of them",
 }
 
 
 def family_of(model_type: object) -> type[Encoder]:
-    """The adapter for a `config.model_type`; `ModelError` where there is none."""
+    """Return the adapter class for a `config.model_type`."""
     for adapter in FAMILIES.values():
         if model_type in adapter.model_types:
             return adapter
     reason = f" ({why})" if (why := _CANNOT_BE_PRUNED.get(str(model_type))) else ""
     supported = sorted(name for adapter in FAMILIES.values() for name in adapter.model_types)
     raise ModelError(
-        f"A model of type '{model_type}' cannot be pruned{reason}; use one of: {', '.join(supported)}"
+        f"A model of type '{model_type}' cannot be pruned{reason}; "
+        f"use one of: {', '.join(supported)}"
     )
 
 
 def encoder_of(model: PreTrainedModel) -> Encoder:
-    """The adapter around a live model; `ModelError` where its architecture is not supported."""
+    """Return the adapter around a live model."""
     model_type = getattr(getattr(model, "config", None), "model_type", None)
     if model_type is None or not hasattr(model, "base_model"):
         raise ModelError(

@@ -1,7 +1,8 @@
-"""What a layer's attention does beside scaled products of queries and keys: a description that any code can compute by.
+"""A description of a layer's attention that any implementation can compute from.
 
-An `Attention` holds for rows of at most so many tokens as it was made for. Queries and keys are (rows, heads, tokens,
-head_dim); where fewer tokens ask than are asked, they are the first of their row.
+An `Attention` is valid for rows up to the length it was made for. Queries and keys have shape
+(rows, heads, tokens, head_dim); if there are fewer queries than keys, they are those of the first
+tokens of a row.
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# What a token out of reach adds to a score. Finite, because softmax by parts may meet nothing but such tokens at first.
+# Added to the score of a token outside the window. Finite, because a softmax computed in parts may
+# meet only such tokens at first.
 OUT_OF_REACH = -1e9
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """Rotary positions: queries and keys are turned, each pair of features by an angle that grows with the position."""
+    """Rotary positions: pairs of features are rotated by an angle that grows with the position."""
 
-    cosine: Tensor  # (longest, head_dim), sine alike
+    cosine: Tensor  # (longest, head_dim), as is sine
     sine: Tensor
 
     def __call__(self, projected: Tensor, positions: Tensor) -> Tensor:
-        """Turn (..., tokens, head_dim) by the positions (tokens,)."""
+        """Rotate (..., tokens, head_dim) by the positions (tokens,)."""
         exact = projected.float()
         left, right = exact.chunk(2, dim=-1)
         across = torch.cat((-right, left), dim=-1)
@@ -32,16 +34,16 @@ class Rotation:
 
 @dataclass(frozen=True)
 class Disentangled:
-    """Scores between content and relative positions: queries meet a position's key, keys meet its query."""
+    """Scores between content and relative positions, in both directions."""
 
-    position_keys: Tensor | None  # (heads, places, head_dim), position_queries alike
+    position_keys: Tensor | None  # (heads, places, head_dim), as is position_queries
     position_queries: Tensor | None
-    places: Tensor  # (longest, longest): the place of each distance, by asking and asked token; grows with their distance
+    # (longest, longest): the place in the tables by query and key; it grows with their distance.
+    places: Tensor
     scale: float
-    lowest: tuple[
-        int, ...
-    ]  # the place of the farthest token behind the first one, by length; known without the device
-    highest: tuple[int, ...]  # the place of the first token for the last one, by length
+    # By row length, on the host: the place of the last key for the first query ...
+    lowest: tuple[int, ...]
+    highest: tuple[int, ...]  # ... and of the first key for the last query.
 
     @classmethod
     def of(
@@ -51,28 +53,26 @@ class Disentangled:
         places: Tensor,
         scale: float,
     ) -> Disentangled:
-        """From the places of all distances."""
+        """Build the description from the places of all distances."""
         lowest, highest = tuple(places[0].tolist()), tuple(places[:, 0].tolist())
         return cls(position_keys, position_queries, places, scale, lowest, highest)
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """What is added to the scaled scores: (rows, heads, asking, asked)."""
-        rows, heads, asking, _ = query.shape
-        asked = key.shape[2]
-        # The places that rows of this length can meet lie side by side: no product with others.
-        low, high = self.lowest[asked - 1], self.highest[asking - 1] + 1
-        index = (self.places[:asking, :asked] - low).expand(rows, heads, asking, asked)
-        added = query.new_zeros(rows, heads, asking, asked)
+        """Return the term to add to the scaled scores (rows, heads, queries, keys)."""
+        rows, heads, queries, _ = query.shape
+        keys = key.shape[2]
+        # The places that occur in rows of this length are adjacent; skip products with the others.
+        low, high = self.lowest[keys - 1], self.highest[queries - 1] + 1
+        index = (self.places[:queries, :keys] - low).expand(rows, heads, queries, keys)
+        added = query.new_zeros(rows, heads, queries, keys)
         if self.position_keys is not None:
-            met = query @ self.position_keys[:, low:high].transpose(
-                -1, -2
-            )  # (rows, heads, asking, places)
-            added += met.gather(-1, index)
+            # (rows, heads, queries, places)
+            products = query @ self.position_keys[:, low:high].transpose(-1, -2)
+            added += products.gather(-1, index)
         if self.position_queries is not None:
-            met = key @ self.position_queries[:, low:high].transpose(
-                -1, -2
-            )  # (rows, heads, asked, places)
-            added += met.gather(-1, index.transpose(-1, -2)).transpose(-1, -2)
+            # (rows, heads, keys, places)
+            products = key @ self.position_queries[:, low:high].transpose(-1, -2)
+            added += products.gather(-1, index.transpose(-1, -2)).transpose(-1, -2)
         return added * self.scale
 
 
@@ -81,26 +81,23 @@ class Attention:
     """How one layer attends: softmax of `scores`, times the values."""
 
     scale: float
-    bias: Tensor | None = (
-        None  # (present_heads or 1, longest, longest), a function of key minus query position
-    )
+    # (present_heads or 1, longest, longest), a function of key minus query position
+    bias: Tensor | None = None
     rotation: Rotation | None = None
     disentangled: Disentangled | None = None
 
     def added(self, query: Tensor, key: Tensor) -> Tensor | None:
-        """What is added to the scaled scores, broadcast to (rows, heads, asking, asked), or None."""
+        """Return the term to add to the scaled scores, broadcastable to their shape, or None."""
         if self.disentangled is not None:
             return self.disentangled(query, key)
         return None if self.bias is None else self.bias[:, : query.shape[-2], : key.shape[-2]]
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
-        """The scores before softmax (rows, heads, asking, asked) of queries and keys as they were projected."""
+        """Return the scores before softmax (rows, heads, queries, keys)."""
         if self.rotation is not None:
             positions = torch.arange(key.shape[-2], device=key.device)
-            query, key = (
-                self.rotation(query, positions[: query.shape[-2]]),
-                self.rotation(key, positions),
-            )
+            query = self.rotation(query, positions[: query.shape[-2]])
+            key = self.rotation(key, positions)
         scores = query @ key.transpose(-1, -2) * self.scale
         added = self.added(query, key)
         return scores if added is None else scores + added

@@ -1,18 +1,19 @@
-"""The adapter every encoder family implements: where its parts live, and its forward pass in pieces.
+"""The adapter of an encoder family: where a layer's parts are, and its forward pass in pieces.
 
-An `Encoder` wraps a live transformers model and never copies a weight. `layer` and `head` count from 0 and mean the
-unpruned model; a *position* counts the heads that are still present in a layer. The heads that are gone are recorded in
-`model.config.auber_removed_heads`, so they travel with the checkpoint, and the widths of the layers must agree.
+An `Encoder` wraps a live transformers model and never copies a weight. `layer` and `head` count
+from 0 and refer to the unpruned model; a *position* counts the heads that a layer still has. The
+removed heads are recorded in `model.config.auber_removed_heads`, so that they travel with the
+checkpoint. The widths of the layers must agree with them.
 
-The pieces `embed`, `attentions`, `between` and `classify` say what the model computes in eval mode around and inside its
-layers; with `parts` they are all that a search needs to keep what a mask does not change. The classifier is that of the
-model's class, one of those in `kinds.KINDS`.
+The pieces `embed`, `attentions`, `between` and `classify` describe what the model computes in eval
+mode around and inside its layers. With `parts` they are all that a search needs to reuse what a
+mask does not change. The classifier is that of the model's class, one of `task_types.TASK_TYPES`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -20,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from auber.data.task_types import KINDS, Kind, kind_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ModelError
 from auber.models.encoders.attention import Attention
 from auber.models.plan import PruningPlan
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
 REMOVED_HEADS = "auber_removed_heads"  # the key in config.json
 
-Reads = Literal["first", "mean", "all"]  # of a row's tokens: the first, the mean over all, or each
+Reads = Literal["first", "mean", "all"]  # a row's first token, the mean of its tokens, or each
 
 
 @dataclass(frozen=True)
 class FusedProjection:
-    """A third of a Linear that computes query, key and value at once; what is written to its weight is in the model."""
+    """A third of a Linear that computes query, key and value; its weight is a view of the model."""
 
     fused: nn.Linear  # hidden -> 3 * present_heads * head_dim: all queries, all keys, all values
     third: int
@@ -52,7 +53,7 @@ class FusedProjection:
 
     @property
     def bias(self) -> Tensor | None:
-        """A view (present_heads * head_dim,), None where there is no bias."""
+        """A view (present_heads * head_dim,), or None without a bias."""
         return None if self.fused.bias is None else self._view(self.fused.bias)
 
     def __call__(self, hidden: Tensor) -> Tensor:
@@ -70,36 +71,34 @@ Projection = nn.Linear | FusedProjection
 class LayerParts:
     """The live modules of one layer."""
 
-    query: Projection  # hidden -> present_heads * head_dim; key and value alike
+    query: Projection  # hidden -> present_heads * head_dim, as are key and value
     key: Projection
     value: Projection
     output: nn.Linear  # present_heads * head_dim -> hidden
     attention_norm: nn.Module
-    expand: nn.Linear  # hidden -> intermediate, or twice that where it is gated
+    expand: nn.Linear  # hidden -> intermediate, or twice that if gated
     activation: Callable[[Tensor], Tensor]
     contract: nn.Linear  # intermediate -> hidden
     output_norm: nn.Module
-    positional: tuple[
-        nn.Linear, ...
-    ] = ()  # further projections with rows for each head, of relative positions
-    normalises_first: bool = (
-        False  # the norms stand before attention and feed-forward, not behind the residual sums
-    )
+    # Further projections with rows for each head, of relative positions.
+    positional: tuple[nn.Linear, ...] = ()
+    # The norms come before attention and feed-forward, not after the residual sums.
+    normalises_first: bool = False
     is_gated: bool = False  # the feed-forward is activation(first half of expand) * second half
 
     @property
     def projections(self) -> tuple[Projection, ...]:
-        """All whose rows belong to heads."""
+        """All projections whose rows belong to heads."""
         return (self.query, self.key, self.value, *self.positional)
 
     def attention_input(self, hidden: Tensor) -> Tensor:
-        """What query, key and value read, from the layer's input (..., hidden)."""
+        """Return what query, key and value read, from the layer's input (..., hidden)."""
         normed: Tensor = self.attention_norm(hidden) if self.normalises_first else hidden
         return normed
 
 
 class Encoder(ABC):
-    """One family's view of a live model: `XModel` or the same with a head on top, such as `XForSequenceClassification`."""
+    """The adapter of one family around a live bare model or classifier."""
 
     family: ClassVar[str]
     model_types: ClassVar[tuple[str, ...]]  # config.model_type of the models it adapts
@@ -115,18 +114,19 @@ class Encoder(ABC):
         self.head_dim = self.hidden_size // self.num_heads
         if getattr(config, "is_decoder", False):
             raise ModelError(
-                f"{type(model).__name__} is configured as a decoder (is_decoder); only encoders can be pruned"
+                f"{type(model).__name__} is configured as a decoder (is_decoder); "
+                "only encoders can be pruned"
             )
         for layer in range(self.num_layers):
             self._check_layer(layer)
 
     @abstractmethod
     def parts(self, layer: int) -> LayerParts:
-        """The modules of a layer."""
+        """Return the modules of a layer."""
 
     @property
     def removed(self) -> PruningPlan:
-        """The heads that are gone."""
+        """The heads that were removed."""
         return PruningPlan.from_json(
             getattr(self.model.config, REMOVED_HEADS, None) or {}, f"config.{REMOVED_HEADS}"
         )
@@ -136,92 +136,96 @@ class Encoder(ABC):
         setattr(self.model.config, REMOVED_HEADS, plan.to_json())
 
     @property
-    def num_positions(self) -> int:
-        """The tokens a row may have at most."""
-        table = self.base.embeddings.position_embeddings
-        # RoBERTa and its like count from the position after the padding token's
+    def most_tokens(self) -> int | None:
+        """The largest number of tokens that the model can read; None if positions are relative."""
+        table = getattr(self.base.embeddings, "position_embeddings", None)
+        if table is None:
+            return None
+        # RoBERTa and similar models count from the position after the padding token's.
         skipped = 0 if table.padding_idx is None else table.padding_idx + 1
         return int(table.num_embeddings - skipped)
 
     @property
-    def most_tokens(self) -> int | None:
-        """The tokens a row can have at most; None where there is no table of positions that could run out."""
-        return self.num_positions
+    def num_positions(self) -> int:
+        """The largest number of tokens in a row that the model was made for."""
+        return self.most_tokens or int(self.model.config.max_position_embeddings)
 
     def present(self, layer: int) -> tuple[int, ...]:
-        """The heads a layer still has, in order."""
+        """Return the heads a layer still has, in order."""
         return self.removed.kept(layer, self.num_heads)
 
+    def features(self, positions: Sequence[int]) -> Tensor:
+        """Return the rows of query, key and value that belong to the heads at these positions."""
+        starts = torch.tensor(positions, dtype=torch.long)[:, None] * self.head_dim
+        features: Tensor = (starts + torch.arange(self.head_dim)).flatten()
+        return features
+
     def keep(self, layer: int, positions: Sequence[int]) -> None:
-        """Slice a layer down to the heads at these positions. `surgery.remove_heads` validates and records."""
-        parts = self.parts(layer)
-        starts = (
-            torch.tensor(positions, dtype=torch.long, device=parts.output.weight.device)
-            * self.head_dim
-        )
-        features = (starts[:, None] + torch.arange(self.head_dim, device=starts.device)).flatten()
-        for linear, rows in _rows_to_keep(parts, features):
-            linear.weight = _select(linear.weight, 0, rows)  # (kept_heads * head_dim, hidden)
-            if linear.bias is not None:
-                linear.bias = _select(linear.bias, 0, rows)  # (kept_heads * head_dim,)
-            linear.out_features = len(rows)
-        parts.output.weight = _select(
-            parts.output.weight, 1, features
-        )  # (hidden, kept_heads * head_dim)
+        """Slice a layer down to the heads at these positions; `remove_heads` checks and records."""
+        parts, features = self.parts(layer), self.features(positions)
+        if isinstance(parts.query, FusedProjection):
+            width = parts.query.out_features
+            thirds = torch.cat([features + third * width for third in range(3)])
+            _keep_rows(parts.query.fused, thirds)
+        for projection in parts.projections:
+            if isinstance(projection, nn.Linear):
+                _keep_rows(projection, features)
+        parts.output.weight = _select(parts.output.weight, 1, features)
         parts.output.in_features = len(features)
 
-    # The forward pass in pieces; the model must be in eval mode.
+    # The forward pass in pieces. The model must be in eval mode.
 
     def embed(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """The first layer's input (batch, length, hidden)."""
+        """Return the first layer's input (batch, length, hidden)."""
         types = {"token_type_ids": token_type_ids} if self.has_token_types else {}
         embedded: Tensor = self.base.embeddings(input_ids=input_ids, **types)
         return embedded
 
     def attentions(self, longest: int) -> list[Attention]:
-        """How each layer attends over rows of at most so many tokens."""
+        """Return how each layer attends in rows of at most `longest` tokens."""
         return [Attention(self.head_dim**-0.5)] * self.num_layers
 
     def between(self, layer: int) -> Callable[[Tensor, Tensor], Tensor] | None:
-        """What mixes neighbouring tokens behind a layer, None where nothing does.
+        """Return what mixes neighbouring tokens after a layer, or None.
 
-        From the layer's input and output, each (rows, length, hidden) without padding, to what is read next.
+        It maps the layer's input and output, each (rows, length, hidden) without padding, to the
+        input of the next layer.
         """
         return None
 
     @property
     def final_norm(self) -> nn.Module | None:
-        """The norm behind the last layer, None where there is none."""
+        """The norm after the last layer, if there is one."""
         return None
 
     @property
-    def kind(self) -> Kind:
-        """The kind of task the model's classifier is for; `ModelError` where the model has none."""
-        kind = kind_of_class(type(self.model).__name__)
-        if kind is None:
-            endings = " or ".join(f"...{each.ending}" for each in KINDS.values())
+    def task_type(self) -> TaskType:
+        """The task type of the model's classifier; `ModelError` if it has none."""
+        task_type = task_type_of_class(type(self.model).__name__)
+        if task_type is None:
+            endings = " or ".join(f"...{each.ending}" for each in TASK_TYPES.values())
             raise ModelError(
-                f"{type(self.model).__name__} has no classifier; fine-tune it first, or load it as {endings}"
+                f"{type(self.model).__name__} has no classifier; "
+                f"fine-tune it first, or load it as {endings}"
             )
-        return kind
+        return task_type
 
     @property
     def reads(self) -> Reads:
         """What the classifier reads."""
-        return "all" if self.kind.reads_all else "first"
+        return "all" if self.task_type.reads_all else "first"
 
     def classify(self, read: Tensor) -> Tensor:
-        """The logits (rows or tokens, num_labels) from the model's output for what the classifier `reads`: (same, hidden)."""
+        """Return the logits (rows or tokens, num_labels) for what the classifier `reads`."""
         return self._classify_tokens(read) if self.reads == "all" else self._classify(read)
 
     def _classify(self, first: Tensor) -> Tensor:
-        logits: Tensor = self.model.classifier(
-            first[:, None]
-        )  # most classifiers pick the first token themselves
+        # Most classifiers select the first token themselves.
+        logits: Tensor = self.model.classifier(first[:, None])
         return logits
 
     def _classify_tokens(self, hidden: Tensor) -> Tensor:
-        last = self.model.qa_outputs if self.kind.name == "spans" else self.model.classifier
+        last = self.model.qa_outputs if self.task_type.name == "spans" else self.model.classifier
         logits: Tensor = last(hidden)
         return logits
 
@@ -229,37 +233,32 @@ class Encoder(ABC):
         parts = self.parts(layer)
         width = len(self.present(layer)) * self.head_dim
         named: list[tuple[str, Projection]] = [
-            (name, getattr(parts, name)) for name in ("query", "key", "value", "output")
-        ]
-        for name, projection in (
-            *named,
+            *((name, getattr(parts, name)) for name in ("query", "key", "value", "output")),
             *(("position projection", linear) for linear in parts.positional),
-        ):
+        ]
+        for name, projection in named:
             linear = projection.fused if isinstance(projection, FusedProjection) else projection
             if type(linear) is not nn.Linear:
                 raise ModelError(
-                    f"layer {layer}: its {name} must be a plain Linear, found {type(linear).__name__}; "
-                    "merge adapters and load without quantisation first"
+                    f"layer {layer}: its {name} must be a plain Linear, found "
+                    f"{type(linear).__name__}; merge adapters and load without quantisation first"
                 )
             found = linear.in_features if name == "output" else projection.out_features
             if found != width:
                 raise ModelError(
-                    f"layer {layer}: with heads {list(self.removed.removed(layer))} removed, as the model's config records, its "
-                    f"{name} must be {width} wide, found {found}; load the model with auber.load, and share no config object"
+                    f"layer {layer}: with heads {list(self.removed.removed(layer))} removed, as "
+                    f"the model's config records, its {name} must be {width} wide, found {found}; "
+                    "load the model with auber.load, and share no config object"
                 )
 
 
-def _rows_to_keep(parts: LayerParts, features: Tensor) -> Iterator[tuple[nn.Linear, Tensor]]:
-    """Each Linear that has rows for heads, once, and the rows that stay when these features of a head's row stay."""
-    if isinstance(parts.query, FusedProjection):
-        width = parts.query.out_features
-        yield parts.query.fused, torch.cat([features + third * width for third in range(3)])
-    for projection in parts.projections:
-        if isinstance(projection, nn.Linear):
-            yield projection, features
+def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
+    linear.weight = _select(linear.weight, 0, rows)  # (rows, in_features)
+    if linear.bias is not None:
+        linear.bias = _select(linear.bias, 0, rows)  # (rows,)
+    linear.out_features = len(rows)
 
 
-def _select(parameter: Tensor, dim: int, features: Tensor) -> nn.Parameter:
-    return nn.Parameter(
-        parameter.detach().index_select(dim, features), requires_grad=parameter.requires_grad
-    )
+def _select(parameter: Tensor, dim: int, index: Tensor) -> nn.Parameter:
+    selected = parameter.detach().index_select(dim, index.to(parameter.device))
+    return nn.Parameter(selected, requires_grad=parameter.requires_grad)

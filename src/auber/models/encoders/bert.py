@@ -1,6 +1,8 @@
-"""BERT, and the layout of modules that several families took over from it."""
+"""BERT, and the families whose layers have its layout: ELECTRA and RoBERTa."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -8,18 +10,27 @@ from auber.models.encoders.base import Encoder, LayerParts
 
 
 class BertLayout(Encoder):
-    """A family whose layers are named as BERT's are."""
+    """A family whose layers are laid out as in BERT."""
+
+    # Within a layer's attention: query, key, value, output and norm.
+    attention_names: ClassVar[tuple[str, ...]] = (
+        "self.query",
+        "self.key",
+        "self.value",
+        "output.dense",
+        "output.LayerNorm",
+    )
 
     def parts(self, layer: int) -> LayerParts:
-        """The modules of a layer."""
+        """Return the modules of a layer."""
         block = self.base.encoder.layer[layer]
-        attention = block.attention
+        query, key, value, output, norm = map(block.attention.get_submodule, self.attention_names)
         return LayerParts(
-            query=attention.self.query,
-            key=attention.self.key,
-            value=attention.self.value,
-            output=attention.output.dense,
-            attention_norm=attention.output.LayerNorm,
+            query=query,
+            key=key,
+            value=value,
+            output=output,
+            attention_norm=norm,
             expand=block.intermediate.dense,
             activation=block.intermediate.intermediate_act_fn,
             contract=block.output.dense,
@@ -28,7 +39,7 @@ class BertLayout(Encoder):
 
 
 class Bert(BertLayout):
-    """BERT: a pooler stands between the first token and the classifier."""
+    """BERT: a pooler between the first token and the classifier."""
 
     family = "bert"
     model_types = ("bert",)
@@ -36,3 +47,24 @@ class Bert(BertLayout):
     def _classify(self, first: Tensor) -> Tensor:
         logits: Tensor = self.model.classifier(self.base.pooler(first[:, None]))
         return logits
+
+
+class Electra(BertLayout):
+    """ELECTRA: embeddings that may be narrower than the layers."""
+
+    family = "electra"
+    model_types = ("electra",)
+
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """Return the first layer's input (batch, length, hidden)."""
+        embedded = super().embed(input_ids, token_type_ids)  # (batch, length, embedding_size)
+        if hasattr(self.base, "embeddings_project"):
+            embedded = self.base.embeddings_project(embedded)
+        return embedded
+
+
+class Roberta(BertLayout):
+    """RoBERTa, and the models that differ only in vocabulary and weights: XLM-R and CamemBERT."""
+
+    family = "roberta"
+    model_types = ("camembert", "roberta", "xlm-roberta")

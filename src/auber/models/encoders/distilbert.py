@@ -1,4 +1,4 @@
-"""DistilBERT: BERT's computation under other names, without token types and without a pooler."""
+"""DistilBERT: the computation of BERT under other names, without token types and pooler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DistilBert(Encoder):
     has_token_types = False
 
     def parts(self, layer: int) -> LayerParts:
-        """The modules of a layer."""
+        """Return the modules of a layer."""
         block = self.base.transformer.layer[layer]
         return LayerParts(
             query=block.attention.q_lin,

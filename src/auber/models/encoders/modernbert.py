@@ -1,8 +1,8 @@
-"""ModernBERT: one fused projection, rotary positions, windows in most layers, norms before attention and feed-forward.
+"""ModernBERT: a fused projection, rotary positions, local windows, and norms that come first.
 
-Query, key and value are thirds of `Wqkv`; a head has rows in each of them. transformers counts the heads of a layer by the
-width of that product, so a sliced layer needs nothing else. A sequence classifier reads the first token or the mean over the
-row, as `config.classifier_pooling` says.
+Query, key and value are thirds of `Wqkv`; a head has rows in each of them. transformers derives the
+number of heads of a layer from the width of that product, so a sliced layer needs nothing else. A
+sequence classifier reads the first token or the mean over the row (`config.classifier_pooling`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ModernBert(Encoder):
     has_token_types = False
 
     def parts(self, layer: int) -> LayerParts:
-        """The modules of a layer."""
+        """Return the modules of a layer."""
         block = self.base.layers[layer]
         query, key, value = (FusedProjection(block.attn.Wqkv, third) for third in range(3))
         return LayerParts(
@@ -41,30 +41,15 @@ class ModernBert(Encoder):
             is_gated=True,
         )
 
-    @property
-    def num_positions(self) -> int:
-        """The tokens a row may have at most: what the model was made for, as there is no table of positions to run out."""
-        return int(self.model.config.max_position_embeddings)
-
-    @property
-    def most_tokens(self) -> int | None:
-        """None: positions are relative."""
-        return None
-
-    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """The first layer's input (batch, length, hidden)."""
-        embedded: Tensor = self.base.embeddings(input_ids=input_ids)
-        return embedded
-
     def attentions(self, longest: int) -> list[Attention]:
-        """Layers of one kind, global or local, attend alike."""
+        """Return how each layer attends; all global layers attend alike, and all local ones."""
         config: Any = self.model.config
         kinds = {kind: self._attention(kind, longest) for kind in set(config.layer_types)}
         return [kinds[kind] for kind in config.layer_types]
 
     @property
     def final_norm(self) -> nn.Module | None:
-        """The norm behind the last layer."""
+        """The norm after the last layer."""
         norm: nn.Module = self.base.final_norm
         return norm
 

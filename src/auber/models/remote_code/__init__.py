@@ -1,7 +1,7 @@
-"""What a saved folder carries so that transformers loads it where this package is not installed.
+"""The code that a saved folder carries, so that transformers loads it without this package.
 
-`modeling_auber.py` is copied into the folder of every pruned model; `auto_map` is what `config.json` says about it. A
-folder of an unpruned model needs neither.
+`modeling_auber.py` is copied into the folder of every pruned model, and `config.json` points to it
+with `auto_map`. The folder of an unpruned model needs neither.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from auber.data.task_types import KINDS
+from auber.data.task_types import TASK_TYPES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -20,27 +20,24 @@ MODELING_FILE = Path(__file__).with_name("modeling_auber.py")
 
 
 def auto_map(config: PreTrainedConfig) -> dict[str, str]:
-    """The entries that lead transformers' Auto classes to the file, which names its classes as transformers does."""
+    """Return the entries that lead the Auto classes of transformers to the modeling file."""
     from transformers import MODEL_MAPPING
 
-    classes = {kind.auto_class: kind.model_class(config) for kind in KINDS.values()}
+    classes = {each.auto_class: each.model_class(config) for each in TASK_TYPES.values()}
     entries = {"AutoModel": MODEL_MAPPING[type(config)], **classes}
     return {entry: f"{MODELING_FILE.stem}.{cls.__name__}" for entry, cls in entries.items()}
 
 
 def adopt(model: PreTrainedModel) -> None:
-    """Turn a live pruned model into one of the file's, so that its own `save_pretrained` takes the file along.
+    """Make a live pruned model's own `save_pretrained` write the modeling file too.
 
-    Nothing of what it computes changes: the file's class is derived from the model's own and has its name.
+    Its class becomes the one of the modeling file that is derived from it and has its name; what
+    the model computes does not change.
     """
     from auber.models.remote_code import modeling_auber
 
     name = type(model).__name__
     model.__class__ = getattr(modeling_auber, name)
     model.config.auto_map = auto_map(model.config)
-    (entry,) = (
-        entry
-        for entry, place in model.config.auto_map.items()
-        if place == f"{MODELING_FILE.stem}.{name}"
-    )
-    type(model).register_for_auto_class(entry)
+    places = {place: entry for entry, place in model.config.auto_map.items()}
+    type(model).register_for_auto_class(places[f"{MODELING_FILE.stem}.{name}"])

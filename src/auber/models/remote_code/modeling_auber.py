@@ -1,9 +1,10 @@
-"""Encoders without some of their attention heads, for `from_pretrained(..., trust_remote_code=True)`.
+"""Encoders with fewer attention heads, for `from_pretrained(..., trust_remote_code=True)`.
 
-`config.json` names the heads that were removed, layer by layer, under `auber_removed_heads`. A class of this file is the
-transformers class of the same name, built from the config and then narrowed to the heads that are left; its weights
-load, train and save as any other model's do. The file stands in the folder of every model that `auber` has pruned and
-needs torch and transformers alone. To add an encoder family: one line in `_LAYOUTS`.
+`config.json` lists the removed heads of each layer under `auber_removed_heads`. Each class of this
+file is the transformers class of the same name, built from the config and then narrowed to the
+remaining heads. Its weights load, train and save like those of any other model. The file lies in
+the folder of every model that `auber` has pruned and needs only torch and transformers. To add an
+encoder family, add a line to `_LAYOUTS`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-if (
-    int(transformers.__version__.split(".")[0]) < 5
-):  # its attention is written otherwise, and would fail obscurely
+# Earlier versions implement attention differently and would fail with an obscure error.
+if int(transformers.__version__.split(".")[0]) < 5:
     raise ImportError(
-        f"modeling_auber.py needs transformers 5, found {transformers.__version__}; pip install --upgrade transformers"
+        f"modeling_auber.py needs transformers 5, found {transformers.__version__}; "
+        "pip install --upgrade transformers"
     )
 
 _REMOVED_HEADS = "auber_removed_heads"
@@ -27,12 +28,15 @@ _REMOVED_HEADS = "auber_removed_heads"
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the attention of a family lies. Each linear of `attention` gives all heads, but for `output`, which reads them."""
+    """Where the attention of a family is.
+
+    Every linear in `attention` has outputs for all heads, except `output`, which reads them.
+    """
 
     layers: str  # from the bare model to the list of its layers
     attention: str  # from a layer
     output: str  # from a layer
-    shares_bias: bool = False  # one table of position biases, a column a head, serves all layers
+    shares_bias: bool = False  # all layers share one table of position biases, a column per head
     needs_heads: bool = False  # its forward cannot reshape to 0 heads
 
 
@@ -51,20 +55,21 @@ _LAYOUTS = {
 
 
 class _Narrowed:
-    """What a class of this file adds to the transformers class it is derived from."""
+    """What a class of this file adds to the transformers class that it is derived from."""
 
     def __init__(self, config: Any, *arguments: Any, **named: Any) -> None:
+        kept_heads = _kept_heads(config)
         super().__init__(config, *arguments, **named)  # type: ignore[call-arg]
-        for layer, heads in _kept_heads(config).items():
+        for layer, heads in kept_heads.items():
             attention, output = _attention_of(self, layer)
             _narrow(attention, output, heads, config.num_attention_heads)
             if _layout_of(self).shares_bias:
-                _share_bias(attention, heads)
+                share_bias(attention, torch.tensor(heads, dtype=torch.long))
             if _layout_of(self).needs_heads and not heads:
-                attention.forward = _attend_without_heads
+                attention.forward = attend_without_heads
 
     def initialize_weights(self) -> None:
-        """Fill what no file holds; transformers builds on the meta device, so this comes after the weights are loaded."""
+        """Fill the buffers that are in no file; transformers builds models on the meta device."""
         super().initialize_weights()  # type: ignore[misc]
         for layer, heads in _kept_heads(self.config).items():  # type: ignore[attr-defined]
             attention, _ = _attention_of(self, layer)
@@ -73,7 +78,7 @@ class _Narrowed:
 
 
 def __getattr__(name: str) -> Any:
-    """The narrowed form of a transformers class, such as `BertForSequenceClassification`, made when first asked for."""
+    """Make the narrowed form of a transformers class such as `BertForSequenceClassification`."""
     plain: Any = None if name.startswith("_") else getattr(transformers, name, None)
     config_class = getattr(plain, "config_class", None)
     if getattr(config_class, "model_type", None) not in _LAYOUTS:
@@ -92,23 +97,29 @@ def _layout_of(model: Any) -> _Layout:
 
 
 def _attention_of(model: Any, layer: int) -> tuple[Any, nn.Linear]:
-    """A layer's attention, and the linear that reads what its heads give."""
+    """Return a layer's attention and the linear that reads the outputs of its heads."""
     layout = _layout_of(model)
     block = model.base_model.get_submodule(f"{layout.layers}.{layer}")
     return block.get_submodule(layout.attention), block.get_submodule(layout.output)
 
 
 def _kept_heads(config: Any) -> dict[int, list[int]]:
-    """The heads that are left in each layer that lost some, numbered as in the unpruned model."""
+    """Return the remaining heads of each layer that lost some, as numbered before pruning."""
     removed = getattr(config, _REMOVED_HEADS, None) or {}
-    heads = range(config.num_attention_heads)
+    layers, heads = range(config.num_hidden_layers), range(config.num_attention_heads)
+    for layer, gone in removed.items():
+        if int(layer) not in layers or not set(heads).issuperset(gone):
+            raise ValueError(
+                f"config.json: {_REMOVED_HEADS} must list heads of the model's {len(layers)} "
+                f"layers of {len(heads)} heads, found {str(gone)[:60]} in layer {str(layer)[:20]}"
+            )
     return {
         int(layer): [head for head in heads if head not in gone] for layer, gone in removed.items()
     }
 
 
 def _narrow(attention: nn.Module, output: nn.Linear, heads: list[int], num_heads: int) -> None:
-    """Cut a layer to the width of its heads; which values the cut keeps is of no importance, the file's take their place."""
+    """Cut a layer to the width of its heads; the values do not matter, a file's replace them."""
     for linear in attention.children():
         if isinstance(linear, nn.Linear) and linear is not output:
             width = linear.out_features // num_heads * len(heads)
@@ -124,32 +135,31 @@ def _narrow(attention: nn.Module, output: nn.Linear, heads: list[int], num_heads
             setattr(attention, name, size)
 
 
-def _share_bias(attention: nn.Module, heads: list[int]) -> None:
-    """Let a layer read its own heads' columns of the bias that all layers share."""
-    attention.register_buffer(
-        "present_heads", torch.tensor(heads, dtype=torch.long), persistent=False
-    )
+def share_bias(attention: nn.Module, heads: Tensor) -> None:
+    """Let a layer read the columns of its own heads from the bias that all layers share."""
+    attention.register_buffer("present_heads", heads, persistent=False)
     attention.register_forward_pre_hook(_take_present_columns, with_kwargs=True)
 
 
 def _take_present_columns(
     attention: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Cut `position_bias`, the third argument, to the heads that are present: (1, present_heads, length, length), for all rows."""
+    """Cut `position_bias`, the third argument, to (1, present_heads, length, length).
+
+    All rows of a batch have the same bias, and transformers passes a copy for each.
+    """
     heads: Any = attention.present_heads
     if "position_bias" in named:
-        return arguments, {
-            **named,
-            "position_bias": named["position_bias"][:1].index_select(1, heads),
-        }
+        bias = named["position_bias"][:1].index_select(1, heads)
+        return arguments, {**named, "position_bias": bias}
     hidden, mask, bias, *rest = arguments
     return (hidden, mask, bias[:1].index_select(1, heads), *rest), named
 
 
-def _attend_without_heads(
+def attend_without_heads(
     hidden: Tensor, _mask: Tensor, output_attentions: bool = False, **_positions: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """What an attention without heads gives: contexts (rows, length, 0) and the weights of no head."""
+    """Return contexts (rows, length, 0) and the weights of no head."""
     rows, length, _ = hidden.shape
     weights = hidden.new_empty(rows, 0, length, length) if output_attentions else None
     return hidden.new_empty(rows, length, 0), weights

@@ -1,80 +1,90 @@
-"""What a page is made of: a verdict, then sections of text, figures and tables, all plain values.
+"""What a page consists of, and how it becomes one HTML file with its figures beside it.
 
-Every text is plain and is escaped where it is rendered. The only markup is a figure's drawing, which `auber.export.charts` makes
-of numbers and escaped words.
+The file needs nothing else: style and script are named by their hashes in a content security
+policy, figures are embedded as data, and nothing else may run or load. The templates escape every
+text.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import ClassVar
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from auber.report.columns import Column, Detail, Table, plain
+from auber.errors import RunError
+from auber.report.figures import SHADES, HeadMap, style, to_svg, write_figure
+from auber.report.tables import Table, is_numeric
+from auber.report.words import slug
+from auber.system.files import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INDEX, FIGURES = "index.html", "figures"
+
+_LONG = 40  # characters of a cell that wraps
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One drawing; `name` is its file's beside the page."""
+class Drawing:
+    """One figure; `name` is that of its files, `alt` its content in words."""
 
     name: str
     title: str
-    svg: str
+    alt: str
+    draw: Callable[[], Figure]
+
+    @cached_property
+    def figure(self) -> Figure:
+        """The drawn figure, its layout computed once for all files."""
+        figure = self.draw()
+        with style():
+            figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        return figure
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as SVG."""
+        return to_svg(self.figure)
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Drawings that stand side by side where there is room, and what is to be known of all of them."""
+class Block:
+    """A table, or maps of heads or figures side by side, with a caption; or notes alone.
 
-    kind: ClassVar[str] = "figures"
-    caption: str
-    items: tuple[Figure, ...]
+    Of a table the first column names the rows; a folded one is opened by the reader. The figures
+    of maps are linked, not embedded.
+    """
 
-
-@dataclass(frozen=True)
-class Heading:
-    """The head of a column."""
-
-    title: str
-    is_text: bool = True
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table; the first cell of a row names the row. A folded one is opened by who wants it."""
-
-    kind: ClassVar[str] = "table"
-    caption: str
-    columns: tuple[Heading, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
+    caption: str = ""
+    drawings: Sequence[Drawing] = ()
+    maps: Sequence[HeadMap] = ()
+    rows: Sequence[Mapping[str, str]] = ()
+    notes: Sequence[str] = ()
     folded: bool = False
 
-
-@dataclass(frozen=True)
-class Words:
-    """Sentences, one below the other."""
-
-    kind: ClassVar[str] = "words"
-    sentences: tuple[str, ...]
+    def __bool__(self) -> bool:
+        """Whether there is something to show."""
+        return bool(self.drawings or self.maps or self.rows or (self.notes and not self.caption))
 
 
-Block = Figures | Grid | Words
-
-
-@dataclass(frozen=True)
 class Section:
-    """A part of the page, named in its contents."""
+    """A part of the page that the contents name; one without a block is not displayed."""
 
-    anchor: str
-    title: str
-    blocks: tuple[Block, ...]
+    def __init__(self, anchor: str, title: str, *blocks: Block) -> None:
+        self.anchor = anchor
+        self.title = title
+        self.blocks = tuple(filter(None, blocks))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be known first: about what, in one sentence, then why."""
+    """What to know first: one sentence and its reasons."""
 
     about: str
     headline: str
@@ -88,98 +98,91 @@ class Page:
 
     title: str
     subtitle: str
-    verdicts: tuple[Verdict, ...]
-    sections: tuple[Section, ...]
+    verdicts: Sequence[Verdict]
+    sections: Sequence[Section]
 
     @property
-    def figures(self) -> Iterator[Figure]:
-        """Every drawing, in order."""
+    def drawings(self) -> Iterator[Drawing]:
+        """Every figure in order."""
         for section in self.sections:
             for block in section.blocks:
-                if isinstance(block, Figures):
-                    yield from block.items
+                yield from block.drawings
 
 
-def section(anchor: str, title: str, blocks: Iterable[Block | None]) -> Section | None:
-    """A section of the blocks that are there; None where there are none."""
-    found = tuple(block for block in blocks if block is not None)
-    return Section(anchor, title, found) if found else None
+def make_blocks(table: Table) -> list[Block]:
+    """Return the tables of a report without empty columns, one for each section."""
+    blocks = []
+    for shown in table.sections():
+        rows = shown.cells.to_dict("records")
+        names = [*shown.cells]
+        kept = [name for name in names if name == names[0] or any(row[name] for row in rows)]
+        caption = table.title if shown.place is None else f"{table.title}; {shown.title}"
+        cells = [{name: row[name] for name in kept} for row in rows]
+        blocks.append(Block(caption, rows=cells, notes=(*shown.part.notes, *table.notes)))
+    return blocks
 
 
-def figures(caption: str, items: Iterable[Figure | None]) -> Figures | None:
-    """The drawings that are there; None where there are none."""
-    found = tuple(item for item in items if item is not None)
-    return Figures(caption, found) if found else None
+def make_slugs(names: Iterable[str]) -> dict[str, str]:
+    """Return a part of file names and anchors for each name, no two the same."""
+    found: dict[str, str] = {}
+    for name in names:
+        number, free = 1, slug(name)
+        while free in found.values():
+            number += 1
+            free = f"{slug(name)}-{number}"
+        found[name] = free
+    return found
 
 
-def joined(blocks: Iterable[Figures | None]) -> Figures | None:
-    """The drawings of several blocks in one row, with all that is said of them."""
-    found = [block for block in blocks if block is not None]
-    return figures(
-        " ".join(block.caption for block in found),
-        (item for block in found for item in block.items),
+def render_page(page: Page) -> str:
+    """Return the page as one HTML file."""
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("auber.report.html"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"column_classes": _column_classes, "base64": _encode}
+    # Our own files: the style sheet and the script take no text of runs.
+    style = Markup(environment.get_template("style.css").render(shades=SHADES))  # nosec B704
+    script = Markup(environment.get_template("script.js").render())  # nosec B704
+    hashes = [_encode(hashlib.sha256(text.encode()).digest()) for text in (style, script)]
+    return environment.get_template("page.html").render(
+        page=page, style=style, script=script, hashes=hashes
     )
 
 
-def grids(table: Table) -> Iterator[Grid]:
-    """A report's table, one for each of its sections."""
-    places = [place for place, column in enumerate(table.columns) if column.detail <= Detail.PAGE]
-    columns = tuple(_heading(table.columns[place]) for place in places)
-    for part in table.sections:
-        rows = tuple(
-            tuple(plain(table.columns[place], row[place]) for place in places) for row in part.rows
-        )
-        caption = table.title if part.title is None else f"{table.title}; {part.title}"
-        if rows:
-            yield _without_empty(Grid(caption, columns, rows, (*part.notes, *table.notes)))
+def _encode(data: str | bytes) -> str:
+    return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
 
 
-def _without_empty(grid: Grid) -> Grid:
-    """Without the columns that say nothing of any row, such as published numbers of tasks the paper does not have."""
-    kept = [
-        place
-        for place in range(len(grid.columns))
-        if place == 0 or any(row[place] for row in grid.rows)
-    ]
-    columns = tuple(grid.columns[place] for place in kept)
-    return replace(
-        grid, columns=columns, rows=tuple(tuple(row[place] for place in kept) for row in grid.rows)
-    )
+def _column_classes(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the CSS class of each column."""
+    found = {}
+    for name in rows[0]:
+        cells = [row[name] for row in rows]
+        is_long = max(map(len, cells)) > _LONG
+        found[name] = "number" if is_numeric(cells) else "long" if is_long else ""
+    return found
 
 
-def _heading(column: Column) -> Heading:
-    return Heading(column.title, column.is_text)
-
-
-def slug(*words: str) -> str:
-    """A name for a file or an anchor, of small letters, digits and dashes alone."""
-    return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:60] or "unnamed"
-
-
-def distinct(page: Page) -> Page:
-    """The page with no two figures or anchors of one name: the second of a name gets a number."""
-    names: dict[str, int] = {}
-    anchors: dict[str, int] = {}
-    sections = []
-    for part in page.sections:
-        blocks = [
-            replace(
-                block,
-                items=tuple(
-                    replace(item, name=_numbered(item.name, names)) for item in block.items
-                ),
-            )
-            if isinstance(block, Figures)
-            else block
-            for block in part.blocks
-        ]
-        sections.append(replace(part, anchor=_numbered(part.anchor, anchors), blocks=tuple(blocks)))
-    return replace(page, sections=tuple(sections))
-
-
-def _numbered(name: str, seen: dict[str, int]) -> str:
-    while name in seen:
-        seen[name] += 1
-        name = f"{name}-{seen[name]}"
-    seen[name] = 1
-    return name
+def write_page(page: Page, out: Path) -> tuple[Path, ...]:
+    """Write the page, and each figure as SVG and PDF; the page is the first of the paths."""
+    written = [out / INDEX]
+    try:
+        (out / FIGURES).mkdir(parents=True, exist_ok=True)
+        write_text(out / INDEX, render_page(page))
+        for drawing in page.drawings:
+            path = out / FIGURES / f"{drawing.name}.svg"
+            write_text(path, drawing.svg)
+            write_figure(drawing.figure, path.with_suffix(".pdf"))
+            written += [path, path.with_suffix(".pdf")]
+    except OSError as error:
+        raise RunError(
+            f"{out}: cannot be written ({error}); it must be a folder of its own"
+        ) from error
+    return tuple(written)

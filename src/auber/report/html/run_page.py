@@ -1,160 +1,173 @@
-"""The page of one run, or of several side by side."""
+"""The page of one run, or of several runs side by side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from auber.data import TASKS
-from auber.report.html import bars, lines, maps
-from auber.report.html.details import extra_sections, origins_grid, settings_grids
-from auber.report.html.model import RunView, Search
-from auber.report.html.page import (
-    Figure,
-    Figures,
-    Grid,
-    Heading,
-    Page,
-    Section,
-    Verdict,
-    figures,
-    joined,
-    section,
-    slug,
+from auber.report.figures import (
+    GAIN,
+    HeadMap,
+    ScoreRow,
+    draw_bars,
+    draw_heads,
+    draw_scores,
+    make_shades,
 )
-from auber.report.record import RunRecord
+from auber.report.html.page import Block, Drawing, Page, Section, Verdict, make_slugs
+from auber.report.html.shared import (
+    curves_of,
+    describe_searches,
+    draw_curves,
+    draw_times,
+    extra_sections,
+    settings_rows,
+    time_parts,
+)
+from auber.report.layers import Layer, Run
+from auber.report.records import RunRecord
 from auber.report.results_file import ResultsFile
+from auber.report.words import commit_of, device_of, method_of, versions_of
 
-_SCORE_NAMES = {
+_RANKINGS = {
+    "state": "State before any removal",
     "importance": "Importance (how much the loss depends on the head)",
     "confidence": "Confidence (mean largest attention weight)",
-    "gates": "Gates (the higher, the more open)",
+    "gates": "Gates (higher means more open)",
 }
 
 
-def make_run_page(runs: Sequence[RunView], extras: Sequence[ResultsFile] = ()) -> Page:
-    """Everything about some runs."""
-    first = runs[0].record
-    records = {run.label: run.record for run in runs}
-    if len(runs) == 1:
-        title = f"{_method(first)} on {first.task}"
+def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Page:
+    """Return everything about some runs."""
+    first, alone = runs[0].record, len(runs) == 1
+    if alone:
+        title = f"{method_of(first)} on {first.task}"
         subtitle = f"{first.model}, protocol {first.protocol}, seed {first.seed}"
     else:
         title = f"{len(runs)} runs side by side"
-        subtitle = "; ".join(f"{run.label}: {run.record.words}" for run in runs)
-    heads = [_plan_figures(runs), _score_figures(runs), _value_figures(runs)]
-    course = [_search_figures(runs), _timelines(runs), _times_figure(runs)]
-    if (
-        len(runs) == 1
-    ):  # all of one run fits beside each other; of several, what is alike stands in a row
-        heads, course = [joined(heads)], [joined(course)]
-    sections: list[Section | None] = [
-        section("scores", "Scores", [_scores_figure(runs), _scores_grid(runs)]),
-        section("heads", "Heads, and the agent's values" if _has_values(runs) else "Heads", heads),
-        section(
-            "course", "Search, what was removed when, and time", [*course, *map(_stages_grid, runs)]
+        subtitle = "; ".join(f"{run.label}: {run.record}" for run in runs)
+    slugs = make_slugs(run.label for run in runs)
+    has_values = any(layer.values for run in runs for layer in run.layers)
+    pruned = [run for run in runs if not run.record.is_start]
+    heads = [_map_heads(run, slugs[run.label], alone=alone) for run in pruned]
+    every = settings_rows({run.label: [run.record] for run in runs})
+    differing = [row for row in every if len({row[run.label] for run in runs}) > 1]
+    sections = (
+        Section("scores", "Scores", _draw_scores(runs), _list_scores(runs)),
+        Section("heads", "Heads, and the agent's values" if has_values else "Heads", *heads),
+        Section(
+            "course",
+            "Search, removals and time",
+            _course(runs, slugs),
+            *(_list_layers(run) for run in runs if run.searched),
         ),
         *extra_sections(extras),
-        section("settings", "Configuration", settings_grids(records)),
-        section("origins", "Provenance", [origins_grid(records)]),
-    ]
-    verdicts = (*_comparison(runs), *(_verdict(run, alone=len(runs) == 1) for run in runs))
-    return Page(title, subtitle, verdicts, tuple(part for part in sections if part is not None))
+        Section(
+            "settings",
+            "Configuration",
+            Block("Settings that differ", rows=differing),
+            Block("All settings", rows=every, folded=True),
+        ),
+        Section("origins", "Provenance", _origins(runs)),
+    )
+    verdicts = (*_compare(runs), *(_judge(run, alone=alone) for run in runs))
+    return Page(title, subtitle, verdicts, sections)
 
 
-def _has_values(runs: Sequence[RunView]) -> bool:
-    return any(search.values for run in runs for _, search in run.searched)
+# --- verdicts ---
 
 
-def _titled(run: RunView, words: str, runs: Sequence[RunView]) -> str:
-    """What a figure shows, and of which run where there are several."""
-    return words if len(runs) == 1 else f"{run.label}: {words[0].lower()}{words[1:]}"
-
-
-def _method(record: RunRecord) -> str:
-    return "Fine-tuned start" if record.is_start else record.method
-
-
-def _verdict(run: RunView, *, alone: bool) -> Verdict:
+def _judge(run: Run, *, alone: bool) -> Verdict:
     record = run.record
     total = record.layers * record.heads
-    went = f"{record.removed} of {total} heads removed" if record.removed else "no head removed"
-    headline = f"Dev {record.metric} {100 * record.dev:.2f}, {went}."
-    return Verdict(run.label, headline, tuple(_points(run, alone=alone)))
+    removed = f"{record.removed} of {total} heads removed" if record.removed else "no head removed"
+    headline = f"Dev {record.metric} {100 * record.dev:.2f}, {removed}."
+    return Verdict(run.label, headline, (*_judge_scores(record, alone), *_judge_searches(run)))
 
 
-def _points(run: RunView, *, alone: bool) -> Iterable[str]:
-    record = run.record
+def _judge_scores(record: RunRecord, alone: bool) -> Iterator[str]:
     gap = 100 * (record.train - record.dev)
-    side = (
-        "above dev; overfitting less would make this distance smaller" if gap > 0 else "below dev"
-    )
-    yield f"Train {100 * record.train:.2f}, {abs(gap):.2f} points {side}."
+    side = "above" if gap > 0 else "below"
+    yield f"Train {100 * record.train:.2f}, {abs(gap):.2f} points {side} dev."
     if record.one_class:
-        yield "Careful: the model gives everything in dev the same answer, so its score says nothing of the rows."
+        yield "Careful: the model gives every dev row the same answer, so its score means nothing."
     elif record.equals_majority:
-        yield "Careful: the score is exactly that of always answering the most frequent class."
-    elif (
-        record.metric == "accuracy" and record.majority is not None and record.dev < record.majority
-    ):
-        yield f"Careful: always answering the most frequent class would score {100 * record.majority:.2f}."
+        yield "Careful: the score is exactly that of always giving the most frequent class."
+    elif record.metric == "accuracy" and record.above_constant < 0:
+        share = 100 * (record.majority or 0)
+        yield f"Careful: always giving the most frequent class scores {share:.2f}."
     if alone:
-        yield f"One run proves nothing.{_doubt(record)} To know more: {_more_runs(record)}."
-    below = [layer for layer, search in run.searched if _is_below(search)]
+        yield f"One run proves nothing.{_doubt(record)} For a verdict: {_more_runs(record)}."
+
+
+def _judge_searches(run: Run) -> Iterator[str]:
+    record = run.record
+    below = [
+        str(layer.index)
+        for layer in run.layers
+        if layer.chosen is not None
+        and layer.begun is not None
+        and layer.chosen < layer.begun - 1e-12
+    ]
     if below:
-        which = f"layer{'s' if len(below) > 1 else ''} {', '.join(map(str, below))}"
-        yield f"What was chosen scored below {begun_from([run])} on the reward set in {which}."
-    missed = [100 * amount for _, search in run.searched if (amount := search.missed) is not None]
+        layers = f"layer{'s' if len(below) > 1 else ''} {', '.join(below)}"
+        begun, _ = describe_searches([run])
+        yield f"The choice scored below {begun} on the reward set in {layers}."
+    missed = [100 * layer.missed for layer in run.layers if layer.missed is not None]
     if run.size_was_given:
-        yield "How many heads go was given: of each layer its best mask of the size by which the layers share them out best."
-    elif missed and max(missed) > 0:
-        worse = sum(amount > 0 for amount in missed)
         yield (
-            f"In {worse} of {len(missed)} layers the search had seen a better mask than the one chosen, by up to "
-            f"{max(missed):.2f} points of reward."
+            "The number of heads was given: the layers share it so that the sum of gains is "
+            "largest."
         )
-    if run.removed_before:
-        yield f"{run.removed_before} of the heads had been removed before this run began."
+    elif missed and max(missed) > 0:
+        yield (
+            f"In {sum(points > 0 for points in missed)} of {len(missed)} layers the search had "
+            f"scored a better mask than the chosen one, by up to {max(missed):.2f} points of "
+            "reward."
+        )
+    before = record.removed - sum(len(layer.removed) for layer in run.layers)
+    if run.searched and before:
+        yield f"{before} of the heads were removed before this run."
     if record.rewards_asked:
-        yield f"{record.rewards_asked} rewards asked for, {record.rewards_computed} of them computed; {record.seconds:.0f} s in all."
+        yield (
+            f"{record.rewards_asked} rewards requested, {record.rewards_computed} computed; "
+            f"{record.seconds:.0f} s in total."
+        )
 
 
-def _comparison(runs: Sequence[RunView]) -> Iterable[Verdict]:
-    """The runs against the first, where their scores mean the same."""
+def _compare(runs: Sequence[Run]) -> Iterator[Verdict]:
+    """Compare runs with the first one if their scores mean the same."""
     if len(runs) < 2:
         return
     first = runs[0].record
-    if any((run.record.data, run.record.metric) != (first.data, first.metric) for run in runs):
-        yield Verdict(
-            "Side by side",
-            "These runs are of different rows or metrics: their scores are not comparable.",
-            ("Heads, searches and times are shown beside each other all the same.",),
-        )
-        return
-    words = [
-        f"{run.label} {100 * (run.record.dev - first.dev):+.2f} points on dev, "
-        f"{run.record.removed - first.removed:+d} heads removed, against {runs[0].label}."
-        for run in runs[1:]
-    ]
-    starts = (
-        ""
-        if len({run.record.start for run in runs}) == 1
-        else " They did not begin with the same fine-tuned weights."
-    )
-    yield Verdict(
-        "Side by side",
-        "One run each shows no difference between methods or settings.",
-        (
-            *words,
-            f"For a verdict the pairs of several seeds are needed: {_more_runs(first)}.{_doubt(first)}{starts}",
-        ),
-    )
+    if not _are_comparable(runs):
+        headline = "These runs have different rows or metrics: their scores are not comparable."
+        points = ["Heads, searches and times are shown all the same."]
+    else:
+        headline = "Single runs do not show a difference between methods or settings."
+        points = [
+            f"{run.label}: {100 * (run.record.dev - first.dev):+.2f} points on dev, "
+            f"{run.record.removed - first.removed:+d} heads removed, against {runs[0].label}."
+            for run in runs[1:]
+        ]
+        same_start = len({run.record.start for run in runs}) == 1
+        start = "" if same_start else " They did not start from the same fine-tuned weights."
+        points.append(f"For a verdict: {_more_runs(first)}.{_doubt(first)}{start}")
+    yield Verdict("Side by side", headline, tuple(points))
+
+
+def _are_comparable(runs: Sequence[Run]) -> bool:
+    return len({(run.record.data, run.record.metric) for run in runs}) == 1
 
 
 def _more_runs(record: RunRecord) -> str:
-    """What makes the pairs that a verdict needs."""
     files = "" if record.task in TASKS else ", the files of your rows"
-    return f"auber study with several seeds{files} and the control original+tuning, then auber report of its folder"
+    return (
+        f"auber study with several seeds{files} and the control original+tuning, then auber report "
+        "of its folder"
+    )
 
 
 def _doubt(record: RunRecord) -> str:
@@ -165,9 +178,10 @@ def _doubt(record: RunRecord) -> str:
 
 
 def standard_error(record: RunRecord) -> float | None:
-    """Of an accuracy on so many rows, in points; None for other metrics.
+    """Return the standard error of an accuracy in points, None for other metrics.
 
-    Two right and two wrong answers are added (Agresti and Coull), without which rows that are all right would seem certain.
+    Two right and two wrong answers are added (Agresti and Coull); otherwise a perfect score would
+    seem certain.
     """
     if record.metric != "accuracy":
         return None
@@ -176,344 +190,255 @@ def standard_error(record: RunRecord) -> float | None:
     return 100 * math.sqrt(share * (1 - share) / rows)
 
 
-def _is_below(search: Search) -> bool:
-    return (
-        search.chosen is not None
-        and search.begun is not None
-        and search.chosen < search.begun - 1e-12
-    )
+# --- scores ---
 
 
-def _scores_figure(runs: Sequence[RunView]) -> Figures | None:
-    if len(runs) < 2 or len({(run.record.data, run.record.metric) for run in runs}) > 1:
-        return None
-    rows = []
+def _draw_scores(runs: Sequence[Run]) -> Block:
+    if len(runs) < 2 or not _are_comparable(runs):
+        return Block()
+    rows = {}
     for run in runs:
         score, error = 100 * run.record.dev, standard_error(run.record)
         ends = (None, None) if error is None else (score - error, score + error)
-        rows.append(bars.ScoreRow(run.label, (("dev", score),), score, *ends))
+        rows[run.label] = ScoreRow((score,), score, *ends)
     record = runs[0].record
-    label = "Dev scores: " + "; ".join(f"{row.name} {row.mean:.2f}" for row in rows)
-    majority = (
-        100 * record.majority
-        if record.metric == "accuracy" and record.majority is not None
-        else None
-    )
-    svg = bars.draw_scores(
-        rows,
-        x_title=f"dev {record.metric}, points",
-        majority=majority,
-        label=label,
-        interval="standard error",
-    )
-    caption = "Dev scores. A bar is one standard error of a score on so many rows to either side, no interval over seeds."
-    return Figures(caption, (Figure("scores", f"{record.task}: dev {record.metric}", svg),))
+    is_share = record.metric == "accuracy" and record.majority is not None
+    majority = {record.task: 100 * (record.majority or 0)} if is_share else {}
+    alt = "Dev scores: " + "; ".join(f"{name} {row.mean:.2f}" for name, row in rows.items())
+    x_label = f"dev {record.metric}, points"
+    draw = partial(draw_scores, {record.task: rows}, x_label, majority, "standard error")
+    caption = "Dev scores. Bars: one standard error for this number of rows, not over seeds."
+    return Block(caption, [Drawing("scores", f"{record.task}: dev {record.metric}", alt, draw)])
 
 
-def _scores_grid(runs: Sequence[RunView]) -> Grid:
-    titles = (
-        "task",
-        "method",
-        "seed",
-        "dev",
-        "train",
-        "gap",
-        "heads removed",
-        "rewards computed",
-        "tuning steps",
-        "scout steps",
-        "seconds",
-    )
+def _list_scores(runs: Sequence[Run]) -> Block:
     rows = [
-        (
-            run.label,
-            run.record.task,
-            _method(run.record),
-            str(run.record.seed),
-            f"{100 * run.record.dev:.2f}",
-            f"{100 * run.record.train:.2f}",
-            f"{100 * (run.record.train - run.record.dev):+.2f}",
-            f"{run.record.removed} of {run.record.layers * run.record.heads}",
-            str(run.record.rewards_computed),
-            str(run.record.tuning_steps),
-            str(run.record.scout_steps),
-            f"{run.record.seconds:.1f}",
-        )
-        for run in runs
-    ]
-    columns = (Heading("run"), *(Heading(title, title in ("task", "method")) for title in titles))
-    return Grid("Scores in points (the metric times 100), and what they took", columns, tuple(rows))
-
-
-def _plan_figures(runs: Sequence[RunView]) -> Figures | None:
-    caption = "Each square is a head; a crossed one is gone. Point at a square, or step through them with the arrow keys, for its numbers."
-    return figures(caption, [_plan_figure(run, runs) for run in runs if not run.record.is_start])
-
-
-def _plan_figure(run: RunView, runs: Sequence[RunView]) -> Figure:
-    record = run.record
-    went = "; ".join(
-        f"layer {layer}: {', '.join(map(str, heads))}" for layer, heads in run.plan.items()
-    )
-    svg = maps.draw_plan(
-        run.plan,
-        record.layers,
-        record.heads,
-        title=_head_words(run),
-        label=f"Heads removed. {went or 'None'}.",
-    )
-    words = f"{record.removed} of {record.layers * record.heads} heads removed"
-    return Figure(slug("heads", run.label), _titled(run, words, runs), svg)
-
-
-def _score_figures(runs: Sequence[RunView]) -> Figures | None:
-    found = []
-    for run in runs:
-        states = {layer: search.state for layer, search in run.searched if search.state}
-        if run.ranking is not None:
-            name = run.ranking.name
-            found.append(_score_figure(run, runs, run.ranking.scores, name, _SCORE_NAMES[name]))
-        elif states:
-            found.append(_score_figure(run, runs, states, "state", "State before any removal"))
-    caption = "What the method went by in each head: the stronger the colour, the higher."
-    if any(search.state for run in runs for _, search in run.searched):
-        caption += " State: the norms of a layer's heads, standardised and through a softmax, as the agent sees them at first."
-    return figures(caption, found)
-
-
-def _score_figure(
-    run: RunView, runs: Sequence[RunView], scores: maps.Scores, name: str, words: str
-) -> Figure | None:
-    if not any(scores.values()):
-        return None
-    label = f"{run.label}: {words} of every head; removed heads are crossed"
-    svg = maps.draw_scores(
-        scores, run.plan, run.record.layers, run.record.heads, title=_head_words(run), label=label
-    )
-    return Figure(slug(name, run.label), _titled(run, words, runs), svg)
-
-
-def _head_words(run: RunView) -> Callable[[int, int], str]:
-    searches = dict(run.searched)
-
-    def words(layer: int, head: int) -> str:
-        parts = [
-            f"layer {layer}, head {head}: {'removed' if head in run.plan.removed(layer) else 'kept'}"
-        ]
-        search = searches.get(layer)
-        if search is not None and head in search.state:
-            parts.append(f"state {search.state[head]:.4f}")
-        if search is not None and head in search.values:
-            first = "putting it back" if head in search.given else "removing it"
-            parts.append(f"value of {first} first {search.values[head]:+.3f} points")
-        if search is not None and search.best_mask:
-            parts.append(f"{'in' if head in search.best_mask else 'not in'} the best mask seen")
-        score = None if run.ranking is None else run.ranking.scores.get(layer, {}).get(head)
-        if run.ranking is not None and score is not None:
-            parts.append(f"{run.ranking.name} {score:.4g}")
-        return "; ".join(parts)
-
-    return words
-
-
-def begun_from(runs: Iterable[RunView]) -> str:
-    """What the searches of some runs count their gains from, in words."""
-    return (
-        "what the search began from" if any(run.has_prior for run in runs) else "the unpruned layer"
-    )
-
-
-def layer_curves(run: RunView) -> list[lines.LayerCurve]:
-    """The searches of a run as gains over what they began from, in points."""
-    found = []
-    for layer, search in run.searched:
-        if search.curve and search.begun is not None:
-            base = search.begun
-            curve = [(count, 100 * (score - base)) for count, score in search.curve]
-            chosen = None if search.chosen is None else 100 * (search.chosen - base)
-            found.append(lines.LayerCurve(layer, curve, search.rewards_computed, chosen))
-    return found
-
-
-def _search_figures(runs: Sequence[RunView]) -> Figures | None:
-    caption = (
-        f"Rewards: the best one found against the masks scored, as points over {begun_from(runs)} on the reward set; masks asked for again "
-        "cost nothing and are not counted. The dot is what was chosen in the end. Layers in the order they were searched."
-    )
-    if any(search.change_cost for run in runs for _, search in run.searched):
-        caption += " Each change of a head had to gain something, which is not taken off here: the best reward need not be worth most."
-    return figures(caption, [_search_figure(run, runs) for run in runs])
-
-
-def _search_figure(run: RunView, runs: Sequence[RunView]) -> Figure | None:
-    curves = layer_curves(run)
-    if not curves:
-        return None
-    ends = "; ".join(f"layer {each.layer} {each.curve[-1][1]:+.2f}" for each in curves)
-    label = f"Best gain of each layer's search in points: {ends}"
-    asked = f"{run.record.rewards_asked} rewards asked, {run.record.rewards_computed} computed"
-    return Figure(
-        slug("search", run.label), _titled(run, asked, runs), lines.draw_layers(curves, label=label)
-    )
-
-
-def _value_figures(runs: Sequence[RunView]) -> Figures | None:
-    found = []
-    for run in runs:
-        values = {layer: search.values for layer, search in run.searched if search.values}
-        stops = {
-            layer: search.stop_value
-            for layer, search in run.searched
-            if search.stop_value is not None
+        {
+            "run": run.label,
+            "task": record.task,
+            "method": method_of(record),
+            "seed": str(record.seed),
+            "dev": f"{100 * record.dev:.2f}",
+            "standard error": "" if (error := standard_error(record)) is None else f"{error:.1f}",
+            "train": f"{100 * record.train:.2f}",
+            "gap": f"{100 * (record.train - record.dev):+.2f}",
+            "heads removed": f"{record.removed} of {record.layers * record.heads}",
+            "rewards computed": str(record.rewards_computed),
+            "tuning steps": str(record.tuning_steps),
+            "fold model steps": str(record.scout_steps),
+            "seconds": f"{record.seconds:.1f}",
         }
-        if values:
-            record, label = run.record, f"{run.label}: the agent's values of each first action"
-            svg = maps.draw_values(
-                values,
-                stops,
-                run.plan,
-                record.layers,
-                record.heads,
-                action="change head" if run.has_prior else "remove head",
-                title=_head_words(run),
-                label=label,
-            )
-            found.append(
-                Figure(
-                    slug("values", run.label),
-                    _titled(run, "The agent's values, points of reward", runs),
-                    svg,
-                )
-            )
-    first = "removing each head first, and of stopping at once, with all heads still there"
-    if any(run.has_prior for run in runs):
-        first = "changing each head first (putting it back where the plan it began from removes it), and of stopping at once"
-    caption = (
-        f"The agent's values: what it expects, once trained, of {first}; the heads that went are crossed. After the first action it judges "
-        "anew, so a head of low value here may go later."
-    )
-    return figures(caption, found)
+        for run, record in ((run, run.record) for run in runs)
+    ]
+    note = "Standard error: of an accuracy on this number of rows, not over seeds."
+    return Block("Scores in points (the metric times 100), and costs", rows=rows, notes=[note])
 
 
-def _timelines(runs: Sequence[RunView]) -> Figures | None:
-    caption = (
-        "What was removed when: the layers in the order they were gone through, one after the other; the tunings before them and the last one "
-        "are left out. At the right the heads removed and left."
-    )
-    return figures(caption, [_timeline(run, runs) for run in runs])
+# --- heads ---
 
 
-def _timeline(run: RunView, runs: Sequence[RunView]) -> Figure | None:
-    if not run.searched:
-        return None
-    rows = []
-    for stage in run.stages:
-        left = run.record.heads - len(run.plan.removed(stage.layer))
-        went = (
-            f"heads {', '.join(map(str, stage.removed))} removed"
-            if stage.removed
-            else "nothing removed"
+def _map_heads(run: Run, name: str, *, alone: bool) -> Block:
+    """Map what was removed, what the method ranked heads by, and the agent's values."""
+    layers, heads = range(run.record.layers), range(run.record.heads)
+    texts = _describe_heads(run)
+    removed = frozenset((layer, head) for layer, gone in run.plan.items() for head in gone)
+    gone = [[float((layer, head) in removed) for head in heads] for layer in layers]
+    title = f"{len(removed)} of {len(layers) * len(heads)} heads removed"
+    counts = [f"-{n}" if (n := len(run.plan.removed(layer))) else "" for layer in layers]
+    legend = "Red: removed. Right: number of removed heads."
+    maps = [HeadMap(title, make_shades(gone, "counts"), texts, legend, removed, counts=counts)]
+    caption = "Each square is a head; a crossed one is removed. Point at it, or use the arrow keys."
+    states = {
+        (layer.index, head): value for layer in run.layers for head, value in layer.state.items()
+    }
+    ranking, scores = (run.ranking, run.scores) if run.scores else ("state", states)
+    if scores:
+        numbers = [[scores.get((layer, head)) for head in heads] for layer in layers]
+        known = scores.values()
+        legend = f"Stronger means higher: {min(known):.3g} to {max(known):.3g}."
+        shades = make_shades(numbers, "range")
+        maps.append(HeadMap(_RANKINGS[ranking], shades, texts, legend, removed))
+    if states:
+        caption += (
+            " State: the norms of a layer's heads, standardised and through a softmax, as the "
+            "agent sees them first."
         )
-        rows.append(
-            bars.TimelineRow(
-                f"layer {stage.layer}",
-                stage.search.seconds if stage.search else 0.0,
-                stage.tuning_seconds,
-                stage.seconds,
-                f"{-len(stage.removed)}, {left} left",
-                f"layer {stage.layer}: {went}, {left} left; {stage.seconds:.1f} s, of them tuning {stage.tuning_seconds:.1f} s",
-            )
+    if any(layer.values for layer in run.layers):
+        maps.append(_map_values(run, texts, removed))
+        what = "changing" if run.has_prior else "removing"
+        caption += (
+            f" Values: the points of reward that the trained agent expects of {what} a head first, "
+            "or of stopping. It judges again after each action, so a head of low value may go "
+            "later."
         )
-    label = "Stages of the run in time: " + "; ".join(row.title for row in rows)
-    return Figure(
-        slug("when", run.label),
-        _titled(run, "What was removed when", runs),
-        bars.draw_timeline(rows, label=label),
+    went = "; ".join(f"layer {index}: {', '.join(map(str, run.plan[index]))}" for index in run.plan)
+    prefix = "" if alone else f"{run.label}: "
+    alt = f"Heads removed. {went or 'None'}."
+    drawing = Drawing(f"heads-{name}", f"{prefix}{title}", alt, partial(draw_heads, [maps]))
+    return Block(f"{prefix}{caption}", [drawing], maps)
+
+
+def _map_values(run: Run, texts: list[list[str]], removed: frozenset[tuple[int, int]]) -> HeadMap:
+    """Map the Q-values, with a last column for stopping."""
+    numbers: list[list[float | None]] = [[None] * (run.record.heads + 1) for _ in texts]
+    stops = ["not recorded"] * len(texts)
+    for layer, search in run.searched:
+        for head, value in layer.values.items():
+            numbers[layer.index][head] = value
+        if search.q_values:
+            numbers[layer.index][-1] = search.q_values[-1]
+            stops[layer.index] = f"value {search.q_values[-1]:+.3f} points"
+    most = max(abs(value) for row in numbers for value in row if value is not None)
+    return HeadMap(
+        "The agent's values, points of reward",
+        make_shades(numbers, "signed"),
+        [
+            [*row, f"layer {layer}, stopping at once: {stop}"]
+            for layer, (row, stop) in enumerate(zip(texts, stops, strict=True))
+        ],
+        f"Blue: gain, red: loss, full colour at {most:.2f} points.",
+        removed,
+        stop=True,
     )
 
 
-def _stages_grid(run: RunView) -> Grid | None:
-    if not run.searched:
-        return None
-    begun = "begun from" if run.has_prior else "unpruned"
-    # Where each change of a head has its cost, what scores best need not be what the search was after.
-    best = "worth most" if any(search.change_cost for _, search in run.searched) else "best seen"
-    titles = (
-        "removed",
-        "left",
-        begun,
-        "chosen",
-        best,
-        "missed",
-        "rewards asked",
-        "computed",
-        "tuning steps",
-        "seconds",
+def _describe_heads(run: Run) -> list[list[str]]:
+    """Return everything known about each head, by layer."""
+    layers = {layer.index: layer for layer in run.layers}
+    return [
+        ["; ".join(_head_facts(run, i, head, layers.get(i))) for head in range(run.record.heads)]
+        for i in range(run.record.layers)
+    ]
+
+
+def _head_facts(run: Run, index: int, head: int, layer: Layer | None) -> Iterator[str]:
+    yield f"layer {index}, head {head}: " + (
+        "removed" if head in run.plan.removed(index) else "kept"
     )
-    rows = []
-    for stage in run.stages:
-        search = stage.search
-        rows.append(
-            (
-                str(stage.layer),
-                ", ".join(map(str, stage.removed)) or "none",
-                str(run.record.heads - len(run.plan.removed(stage.layer))),
-                _points_cell(search.begun if search else None),
-                _points_cell(search.chosen if search else None),
-                _points_cell(search.best if search else None),
-                _points_cell(search.missed if search else None),
-                str(search.rewards_asked) if search else "",
-                str(search.rewards_computed) if search else "",
-                str(stage.tuning_steps),
-                f"{stage.seconds:.1f}",
-            )
+    if layer is not None and layer.search is not None:
+        if head in layer.state:
+            yield f"state {layer.state[head]:.4f}"
+        if head in layer.values:
+            action = "putting it back" if head in layer.search.given else "removing it"
+            yield f"value of {action} first {layer.values[head]:+.3f} points"
+        if layer.search.best:
+            yield f"{'in' if head in layer.search.best else 'not in'} the best mask scored"
+    if (index, head) in run.scores:
+        yield f"{run.ranking} {run.scores[index, head]:.4g}"
+
+
+# --- search and time ---
+
+
+def _course(runs: Sequence[Run], slugs: dict[str, str]) -> Block:
+    """Return the figures of the searches, of the layers in time, and of where the time went."""
+    drawings: list[Drawing] = []
+    for run in runs:
+        prefix = "" if len(runs) == 1 else f"{run.label}: "
+        name, record = slugs[run.label], run.record
+        title = f"{record.rewards_asked} rewards requested, {record.rewards_computed} computed"
+        panels = {curve.title: [curve] for curve in curves_of(run)}
+        drawings += draw_curves(f"search-{name}", f"{prefix}{title}", panels)
+        if run.searched:
+            drawings.append(_draw_timeline(run, f"when-{name}", prefix))
+    times = {run.label: time_parts(run.record) for run in runs}
+    drawings.append(draw_times("time", "Where the time went", {"": times}))
+    caption = ""
+    if any(run.searched for run in runs):
+        _, caption = describe_searches(runs)
+        caption += ". The dot is the choice. Layers are in the order of the search."
+        if any(search.change_cost for run in runs for _, search in run.searched):
+            caption += " Each changed head had to gain a margin, which is not subtracted here."
+        caption += (
+            " When heads were removed: without the tunings before and after the layers; beside "
+            "each layer the number of heads removed, behind its bar the seconds. "
         )
-    columns = (
-        Heading("layer", is_text=False),
-        *(Heading(title, title == "removed") for title in titles),
-    )
+    return Block(f"{caption}Where the time went: seconds of the run.", drawings)
+
+
+def _draw_timeline(run: Run, name: str, prefix: str) -> Drawing:
+    bars, words, spent = {}, [], 0.0
+    for layer in run.layers:
+        row = f"layer {layer.index}" + (f", -{len(layer.removed)}" if layer.removed else "")
+        search = layer.search.seconds if layer.search else 0.0
+        other = max(layer.seconds - search - layer.tuning_seconds, 0.0)
+        parts = {"search": search, "tuning": layer.tuning_seconds, "other": other}
+        bars[row] = {"_before": spent, **parts}
+        words.append(f"{row}: {layer.seconds:.1f} s")
+        spent += layer.seconds
+    colours = {"_before": "none", "search": GAIN, "tuning": "#3a7d34", "other": "#c9d6e3"}
+    alt = "Layers of the run in time, with removed heads: " + "; ".join(words)
+    draw = partial(draw_bars, {"": bars}, colours, "seconds")
+    return Drawing(name, f"{prefix}When heads were removed", alt, draw)
+
+
+def _list_layers(run: Run) -> Block:
+    begun = "started from" if run.has_prior else "unpruned"
+    # With a cost of each change the best score need not be what the search looked for.
+    has_cost = any(search.change_cost for _, search in run.searched)
+    best = "best after costs" if has_cost else "best scored"
     smooth = run.record.config.get("reward.measure") == "smooth"
-    what = "what smooth rewards measure" if smooth else "the metric"
-    notes = (
-        f"{begun.capitalize()}, chosen, {best}: {what} on the layer's reward set, in points. Missed: {best} minus chosen.",
-        *_search_notes(run),
+    measure = "the smooth reward" if smooth else "the metric"
+    rows = []
+    for layer in run.layers:
+        search = layer.search
+        scores = (layer.begun, layer.chosen, search.best_score if search else None, layer.missed)
+        points = ["" if score is None else f"{100 * score:.2f}" for score in scores]
+        rows.append({
+            "layer": str(layer.index),
+            "removed": ", ".join(map(str, layer.removed)) or "none",
+            "left": str(run.record.heads - len(run.plan.removed(layer.index))),
+            **dict(zip((begun, "chosen", best, "missed"), points, strict=True)),
+            "rewards requested": str(search.rewards_asked) if search else "",
+            "computed": str(search.rewards_computed) if search else "",
+            "tuning steps": str(layer.tuning_steps),
+            "seconds": f"{layer.seconds:.1f}",
+        })  # fmt: skip
+    legend = (
+        f"{begun.capitalize()}, chosen, {best}: {measure} on the layer's reward set, in points. "
+        f"Missed: {best} minus chosen."
     )
-    return Grid(f"{run.label}: layer by layer", columns, tuple(rows), notes, folded=True)
+    notes = (legend, *_search_notes(run))
+    return Block(f"{run.label}: layer by layer", rows=rows, notes=notes, folded=True)
 
 
-def _search_notes(run: RunView) -> Iterator[str]:
-    """What the searches began from, what their departures had to gain, and where the agent learned nothing."""
+def _search_notes(run: Run) -> Iterator[str]:
     given = sum(len(search.given) for _, search in run.searched)
     if given:
-        changed = sum(
-            len({*stage.search.given} ^ {*stage.removed}) for stage in run.stages if stage.search
+        changed = sum(len({*search.given} ^ {*layer.removed}) for layer, search in run.searched)
+        yield (
+            f"The searches started from a plan without {given} heads and changed {changed} of "
+            "its choices."
         )
-        yield f"The searches began without {given} of the heads and changed {changed or 'none'}."
     costs = [search.change_cost for _, search in run.searched if search.change_cost]
     if costs:
         low, high = f"{min(costs):.3g}", f"{max(costs):.3g}"
-        what = "changed" if given else "removed"
-        yield f"A {what} head had to gain {low if low == high else f'{low} to {high}'} points."
-    untaught = [str(layer) for layer, search in run.searched if search.updates == 0]
+        what, amount = "changed" if given else "removed", low if low == high else f"{low} to {high}"
+        yield f"A {what} head had to gain {amount} points."
+    untaught = [str(layer.index) for layer, search in run.searched if search.updates == 0]
     if untaught:
-        yield f"The agent made no update in layer{'s' if len(untaught) > 1 else ''} {', '.join(untaught)}: its plan there is not learned."
+        layers = f"layer{'s' if len(untaught) > 1 else ''} {', '.join(untaught)}"
+        yield f"The agent made no update in {layers}: its plan there is not learned."
 
 
-def _points_cell(score: float | None) -> str:
-    return "" if score is None else f"{100 * score:.2f}"
+def _origins(runs: Iterable[Run]) -> Block:
+    columns = {run.label: _origin_facts(run.record) for run in runs}
+    names = next(iter(columns.values()))
+    rows = [
+        {"": name, **{label: facts[name] for label, facts in columns.items()}} for name in names
+    ]
+    return Block("Where the numbers come from", rows=rows)
 
 
-def time_parts(record: RunRecord) -> dict[str, float]:
-    """Where a run's seconds went; what the result does not name is other."""
-    parts = {part: record.times.get(part, 0.0) for part in bars.PARTS if part != "other"}
-    return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
-
-
-def _times_figure(runs: Sequence[RunView]) -> Figures:
-    rows = [(run.label, time_parts(run.record)) for run in runs]
-    label = "Seconds: " + "; ".join(f"{name} {sum(parts.values()):.0f}" for name, parts in rows)
-    svg = bars.draw_times(rows, label=label)
-    return Figures(
-        "Where the seconds of the run's own work went.",
-        (Figure("time", "Where the time went", svg),),
-    )
+def _origin_facts(record: RunRecord) -> dict[str, str]:
+    origin, peak = record.origin, record.peak_gpu_bytes
+    return {
+        "command": origin.command or "started from Python",
+        "commit": commit_of(origin),
+        "device": device_of(origin),
+        "versions": versions_of(origin),
+        "rows": f"{record.train_rows} train, {record.dev_rows} dev",
+        "data (digest of all rows)": record.data,
+        "start (digest of its weights)": record.start,
+        "peak GPU memory": "not recorded" if peak is None else f"{peak / 2**30:.2f} GiB",
+    }

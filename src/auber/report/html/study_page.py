@@ -1,313 +1,263 @@
-"""The page of many runs: the answer first, then scores, heads, searches and times by task, and every run in a line."""
+"""The page of many runs: the verdict first, then scores, heads, searches and times by task."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 
-from auber.report.analysis import MethodRow, Report, analyse
+from auber.report.analysis import Report, analyse, group
 from auber.report.analysis import Section as Evidence
 from auber.report.answer import answers
-from auber.report.cells import group
-from auber.report.collect import pool
-from auber.report.columns import Table
-from auber.report.html import bars, lines, maps
-from auber.report.html.details import extra_sections, values_of
-from auber.report.html.model import RunView, StudyView
+from auber.report.figures import HeadMap, ScoreRow, draw_heads, draw_scores, make_shades
 from auber.report.html.page import (
-    Figure,
-    Figures,
-    Grid,
-    Heading,
+    Block,
+    Drawing,
     Page,
     Section,
     Verdict,
-    Words,
-    figures,
-    grids,
-    section,
-    slug,
+    make_blocks,
+    make_slugs,
 )
-from auber.report.html.run_page import begun_from, layer_curves, time_parts
-from auber.report.origins import by_origin, versions_of
+from auber.report.html.shared import (
+    curves_of,
+    describe_searches,
+    draw_curves,
+    draw_times,
+    extra_sections,
+    settings_rows,
+    time_parts,
+)
+from auber.report.layers import Run
+from auber.report.paper_tables import RULE, all_tables
+from auber.report.records import CONTROLS, SUBJECT, ordered
 from auber.report.results_file import ResultsFile
-from auber.report.roles import CONTROLS, METHODS, SUBJECT
-from auber.report.tables import RULE, all_tables
-from auber.report.words import count
+from auber.report.runs import Source, pool
+from auber.report.tables import Table
+from auber.report.words import commit_of, count, device_of, versions_of
+
+Cells = Mapping[str, Mapping[str, Sequence[Run]]]  # runs by task and method
 
 
-def make_study_page(study: StudyView, extras: Sequence[ResultsFile] = ()) -> Page:
-    """Everything about a study, or about runs that are read together."""
-    report = analyse(pool(study.sources))
-    by_place = group(study.runs, lambda run: (run.record.model, run.record.protocol))
-    several, tables = len(report.sections) > 1, all_tables(report)
-    sections: list[Section | None] = []
-    for evidence in report.sections:
-        runs = by_place.get((evidence.model, evidence.protocol), [])
-        sections += _evidence_sections(evidence, runs, tables[1:], several=several)
-    records = [record for source in study.sources for record in source.records]
+def make_study_page(
+    sources: Sequence[Source], runs: Sequence[Run], extras: Sequence[ResultsFile] = ()
+) -> Page:
+    """Return everything about a study, or about runs that are read together."""
+    report = analyse(pool(sources))
+    tables = all_tables(report)
+    places = [f"{section.model}, {section.protocol}" for section in report.sections]
+    slugs = make_slugs(places)
+    by_place = group(runs, lambda run: f"{run.record.model}, {run.record.protocol}")
+    sections: list[Section] = []
+    for section, place in zip(report.sections, places, strict=True):
+        ends = (f"-{slugs[place]}", f": {place}") if len(places) > 1 else ("", "")
+        sections += _evidence(section, by_place.get(place, []), tables[1:], *ends)
+    every = settings_rows({"value": [record for source in sources for record in source.records]})
+    caption = "All settings, with every value in these runs"
     sections += [
         *extra_sections(extras),
-        section("tasks", "Tasks", grids(replace(tables[0], notes=()))),
-        section("reading", "How to read the tables", [_legend(tables)]),
-        section("runs", "Every run", [_runs_grid(study.runs), _left_out(report)]),
-        section("settings", "Configuration", [values_of(records)]),
-        section("origins", "Provenance", _origins(study)),
+        Section("tasks", "Tasks", *make_blocks(replace(tables[0], notes=()))),
+        Section("reading", "How to read the tables", Block(notes=_legends(tables))),
+        Section("runs", "Every run", _list_runs(runs), _list_left_out(report)),
+        Section("settings", "Configuration", Block(caption, rows=every, folded=True)),
+        Section("origins", "Provenance", *_origins(sources)),
     ]
-    models = sorted({place.model for place in report.sections})
+    models = sorted({section.model for section in report.sections})
     tasks = sorted({row.task for row in report.tasks})
     subtitle = f"{', '.join(models)}; {', '.join(tasks)}; {count(report.runs, 'finished run')}"
-    verdicts = tuple(
-        Verdict(
-            f"{answer.model}, protocol {answer.protocol}",
-            answer.headline,
-            answer.points,
-            answer.label,
-        )
-        for answer in answers(report)
-    )
-    title = "Should heads be pruned here, and what does it give?"
-    return Page(title, subtitle, verdicts, tuple(part for part in sections if part is not None))
-
-
-def _evidence_sections(
-    evidence: Evidence, runs: Sequence[RunView], tables: Sequence[Table], *, several: bool
-) -> Iterable[Section | None]:
-    """One model under one protocol; where there are several, each part says whose it is."""
-    place = slug(evidence.model, evidence.protocol) if several else ""
-    behind = f": {evidence.model}, {evidence.protocol}" if several else ""
-    own = {
-        table.name: [
-            grid
-            for part in table.sections
-            if (part.model, part.protocol) == (evidence.model, evidence.protocol)
-            for grid in grids(replace(table, sections=(replace(part, notes=()),), notes=()))
-        ]
-        for table in tables
-    }
-    by_task = group(runs, lambda run: run.record.task)
-
-    def anchor(name: str) -> str:
-        return slug(name, place)
-
-    yield section(
-        anchor("scores"),
-        f"Dev scores{behind}",
-        [
-            _scores(evidence, by_task, place),
-            *own["table2"],
-            *own["table3"],
-            _careful(tables, evidence),
-        ],
-    )
-    yield section(
-        anchor("comparisons"), f"Comparisons{behind}", [*own["comparisons"], *own["overfitting"]]
-    )
-    yield section(
-        anchor("heads"),
-        f"Heads{behind}",
-        [_heads(task, of_task, place) for task, of_task in by_task.items()],
-    )
-    yield section(anchor("search"), f"Search{behind}", [_searches(by_task, place)])
-    yield section(anchor("time"), f"Time{behind}", [_times(by_task, place), *own["costs"]])
-
-
-def _careful(tables: Sequence[Table], evidence: Evidence) -> Words | None:
-    """What several tables of one model and protocol must say, each once."""
-    parts = [part for table in tables for part in table.sections]
-    own = [
-        part for part in parts if (part.model, part.protocol) == (evidence.model, evidence.protocol)
+    verdicts = [
+        Verdict(f"{each.model}, protocol {each.protocol}", each.headline, each.points, each.label)
+        for each in answers(report)
     ]
-    notes = tuple(dict.fromkeys(note for part in own for note in part.notes))
-    return Words(notes) if notes else None
+    return Page(
+        "Does pruning heads help here, and what does it cost?", subtitle, verdicts, sections
+    )
 
 
-def _legend(tables: Sequence[Table]) -> Words:
-    """What the tables' own notes say, each once; the rule of all verdicts first."""
-    said: set[str] = set()
-    sentences = [RULE]
+def _evidence(
+    section: Evidence, runs: Sequence[Run], tables: Sequence[Table], end: str, place: str
+) -> Iterator[Section]:
+    """Yield the sections of one model under one protocol; `end` and `place` name them."""
+    cells = {}
+    for task, of_task in group(runs, lambda run: run.record.task).items():
+        by_method = group(of_task, lambda run: run.record.method)
+        cells[task] = {method: by_method[method] for method in ordered(by_method)}
+    own: dict[str, list[Block]] = {}
+    notes: dict[str, None] = {}
+    key = (section.model, section.protocol)
     for table in tables:
-        new = [note for note in table.notes if note not in said]
-        said.update(new)
-        sentences += [f"{table.title}. {' '.join(new).replace(f' {RULE}', '')}"] if new else []
-    return Words(tuple(sentences))
+        rows = tuple(row for row in table.rows if row[:2] == key)
+        part = table.parts.get(key)
+        parts = {key: part._replace(notes=())} if part else {}
+        own[table.name] = make_blocks(replace(table, rows=rows, notes=(), parts=parts))
+        notes |= dict.fromkeys(part.notes if part and rows else ())
+    careful = Block(notes=tuple(notes))
+    scores = (_scores(section, cells, end), *own["table2"], *own["table3"], careful)
+    yield Section(f"scores{end}", f"Dev scores{place}", *scores)
+    comparisons = (*own["comparisons"], *own["overfitting"])
+    yield Section(f"comparisons{end}", f"Comparisons{place}", *comparisons)
+    yield Section(f"heads{end}", f"Heads{place}", *_heads(cells, end))
+    yield Section(f"search{end}", f"Search{place}", _searches(cells, end))
+    yield Section(f"time{end}", f"Time{place}", _times(cells, end), *own["costs"])
 
 
-def _scores(
-    evidence: Evidence, by_task: Mapping[str, Sequence[RunView]], place: str
-) -> Figures | None:
-    rows = group(evidence.rows, lambda row: row.task)
+def _scores(section: Evidence, cells: Cells, end: str) -> Block:
+    panels: dict[str, dict[str, ScoreRow]] = {}
+    majority: dict[str, float] = {}
+    for task, rows in group(section.rows, lambda row: row.task).items():
+        runs = [run.record for of_method in cells[task].values() for run in of_method]
+        title = f"{task}, {runs[0].metric}"
+        panels[title] = {
+            row.method: ScoreRow(
+                tuple(100 * run.record.dev for run in cells[task][row.method]),
+                row.dev.mean,
+                row.dev.low,
+                row.dev.high,
+                row.method == SUBJECT,
+            )
+            for row in rows
+        }
+        shares = {run.majority for run in runs}
+        if runs[0].metric == "accuracy" and len(shares) == 1 and (share := shares.pop()):
+            majority[title] = 100 * share
+    if not panels:
+        return Block()
+    alt = "Dev scores. " + "; ".join(
+        f"{title}: {', '.join(f'{name} {row.mean:.2f}' for name, row in rows.items())}"
+        for title, rows in panels.items()
+    )
+    draw = partial(draw_scores, panels, "points", majority)
     caption = (
-        "Dev scores of every method: single runs, their mean over the seeds, and its 95 % t interval; an arrow says that the interval "
-        "goes on. With two seeds an interval is of little use, with one there is none."
+        "Dev scores: single runs, their mean over the seeds, and its 95 % t interval, which may go "
+        "on beyond the edge. With two seeds an interval means little."
     )
-    return figures(
-        caption,
-        [
-            _task_scores(task, rows[task], runs, place)
-            for task, runs in by_task.items()
-            if task in rows
-        ],
-    )
+    return Block(caption, [Drawing(f"scores{end}", "Dev scores", alt, draw)])
 
 
-def _task_scores(
-    task: str, rows: Sequence[MethodRow], runs: Sequence[RunView], place: str
-) -> Figure:
-    singles: dict[str, list[tuple[str, float]]] = defaultdict(list)
-    for run in runs:
-        draw = f", draw {run.record.draw}" if run.record.draw else ""
-        singles[run.record.method].append((f"seed {run.record.seed}{draw}", 100 * run.record.dev))
-    drawn = [
-        bars.ScoreRow(
-            row.method,
-            tuple(singles[row.method]),
-            row.dev.mean,
-            row.dev.low,
-            row.dev.high,
-            row.method == SUBJECT,
-        )
-        for row in rows
+def _heads(cells: Cells, end: str) -> list[Block]:
+    """Map how often each head was removed, by task and method; one figure has all maps."""
+    by_task = {
+        task: [
+            found
+            for method, runs in by_method.items()
+            if method not in CONTROLS and (found := _map_method(method, runs))
+        ]
+        for task, by_method in cells.items()
+    }
+    caption = "in how many runs each head was removed; stronger means more often."
+    blocks = [Block(f"{task}: {caption}", maps=maps) for task, maps in by_task.items() if maps]
+    rows = [
+        [replace(each, title=f"{task}: {each.title}") for each in maps]
+        for task, maps in by_task.items()
+        if maps
     ]
-    record = runs[0].record
-    shares = {run.record.majority for run in runs}
-    share = shares.pop() if len(shares) == 1 and record.metric == "accuracy" else None
-    svg = bars.draw_scores(
-        drawn,
-        x_title=f"dev {record.metric}, points",
-        majority=None if share is None else 100 * share,
-        label=f"Dev {record.metric} on {task}: "
-        + "; ".join(f"{row.name} {row.mean:.2f}" for row in drawn),
-    )
-    return Figure(slug("scores", task, place), task, svg)
+    draw = partial(draw_heads, rows)
+    drawing = Drawing(f"heads{end}", f"Heads removed in {', '.join(by_task)}", "", draw)
+    return [*blocks[:-1], *(replace(block, drawings=[drawing]) for block in blocks[-1:])]
 
 
-def _heads(task: str, runs: Sequence[RunView], place: str) -> Figures | None:
-    by_method = group(
-        (run for run in runs if run.record.method not in CONTROLS), lambda run: run.record.method
-    )
-    caption = (
-        f"{task}: in how many runs each head was removed; the stronger the colour, the more often."
-    )
-    return figures(
-        caption, [_shares(task, method, by_method[method], place) for method in _ordered(by_method)]
-    )
-
-
-def _ordered(methods: Iterable[str]) -> list[str]:
-    """In the order of the tables, those they do not name behind."""
-    return sorted(
-        methods, key=lambda name: (METHODS.index(name) if name in METHODS else len(METHODS), name)
-    )
-
-
-def _shares(task: str, method: str, runs: Sequence[RunView], place: str) -> Figure | None:
+def _map_method(method: str, runs: Sequence[Run]) -> HeadMap | None:
     sizes = {(run.record.layers, run.record.heads) for run in runs}
     if len(sizes) > 1:
         return None  # heads of models of different sizes are different heads
-    counts: dict[int, Counter[int]] = defaultdict(Counter)
-    for run in runs:
-        for layer, heads in run.plan.items():
-            counts[layer].update(heads)
     ((num_layers, num_heads),) = sizes
-    words = f"{method}, {count(len(runs), 'run')}"
-    svg = maps.draw_shares(
-        counts,
-        len(runs),
-        num_layers,
-        num_heads,
-        label=f"{task}, {words}: how often heads were removed",
+    counts = Counter(
+        (layer, head) for run in runs for layer, heads in run.plan.items() for head in heads
     )
-    return Figure(slug("heads", task, method, place), words, svg)
+    numbers = [[counts[layer, head] for head in range(num_heads)] for layer in range(num_layers)]
+    texts = [
+        [f"layer {i}, head {j}: removed in {n} of {len(runs)}" for j, n in enumerate(row)]
+        for i, row in enumerate(numbers)
+    ]
+    title = f"{method}, {count(len(runs), 'run')}"
+    return HeadMap(title, make_shades(numbers, "counts"), texts)
 
 
-def _searches(by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures | None:
-    found = []
-    for task, runs in by_task.items():
-        for method, of_method in group(runs, lambda run: run.record.method).items():
+def _searches(cells: Cells, end: str) -> Block:
+    panels = {}
+    for task, by_method in cells.items():
+        for method, runs in by_method.items():
             curves = [
-                (f"seed {run.record.seed}, layer {each.layer}", each.curve, each.scored)
-                for run in of_method
-                for each in layer_curves(run)
+                curve for run in runs for curve in curves_of(run, f"seed {run.record.seed}, ")
             ]
             if curves:
-                label = f"{task}, {method}: best gain in reward against the masks scored, {len(curves)} searches"
-                name = slug("search", task, method, place)
-                found.append(
-                    Figure(name, f"{task}, {method}", lines.draw_together(curves, label=label))
-                )
-    begun = begun_from(run for runs in by_task.values() for run in runs)
+                panels[f"{task}, {method}"] = curves
+    runs = [run for by_method in cells.values() for found in by_method.values() for run in found]
     caption = (
-        f"The best reward found against the different masks scored, in points over {begun} on the reward set. The reward is not "
-        "the dev score: what gains here may lose there."
+        f"{describe_searches(runs)[1]}; thin: a layer of a run, strong: the mean. A gain in reward "
+        "need not be a gain on dev."
     )
-    return figures(caption, found)
+    return Block(caption, draw_curves(f"search{end}", "Searches", panels))
 
 
-def _times(by_task: Mapping[str, Sequence[RunView]], place: str) -> Figures | None:
-    found = []
-    for task, runs in by_task.items():
-        by_method = group(runs, lambda run: run.record.method)
-        rows = []
-        for method in _ordered(by_method):
-            split = [time_parts(run.record) for run in by_method[method]]
-            rows.append(
-                (method, {part: fmean(each[part] for each in split) for part in bars.PARTS})
-            )
-        label = f"{task}, mean seconds: " + "; ".join(
-            f"{name} {sum(parts.values()):.0f}" for name, parts in rows
-        )
-        found.append(Figure(slug("time", task, place), task, bars.draw_times(rows, label=label)))
-    return figures("Where the seconds of a run went, mean over the runs of each method.", found)
+def _times(cells: Cells, end: str) -> Block:
+    panels: dict[str, dict[str, dict[str, float]]] = {}
+    for task, by_method in cells.items():
+        panels[task] = {}
+        for method, runs in by_method.items():
+            parts = [time_parts(run.record) for run in runs]
+            panels[task][method] = {name: fmean(each[name] for each in parts) for name in parts[0]}
+    caption = "Where the seconds of a run went, mean over the runs of each method."
+    drawings = [draw_times(f"time{end}", "Seconds of a run", panels)] if panels else []
+    return Block(caption, drawings)
 
 
-def _runs_grid(runs: Sequence[RunView]) -> Grid:
+def _legends(tables: Iterable[Table]) -> list[str]:
+    """Return the notes of all tables, each once, the rule of all verdicts first."""
+    seen: set[str] = set()
+    sentences = [RULE]
+    for table in tables:
+        new = [note for note in table.notes if note not in seen]
+        seen.update(new)
+        sentences += [f"{table.title}. {' '.join(new).replace(f' {RULE}', '')}"] if new else []
+    return sentences
+
+
+def _list_runs(runs: Iterable[Run]) -> Block:
     rows = [
-        (
-            f"{run.record.task}, {run.record.method}, seed {run.record.seed}"
-            + (f", draw {run.record.draw}" if run.record.draw else ""),
-            run.record.model,
-            run.record.protocol,
-            f"{100 * run.record.dev:.2f}",
-            f"{100 * run.record.train:.2f}",
-            f"{run.record.removed} of {run.record.layers * run.record.heads}",
-            f"{run.record.seconds:.1f}",
-            run.label,
-        )
-        for run in runs
+        {
+            "run": f"{record.task}, {record.method}, seed {record.seed}"
+            + (f", draw {record.draw}" if record.draw else ""),
+            "model": record.model,
+            "protocol": record.protocol,
+            "dev": f"{100 * record.dev:.2f}",
+            "train": f"{100 * record.train:.2f}",
+            "removed": f"{record.removed} of {record.layers * record.heads}",
+            "seconds": f"{record.seconds:.1f}",
+            "folder": record.folder,
+        }
+        for record in (run.record for run in runs)
     ]
-    texts = ("run", "model", "protocol", "folder")
-    titles = ("run", "model", "protocol", "dev", "train", "removed", "seconds", "folder")
-    columns = tuple(Heading(title, title in texts) for title in titles)
-    notes = ("A run's own page, with its search layer by layer: auber report FOLDER.",)
-    return Grid(count(len(rows), "finished run"), columns, tuple(rows), notes, folded=True)
+    note = "The page of a single run, with its search layer by layer: auber report FOLDER."
+    return Block(count(len(rows), "finished run"), rows=rows, notes=(note,), folded=True)
 
 
-def _left_out(report: Report) -> Grid | None:
-    if not report.left_out:
-        return None
-    rows = tuple((run.folder, run.reason) for run in report.left_out)
-    return Grid("Runs without a result, in no number here", (Heading("run"), Heading("why")), rows)
+def _list_left_out(report: Report) -> Block:
+    rows = [{"run": run.folder, "reason": run.reason} for run in report.left_out]
+    return Block("Runs without a result, in no number here", rows=rows)
 
 
-def _origins(study: StudyView) -> list[Grid | Words]:
-    found: list[Grid | Words] = []
-    notes = tuple(
-        dict.fromkeys(f"Note: {note}" for source in study.sources for note in source.notes)
+def _origins(sources: Sequence[Source]) -> tuple[Block, Block]:
+    notes = dict.fromkeys(f"Note: {note}" for source in sources for note in source.notes)
+    records = [record for source in sources for record in source.records]
+    by_origin = group(
+        records,
+        lambda record: (
+            record.origin.command or "started from Python",
+            commit_of(record.origin),
+            device_of(record.origin),
+        ),
     )
-    if notes:
-        found.append(Words(notes))
-    records = [record for source in study.sources for record in source.records]
-    rows = tuple(
-        (*origin, str(len(of_origin)), f"{sum(record.seconds for record in of_origin):.0f}")
-        for origin, of_origin in by_origin(records)
-    )
-    columns = (
-        *map(Heading, ("command", "commit", "device")),
-        Heading("runs and starts", is_text=False),
-        Heading("seconds", is_text=False),
-    )
-    found.append(Grid("Where the numbers come from", columns, rows, tuple(versions_of(records))))
-    return found
+    rows = [
+        {
+            **dict(zip(("command", "commit", "device"), origin, strict=True)),
+            "runs and starts": str(len(found)),
+            "seconds": f"{sum(record.seconds for record in found):.0f}",
+        }
+        for origin, found in sorted(by_origin.items())
+    ]
+    versions = sorted({versions_of(record.origin) for record in records})
+    table = Block("Where the numbers come from", rows=rows, notes=versions)
+    return Block(notes=tuple(notes)), table

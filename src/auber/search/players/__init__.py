@@ -1,1 +1,1 @@
-"""Players of the pruning game."""
+"""Players of the pruning game: one file each."""

@@ -1,9 +1,8 @@
-"""Exhaustive search: every mask of a layer is scored and the best is taken; what any search can reach at most.
+"""Exhaustive search: score every mask of a layer and take the best, the optimum of any search.
 
-The best is the one of the highest metric together with what the changed heads pay. Of masks that are worth the same, the one
-that removes fewest heads (departs least from a plan that is given) is taken, then the first in the order of the numbers. All scores stay in the layer's record, unrounded
-and in the order of `all_masks`, beside what an agent would have seen of the layer under every setting: with them any other
-search can be played afterwards without a model (`auber.regret`).
+Of masks with the same objective, the one with the fewest changes is taken, then the first in the
+order of `all_masks`. The layer's record keeps all scores, unrounded and in that order, and the
+state of the layer under every setting. Any other search can be replayed on them without a model.
 """
 
 from __future__ import annotations
@@ -13,77 +12,73 @@ from itertools import combinations
 
 from auber.config import Config
 from auber.errors import ConfigError
-from auber.search.methods import LayerChoice, LayerWork, Mask, Method
+from auber.search.methods import LayerChoice, LayerSearch, Mask, Method
 
 MOST_HEADS = 16
 _MASKS_PER_CALL = 256
 
 
 def all_masks(heads: Sequence[int]) -> list[Mask]:
-    """Every set of heads that leaves one: by size, then in the order of the heads; the empty one is first."""
+    """Return every mask that leaves a head: by size, then in the order of the heads."""
     return [mask for size in range(len(heads)) for mask in combinations(heads, size)]
 
 
-def _check(config: Config, heads: Mapping[int, int]) -> None:
-    """Raise `ConfigError` where a layer has more masks than anyone would wait for."""
-    for layer, number in heads.items():
-        if number > MOST_HEADS:
-            raise ConfigError(
-                f"layer {layer}: method 'exhaustive' scores every mask and takes layers of at most {MOST_HEADS} heads, "
-                f"found {number} heads; use greedy or auber"
-            )
-
-
-def choose_layer(work: LayerWork) -> LayerChoice:
-    """Score all masks that leave a head, and remove the heads of the best."""
-    masks = all_masks(work.heads)
+def choose_layer(search: LayerSearch) -> LayerChoice:
+    """Score all masks that leave a head, and return the best."""
+    masks = all_masks(search.heads)
     scores: list[float] = []
-    work.progress.begin(f"layer {work.layer}: searching", len(masks))
+    search.progress.begin(f"layer {search.layer}: searching", len(masks))
     for start in range(0, len(masks), _MASKS_PER_CALL):
-        scores += work.score_many(masks[start : start + _MASKS_PER_CALL])
-        work.progress.step(len(scores), f"best {max(scores):.4f}")
-    work.progress.end()
-    # Of equals the one that departs least from what is given, then the first: they come by size, then by number.
-    worth = [
-        (work.worth(mask, score), -len({*work.given} ^ {*mask}))
+        scores += search.score_many(masks[start : start + _MASKS_PER_CALL])
+        search.progress.step(len(scores), f"best {max(scores):.4f}")
+    search.progress.end()
+    ranks = [
+        (search.objective(mask, score), -len({*search.prior} ^ {*mask}))
         for mask, score in zip(masks, scores, strict=True)
     ]
-    best = max(range(len(masks)), key=worth.__getitem__)
+    best = max(range(len(masks)), key=ranks.__getitem__)
     return LayerChoice(
         removed=masks[best],
         rewards_asked=len(masks),
         rewards_computed=len(masks),
         details={
-            "given_score": scores[masks.index(work.given)],
+            "given_score": scores[masks.index(search.prior)],
             "best": list(masks[best]),
             "best_score": scores[best],
-            "heads": list(work.heads),
-            "states": _states(work),
+            "heads": list(search.heads),
+            "states": _states(search),
             "scores": scores,
         },
     )
 
 
-def _states(work: LayerWork) -> dict[str, dict[str, list[float]]]:
-    """The layer's initial state by `search.matrix` and `search.norm`: six short lists save scoring all masks six times."""
-    from auber.search.state import (
-        projection_state,
-    )  # torch: the table of methods is read without it
+def _states(search: LayerSearch) -> dict[str, dict[str, list[float]]]:
+    """Return the layer's initial state by `search.matrix` and `search.norm`."""
+    from auber.search.state import projection_state  # torch: methods are listed without it
 
-    parts = work.encoder.parts(work.layer)
-    states: dict[str, dict[str, list[float]]] = {}
-    for matrix in ("value", "query", "key"):
-        weight = getattr(parts, matrix).weight
-        states[matrix] = {
-            norm: projection_state(weight, len(work.heads), norm).tolist() for norm in ("l1", "l2")
+    parts, num_heads = search.encoder.parts(search.layer), len(search.heads)
+    return {
+        matrix: {
+            norm: projection_state(getattr(parts, matrix).weight, num_heads, norm).tolist()
+            for norm in ("l1", "l2")
         }
-    return states
+        for matrix in ("value", "query", "key")
+    }
+
+
+def _check(config: Config, heads: Mapping[int, int]) -> None:
+    for layer, number in heads.items():
+        if number > MOST_HEADS:
+            raise ConfigError(
+                f"layer {layer}: method 'exhaustive' scores every mask and takes layers of at most "
+                f"{MOST_HEADS} heads, found {number} heads; use greedy or auber"
+            )
 
 
 METHODS = (
     Method(
         "exhaustive",
-        "every mask of a layer is scored and the best taken",
+        "scores every mask of a layer and takes the best",
         choose_layer,
         check=_check,
     ),

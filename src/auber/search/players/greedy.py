@@ -1,97 +1,94 @@
-"""Greedy search: one-step look-ahead on the rewards that AUBER plays for.
+"""Greedy search: one-step look-ahead on the same rewards as AUBER's.
 
-At each step every single further removal is scored and the best is taken, as long as it gains; a removal that leaves the
-metric where it is does not, unless a removed head is paid for. Among equals the lowest head goes. One head stays. Where a plan is
-given, a step puts one of its heads back or takes another besides. Where the number of heads is given, masks of every size are
-scored besides, so that the layers can share it out; what it would choose by itself is the same. Not in the paper: it is what the
-agent must beat to be worth its training.
+At each step every single further removal is scored and the best is made if it gains; of equal ones,
+the lowest head is removed. One head always stays. With a prior, a step removes a head or puts one
+of the prior's back. The paper has no such search; an agent has to beat it to be worth training.
+
+If the total number of heads is given (`search.heads`), masks of every size are scored as well, so
+that the removals can be distributed among the layers; the search's own choice is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from auber.search.methods import LayerChoice, LayerWork, Mask, Method
+from auber.search.methods import LayerChoice, LayerSearch, Mask, Method, score_curve
 
 
-def choose_layer(work: LayerWork) -> LayerChoice:
-    """Change the head that gains most until none gains."""
-    work.progress.begin(f"layer {work.layer}: searching", len(work.heads) - 1)
-    scores = _Scores(work)
-    removed = work.given
-    scores.look_at([removed])
+def choose_layer(search: LayerSearch) -> LayerChoice:
+    """Change the head that gains most until no change gains."""
+    search.progress.begin(f"layer {search.layer}: searching", len(search.heads) - 1)
+    scores = _Scores(search)
+    removed = search.prior
+    scores.add([removed])
     path: list[int] = []
-    while candidates := _steps(work, removed, path):
-        scores.look_at(candidates.values())
-        best = max(candidates, key=lambda head: scores.worth(candidates[head]))
-        if scores.worth(candidates[best]) <= scores.worth(removed):
+    while candidates := _next_masks(search, removed, path):
+        scores.add(candidates.values())
+        best = max(candidates, key=lambda head: scores.objective(candidates[head]))
+        if scores.objective(candidates[best]) <= scores.objective(removed):
             break
         path.append(best)
         removed = candidates[best]
-        work.progress.step(len(path), f"best {scores.known[removed]:.4f}")
-    if work.config.search.heads:
-        _look_at_every_size(work, scores, removed)
-    work.progress.end()
+        search.progress.step(len(path), f"best {scores.known[removed]:.4f}")
+    if search.config.search.heads:
+        _score_every_size(search, scores, removed)
+    search.progress.end()
     return LayerChoice(
         removed=removed,
         rewards_asked=len(scores.known),
-        rewards_computed=len(scores.known),  # no mask is asked for twice
+        rewards_computed=len(scores.known),  # no mask is scored twice
         details={
-            "given_score": scores.known[work.given],
+            "given_score": scores.known[search.prior],
             "best": list(removed),
             "best_score": scores.known[removed],
             "path": path,
-            "curve": [list(point) for point in scores.curve],
+            "curve": [list(point) for point in score_curve(scores.known.values())],
         },
     )
 
 
 class _Scores:
-    """The masks scored so far, and the best score after how many of them."""
+    """The masks scored so far."""
 
-    def __init__(self, work: LayerWork) -> None:
+    def __init__(self, search: LayerSearch) -> None:
         self.known: dict[Mask, float] = {}
-        self.curve: list[tuple[int, float]] = []
-        self._work = work
+        self._search = search
 
-    def look_at(self, masks: Iterable[Mask]) -> None:
-        """Score those that are not known."""
+    def add(self, masks: Iterable[Mask]) -> None:
+        """Score the masks that are not known."""
         new = [mask for mask in masks if mask not in self.known]
-        for mask, score in zip(new, self._work.score_many(new) if new else [], strict=True):
-            self.known[mask] = score
-            if not self.curve or score > self.curve[-1][1]:
-                self.curve.append((len(self.known), score))
+        self.known |= zip(new, self._search.score_many(new) if new else [], strict=True)
 
-    def worth(self, mask: Mask) -> float:
-        """What a mask that is known is worth."""
-        return self._work.worth(mask, self.known[mask])
+    def objective(self, mask: Mask) -> float:
+        return self._search.objective(mask, self.known[mask])
 
 
-def _look_at_every_size(work: LayerWork, scores: _Scores, removed: Mask) -> None:
-    """Walk on from where nothing gains, by the best removal down to one head and, with a prior, by the best return to all.
+def _score_every_size(search: LayerSearch, scores: _Scores, removed: Mask) -> None:
+    """Continue by the best removal down to one head and, with a prior, by the best return to all.
 
-    Where the number of heads is given (`search.heads`) a layer may have to lose more than gains, or fewer, and only masks that
-    were scored can be chosen. A walk changes one head at a time and looks at all that could be the next: once the smallest and
-    the largest size are known, so are those between.
+    A layer may have to lose more or fewer heads than gains, and only scored masks can be chosen. A
+    step changes one head and scores all candidates, so all sizes between the two ends are scored.
     """
-    for end, returns in ((len(work.heads) - 1, False), (0, True)):
+    for end, returns in ((len(search.heads) - 1, False), (0, True)):
         mask = removed
         while all(len(known) != end for known in scores.known):
-            further = [
-                tuple(sorted({*mask} ^ {head})) for head in work.heads if (head in mask) == returns
-            ]
-            scores.look_at(further)
-            mask = max(further, key=scores.worth)
+            candidates = [_change(mask, head) for head in search.heads if (head in mask) == returns]
+            scores.add(candidates)
+            mask = max(candidates, key=scores.objective)
 
 
-def _steps(work: LayerWork, removed: Mask, path: Sequence[int]) -> dict[int, Mask]:
-    """What one more step may come to, by the head it changes: none twice, and one is left."""
-    masks = {head: tuple(sorted({*removed} ^ {head})) for head in work.heads if head not in path}
-    return {head: mask for head, mask in masks.items() if len(mask) < len(work.heads)}
+def _next_masks(search: LayerSearch, removed: Mask, path: Sequence[int]) -> dict[int, Mask]:
+    """Return the mask after each legal change: no head is changed twice, and one stays."""
+    masks = {head: _change(removed, head) for head in search.heads if head not in path}
+    return {head: mask for head, mask in masks.items() if len(mask) < len(search.heads)}
+
+
+def _change(mask: Mask, head: int) -> Mask:
+    return tuple(sorted({*mask} ^ {head}))
 
 
 METHODS = (
     Method(
-        "greedy", "the head that gains most goes, layer by layer, until none gains", choose_layer
+        "greedy", "removes the head that gains most until none gains, layer by layer", choose_layer
     ),
 )

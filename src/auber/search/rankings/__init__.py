@@ -1,1 +1,1 @@
-"""Methods that rank all heads once."""
+"""Rankings of all heads of a model: one file each."""

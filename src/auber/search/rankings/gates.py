@@ -1,9 +1,10 @@
-"""Hard-concrete gates on the heads of a model whose weights stay as they are, trained with the task's loss.
+"""Hard-concrete gates on the heads of a model with fixed weights, trained with the task's loss.
 
-A gate (Louizos, Welling and Kingma 2018) is a stretched binary concrete variable cut to [0, 1], so that it is exactly 0 or 1
-with some probability and still has a gradient. Beside the loss it pays a penalty for the expected number of open gates. Dropout
-is off; each row draws gates of its own, which makes the gradient less noisy; the draws are the same for every penalty, which makes
-the number of closed gates a smoother function of it. On a GPU the steps are recorded and replayed, by all trainings alike.
+A gate (Louizos, Welling and Kingma 2018) is a stretched binary concrete variable, clipped to
+[0, 1]: it is exactly 0 or 1 with some probability and still has a gradient. A penalty on the
+expected number of open gates is added to the loss. Dropout is off. Each row draws its own gates,
+which reduces the gradient's noise. All penalties use the same draws, which makes the number of
+closed gates a smoother function of the penalty. On a GPU all trainings replay captured steps.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import gc
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -21,16 +22,16 @@ from torch import Tensor
 from auber.data.encoding import part_batch
 from auber.models.encoders import encoder_of
 from auber.models.surgery import gated_heads
-from auber.search.methods import RankingWork
-from auber.search.rankings.passes import frozen_copy, present_heads, row_losses
+from auber.search.methods import RankingInputs
+from auber.search.rankings.common import frozen_copy, present_heads, row_losses
 from auber.system import seeds
-from auber.training.batches import RECORDED_WIDTH, LengthGroups, RowCollator
-from auber.training.cuda_graphs import Batch, Recorder, RecordingError, ShapeRecordings
+from auber.training.batches import CAPTURE_WIDTH, LengthGroups, RowCollator
+from auber.training.cuda_graphs import Batch, Capture, CaptureError, ShapeGraphs
 
 logger = logging.getLogger(__name__)
 
-_START_LOCATION = 2.0  # all gates begin open: with the usual shape 97 % of the draws are above 0
-_UNIFORM = "uniform"  # what the gates of a batch are drawn from, beside the columns of its rows
+_FIRST_LOCATION = 2.0  # all gates begin open: with the usual shape, 97 % of the draws are above 0
+_UNIFORM = "uniform"  # the column of random numbers in a batch
 
 
 @dataclass(frozen=True)
@@ -38,103 +39,94 @@ class HardConcrete:
     """The distribution of a gate around a location (the logarithm of alpha in the papers)."""
 
     temperature: float
-    stretch: float  # the concrete variable is stretched to [-stretch, 1 + stretch] before it is cut
+    stretch: float  # the concrete variable is stretched to [-stretch, 1 + stretch], then clipped
 
     def draw(self, location: Tensor, uniform: Tensor) -> Tensor:
-        """Gates in [0, 1] from uniform numbers in [0, 1); differentiable by the location."""
-        return self._cut(((location + uniform.logit(eps=1e-6)) / self.temperature).sigmoid())
+        """Return gates from uniform numbers in [0, 1), differentiable by the location."""
+        return self._clip(((location + uniform.logit(eps=1e-6)) / self.temperature).sigmoid())
 
     def value(self, location: Tensor) -> Tensor:
-        """The gates without their randomness: 0 is closed."""
-        return self._cut(location.sigmoid())
+        """Return the gates without noise; 0 is closed."""
+        return self._clip(location.sigmoid())
 
     def open_probability(self, location: Tensor) -> Tensor:
-        """The probability that a gate drawn is not 0."""
+        """Return the probability that a drawn gate is not 0."""
         return (location - self.temperature * math.log(self.stretch / (1 + self.stretch))).sigmoid()
 
-    def _cut(self, concrete: Tensor) -> Tensor:
+    def _clip(self, concrete: Tensor) -> Tensor:
         return (concrete * (1 + 2 * self.stretch) - self.stretch).clamp(0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What the gates came to under one penalty."""
+    """The gates after training with one penalty."""
 
     penalty: float
     closed: int
     expected_open: float
-    loss: float  # the task's, mean over the last epoch, gates drawn
+    loss: float  # the task's, mean over the last epoch, with drawn gates
     locations: tuple[float, ...]  # of all gates, layer by layer
 
     def to_json(self) -> dict[str, Any]:
-        """The trace of the search, without the gates."""
-        return {
-            "penalty": self.penalty,
-            "closed": self.closed,
-            "expected_open": self.expected_open,
-            "loss": self.loss,
-        }
+        """Return all but the locations."""
+        fields = asdict(self)
+        del fields["locations"]
+        return fields
 
 
 class GateTraining:
-    """Trains gates on all heads that a model has, as often as one likes; every training starts alike.
+    """Trains gates on all present heads of a model; every training begins with the same state.
 
-    It holds a copy of the model and, with a recorder, the memory of its steps until `close`.
+    It holds a copy of the model and, with `capture`, the memory of the captured steps until
+    `close`.
     """
 
-    def __init__(self, work: RankingWork, recorder: Recorder | None = None) -> None:
-        settings, device = work.config.voita, work.hardware.device
-        self._rows, self._settings, self._seed, self._device = (
-            work.rows,
-            settings,
-            work.config.seed,
-            device,
-        )
-        self._hardware = work.hardware
-        self._model = frozen_copy(work)
+    def __init__(self, inputs: RankingInputs, capture: Capture | None = None) -> None:
+        self._rows, self._seed = inputs.rows, inputs.config.seed
+        self._settings = inputs.config.voita
+        self._hardware, self._device = inputs.hardware, inputs.hardware.device
+        self._model = frozen_copy(inputs)
         self.heads = present_heads(encoder_of(self._model))
-        self._law = HardConcrete(settings.temperature, settings.stretch)
-        self._collate = RowCollator(work.rows, RECORDED_WIDTH if recorder else 1)
-        self._location = torch.zeros(
-            sum(map(len, self.heads.values())), device=device, requires_grad=True
-        )  # (gates,)
-        # Where a step finds its penalty and leaves what it computes: a recording knows no other places.
-        self._penalty = torch.zeros((), device=device)
+        self._distribution = HardConcrete(self._settings.temperature, self._settings.stretch)
+        self._collate = RowCollator(inputs.rows, CAPTURE_WIDTH if capture else 1)
+        num_gates = sum(map(len, self.heads.values()))
+        self._location = torch.zeros(num_gates, device=self._device, requires_grad=True)
+        # A captured step reads and writes these tensors, so they stay the same for all trainings.
+        self._penalty = torch.zeros((), device=self._device)
         self._gradient = torch.zeros_like(self._location)
-        self._loss_sum = torch.zeros((), device=device)
-        self._recorded = ShapeRecordings(self._step, recorder) if recorder else None
+        self._loss_sum = torch.zeros((), device=self._device)
+        self._captured = ShapeGraphs(self._step, capture) if capture else None
 
     @property
     def num_gates(self) -> int:
-        """One a head."""
+        """The number of gates, one per head."""
         return len(self._location)
 
     @property
     def steps(self) -> int:
-        """Of a training."""
+        """The number of steps of a training."""
         return self._settings.epochs * math.ceil(len(self._rows) / self._settings.batch_size)
 
     def train(self, penalty: float, on_step: Callable[[int], None]) -> Trial:
-        """What the gates come to under a penalty; `on_step` hears the number of each step done."""
+        """Train with a penalty; `on_step` gets the number of each step done."""
         with torch.no_grad():
-            self._location.fill_(_START_LOCATION)
+            self._location.fill_(_FIRST_LOCATION)
             self._penalty.fill_(penalty)
         self._location.grad = self._gradient
         optimizer = torch.optim.Adam([self._location], lr=self._settings.learning_rate)
-        # drawn on the CPU: the same numbers whatever the device
+        # on the CPU: the same numbers for every device
         generator = torch.Generator().manual_seed(seeds.derive(self._seed, "voita/gates"))
         size = self._settings.batch_size
         order = LengthGroups(self._rows.lengths, size, seeds.derive(self._seed, "voita/rows"))
         step = 0
         for epoch in range(self._settings.epochs):
             order.set_epoch(epoch)
-            numbers = list(order)
+            indices = list(order)
             self._loss_sum.zero_()
-            for start in range(0, len(numbers), size):
-                batch = self._collate(numbers[start : start + size])
-                batch[_UNIFORM] = torch.rand(
-                    len(batch["input_ids"]), self.num_gates, generator=generator
-                )
+            for start in range(0, len(indices), size):
+                batch = self._collate(indices[start : start + size])
+                num_rows = len(batch["input_ids"])
+                batch[_UNIFORM] = torch.rand(num_rows, self.num_gates, generator=generator)
                 self._take_step(self._to_device(batch))
                 optimizer.step()
                 step += 1
@@ -142,59 +134,59 @@ class GateTraining:
         found = self._location.detach().cpu()
         return Trial(
             penalty=penalty,
-            closed=int((self._law.value(found) == 0).sum()),
-            expected_open=float(self._law.open_probability(found).sum()),
+            closed=int((self._distribution.value(found) == 0).sum()),
+            expected_open=float(self._distribution.open_probability(found).sum()),
             loss=float(self._loss_sum) / len(self._rows),
             locations=tuple(found.tolist()),
         )
 
     def close(self) -> None:
-        """Let go of the recorded steps."""
-        self._recorded = None
+        """Free the memory of the captured steps."""
+        self._captured = None
         self._hardware.free_unused()
 
     def _to_device(self, batch: Batch) -> Batch:
         if self._device.type != "cuda":
             return {name: tensor.to(self._device) for name, tensor in batch.items()}
-        # Out of pinned memory, so that the host goes on to the next batch and the GPU does not run dry.
+        # From pinned memory, so that the host prepares the next batch while the GPU computes.
         return {
             name: tensor.pin_memory().to(self._device, non_blocking=True)
             for name, tensor in batch.items()
         }
 
     def _take_step(self, batch: Batch) -> None:
-        if self._recorded is not None:
+        if self._captured is not None:
             try:
-                self._recorded(batch)
-            except RecordingError as error:
+                self._captured(batch)
+            except CaptureError as error:
                 logger.warning(
-                    "The training of gates on %s cannot be recorded as a CUDA graph and runs several times slower: %s",
+                    "The training of gates on %s cannot be captured as a CUDA graph and runs "
+                    "several times slower: %s",
                     type(self._model).__name__,
-                    str(
-                        error
-                    ),  # a handler that keeps the record must not keep the error, which holds the broken graph
+                    # as text: a handler that stores the log record must not keep the broken graph
+                    str(error),
                 )
-                self._recorded = None
+                self._captured = None
             else:
                 return
-            gc.collect()  # outside of the clause, where the error no longer holds what is left of the graph
+            gc.collect()  # after the except clause, when the error no longer holds the graph
         self._step(batch)
 
     def _step(self, batch: Batch) -> None:
-        """Leave the gradient of a batch and add its rows' losses to the sum."""
-        inputs, targets = part_batch(
-            {name: tensor for name, tensor in batch.items() if name != _UNIFORM}
-        )
-        drawn = self._law.draw(self._location, batch[_UNIFORM])
+        """Set the gradient of a batch, and add its rows' losses to the sum."""
+        columns = {name: tensor for name, tensor in batch.items() if name != _UNIFORM}
+        inputs, targets = part_batch(columns)
+        drawn = self._distribution.draw(self._location, batch[_UNIFORM])
         sizes = list(map(len, self.heads.values()))
-        gates = torch.split_with_sizes(drawn, sizes, dim=1)  # (rows, present_heads) a layer
+        gates = torch.split_with_sizes(drawn, sizes, dim=1)  # per layer: (rows, present_heads)
         half = self._hardware.precision == "bfloat16"
         with (
             gated_heads(self._model, dict(zip(self.heads, gates, strict=True))),
             torch.autocast(self._device.type, torch.bfloat16, enabled=half),
         ):
             losses = row_losses(self._model, self._rows.kind, inputs, targets)  # (rows,)
-        loss = losses.mean() + self._penalty * self._law.open_probability(self._location).sum()
+        open_gates = self._distribution.open_probability(self._location).sum()
+        loss = losses.mean() + self._penalty * open_gates
         (gradient,) = torch.autograd.grad(loss, self._location)
         self._gradient.copy_(gradient)
         self._loss_sum.add_(losses.detach().sum())

@@ -1,29 +1,27 @@
-"""Random pruning: heads drawn uniformly among all that may go; one head stays in each layer.
+"""Random pruning: heads drawn uniformly; one stays in each layer.
 
-A run is one draw, named by `random.draw`; a study makes several and reports their mean and deviation.
+A run is one draw, chosen by `random.draw`. A study makes several and reports mean and deviation.
 """
 
 from __future__ import annotations
 
-from auber.search.methods import Method, RankingChoice, RankingWork
-from auber.search.rankings.ranking import remove_lowest
+from auber.search.methods import Method, RankingChoice, RankingInputs
+from auber.search.rankings.common import present_heads, remove_lowest
 
 
-def choose_plan(work: RankingWork) -> RankingChoice:
-    """Draw the heads one after the other, passing over the last head of a layer."""
-    from auber.system import seeds  # NumPy: the table of methods is read without it
+def choose_plan(inputs: RankingInputs) -> RankingChoice:
+    """Remove the heads with the lowest of random scores."""
+    from auber.system import seeds  # numpy: methods are listed without it
 
-    work.progress.begin("drawing heads", 1)
-    generator = seeds.generator(work.config.seed, f"random/{work.config.random.draw}")
+    draw = inputs.config.random.draw
+    inputs.progress.begin("drawing heads", 1)
+    generator = seeds.generator(inputs.config.seed, f"random/{draw}")
     scores = {
         layer: dict(zip(present, generator.random(len(present)).tolist(), strict=True))
-        for layer in range(work.encoder.num_layers)
-        if (present := work.encoder.present(layer))
+        for layer, present in present_heads(inputs.encoder).items()
     }
-    work.progress.end()
-    return RankingChoice(remove_lowest(scores, work.num_removed), {"draw": work.config.random.draw})
+    inputs.progress.end()
+    return RankingChoice(remove_lowest(scores, inputs.num_removed), {"draw": draw})
 
 
-METHODS = (
-    Method("random", "heads drawn at random, as many as asked for", choose_plan=choose_plan),
-)
+METHODS = (Method("random", "removes heads at random", choose_plan=choose_plan),)

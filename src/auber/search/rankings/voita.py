@@ -1,11 +1,11 @@
-"""Voita et al. (2019): a random gate on each head, trained to close where the task can do without the head.
+"""Voita et al. (2019): train a random gate on each head; heads that the task can spare close.
 
-The gates are trained with the task's loss plus `penalty` times the expected number of open gates (`gates`). The penalty is
-searched until about as many gates close as heads are to go; the gates' locations then decide: the lowest go, and one head
-stays in each layer.
+The gates are trained with the task's loss plus a penalty times the expected number of open gates
+(`gates`). The penalty is searched until about as many gates close as heads are to go. The heads
+with the lowest gates go, and one stays in each layer.
 
-Ours: the weights stay as they are and only the gates learn, so that this method gets no tuning that the others do not get
-(Voita et al. train both).
+Ours: the weights stay fixed and only the gates learn. Voita et al. train both; here that would be
+tuning that other methods do not get.
 """
 
 from __future__ import annotations
@@ -15,46 +15,38 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from auber.search.methods import Method, RankingChoice, RankingWork
-from auber.search.rankings.ranking import remove_lowest, scores_to_json
+from auber.search.methods import Method, RankingChoice, RankingInputs
+from auber.search.rankings.common import remove_lowest, scores_to_json
 
 if TYPE_CHECKING:
     from auber.search.rankings.gates import Trial
 
-_START_PENALTY = 0.01
-_PENALTY_FACTOR = 10.0  # between two penalties until the number wanted lies between theirs
-_CLOSE_ENOUGH = (
-    0.02  # of all heads: the search ends when closed gates and heads to remove differ by no more
-)
+_FIRST_PENALTY = 0.01
+_PENALTY_FACTOR = 10.0  # between penalties, until the wanted number lies between two of them
+_TOLERANCE = 0.02  # share of all heads by which closed gates and heads to remove may differ
 
 
-def choose_plan(work: RankingWork) -> RankingChoice:
-    """Search the penalty that closes about as many gates as heads are to go, and remove the lowest gates."""
+def choose_plan(inputs: RankingInputs) -> RankingChoice:
+    """Find the penalty that closes about the wanted number of gates, and remove the lowest."""
     from auber.search.rankings.gates import GateTraining
-    from auber.training.cuda_graphs import recorder_for
+    from auber.training.cuda_graphs import capture_for
 
     trials: list[Trial] = []
-    with closing(GateTraining(work, recorder_for(work.hardware.device))) as training:
-        work.progress.begin("training gates", work.config.voita.trials * training.steps)
+    progress, most_trials = inputs.progress, inputs.config.voita.trials
+    with closing(GateTraining(inputs, capture_for(inputs.hardware.device))) as training:
+        progress.begin("training gates", most_trials * training.steps)
 
         def train(penalty: float) -> Trial:
-            begun = len(trials) * training.steps
-            trials.append(
-                training.train(
-                    penalty, lambda step: work.progress.step(begun + step, _note(trials))
-                )
-            )
+            done = len(trials) * training.steps
+            note = _describe(trials[-1]) if trials else ""
+            trials.append(training.train(penalty, lambda step: progress.step(done + step, note)))
             return trials[-1]
 
-        chosen = search_penalty(
-            train, work.num_removed, training.num_gates, work.config.voita.trials
-        )
-        # Whatever the penalty closes, the number that was asked for goes: a last note that says so.
-        ending = (
-            f"penalty {chosen.penalty:.2g} closed {chosen.closed}; the {work.num_removed} lowest go"
-        )
-        work.progress.step(len(trials) * training.steps, ending)
-        work.progress.end()
+        chosen = search_penalty(train, inputs.num_removed, training.num_gates, most_trials)
+        # A penalty may close another number of gates than heads that are removed.
+        note = f"{_describe(chosen)}; the {inputs.num_removed} lowest go"
+        progress.step(len(trials) * training.steps, note)
+        progress.end()
     locations = iter(chosen.locations)
     scores = {
         layer: {head: next(locations) for head in present}
@@ -66,25 +58,28 @@ def choose_plan(work: RankingWork) -> RankingChoice:
         "trials": [trial.to_json() for trial in trials],
         "gate_steps": len(trials) * training.steps,
     }
-    return RankingChoice(remove_lowest(scores, work.num_removed), details)
+    return RankingChoice(remove_lowest(scores, inputs.num_removed), details)
 
 
-def _note(trials: list[Trial]) -> str:
-    """The last trial in a few words."""
-    return f"penalty {trials[-1].penalty:.2g} closed {trials[-1].closed}" if trials else ""
+def _describe(trial: Trial) -> str:
+    return f"penalty {trial.penalty:.2g} closed {trial.closed}"
 
 
 def search_penalty(
     train: Callable[[float], Trial], num_closed: int, num_gates: int, most_trials: int
 ) -> Trial:
-    """The trial that closes most nearly `num_closed` gates: steps by a factor at first, then bisection of logarithms."""
-    penalty, too_low, too_high = _START_PENALTY, 0.0, math.inf
+    """Return the trial that comes closest to closing this many gates.
+
+    The penalty changes by a factor until the number lies between two trials; then its logarithm is
+    bisected.
+    """
+    penalty, too_low, too_high = _FIRST_PENALTY, 0.0, math.inf
     best: Trial | None = None
     for _ in range(most_trials):
         trial = train(penalty)
         if best is None or abs(trial.closed - num_closed) < abs(best.closed - num_closed):
             best = trial
-        if abs(trial.closed - num_closed) <= _CLOSE_ENOUGH * num_gates:
+        if abs(trial.closed - num_closed) <= _TOLERANCE * num_gates:
             break
         if trial.closed < num_closed:
             too_low = penalty
@@ -103,7 +98,7 @@ def search_penalty(
 METHODS = (
     Method(
         "voita",
-        "gates trained with a penalty on open ones; the heads of the lowest go",
+        "trains a gate per head with a penalty; removes the lowest",
         choose_plan=choose_plan,
     ),
 )

@@ -15,7 +15,7 @@
     show();
   }
 
-  // The titles of marks become labels, so that no second tip of the browser's own stands beside ours.
+  // Titles become labels, so that the browser shows no second tip.
   function startTips() {
     const tip = document.getElementById("tip");
     let shown = null;
@@ -30,26 +30,22 @@
       tip.style.left = `${left}px`;
       tip.style.top = `${above > 4 ? above : Math.min(box.bottom + 8, innerHeight - own.height - 4)}px`;
     };
-    for (const drawing of document.querySelectorAll("svg")) {
-      const marks = [...drawing.querySelectorAll("title")].map((title) => {
-        const mark = title.parentElement;
-        mark.setAttribute("role", "img");
-        mark.setAttribute("aria-label", title.textContent);
+    for (const table of document.querySelectorAll("table.heads")) {
+      const marks = [...table.querySelectorAll("td[title]")];
+      for (const mark of marks) {
+        mark.setAttribute("aria-label", mark.title);
         mark.setAttribute("tabindex", "-1");
-        title.remove();
-        return mark;
-      });
-      if (!marks.length) continue;
-      drawing.setAttribute("role", "group");
+        mark.removeAttribute("title");
+      }
       marks[0].setAttribute("tabindex", "0");
-      const columns = Number(drawing.dataset.columns) || 1;
+      const columns = marks[0].parentElement.querySelectorAll("td").length;
       const place = new Map(marks.map((mark, index) => [mark, index]));
       const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
-      drawing.addEventListener("mouseover", (event) => place.has(event.target) ? show(event.target) : hide());
-      drawing.addEventListener("mouseleave", hide);
-      drawing.addEventListener("focusin", (event) => place.has(event.target) && show(event.target));
-      drawing.addEventListener("focusout", hide);
-      drawing.addEventListener("keydown", (event) => {
+      table.addEventListener("mouseover", (event) => place.has(event.target) ? show(event.target) : hide());
+      table.addEventListener("mouseleave", hide);
+      table.addEventListener("focusin", (event) => place.has(event.target) && show(event.target));
+      table.addEventListener("focusout", hide);
+      table.addEventListener("keydown", (event) => {
         if (event.key === "Escape") return hide();
         const next = marks[place.get(event.target) + steps[event.key]];
         if (!next) return;
@@ -59,7 +55,7 @@
         next.focus();
       });
     }
-    // A mark that gets the focus may have to be scrolled to: its tip goes along.
+    // The tip follows a head that is scrolled to.
     addEventListener("scroll", () => shown && show(shown), { passive: true, capture: true });
   }
 

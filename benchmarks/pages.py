@@ -1,0 +1,158 @@
+"""Write the generated pages of docs/ from kept results and from the package itself.
+
+    python -m benchmarks.pages                       all of them
+    python -m benchmarks.pages performance settings  some of them
+
+`encoders`, `settings` and `results` are whole pages. Of `performance` and `reliability` the parts
+between the marks are generated; the rest is written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from auber.config import PRESETS, make_config, settings
+from auber.system.files import write_text
+from auber.system.records import read
+from benchmarks.common import ROOT, describe_origin, markdown, run_program
+from benchmarks.results_page import write_page
+from benchmarks.scorer.record import Bench
+from benchmarks.scorer.tables import describe, draw_growth, make_tables, name_of
+from benchmarks.soak.record import Soak, make_table
+
+DOCS, RESULTS = ROOT / "docs", ROOT / "results"
+BEGIN = "<!-- figures: written by python -m benchmarks.pages -->"
+END = "<!-- end of figures -->"
+_AGAIN = "measure it again"
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Write pages."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.pages",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("pages", nargs="*", choices=[*PAGES, []], help="all without it")
+    for name in parser.parse_args(words).pages or PAGES:
+        text = PAGES[name]()
+        if text is not None:
+            write_text(DOCS / f"{name}.md", text)
+        print(DOCS / f"{name}.md")
+
+
+def replace_part(page: Path, part: str) -> str:
+    """Return a page with its generated part replaced."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    return f"{before}{BEGIN}\n\n{part}\n{END}{after}"
+
+
+def make_performance() -> str:
+    """Return the page of the scorer benchmark, and write its figure."""
+    files = sorted((RESULTS / "bench").glob("*.json"))
+    benches = [(path.name, read(Bench, path, _AGAIN)) for path in files]
+    parts = []
+    for title, table in make_tables([bench for _, bench in benches]):
+        parts += [f"### {title}", "", markdown(table)]
+        if title.startswith("Growth"):
+            parts += ["![Milliseconds per reward against rows, layers and heads](growth.svg)", ""]
+    parts += ["### Measurements", ""]
+    parts += [
+        f"- {name_of(bench)}: {describe(bench)}. File `{name}`, by `{bench.command}`"
+        for name, bench in benches
+    ]
+    save_figure(DOCS / "growth.svg", [bench for _, bench in benches])
+    return replace_part(DOCS / "performance.md", "\n".join(parts) + "\n")
+
+
+def save_figure(path: Path, benches: Sequence[Bench]) -> None:
+    """Write the figure of growth, with the same bytes each time."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "auber", "svg.fonttype": "none"}):
+        draw_growth(benches).savefig(path, metadata={"Creator": None, "Date": None})
+    path.write_text(re.sub(r" +$", "", path.read_text(), flags=re.MULTILINE))
+
+
+def make_reliability() -> str:
+    """Return the page of the drills."""
+    soak = read(Soak, RESULTS / "soak.json", _AGAIN)
+    origins = dict.fromkeys(
+        f"- `{drill.command}`, {describe_origin({'commit': drill.commit})}"
+        for drill in soak.drills.values()
+    )
+    used = describe_origin({"versions": soak.versions})
+    parts = [markdown(make_table(soak)), f"On {soak.device}, {used}, by:", "", *origins, ""]
+    return replace_part(DOCS / "reliability.md", "\n".join(parts))
+
+
+def make_settings() -> str:
+    """Return the page of settings, made from their declarations."""
+    values = {name: make_config(name).flat() for name in PRESETS}
+    lines = [
+        "# Settings",
+        "",
+        "Pass a setting with `--set key=value`, in a TOML file (`--config`) or to "
+        "`auber.make_config`. Precedence, weakest first:",
+        "defaults, preset, the preset's settings for the task and for the protocol, config file, "
+        "`--set`. To regenerate this page:",
+        "`python -m benchmarks.pages settings`.",
+        "",
+        f"| setting | {' | '.join(PRESETS)} | allowed | meaning |",
+        f"|---|{'---|' * len(PRESETS)}---|---|",
+    ]
+    for info in settings():
+        cells = [_value(values[name][info.key]) for name in PRESETS]
+        lines.append(f"| `{info.key}` | {' | '.join(cells)} | {info.allowed} | {info.doc} |")
+    for title, part in (
+        ("Changes for a task:", "per_task"),
+        (
+            "Changes under a protocol; the other protocols use the values of `paper`:",
+            "per_protocol",
+        ),
+    ):
+        lines += ["", title, ""]
+        for name, preset in PRESETS.items():
+            for case, changes in getattr(preset, part).items():
+                words = ", ".join(f"`{key} = {_value(value)}`" for key, value in changes.items())
+                lines.append(f"- `{name}`, {case}: {words}")
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    """Return a value as it is typed."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else str(value).lower()
+
+
+def write_encoders() -> None:
+    """Let the tests of surgery write the page, which is the outcome of their checks."""
+    command = [sys.executable, "-m", "pytest", "-q", "tests/models/test_surgery.py", "-k", "page"]
+    environment = {**os.environ, "AUBER_REGENERATE": "1"}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def write_results() -> None:
+    """Write the page of results, and copy the figures that it shows."""
+    patterns = ("studies/*.json", "regret/regret*.json", "speed/*.json")
+    write_page(DOCS / "results.md", [file for each in patterns for file in RESULTS.glob(each)])
+
+
+PAGES: dict[str, Callable[[], str | None]] = {
+    "encoders": write_encoders,
+    "performance": make_performance,
+    "reliability": make_reliability,
+    "results": write_results,
+    "settings": make_settings,
+}
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,91 @@
+"""Replay searches on recorded scores: how far below a layer's best mask they are after 50 to 300
+rewards.
+
+The agent of each preset plays once per seed, greedy search once, and random search is computed
+exactly; no model, no rows and no GPU are needed. Regrets are in points (100 times the metric): of
+the best mask seen after that many different rewards, of the agent's final roll-out, and of the plan
+of the search.
+
+Record:  auber prune --model DIR --task rte --preset paper --method exhaustive --out runs/all-rte
+Example: python -m benchmarks.regret results/regret/tables.json --seeds 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from auber.config import PRESETS, parse_assignment
+from auber.report.figures import write_figure
+from auber.report.measurements import Regret, draw_regret
+from auber.system.records import parse
+from benchmarks.common import StageLines, command_line, run_program, show
+from benchmarks.regret.replay import BUDGETS
+from benchmarks.regret.result import measure_regret
+from benchmarks.regret.tables import read_tables, write_compact, write_tables
+
+_QUANTITIES = {**{str(budget): str(budget) for budget in BUDGETS}, "rollout": "roll-out"}
+_QUANTITIES |= {"choice": "plan", "rewards": "rewards"}
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Replay, print the tables, and store the result and its figure."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.regret",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add, known = parser.add_argument, ", ".join(PRESETS)
+    add("sources", nargs="+", type=Path, metavar="FILE", help="exhaustive runs, or tables of them")
+    add("--players", default="paper,default,greedy,random", help=f"of {known}, greedy, random")
+    add("--seeds", type=int, default=10, help="plays of each agent on each layer")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all agents")
+    add("--out", type=Path, help="a .json file for the result; the figure goes beside it as .svg")
+    add("--tables", type=Path, help="replay nothing: write the scores of the runs into this file")
+    add("--json", action="store_true", help="print the result as JSON")
+    arguments = parser.parse_args(words)
+    if arguments.seeds < 1:
+        parser.error(f"--seeds must be at least 1, found {arguments.seeds}")
+    runs = read_tables(arguments.sources)
+    if arguments.tables:
+        write_tables(arguments.tables, runs)
+        return
+    players = [name.strip() for name in arguments.players.split(",")]
+    settings = dict(parse_assignment(text) for text in arguments.set)
+    seeds, command = arguments.seeds, command_line("regret")
+    result = measure_regret(runs, players, seeds, StageLines(), settings, command)
+    if arguments.out:
+        write_compact(arguments.out, result)
+        regret = parse(Regret, result, "the result", "measure it again")
+        write_figure(draw_regret(regret), arguments.out.with_suffix(".svg"))
+    if arguments.json:
+        print(json.dumps(result, indent=1))
+        return
+    for panel in result["panels"]:
+        title = "{task}, {model}, protocol {protocol}: regret in points of {metric}".format(**panel)
+        layers = [(str(each["layer"]), each["searches"]) for each in panel["layers"]]
+        show(_table([*layers, ("mean", panel["mean"])]), title)
+
+
+def _table(rows: Sequence[tuple[str, dict[str, Any]]]) -> pandas.DataFrame:
+    """Return a row per layer and search; a mean has half its interval over the layers."""
+    found = []
+    for layer, searches in rows:
+        for search, numbers in searches.items():
+            row = {"layer": layer, "search": search}
+            for quantity, title in _QUANTITIES.items():
+                cell = numbers.get(quantity, {})
+                ends = cell.get("over_layers", {}).get("interval")
+                row[title] = f"{cell['mean']:.2f}" if cell else "-"
+                row[title] += f"±{(ends[1] - ends[0]) / 2:.2f}" if ends else ""
+            found.append(row)
+    return pandas.DataFrame(found)
+
+
+if __name__ == "__main__":
+    run_program(main)

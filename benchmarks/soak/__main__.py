@@ -1,0 +1,174 @@
+"""Do all drills at full length, about twenty minutes of two cores; mounting small disks needs root.
+
+The figures are written after each drill. If one fails, the reason and the last events of its failed
+runs are printed and kept beside the figures, and the others go on.
+
+Example: python -m benchmarks.soak --out results/soak.json --only kill_runs
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from auber.config import make_config
+from auber.run import provenance
+from auber.system.files import write_json
+from auber.system.records import read
+from auber.training.devices import resolve_hardware
+from benchmarks.common import command_line, run_program
+from benchmarks.soak import faults, load
+from benchmarks.soak.job import Job
+from benchmarks.soak.record import Figure, Soak
+
+_LOOK_EVERY = 0.2  # seconds
+_MOST_FAILED = 5  # failed runs that are described; a drill has up to a thousand
+_LAST_LINES = 40
+
+# The name of each drill's figure, the drill, and how often it does its thing.
+ON_LOAD: tuple[tuple[str, Callable[..., dict[str, Any]], int], ...] = (
+    ("ledger", load.open_ledger, 100_000),
+    ("csv", load.read_rows, 1_000_000),
+    ("readers", load.feed_readers, 102_000),
+    ("ray study", partial(load.study_on_ray, kill_every=3.0), 201),
+    ("local study", load.study_here, 999),
+)
+ON_JOB: tuple[tuple[str, Callable[[Job, int], dict[str, Any]], int], ...] = (
+    ("kills", faults.kill_runs, 50),
+    ("stops", faults.stop_runs, 10),
+    ("full disks", faults.fill_disks, 5),
+    ("limited files", faults.limit_files, 2),
+    ("read-only disks", faults.close_disks, 3),
+    ("second starts", faults.start_twice, 3),
+    ("torn lines", faults.tear_lines, 3),
+    ("flipped bits", faults.flip_bits, 3),
+    ("foreign scores", faults.forge_scores, 3),
+    ("changed versions", faults.change_versions, 3),
+)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Do the drills."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.soak",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [name for name, *_ in (*ON_LOAD, *ON_JOB)]
+    parser.add_argument("--out", type=Path, required=True, help="a .json file for the figures")
+    parser.add_argument("--only", nargs="+", choices=names, help="these; other figures stay")
+    parser.add_argument("--times", type=int, help="how often each drill does its thing")
+    arguments = parser.parse_args(words)
+    wanted, failures = arguments.only or names, 0
+    # Before anything is written, because the file is part of the checkout.
+    origin = provenance.describe(resolve_hardware(make_config(settings={"device": "cpu"})))
+    with tempfile.TemporaryDirectory(prefix="auber-soak-") as place:
+        jobs: list[Job] = []
+        for name, drill, times in (*ON_LOAD, *ON_JOB):
+            if name not in wanted:
+                continue
+            folder = Path(place) / name.replace(" ", "-")
+            folder.mkdir()
+            try:
+                if (name, drill, times) in ON_JOB and not jobs:
+                    jobs.append(Job(folder, is_quick=False))
+                subject = folder if (name, drill, times) in ON_LOAD else jobs[0]
+                figure = measure(name, drill, subject, arguments.times or times, origin)
+            except Exception as error:
+                failures += 1
+                text = describe_failure(name, error, Path(place))
+                print(text, file=sys.stderr, flush=True)
+                with arguments.out.with_suffix(".failures.txt").open("a") as file:
+                    file.write(text)
+                continue
+            write_figure(arguments.out, figure, origin)
+            print(f"{name}: {figure.count} in {figure.seconds} s, {figure.details}", flush=True)
+    if failures:
+        sys.exit(f"{failures} drills failed")
+
+
+def measure(
+    name: str,
+    drill: Callable[..., dict[str, Any]],
+    subject: object,
+    times: int,
+    origin: dict[str, Any],
+) -> Figure:
+    """Do a drill and return its figure."""
+    started = time.perf_counter()
+    with _peak_memory() as peak:
+        details = drill(subject, times)
+    return Figure(
+        name=name,
+        count=times,
+        seconds=round(time.perf_counter() - started, 1),
+        peak_mb=round(max(peak, default=0) / 1e6),
+        details=details,
+        command=command_line("soak"),
+        commit=origin["commit"],
+    )
+
+
+def write_figure(path: Path, figure: Figure, origin: dict[str, Any]) -> None:
+    """Store a figure, beside those of other drills."""
+    drills = read(Soak, path, "do all drills again").drills if path.exists() else {}
+    soak = Soak(
+        versions=origin["versions"],
+        device=origin["device"],
+        drills={**drills, figure.name: figure},
+    )
+    write_json(path, soak.to_json(), follow=True)
+
+
+def describe_failure(name: str, error: BaseException, folder: Path) -> str:
+    """Return the error of a drill, and what failed runs below its folder left."""
+    parts = [f"=== {name} failed", "".join(traceback.format_exception(error)).rstrip()]
+    for record in sorted(folder.rglob("*.failed.json"))[:_MOST_FAILED]:
+        run = record.with_name(record.name.removesuffix(".failed.json"))
+        for path in (record, record.with_suffix(".txt"), run / "events.jsonl"):
+            if path.is_file():
+                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                parts.append(f"--- {path.relative_to(folder)}")
+                parts += lines[-_LAST_LINES:]
+    return "\n".join(parts) + "\n"
+
+
+@contextmanager
+def _peak_memory() -> Iterator[list[int]]:
+    """Yield the bytes that this process and all below it hold, looked at now and then."""
+    found: list[int] = []
+    ends = threading.Event()
+
+    def watch() -> None:
+        while not ends.wait(_LOOK_EVERY):
+            total = 0
+            process = psutil.Process()
+            for each in (process, *process.children(recursive=True)):
+                try:
+                    total += each.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+            found.append(total)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ends.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,166 @@
+"""The job that drills break: a tiny encoder is pruned, exported and reported."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import tiny
+from benchmarks.soak.processes import Child, Starter
+
+_SLOW_DISK = 0.02  # seconds
+_PATIENCE = 120.0  # seconds
+_EXPORT = "dense/model.safetensors"
+_TABLES = ("tables/table2.csv", "tables/overfitting.csv")
+# Keys of a result that do not depend on how long anything took.
+_SAME = ("kind", "dev", "train", "gap", "plan", "heads", "tuned_layers", "start", "config", "data")
+_SAME_COSTS = ("rewards_asked", "rewards_computed", "tuning_steps")
+
+
+class Job:
+    """A job done once in `folder`; `outcome` is its result.
+
+    It takes `seconds`, of which pruning takes `pruning_seconds`.
+    """
+
+    def __init__(self, folder: Path, *, is_quick: bool) -> None:
+        self.folder = folder.resolve()
+        self._starter = Starter(folder, slow_disk=0.0 if is_quick else _SLOW_DISK)
+        self._numbers = itertools.count()
+        tiny.save_model(folder / "tiny")
+        tiny.write_rows(folder, 60 if is_quick else 90)
+        longer = {"agent__episodes": 60, "first__epochs": 8, "layer__epochs": 3, "last__epochs": 4}
+        settings = tiny.make_settings(**({} if is_quick else longer))
+        (folder / "settings.toml").write_text(settings.to_toml(), encoding="utf-8")
+        outcomes = []
+        for _ in range(2):  # the first one warms everything up
+            self.unbroken = self.new_folder()
+            child = self._starter.start(self.commands(self.unbroken))
+            assert child.wait() == 0, child.output
+            outcomes.append(outcome_of(self.unbroken))
+            self.seconds = time.monotonic() - child.started
+        assert outcomes[0] == outcomes[1], "two unbroken jobs differ"
+        self.outcome = outcomes[0]
+        result = json.loads((run_of(self.unbroken) / "result.json").read_text(encoding="utf-8"))
+        self.pruning_seconds = float(result["cost"]["seconds"]["total"])
+
+    def prune(self, out: Path, *more: str) -> list[str]:
+        """Return the command that prunes, or resumes."""
+        words = [
+            *("prune", "--model", self.folder / "tiny", "--train", self.folder / "train.csv"),
+            *("--dev", self.folder / "dev.csv", "--text", "text", "--preset", "paper", "--config"),
+            *(self.folder / "settings.toml", "--out", run_of(out), "--resume", "--quiet", *more),
+        ]
+        return [str(word) for word in words]
+
+    def commands(self, out: Path) -> list[list[str]]:
+        """Return the whole job: prune, export unless that is done, report."""
+        dense = ["export", str(run_of(out)), "--to", "dense", "--out", str(out / "dense")]
+        report = ["report", str(out / "runs"), "--out", str(out / "tables")]
+        exports = [] if (out / "dense").exists() else [[*dense, "--quiet"]]
+        return [self.prune(out), *exports, report]
+
+    def new_folder(self) -> Path:
+        """Return a new folder for the job."""
+        out = self.folder / f"job-{next(self._numbers)}"
+        out.mkdir()
+        return out
+
+    def start(self, commands: list[list[str]]) -> Child:
+        """Start some commands."""
+        return self._starter.start(commands)
+
+    def start_until(self, moment: Callable[[Path], bool], out: Path) -> Child:
+        """Start pruning and return at a moment that the folder shows."""
+        child = self._starter.start([self.prune(out)])
+        deadline = time.monotonic() + _PATIENCE
+        while not moment(out):
+            assert time.monotonic() < deadline, "the moment did not come"
+            time.sleep(0.002)
+        return child
+
+    def kill_when(self, moment: Callable[[Path], bool], out: Path) -> None:
+        """Start pruning and kill it at a moment."""
+        child = self.start_until(moment, out)
+        child.send(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL, child.output
+
+    def fail(self, out: Path, largest_file: int | None = None) -> str:
+        """Prune, which must end with exit code 2; return its one line."""
+        child = self._starter.start([self.prune(out)], largest_file)
+        assert child.wait() == 2, child.output
+        return one_line(child)
+
+    def finish(
+        self, out: Path, *more: str, whole: bool = False, except_for: tuple[str, ...] = ()
+    ) -> None:
+        """Resume pruning, or the `whole` job, and compare the outcome with the unbroken one."""
+        commands = [self.prune(out, *more), *(self.commands(out)[1:] if whole else ())]
+        child = self._starter.start(commands)
+        assert child.wait() == 0, child.output
+        found = outcome_of(out)
+        assert not whole or found.keys() == self.outcome.keys()
+        different = {key for key in found if found[key] != self.outcome[key]} - set(except_for)
+        assert not different, f"{out}: {sorted(different)} differ from the unbroken job's"
+
+
+def run_of(out: Path) -> Path:
+    """Return the run's folder in that of a job."""
+    return out / "runs" / "run"
+
+
+def one_line(child: Child) -> str:
+    """Return the output of a process, which must be one line of auber's."""
+    output = child.output
+    assert output.startswith("auber: "), output
+    assert output.count("\n") == 1, output
+    return output.rstrip()
+
+
+def outcome_of(out: Path) -> dict[str, Any]:
+    """Return what must not depend on how often a job was broken."""
+    run = run_of(out)
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = {key: result[key] for key in _SAME}
+    found["cost"] = {key: result["cost"][key] for key in _SAME_COSTS}
+    found["plan.json"] = json.loads((run / "plan.json").read_text(encoding="utf-8"))
+    found["scores"] = sorted((run / "scores.jsonl").read_text(encoding="utf-8").splitlines())
+    found["weights"] = _digest(run / "model" / "model.safetensors")
+    scratch = (*run.glob(".*"), *(run / "stages").glob(".*"))
+    found["scratch files"] = sorted(path.name for path in scratch)
+    for name in (_EXPORT, *_TABLES):
+        if (out / name).exists():
+            found[name] = _digest(out / name)
+    return found
+
+
+def phase_of(out: Path) -> str:
+    """Return what a job is doing, as its folders show it."""
+    run = run_of(out)
+    if (run / "result.json").is_file():
+        return "reporting" if (out / "dense").exists() else "exporting"
+    if not (run / "run.json").is_file():
+        return "starting"
+    if any(run.glob(".model.*")) or any((run / "stages").glob(".*")):
+        return "saving"
+    try:
+        stage = json.loads((run / "progress.json").read_text(encoding="utf-8"))["stage"] or {}
+    except (OSError, ValueError):
+        return "starting"
+    name = stage.get("name", "")
+    if name == "first tuning":
+        return "fine-tuning"
+    for phase in ("tuning", "evaluating"):
+        if phase in name:
+            return phase
+    return "search" if name else "between stages"
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

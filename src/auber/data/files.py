@@ -1,0 +1,296 @@
+"""Read rows from csv, tsv, json, jsonl, parquet, CoNLL and SQuAD files.
+
+`read_records` yields the place of each row ("rows.csv, line 3") and its columns. Large csv, tsv and
+jsonl files are read line by line. Nothing is converted: "NA" and "007" in a csv stay text.
+
+- csv and tsv follow RFC 4180, as spreadsheets and pandas write it: the first line names the
+  columns, a field in quotes may hold separators and line ends, and a quote inside it is doubled.
+  A file that breaks these rules is refused. (GLUE's tsv files have no quoting; see `glue`.)
+- conll and txt files have one word per line, with columns separated by tabs or spaces: the first is
+  the word, the last its tag. A blank line ends a sentence; `-DOCSTART-` lines are skipped.
+- A json file is a list of objects, one object per line, or SQuAD's (version 1: data, paragraphs,
+  qas).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from auber.errors import TaskError, unknown_name
+
+Record = tuple[str, Mapping[str, Any]]  # where it is, and its columns
+
+
+class ColumnError(TaskError):
+    """A source of rows lacks a column; `header` has the columns that it has."""
+
+    def __init__(self, message: str, column: str, header: Sequence[str]) -> None:
+        super().__init__(message)
+        self.column, self.header = column, header
+
+
+def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    """Yield the records of a file, whose format follows from the name; each has these columns."""
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        raise TaskError(f"{path}: is a folder; name a file of rows in it")
+    if suffix not in _READERS:
+        endings = ", ".join(sorted(_READERS))
+        raise TaskError(f"{path}: the name must end in one of {endings}, found '{path.suffix}'")
+    return _READERS[suffix](path, columns)
+
+
+def require_columns(
+    columns: Sequence[str], header: Sequence[Any], where: str, *, is_first: bool = True
+) -> None:
+    """Raise `TaskError` unless each column is in the header once.
+
+    A column that the first record of a source lacks is a `ColumnError`: it may be misspelt.
+    """
+    names = list(map(str, header))  # a mapping in memory may have any keys
+    for name in columns:
+        if name not in header and is_first:
+            message = f"{where}: {unknown_name('column', name, names, most=20)}"
+            raise ColumnError(message, name, names)
+        if header.count(name) != 1:
+            found = "no such column" if name not in header else "several of that name"
+            raise TaskError(
+                f"{where}: one column '{name}' is needed, found {found}; "
+                f"there are {shorten(names, 20)}"
+            )
+
+
+def shorten(names: Sequence[str], most: int = 10) -> str:
+    """Return the first names of a list as text for a message."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a UTF-8 file without a byte order mark; line ends are kept."""
+    return "".join(read_lines(path))
+
+
+def read_lines(path: Path) -> Generator[str, None, None]:
+    r"""Yield the lines of a UTF-8 file with their ends; only "\n" ends a line."""
+    try:
+        with path.open("rb") as file:
+            for number, data in enumerate(file, start=1):
+                yield _decode(
+                    data, f"{path}, line {number}", "utf-8-sig" if number == 1 else "utf-8"
+                )
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _decode(data: bytes, where: str, encoding: str) -> str:
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise TaskError(
+            f"{where}: byte 0x{error.object[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        ) from error
+    if "\0" in text:
+        raise TaskError(
+            f"{where}: holds a NUL character, so it is not a text file; save it as UTF-8 text"
+        )
+    return text
+
+
+def _unreadable(path: Path, error: OSError) -> TaskError:
+    if isinstance(error, FileNotFoundError):
+        return TaskError(f"{path}: there is no such file; correct the path")
+    return TaskError(f"{path}: cannot be read ({error.strerror}); a readable file is needed")
+
+
+def _read_csv(path: Path, columns: Sequence[str], delimiter: str = ",") -> Iterator[Record]:
+    header: list[str] = []
+    first = 1  # line of the current record
+    # Closed at once: a caller that keeps an error would otherwise keep the file open.
+    with closing(read_lines(path)) as lines:
+        # Old programs for the Mac end lines with "\r".
+        pieces = chain.from_iterable(
+            io.StringIO(line, newline="") if "\r" in line else (line,) for line in lines
+        )
+        reader = csv.reader(pieces, delimiter=delimiter, strict=True)
+        try:
+            for fields in reader:
+                first = reader.line_num + 1
+                if not fields:  # a blank line
+                    continue
+                if not header:
+                    header = fields
+                    _require_separator(path, header, delimiter)
+                    require_columns(columns, header, str(path))
+                    continue
+                where = f"{path}, line {reader.line_num}"
+                if len(fields) != len(header):
+                    raise TaskError(
+                        f"{where}: {len(header)} columns are needed, found {len(fields)}; "
+                        "correct the line"
+                    )
+                yield where, dict(zip(header, fields, strict=True))
+        except csv.Error as error:
+            last = reader.line_num
+            quote = f" (a quote is open until line {last})" if last > first else ""
+            raise TaskError(
+                f"{path}, line {first}: {error}{quote}; put fields that hold quotes, separators or "
+                "line ends in quotes, quotes inside doubled, or use jsonl"
+            ) from error
+
+
+def _require_separator(path: Path, header: list[str], delimiter: str) -> None:
+    """Raise `TaskError` if the header is one column that another separator would split."""
+    for name, other in (("commas", ","), ("tabs", "\t"), ("semicolons", ";")):
+        if len(header) == 1 and other != delimiter and other in header[0]:
+            wanted = "tabs" if delimiter == "\t" else "commas"
+            raise TaskError(
+                f"{path}: columns must be separated by {wanted}, found {name}; "
+                "write it again, or use jsonl"
+            )
+
+
+def _read_tsv(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    return _read_csv(path, columns, "\t")
+
+
+def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    is_first = True
+    for line, content in enumerate(read_lines(path), start=1):
+        if not content.strip():
+            continue
+        where = f"{path}, line {line}"
+        try:
+            fields = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            reason = (
+                f"{error.msg} at character {error.pos + 1}"
+                if isinstance(error, json.JSONDecodeError)
+                else error
+            )
+            raise TaskError(
+                f"{where}: not a JSON value ({reason}); each line must be one JSON object"
+            ) from error
+        if not isinstance(fields, dict):
+            found = type(fields).__name__
+            raise TaskError(f"{where}: each line must be a JSON object, found {found}")
+        require_columns(columns, list(fields), where, is_first=is_first)
+        is_first = False
+        yield where, fields
+
+
+def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise TaskError(
+            f"{path}: reading parquet needs the package 'pyarrow'; install it or use csv"
+        ) from error
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        # pre_buffer off: the file is in memory already.
+        file = parquet.ParquetFile(pyarrow.BufferReader(data), pre_buffer=False)
+        require_columns(columns, file.schema_arrow.names, str(path))
+        values = {name: file.read(columns=[name]).column(0).to_pylist() for name in columns}
+        if len({len(column) for column in values.values()}) != 1:  # possible in a damaged file
+            raise pyarrow.ArrowInvalid("its columns are not equally long")
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise TaskError(f"{path}: cannot be read as parquet ({reason}); write it again") from error
+    for row, record in enumerate(zip(*values.values(), strict=True)):
+        yield f"{path}, row {row}", dict(zip(values, record, strict=True))
+
+
+def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    require_columns(columns, ["tokens", "tags"], f"{path}, read as words with tags")
+    words: list[str] = []
+    tags: list[str] = []
+    first = 1
+    for line, content in enumerate(chain(read_lines(path), [""]), start=1):
+        content = content.strip(" \t\r\n")
+        if content and not content.startswith("-DOCSTART-"):
+            fields = re.split(r"\t" if "\t" in content else " +", content)
+            if len(fields) < 2:
+                raise TaskError(
+                    f"{path}, line {line}: a word and its tag are needed, found {content!r:.40} "
+                    "alone; add its tag"
+                )
+            if not words:
+                first = line
+            words.append(fields[0].strip(" "))
+            tags.append(fields[-1].strip(" "))
+        elif words:
+            yield f"{path}, line {first}", {"tokens": words, "tags": tags}
+            words, tags = [], []
+
+
+def _read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    text = read_text(path)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            return _read_jsonl(path, columns)
+        raise TaskError(
+            f"{path}: not a JSON value ({error}); SQuAD's json, or a list of objects, is needed"
+        ) from error
+    if isinstance(content, list):
+        items = ((f"{path}, item {number}", item) for number, item in enumerate(content))
+        return _check_objects(items, columns)
+    if isinstance(content, dict) and "data" in content:
+        squad = ["question", "context", "answers"]
+        require_columns(columns, squad, f"{path}, read as SQuAD's questions")
+    return _check_objects(_walk_squad(path, content), columns, may_be_misspelt=False)
+
+
+def _check_objects(
+    items: Iterator[tuple[str, Any]], columns: Sequence[str], may_be_misspelt: bool = True
+) -> Iterator[Record]:
+    for number, (where, fields) in enumerate(items):
+        if not isinstance(fields, dict):
+            raise TaskError(f"{where}: must be a JSON object, found {type(fields).__name__}")
+        require_columns(columns, list(fields), where, is_first=number == 0 and may_be_misspelt)
+        yield where, fields
+
+
+def _walk_squad(path: Path, content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the place and the object of each question, with its context."""
+    for title, article in enumerate(_squad_list(content, "data", str(path))):
+        place = f"{path}, data {title}"
+        for number, paragraph in enumerate(_squad_list(article, "paragraphs", place)):
+            inner = f"{place}, paragraph {number}"
+            for order, question in enumerate(_squad_list(paragraph, "qas", inner)):
+                if isinstance(question, dict):
+                    question = {"context": paragraph.get("context"), **question}
+                yield f"{inner}, question {order}", question
+
+
+def _squad_list(value: Any, key: str, where: str) -> list[Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(found, list):
+        raise TaskError(
+            f"{where}: a JSON object with a list '{key}' is needed, as in SQuAD's files; correct it"
+        )
+    return found
+
+
+_READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
+    ".conll": _read_conll,
+    ".csv": _read_csv,
+    ".json": _read_json,
+    ".jsonl": _read_jsonl,
+    ".parquet": _read_parquet,
+    ".tsv": _read_tsv,
+    ".txt": _read_conll,
+}

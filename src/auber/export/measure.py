@@ -1,0 +1,287 @@
+"""Measure size and speed of pruned models beside the unpruned ones.
+
+Models run in torch on the CPU, in torch on a GPU (eagerly and as a CUDA graph) and in onnxruntime
+on the CPU. The CPU computes in float32, a GPU in the precision of a run there. Eager calls of a
+small batch leave a fast GPU waiting for its host, so that they take the host's time; as a CUDA
+graph they take the time of the GPU's own work.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from auber.config import make_config
+from auber.errors import ConfigError
+from auber.export.dense import restore_heads
+from auber.export.onnx import (
+    graph_call,
+    missing_packages,
+    open_graph,
+    require_packages,
+    write_graph,
+)
+from auber.export.speed import (
+    USUAL_LENGTH,
+    Amount,
+    Pair,
+    Request,
+    RunSpeed,
+    Speed,
+    SpeedProvenance,
+)
+from auber.export.subjects import Subject, choose_length, read_subjects
+from auber.export.verification import Exported
+from auber.models.encoders import encoder_of
+from auber.models.random_rows import random_rows
+from auber.run import provenance
+from auber.system.progress import Progress
+from auber.system.records import parse
+from auber.training.cuda_graphs import Capture, CaptureError, CudaGraphCapture
+from auber.training.devices import Hardware, resolve_hardware
+from auber.training.latency import Calls, Models, open_torch, tokenizer_inputs
+from auber.training.timing import Call, Limits, make_timer, side_by_side
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_AFTER_THE_LAYERS = ("pooler", "pre_classifier", "head", "classifier")  # names of modules
+
+
+def measure_speed(
+    request: Request, *, command: str = "", progress: Progress | None = None
+) -> Speed:
+    """Measure every requested run in every requested runtime, one after the other."""
+    progress, started = progress or Progress(), time.perf_counter()
+    runtimes, left_out = choose_runtimes(request)
+    subjects = read_subjects(request.runs, request.model, request.only)
+    progress.plan(len(subjects) * len(runtimes) * len(request.batches))
+    runs = tuple(
+        _measure_run(subject, runtimes, request, progress, left_out) for subject in subjects
+    )
+    described = provenance.describe(runtimes[0].hardware)
+    about = {key: described[key] for key in ("versions", "commit", "threads")}
+    if any(runtime.name == "onnxruntime" for runtime in runtimes):
+        about["versions"]["onnxruntime"] = metadata.version("onnxruntime")
+    return Speed(
+        command=command,
+        runs=runs,
+        left_out=tuple(left_out),
+        seconds=time.perf_counter() - started,
+        provenance=parse(SpeedProvenance, about, "provenance", "report it"),
+    )
+
+
+def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> Pair:
+    """Time an ONNX graph on one row of the usual length beside the unpruned model.
+
+    A run does not keep the unpruned weights. The removed heads are put back as zeros instead: a
+    product with zeros takes as long as any other.
+    """
+    if exported.graph is None:
+        raise ConfigError(
+            f"{exported.place}: only an ONNX graph can be timed, found an export to {exported.to}"
+        )
+    source, threads = exported.source, torch.get_num_threads()
+    length = min(USUAL_LENGTH, source.encoder.num_positions)
+    batch = random_rows(source.encoder, source.inputs, rows=1, length=length)
+    with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
+        progress.begin("writing unpruned graph", 0)
+        unpruned = Path(folder) / "unpruned.onnx"
+        write_graph(restore_heads(source.model, source.encoder.removed), unpruned, source.inputs)
+        progress.end()
+        progress.begin("latency", limits.repeats)
+        calls = [
+            graph_call(open_graph(path, threads), batch) for path in (unpruned, exported.graph)
+        ]
+        seconds = side_by_side(calls, make_timer(torch.device("cpu")), limits, progress.step)
+        progress.end()
+    return Pair.of(("onnxruntime", "cpu", "float32"), 1, length, *seconds)
+
+
+def _measure_run(
+    subject: Subject,
+    runtimes: list[Runtime],
+    request: Request,
+    progress: Progress,
+    left_out: list[str],
+) -> RunSpeed:
+    models = unpruned, pruned = subject.build()
+    length = choose_length(unpruned, subject, request.length)
+    encoder = encoder_of(pruned)
+    pairs = []
+    for runtime in runtimes:
+        timer = make_timer(runtime.hardware.device)
+        with runtime.open(models, runtime.hardware) as calls:
+            for batch in request.batches:
+                progress.begin(
+                    f"{subject.name}: {runtime.name}, {runtime.hardware.name}, batch {batch}",
+                    request.limits.repeats,
+                )
+                try:
+                    seconds = side_by_side(
+                        calls(batch, length), timer, request.limits, progress.step
+                    )
+                except (MemoryError, RuntimeError) as error:
+                    reason = _explain_failure(error)
+                    if reason is None:
+                        raise
+                    left_out.append(f"{subject.name}: {runtime.name}, batch {batch}: {reason}")
+                else:
+                    pairs.append(Pair.of(runtime.setting, batch, length, *seconds))
+                    progress.step(request.limits.repeats, pairs[-1].verdict)
+                progress.end()
+    return RunSpeed(
+        name=subject.name,
+        family=encoder.family,
+        heads_removed=subject.plan.num_removed,
+        heads=encoder.num_layers * encoder.num_heads,
+        plan={str(layer): heads for layer, heads in subject.plan.items()},
+        parameters=Amount(unpruned=unpruned.num_parameters(), pruned=pruned.num_parameters()),
+        multiply_adds=Amount(
+            unpruned=count_multiply_adds(unpruned, length),
+            pruned=count_multiply_adds(pruned, length),
+        ),
+        pairs=tuple(pairs),
+    )
+
+
+def _explain_failure(error: Exception) -> str | None:
+    """Return why a batch is left out; None for an unexpected error."""
+    if isinstance(error, CaptureError):
+        return f"it cannot be captured: {error}"
+    # On a CPU, torch and onnxruntime raise no particular class when memory runs out.
+    is_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or any(
+        words in str(error).lower()
+        for words in ("allocate memory", "not enough memory", "storage size calculation overflowed")
+    )
+    return "it does not fit into the memory" if is_memory else None
+
+
+# Runtimes
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime on a device; `open` returns two calls per batch, which do the same work."""
+
+    name: str
+    hardware: Hardware
+    open: Callable[[Models, Hardware], AbstractContextManager[Calls]]
+
+    @property
+    def setting(self) -> tuple[str, str, str]:
+        """The runtime, device and precision."""
+        return self.name, self.hardware.name, self.hardware.precision
+
+
+def choose_runtimes(request: Request) -> tuple[list[Runtime], list[str]]:
+    """Return the requested runtimes, and those left out with the reason."""
+    cpu = resolve_hardware(make_config(settings={"device": "cpu", "threads": request.threads}))
+    runtimes, left_out = [], []
+    if request.device in ("auto", "cpu"):
+        runtimes.append(Runtime("torch", cpu, open_torch))
+    if request.device == "cuda" or (request.device == "auto" and torch.cuda.is_available()):
+        gpu = resolve_hardware(make_config(settings={"device": "cuda"}))
+        runtimes += [
+            Runtime("torch", gpu, open_torch),
+            Runtime("torch CUDA graph", gpu, _open_cuda_graph),
+        ]
+    elif request.device == "auto":
+        left_out.append("torch on a GPU: there is none here")
+    if request.onnx:
+        require_packages("--onnx")
+    if request.onnx or (request.onnx is None and request.device != "cuda"):
+        if missing := missing_packages():
+            left_out.append(
+                f"onnxruntime: {', '.join(missing)} not installed; pip install 'auber[onnx]'"
+            )
+        else:
+            runtimes.append(Runtime("onnxruntime", cpu, _open_onnx))
+    return runtimes, left_out
+
+
+@contextmanager
+def _open_onnx(models: Models, hardware: Hardware) -> Iterator[Calls]:
+    encoder, inputs = encoder_of(models[0]), tokenizer_inputs(models[0])
+    with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
+        sessions = []
+        for number, model in enumerate(models):
+            path = Path(folder) / f"{number}.onnx"
+            write_graph(model, path, inputs)
+            sessions.append(open_graph(path, hardware.threads))
+
+        def calls(rows: int, length: int) -> list[Call]:
+            batch = random_rows(encoder, inputs, rows=rows, length=length)
+            return [graph_call(session, batch) for session in sessions]
+
+        yield calls
+
+
+@contextmanager
+def _open_cuda_graph(models: Models, hardware: Hardware) -> Iterator[Calls]:
+    recorder = CudaGraphCapture(hardware.device)
+    with open_torch(models, hardware) as plain:
+        yield lambda rows, length: [_capture(call, recorder) for call in plain(rows, length)]
+
+
+def _capture(call: Call, recorder: Capture) -> Call:
+    """Return a call that replays this one with the same inputs and output tensors."""
+    for _ in range(2):  # what libraries set up at first use cannot be captured
+        call()
+    output: list[object] = []
+    replay = recorder(lambda: output.append(call()))
+
+    def again() -> object:
+        replay()
+        return output[-1]
+
+    return again
+
+
+# Sizes
+
+
+def count_multiply_adds(model: PreTrainedModel, length: int) -> int:
+    """Return the multiply-adds of one row of this many tokens, alone in its batch.
+
+    Counted are matrix products: projections and convolutions for every token, attention for every
+    pair of tokens, relative positions, and the classifier for what it reads. A window saves nothing
+    here, because most implementations compute what they mask. Norms, activations, softmax and
+    table look-ups are left out.
+    """
+    encoder = encoder_of(model)
+    per_token = per_row = 0
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Linear, nn.Conv1d)):
+            is_after = any(part in _AFTER_THE_LAYERS for part in name.split("."))
+            if is_after and not encoder.task_type.reads_all:
+                per_row += module.weight.numel()
+            else:
+                per_token += module.weight.numel()
+    widths = sum(encoder.parts(layer).output.in_features for layer in range(encoder.num_layers))
+    tables = [
+        table
+        for attention in encoder.attentions(length)
+        if (positions := attention.disentangled) is not None
+        for table in (positions.position_keys, positions.position_queries)
+        if table is not None
+    ]
+    positions_size = sum(table.numel() for table in tables)
+    # Relative positions are projected once, from the hidden size, then multiplied with every token.
+    # Attention is the scores and the weighted sum of values.
+    return (
+        per_row
+        + length * per_token
+        + (encoder.hidden_size + length) * positions_size
+        + 2 * widths * length**2
+    )

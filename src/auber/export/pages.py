@@ -1,0 +1,102 @@
+"""The pages of exported folders: a model card, and how to run a graph.
+
+Everything comes from the model and, if it was exported from a run, from the run's result. Unknown
+numbers are left out. So are paths of the machine; the result of a run has none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from auber.export.source import Source
+from auber.metrics.spans import LONGEST_ANSWER
+from auber.models.remote_code import MODELING_FILE
+
+NOUNS = {
+    "sequence": "A text classifier",
+    "tokens": "A tagger of words",
+    "spans": "A model that finds the answer to a question in a text",
+}
+_PIPELINE_TAGS = {
+    "sequence": "text-classification",
+    "tokens": "token-classification",
+    "spans": "question-answering",
+}
+_HUB_METRICS = {
+    "entity_f1": "f1",
+    "matthews": "matthews_correlation",
+    "pearson": "pearsonr",
+    "span_exact": "exact_match",
+    "span_f1": "f1",
+    "spearman": "spearmanr",
+    "token_accuracy": "accuracy",  # nosec B105 # a metric
+}
+# Metrics whose interval follows from the score and the number of rows.
+_SHARES_OF_ROWS = ("accuracy", "span_exact")
+
+
+def write_card(source: Source, place: str) -> str:
+    """Return the model card as Markdown; `place` is what a reader passes to `from_pretrained`."""
+    result = source.result
+    metric = None if result is None else result.metric
+    interval = None
+    if result is not None and metric in _SHARES_OF_ROWS and result.dev.rows:
+        low, high = accuracy_interval(result.dev.score, result.dev.rows)
+        interval = 100 * low, 100 * high
+    return _render(
+        "card.md",
+        source,
+        tag=_PIPELINE_TAGS[source.task_type.name],
+        metric=metric and _HUB_METRICS.get(metric, metric),
+        model_type=source.model.config.model_type,
+        architecture=type(source.model).__name__,
+        auto_class=source.task_type.auto_class,
+        result=result,
+        interval=interval,
+        encoder=source.encoder,
+        lines=len(MODELING_FILE.read_text(encoding="utf-8").splitlines()),
+        place=place,
+    )
+
+
+def write_graph_page(source: Source, graph: str) -> str:
+    """Return the page on running the graph, a file of this name, as Markdown."""
+    return _render(
+        "graph.md",
+        source,
+        graph=graph,
+        positions=source.encoder.num_positions,
+        is_regression=source.model.config.problem_type == "regression",
+    )
+
+
+def accuracy_interval(share: float, rows: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share of rows, which stays between 0 and 1."""
+    from scipy.stats import binomtest
+
+    low, high = binomtest(round(share * rows), rows).proportion_ci(method="wilson")
+    return float(low), float(high)
+
+
+def _render(template: str, source: Source, **values: Any) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(  # nosec B701 # Markdown is not escaped
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    removed, total = source.heads
+    return environment.get_template(template).render(
+        name=source.name,
+        noun=NOUNS[source.task_type.name],
+        kind=source.task_type.name,
+        removed=removed,
+        total=total,
+        longest=source.row_length,
+        longest_answer=LONGEST_ANSWER,
+        **values,
+    )

@@ -1,0 +1,274 @@
+"""The models of a measurement: an architecture, and the heads that a run removed from it.
+
+Latency does not depend on weights, so none are read: both models get the same random weights, and
+runs whose weights were deleted are measured like any other. The architecture is that of the run's
+model folder, or of `--model` if that was deleted. The classifier is one of the run's task type; a
+model folder whose config names no classifier is measured with one for texts.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import torch
+from pydantic import AfterValidator
+
+from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
+from auber.errors import ConfigError, PlanError, RunError
+from auber.export.speed import USUAL_LENGTH
+from auber.metrics.task_metrics import METRICS
+from auber.models.checkpoint import model_folder
+from auber.models.encoders import encoder_of
+from auber.models.plan import PruningPlan
+from auber.models.source import read_config
+from auber.models.surgery import remove_heads
+from auber.run import files as run_files
+from auber.run.records import HeadsByLayer
+from auber.system import seeds
+from auber.system.filters import parse_only
+from auber.system.records import Count, Name, Record, Whole, parse, read_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+_KEYS = ("task", "method", "seed", "protocol")  # that pick runs of a results file
+_REMEDY = "give the result.json of a run, or a results file"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An architecture, and the heads to remove from it."""
+
+    name: str
+    task_type: TaskType  # decides the classifier
+    config: PreTrainedConfig  # of the unpruned model
+    plan: PruningPlan
+
+    def build(self) -> tuple[PreTrainedModel, PreTrainedModel]:
+        """Return the unpruned and the pruned classifier in eval mode."""
+        import transformers
+
+        auto_class = getattr(transformers, self.task_type.auto_class)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seeds.derive(0, "speed model"))
+            unpruned = auto_class.from_config(
+                copy.deepcopy(self.config), dtype=torch.float32, trust_remote_code=False
+            )
+        pruned = copy.deepcopy(unpruned)
+        remove_heads(pruned, self.plan, allow_empty_layers=True)
+        return unpruned.eval(), pruned.eval()
+
+
+def read_subjects(
+    names: Sequence[str], model: str | None, only: Sequence[str] = ()
+) -> list[Subject]:
+    """Return the subjects of runs, model folders, result files and results files.
+
+    `model` is the architecture of those without one; `only` picks runs of results files.
+    """
+    wanted = parse_only(only, _KEYS)
+    sources = [source for name in names for source in _read_sources(Path(name), wanted)]
+    if only and not any(source.is_stored for source in sources):
+        raise ConfigError(
+            "--only picks runs of a results file, and none of these is one; leave it out"
+        )
+    if model is not None and all(source.has_model for source in sources):
+        raise ConfigError(
+            "--model is for runs whose model is gone, all of these have theirs; leave it out"
+        )
+    names = _distinguish([(source.name, source.place.resolve()) for source in sources])
+    return [_make_subject(name, source, model) for name, source in zip(names, sources, strict=True)]
+
+
+def choose_length(unpruned: PreTrainedModel, subject: Subject, requested: int | None) -> int:
+    """Return the number of tokens per row: as requested, else the usual number."""
+    longest = encoder_of(unpruned).num_positions
+    if requested is None:
+        return min(USUAL_LENGTH, longest)
+    if requested > longest:
+        raise ConfigError(
+            f"--length must be at most {longest}, the positions of {subject.name}, "
+            f"found {requested}"
+        )
+    return requested
+
+
+def _require_metric(name: str) -> str:
+    if name not in METRICS:
+        raise ValueError(f"must be one of {', '.join(sorted(METRICS))}")
+    return name
+
+
+class _Shape(Record, extra="ignore"):
+    layers: Count
+    per_layer: Count
+
+
+class _Result(Record, extra="ignore"):
+    """What a measurement reads from a run's result."""
+
+    kind: Name = "prune"
+    task: Name
+    metric: Annotated[str, AfterValidator(_require_metric)]
+    method: Name
+    seed: Whole
+    model: Name
+    labels: Count
+    heads: _Shape
+    plan: HeadsByLayer
+
+    @property
+    def name(self) -> str:
+        """The name of the run in the tables."""
+        method = "start" if self.kind == "finetune" else self.method
+        return f"{self.task} {method} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a subject's plan and architecture are read from."""
+
+    path: Path  # as given by the user
+    place: Path  # distinguishes it from others
+    folder: Path  # of its model
+    result: _Result | None = None  # None: a model folder
+    is_stored: bool = False  # a run of a results file
+
+    @property
+    def name(self) -> str:
+        return _name_folder(self.path.resolve()) if self.result is None else self.result.name
+
+    @property
+    def has_model(self) -> bool:
+        return self.result is None or (self.folder / "config.json").is_file()
+
+
+def _read_sources(path: Path, wanted: Mapping[str, set[str]]) -> list[_Source]:
+    """Return the run or model folder at a path, or the wanted runs of a results file."""
+    file = path if path.is_file() else path / run_files.RESULT
+    if run_files.is_run(path):
+        result = _parse_result(run_files.read_result(path), file)
+        return [_Source(path, path, path / "model", result)]
+    if not file.is_file():
+        if not path.is_dir():
+            raise RunError(
+                f"{path}: a run's folder, its result.json, a results file or a model folder is "
+                "needed, found nothing"
+            )
+        return [_Source(path, path, path)]
+    content = read_json(file, _REMEDY)
+    if not isinstance(content, dict) or content.get("kind") != "runs":
+        return [_Source(path, path, file.parent / "model", _parse_result(content, file))]
+    return [
+        _Source(
+            path,
+            path / str(line.get("folder")),
+            path / "model",
+            _parse_result(line, path),
+            is_stored=True,
+        )
+        for line in _pick_lines(path, content.get("runs"), wanted)
+    ]
+
+
+def _pick_lines(path: Path, lines: Any, wanted: Mapping[str, set[str]]) -> list[dict[str, Any]]:
+    """Return the wanted runs of a results file that `auber report --save` wrote.
+
+    Runs that removed nothing are only included if their method is named.
+    """
+    lines = lines if isinstance(lines, list) else []
+    lines = [line for line in lines if isinstance(line, dict) and line.get("kind") == "prune"]
+    if "method" not in wanted:
+        lines = [line for line in lines if line.get("removed")]
+    if not lines:
+        raise RunError(
+            f"{path}: holds no run that removed heads; give one that does, or name its runs with "
+            "--only method=..."
+        )
+    found = [
+        line
+        for line in lines
+        if all(str(line.get(key)) in values for key, values in wanted.items())
+    ]
+    if not found:
+        available = "; ".join(
+            f"{key}: {', '.join(sorted({str(line.get(key)) for line in lines}))}" for key in _KEYS
+        )
+        raise RunError(f"{path}: none of its runs is wanted; it has {available}")
+    return [
+        {**line, "heads": {"layers": line.get("layers"), "per_layer": line.get("heads")}}
+        for line in found
+    ]
+
+
+def _parse_result(data: Any, path: Path) -> _Result:
+    return parse(_Result, data, str(path), _REMEDY)
+
+
+def _name_folder(folder: Path) -> str:
+    """Return the name of a model folder; a run's is named after its run."""
+    if folder.name != "model":
+        return folder.name
+    run = folder.parent
+    if run_files.is_run(run) and (run / run_files.RESULT).is_file():
+        return _parse_result(run_files.read_result(run), run).name
+    return run.name
+
+
+def _distinguish(named: Sequence[tuple[str, Path]]) -> list[str]:
+    """Append to equal names the parts of their paths that differ."""
+    sharing: dict[str, set[Path]] = defaultdict(set)
+    for name, place in named:
+        sharing[name].add(place)
+    return [
+        f"{name} ({place.relative_to(os.path.commonpath([p.parent for p in sharing[name]]))})"
+        if len(sharing[name]) > 1
+        else name
+        for name, place in named
+    ]
+
+
+def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
+    path, result = source.path, source.result
+    if result is None or source.has_model:
+        config, plan = read_config(model_folder(source.folder))
+        named = str(config.architectures[0]) if config.architectures else None
+        task_type = task_type_of_class(named) or TASK_TYPES["sequence"]
+    else:
+        if model is None:
+            raise RunError(
+                f"{path}: its model is gone; name the architecture with --model FOLDER_OR_NAME "
+                f"(it began with '{result.model}')"
+            )
+        config = _read_architecture(model, path, result)
+        plan = PruningPlan.from_json(result.to_json()["plan"], f"{path}: plan")
+        task_type = TASK_TYPES[METRICS[result.metric].kind]
+    try:
+        plan.check(config.num_hidden_layers, config.num_attention_heads, allow_empty_layers=True)
+    except PlanError as error:
+        raise RunError(f"{path}: {error}") from error
+    return Subject(name, task_type, config, plan)
+
+
+def _read_architecture(model: str, path: Path, result: _Result) -> PreTrainedConfig:
+    """Return the config of the unpruned model that a run started from."""
+    config, removed = read_config(model_folder(Path(model)) if Path(model).is_dir() else model)
+    if removed:
+        raise ConfigError(
+            f"--model must be an unpruned model, {model} lacks {removed.num_removed} heads; "
+            "give its origin"
+        )
+    config.num_labels = result.labels
+    layers, heads = config.num_hidden_layers, config.num_attention_heads
+    if (result.heads.layers, result.heads.per_layer) != (layers, heads):
+        raise ConfigError(
+            f"{path}: its plan is for {result.heads.layers} layers of {result.heads.per_layer} "
+            f"heads, --model {model} has {layers} of {heads}; give the model it was pruned from"
+        )
+    return config

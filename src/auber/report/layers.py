@@ -1,0 +1,187 @@
+"""What the stages of a run recorded about its layers. Runs from a results file have no stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from auber.errors import RunError
+from auber.models.plan import PruningPlan
+from auber.report.records import REMEDY, RunRecord, read_run
+from auber.report.results_file import read_place
+from auber.report.runs import RESULT, Source, is_run
+from auber.run.records import SearchRecord, StageRecord
+from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
+from auber.system.records import read
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a run; scores are the metric on the reward set, None without a search."""
+
+    index: int
+    removed: tuple[int, ...]
+    seconds: float
+    tuning_seconds: float
+    tuning_steps: int
+    search: SearchRecord | None
+    begun: float | None  # score of what the search started from
+    chosen: float | None  # score of the heads that were removed
+    present: tuple[int, ...]  # heads before the search
+
+    @property
+    def missed(self) -> float | None:
+        """How far the choice is below the best mask that was scored."""
+        if self.search is None or self.search.best_score is None or self.chosen is None:
+            return None
+        return self.search.best_score - self.chosen
+
+    @property
+    def gains(self) -> list[tuple[int, float]]:
+        """(masks scored, best gain so far in points) at each improvement."""
+        if self.search is None or self.begun is None:
+            return []
+        return [(count, 100 * (score - self.begun)) for count, score in self.search.curve]
+
+    @property
+    def state(self) -> dict[int, float]:
+        """The state by head, empty if the method has none."""
+        return dict(zip(self.present, self.search.state if self.search else (), strict=False))
+
+    @property
+    def values(self) -> dict[int, float]:
+        """The Q-values in points of removing a head first, by head."""
+        return dict(zip(self.present, self.search.q_values if self.search else (), strict=False))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run with its layers in the order they were decided."""
+
+    label: str
+    record: RunRecord
+    plan: PruningPlan
+    layers: tuple[Layer, ...] = ()
+    ranking: str = ""  # the name of the scores that a ranking method sorted the heads by
+    scores: Mapping[tuple[int, int], float] = field(default_factory=dict)  # by layer and head
+    size_was_given: bool = False  # the layers shared a given number of heads at the end
+
+    @property
+    def searched(self) -> list[tuple[Layer, SearchRecord]]:
+        """The layers that were searched."""
+        return [(layer, layer.search) for layer in self.layers if layer.search is not None]
+
+    @property
+    def has_prior(self) -> bool:
+        """Whether the searches started from a plan instead of the unpruned layers."""
+        return any(search.given for _, search in self.searched)
+
+
+def read_runs(folders: Sequence[str | Path]) -> tuple[Run, ...]:
+    """Return finished runs, each from its own folder, in the order given."""
+    found = []
+    for folder, label in zip(map(Path, folders), _labels(folders), strict=True):
+        if not is_run(folder):
+            raise RunError(f"{folder}: not a run's folder (it has no run.json)")
+        if not (folder / RESULT).is_file():
+            raise RunError(f"{folder}: the run is not finished; continue it with --resume")
+        found.append(_read(folder, label, read_run(folder / RESULT, label)))
+    return tuple(found)
+
+
+def read_sources(places: Sequence[str | Path]) -> tuple[tuple[Source, ...], tuple[Run, ...]]:
+    """Return the content of folders and results files, and their runs without the starts."""
+    sources = [(place, read_place(place)) for place in map(Path, places)]
+    runs = [
+        _read(place / record.folder if place.is_dir() else None, record.folder, record)
+        for place, source in sources
+        for record in source.records
+        if not record.is_start
+    ]
+    return tuple(source for _, source in sources), tuple(
+        sorted(runs, key=lambda run: run.record.key)
+    )
+
+
+def _labels(folders: Sequence[str | Path]) -> list[str]:
+    """Return the shortest ends of the paths that differ."""
+    parts = [Path(folder).resolve().parts for folder in folders]
+    for depth in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise RunError(
+        "the runs to compare must be different folders, found one of them twice; name each once"
+    )
+
+
+def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
+    plan = _plan(record.plan)
+    # The fine-tuned model may have lost all heads of a layer.
+    plan.check(record.layers, record.heads, allow_empty_layers=True)
+    if folder is None:
+        return Run(label, record, plan)
+    paths = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}
+    stages = {name: read(StageRecord, path, REMEDY) for name, path in paths.items()}
+    budget = None
+    if BUDGET in stages:
+        shares = stages[BUDGET].plan
+        if shares is None:
+            raise RunError(
+                f"{paths[BUDGET]}: lacks 'plan'; it is damaged or of another version: {REMEDY}"
+            )
+        budget = _plan(shares)
+    layers = [
+        _layer(paths[name], stages, plan, record, budget) for name in stages if is_layer_stage(name)
+    ]
+    is_reversed = record.config.get("search.order") == "reverse"
+    layers.sort(key=lambda layer: layer.index, reverse=is_reversed)
+    name, ranking = (stages[PLAN].ranking if PLAN in stages else None) or ("", {})
+    scores = {(int(i), int(j)): score for i, of in ranking.items() for j, score in of.items()}
+    return Run(label, record, plan, tuple(layers), name, scores, budget is not None)
+
+
+def _plan(removed: Mapping[str, Sequence[int]]) -> PruningPlan:
+    return PruningPlan({int(layer): heads for layer, heads in removed.items()})
+
+
+def _layer(
+    path: Path,
+    stages: Mapping[str, StageRecord],
+    plan: PruningPlan,
+    record: RunRecord,
+    budget: PruningPlan | None,
+) -> Layer:
+    index, stage = layer_of(path.stem), stages[path.stem]
+    if index is None or index >= record.layers:
+        raise RunError(
+            f"{path}: must be named layer-NN for a layer below {record.layers}; remove it"
+        )
+    own = stage.removed if isinstance(stage.removed, tuple) else ()
+    removed = own if budget is None else budget.removed(index)
+    # If all layers are decided before the tuning, that is a later stage of its own.
+    later = stages.get(tuning_stage(index))
+    tuning = stage.tuning if later is None else later.tuning
+    search = stage.search
+    # Without a record of it: heads in the final plan that this stage did not remove were gone.
+    present = (search.present if search else ()) or tuple(
+        head for head in range(record.heads) if head in removed or head not in plan.removed(index)
+    )
+    for numbers in (search.state, search.q_values[:-1]) if search else ():
+        if numbers and len(numbers) != len(present):
+            raise RunError(
+                f"{path}: must have a number for each of the layer's {len(present)} heads, found "
+                f"{len(numbers)}; it is damaged, {REMEDY}"
+            )
+    return Layer(
+        index,
+        removed,
+        stage.seconds + (later.seconds if later else 0.0),
+        tuning.seconds if tuning else 0.0,
+        tuning.steps if tuning else 0,
+        search,
+        stage.scores.given,
+        stage.scores.of(removed),
+        present,
+    )

@@ -1,0 +1,191 @@
+"""A finished run as one record, from its `result.json` or from a line of a results file.
+
+A record names models and data but holds no path of the machine that computed it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from auber.errors import RunError
+from auber.run.records import MOST_HEADS, HeadsByLayer, ResultRecord
+from auber.system.records import Count, Name, Number, Record, Whole, parse, read
+
+DATA = "GLUE"  # replaces the folder of the data in commands
+REMEDY = "make the run again"
+
+Key = tuple[str, str, str, str, int, int]  # model, protocol, task, method, seed, draw
+
+CONTROL = "original+tuning"  # the reference: the same tuning without pruning
+SUBJECT = "auber"  # the method that a report is about
+CONTROLS = ("original", CONTROL)  # they remove nothing
+MATCHED = ("random", "confidence", "michel", "voita")  # with as many heads as the subject
+_ORDER = (
+    *CONTROLS, SUBJECT, *MATCHED, "greedy", "exhaustive",
+    *("auber-query", "auber-key", "auber-l2", "auber-reverse"),
+)  # fmt: skip
+
+
+def is_ablation(method: str) -> bool:
+    """Return whether a method is the subject with one thing changed."""
+    return method.startswith(f"{SUBJECT}-")
+
+
+def ordered(methods: Iterable[str]) -> list[str]:
+    """Sort methods as in the paper, unknown ones last by name."""
+    places = {name: place for place, name in enumerate(_ORDER)}
+    return sorted(methods, key=lambda name: (places.get(name, len(places)), name))
+
+
+class Origin(Record):
+    """The environment that a run was computed in."""
+
+    command: Name | None  # None if it was started from Python
+    commit: Name | None  # with a final `+` if the tree differed; None for an installed package
+    device: Name
+    precision: Name
+    threads: Count
+    versions: dict[Name, Name]
+
+
+class RunRecord(Record):
+    """What a run was, its scores (of the metric), its cost and settings, in the file's order."""
+
+    folder: Name  # relative to the folder that was searched
+    kind: Literal["prune", "finetune"]
+    model: Name
+    protocol: Name
+    task: Name
+    method: Name
+    seed: Whole
+    draw: Whole  # of the random method, else 0
+    metric: Name
+    labels: Count
+    train_rows: Count
+    dev_rows: Count
+    data: Name  # digest of all rows
+    start: Name  # digest of the fine-tuned weights
+    dev: Number
+    train: Number
+    majority: Number | None  # share of the most frequent dev class; None for a regression
+    one_class: bool  # every dev row got the same answer
+    layers: Annotated[int, Field(ge=1, le=MOST_HEADS)]
+    heads: Annotated[int, Field(ge=1, le=MOST_HEADS)]  # of each layer before pruning
+    removed: Count
+    plan: HeadsByLayer
+    tuned_layers: tuple[Count, ...]
+    rewards_asked: Count
+    rewards_computed: Count
+    tuning_steps: Count
+    scout_steps: Count = 0  # of fold models
+    times: dict[Name, Number]  # seconds by what they were spent on, and their total
+    peak_gpu_bytes: Count | None  # None if it was not recorded
+    origin: Origin
+    config: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> RunRecord:
+        if self.layers * self.heads > MOST_HEADS:
+            raise ValueError(f"must have at most {MOST_HEADS} heads")
+        if "total" not in self.times:
+            raise ValueError("must have the seconds in total under 'times'")
+        return self
+
+    @property
+    def key(self) -> Key:
+        """Identifies a run; two runs of a report must differ in it."""
+        return (self.model, self.protocol, self.task, self.method, self.seed, self.draw)
+
+    @property
+    def is_start(self) -> bool:
+        """Whether it is a fine-tuned model that other runs start from, without a method."""
+        return self.kind == "finetune"
+
+    @property
+    def seconds(self) -> float:
+        """The total time."""
+        return self.times["total"]
+
+    @property
+    def above_constant(self) -> float:
+        """How far the dev score is above that of a constant answer."""
+        if self.one_class:
+            return 0.0
+        constant = self.majority if self.metric == "accuracy" and self.majority is not None else 0.0
+        return self.dev - constant
+
+    @property
+    def equals_majority(self) -> bool:
+        """Whether the accuracy is exactly that of always giving the most frequent class."""
+        return (
+            self.metric == "accuracy"
+            and self.majority is not None
+            and abs(self.dev - self.majority) < 1e-9
+        )
+
+    def __str__(self) -> str:
+        what = "fine-tuned start" if self.is_start else self.method
+        draw = f", draw {self.draw}" if self.draw else ""
+        place = f"{self.model}, {self.task}, protocol {self.protocol}"
+        return f"{place}, {what}, seed {self.seed}{draw}"
+
+    def renamed(self, model: str) -> RunRecord:
+        """Return the run with another name for its model."""
+        command = self.origin.command and strip_paths(self.origin.command, model)
+        origin = self.origin.model_copy(update={"command": command})
+        return self.model_copy(update={"model": model, "origin": origin})
+
+
+def read_run(path: Path, folder: str) -> RunRecord:
+    """Return the record of a `result.json`; `folder` is the place of its run."""
+    found = read(ResultRecord, path, REMEDY)
+    commit, names = found.provenance.commit, RunRecord.model_fields
+    values = {
+        **{name: value for name, value in found if name in names},
+        **{name: value for name, value in found.cost if name in names},
+        "folder": folder,
+        "draw": found.config.get("random.draw", 0),
+        "train_rows": found.rows.train,
+        "dev_rows": found.rows.dev,
+        "dev": found.dev.score,
+        "train": found.train.score,
+        "majority": found.dev.majority,
+        "one_class": bool(found.dev.one_class),
+        "layers": found.heads.layers,
+        "heads": found.heads.per_layer,
+        "removed": found.heads.removed,
+        "times": found.cost.seconds,
+        "origin": {
+            **{name: value for name, value in found.provenance if name in Origin.model_fields},
+            "command": found.command and strip_paths(found.command, found.model),
+            "commit": commit and f"{commit.id}{'+' * commit.dirty}",
+        },
+    }
+    return parse(RunRecord, values, str(path), REMEDY)
+
+
+def strip_paths(command: str, model: str) -> str:
+    """Return a command that can be typed anywhere: folders become names, the data's `GLUE`."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise RunError(
+            f"the command {command!r:.60} cannot be parsed ({error}); {REMEDY}"
+        ) from error
+    names = {"--model": model, "--data": DATA}
+
+    def strip(option: str, value: str) -> str:
+        is_path = option == "--out" or value.startswith(("/", "~", ".."))
+        return names.get(option, Path(value).name if is_path else value)
+
+    found = []
+    for before, word in zip(("", *words), words, strict=False):
+        option, equals, value = word.partition("=")
+        is_joined = bool(equals) and option.startswith("-")
+        found.append(f"{option}={strip(option, value)}" if is_joined else strip(before, word))
+    return shlex.join(found)

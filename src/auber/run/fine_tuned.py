@@ -1,0 +1,311 @@
+"""The fine-tuned model that a run starts from, and the pretrained model behind it.
+
+`load_fine_tuned` reads any of the four forms: a folder, a hub name, a finished run or a live model.
+Under protocol crossfit, fold models are trained from the pretrained model, which has seen no row of
+the task: `find_pretrained` returns it. A run of `auber finetune` records what it was tuned from;
+for other fine-tuned models the caller names it (`origin`).
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from auber.config import Config
+from auber.data.encoding import encode_split
+from auber.data.task import TaskData
+from auber.data.task_types import get_task_type
+from auber.errors import AuberError, ConfigError, RunError, TaskError
+from auber.models import checkpoint
+from auber.models.encoders import encoder_of
+from auber.run import files
+from auber.run.records import ResultRecord
+from auber.system.progress import Progress
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+NO_TOKENIZER = "a live model needs its tokenizer: pass tokenizer=AutoTokenizer.from_pretrained(...)"
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """The model that a run starts from; not yet fine-tuned if its classifier is untrained."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    has_classifier: bool  # a trained one; otherwise it was drawn at random
+    source: str | None = None  # folder or hub name; None for a live model
+    result: ResultRecord | None = None  # of the run that the source is
+    classes: tuple[str, ...] | None = None  # the names that a trained classifier came with
+
+    @property
+    def place(self) -> str:
+        """The source, or the name of a live model."""
+        return self.source or self.name
+
+
+def load_fine_tuned(
+    model: str | Path | PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    task: TaskData,
+    config: Config,
+    *,
+    seed: int | None = None,
+) -> FineTuned:
+    """Return the named model, checked to fit the task.
+
+    A missing classifier is drawn from `seed`, by default the seed of the settings.
+    """
+    if not isinstance(model, (str, Path)):
+        if not hasattr(model, "config"):
+            raise ConfigError(
+                "model: must be a folder, a hub name, a finished run or a live transformers model, "
+                f"found {type(model).__name__}"
+            )
+        if tokenizer is None:
+            raise ConfigError(NO_TOKENIZER)
+        return _copy_live(model, tokenizer, task)
+    result = None
+    place = source = str(model)
+    if (run := files.find_run(source)) is not None:
+        recorded = files.read_result_record(run)
+        if recorded.data == task.content_hash:
+            _check_held_out(source, recorded, config)
+        elif files.is_run(source):
+            raise RunError(
+                f"{source}: was made with other rows (task {recorded.task}) than this run has "
+                f"(task {task.name}); start from a run made with the same, or from the pretrained "
+                "model"
+            )
+        if files.is_run(source):
+            result, place = recorded, str(run / "model")
+            files.check_digest(run / "model", result.model_sha256)
+    loaded = checkpoint.load_classifier(
+        place,
+        num_labels=task.num_labels,
+        label_names=task.label_names,
+        is_regression=task.is_regression,
+        kind=task.kind,
+        seed=config.seed if seed is None else seed,
+    )
+    encoder_of(loaded.model)  # raises for an unsupported architecture
+    name = source
+    if Path(model).exists():
+        source = str(Path(model).resolve())
+        name = Path(source).name if result is None else result.model
+    return FineTuned(
+        loaded.model,
+        tokenizer or loaded.tokenizer,
+        name,
+        loaded.is_trained,
+        source,
+        result,
+        loaded.classes,
+    )
+
+
+def _copy_live(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData
+) -> FineTuned:
+    """Copy a live model as its folder would be read: in float32 and with the task's labels."""
+    name = type(model).__name__
+    check_fit(model, tokenizer, task, f"the live {name}")
+    copied = copy.deepcopy(model).float()
+    classes = checkpoint.classes_of(model.config)
+    checkpoint.name_outputs(
+        copied, task.label_names, is_regression=task.is_regression, kind=task.kind
+    )
+    return FineTuned(copied, tokenizer, name, has_classifier=True, classes=classes)
+
+
+def check_fit(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData, name: str
+) -> None:
+    """Raise unless a classifier has the task's type and labels, and knows all tokens."""
+    found, wanted = encoder_of(model).task_type, get_task_type(task.kind)
+    if found != wanted:
+        raise TaskError(
+            f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, "
+            f"found {type(model).__name__}; give a model of that kind ({wanted.auto_class})"
+        )
+    names = None if task.label_names is None else list(task.label_names)
+    checkpoint.check_labels(name, model.config, task.num_labels, names)
+    checkpoint.check_vocabulary(name, model.config, tokenizer)
+
+
+def check_lengths(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task: TaskData,
+    max_length: int,
+    splits: Sequence[str] = ("train", "dev"),
+) -> None:
+    """Raise `ConfigError` if a row has more tokens than the model has positions."""
+    most = encoder_of(model).most_tokens
+    if most is None or max_length <= most:
+        return
+    for split in splits:
+        longest = max(encode_split(tokenizer, task, split, max_length).lengths)
+        if longest > most:
+            raise ConfigError(
+                f"task {task.name}: a {split} row has {longest} tokens and {type(model).__name__} "
+                f"positions for {most}; set max_length={most}"
+            )
+
+
+def warn_of_classes(name: str, classes: tuple[str, ...] | None, task: TaskData) -> None:
+    """Warn if a classifier names its outputs differently than the task names its classes."""
+    if classes is not None and task.label_names is not None and classes != task.label_names:
+        logger.warning(
+            "careful: %s: its classes are %s, the task's %s; they are matched in this order",
+            name,
+            ", ".join(classes),
+            ", ".join(task.label_names),
+        )
+
+
+def _check_held_out(source: str, result: ResultRecord, config: Config) -> None:
+    """Raise `RunError` if a run's model was tuned on rows that this run holds out."""
+    if "heldout" not in (result.protocol, config.protocol):
+        return
+    for key, found, wanted in (
+        ("protocol", result.protocol, config.protocol),
+        ("seed", result.seed, config.seed),
+        ("kind", result.kind, "finetune"),
+    ):
+        if found != wanted:
+            raise RunError(
+                f"{source}: was made with {key} {found!r}, this run has {wanted!r}; "
+                "start from a run made with the same, or from the pretrained model"
+            )
+
+
+# The pretrained model
+
+
+def find_pretrained(
+    origin: str | Path | PreTrainedModel | None,
+    start: FineTuned,
+    task: TaskData,
+    config: Config,
+    progress: Progress,
+    *,
+    is_tuned: bool,
+) -> PreTrainedModel:
+    """Return the model that fold models are trained from.
+
+    That is the start itself unless it `is_tuned`, otherwise the origin that the caller names, or
+    the model that the start's run recorded.
+    """
+    if not is_tuned:
+        _check_unseen(start.source, task, "give --model what it started from")
+        if start.has_classifier and start.source is not None:
+            _warn_of_trained_classifier(start.source, progress)
+        return copy.deepcopy(start.model)
+    if origin is None:
+        return _load_recorded(start, task, config, progress)
+    is_live = not isinstance(origin, (str, Path))
+    place = type(origin).__name__ if is_live else str(origin)
+    if not is_live:
+        _check_unseen(place, task, "give --origin the model that it started from")
+    loaded = load_fine_tuned(origin, start.tokenizer, task, config)
+    if loaded.has_classifier and not is_live:
+        _warn_of_trained_classifier(place, progress)
+    if _describe_build(loaded.model) != _describe_build(start.model):
+        raise ConfigError(
+            f"{place}: the origin must be built like the model {start.name}, and have the same "
+            "heads; give what the model was fine-tuned from"
+        )
+    if not is_live:  # the classifier of a live one was drawn by the caller
+        _check_recorded_weights(place, loaded, start, task, config)
+    return loaded.model
+
+
+def _check_unseen(folder: str | None, task: TaskData, remedy: str) -> None:
+    """Raise `RunError` for the model of a run on the same rows."""
+    run = None if folder is None else files.find_run(folder)
+    if run is not None and files.read_result_record(run).data == task.content_hash:
+        raise RunError(
+            f"{folder}: is of a run, whose model has seen rows that fold models must not see; "
+            f"{remedy}"
+        )
+
+
+def _warn_of_trained_classifier(place: str, progress: Progress) -> None:
+    progress.say(
+        f"careful: fold models are trained from {place}, whose classifier is trained already; if "
+        "it was trained on these rows, the rewards are too optimistic"
+    )
+
+
+def _load_recorded(
+    start: FineTuned, task: TaskData, config: Config, progress: Progress
+) -> PreTrainedModel:
+    """Load what the start was tuned from, as its run recorded it."""
+    if encoder_of(start.model).removed:
+        raise ConfigError(
+            f"{start.place}: has lost heads already, and fold models are trained from a model with "
+            "the same heads that has not seen the rows; choose --protocol seen"
+        )
+    if start.source is None or start.result is None or start.result.kind != "finetune":
+        raise ConfigError(
+            f"{start.name}: is fine-tuned, and fold models must not have seen all rows: name the "
+            "pretrained model with --origin, give it as --model, or choose --protocol seen"
+        )
+    source = files.read_source(start.source)
+    if source is None:
+        raise ConfigError(
+            f"{start.source}: does not record what it was tuned from, which fold models are "
+            "trained from: name it with --origin, or choose --protocol seen"
+        )
+    where = f"{start.source}: was tuned from {source}, which fold models are trained from and which"
+    try:
+        found = load_fine_tuned(source, start.tokenizer, task, config, seed=start.result.seed)
+    except (AuberError, OSError) as error:
+        raise ConfigError(
+            f"{where} cannot be read ({error}); name it with --origin, or choose --protocol seen"
+        ) from error
+    if checkpoint.weights_digest(found.model) != files.read_identity(start.source).weights:
+        raise ConfigError(
+            f"{where} has other weights now; name the earlier ones with --origin, or choose "
+            "--protocol seen"
+        )
+    if found.has_classifier:
+        raise ConfigError(
+            f"{where} was fine-tuned itself, so that it may have seen these rows: name the "
+            "pretrained model with --origin, or choose --protocol seen"
+        )
+    progress.say(f"fold models are trained from {source}, which {start.source} was tuned from")
+    return found.model
+
+
+def _check_recorded_weights(
+    place: str, loaded: FineTuned, start: FineTuned, task: TaskData, config: Config
+) -> None:
+    """Raise `ConfigError` if the start's run recorded that it was tuned from other weights."""
+    if start.source is None or start.result is None or start.result.kind != "finetune":
+        return
+    recorded = files.read_identity(start.source).weights
+    if recorded is None:
+        return
+    if start.result.seed != config.seed:  # its classifier was drawn from that seed
+        loaded = load_fine_tuned(place, start.tokenizer, task, config, seed=start.result.seed)
+    if checkpoint.weights_digest(loaded.model) != recorded:
+        raise ConfigError(
+            f"{place}: the origin must have the weights that {start.source} was tuned from, found "
+            "others; give what it was tuned from, or choose --protocol seen"
+        )
+
+
+def _describe_build(model: PreTrainedModel) -> tuple[object, object]:
+    """Return the names and shapes of a model's tensors, and which heads they belong to."""
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    return shapes, encoder_of(model).removed

@@ -1,0 +1,192 @@
+"""The stages of a run, declared once per strategy.
+
+A stage has a name, the function that does it, its effort as shown by the progress bar, and whether
+its weights are stored. `declare_strategy` lists them; the pipeline derives from the list what to
+run, what to skip when a run is resumed, the progress and the time left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from auber.data.splits import Splits
+from auber.models.encoders.base import Encoder
+from auber.run.request import Request
+from auber.run.steps import Steps
+from auber.search.stages import (
+    BUDGET,
+    PLAN,
+    PRIOR,
+    REWIND,
+    TIMING,
+    fold_model_stage,
+    layer_stage,
+    tuning_stage,
+)
+
+# Relative to tuning on a row once: computing a row, and scoring it from cached layers.
+_FORWARD, _REWARD = 1 / 3, 1 / 10
+_REWARDS_PER_GAME = 4  # that were not scored before, in a usual game
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a run."""
+
+    name: str
+    run: Callable[[], dict[str, Any]]  # changes the model in place and returns what to record
+    efforts: tuple[float, ...]  # of each step that progress shows, relative to other stages
+    keeps_weights: bool = True  # store the model if it changed; else a resumed run prunes it again
+    fold: int | None = None  # stores the fold model of this fold instead
+    tuned_layer: int | None = None  # skipped unless this layer is tuned
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """The stages of a run: those that decide, then those that tune what is left."""
+
+    decide: tuple[Stage, ...]
+    tune: tuple[Stage, ...] = ()
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages in order."""
+        return self.decide + self.tune
+
+
+def declare_strategy(request: Request, steps: Steps) -> Strategy:
+    """Return the stages of a run."""
+    effort = Effort(request, steps.splits, steps.encoder)
+    if request.kind == "finetune":
+        return Strategy((_first(steps, effort),))
+    if request.method.choose_layer is None:
+        return _by_plan(request, steps, effort)
+    if steps.fold_models is not None:
+        return _by_fold_models(request, steps, effort, len(steps.fold_models))
+    return _by_layer(request, steps, effort)
+
+
+def _by_layer(request: Request, steps: Steps, effort: Effort) -> Strategy:
+    """Decide and tune one layer after the other."""
+    layers = (
+        Stage(
+            layer_stage(layer),
+            partial(steps.decide_and_tune, layer),
+            (effort.search(layer), effort.after_layer(layer)),
+        )
+        for layer in request.layers
+    )
+    decide = (_first(steps, effort), *_timing(request, steps), *layers)
+    return Strategy(decide, (_last(steps, effort),))
+
+
+def _by_fold_models(request: Request, steps: Steps, effort: Effort, folds: int) -> Strategy:
+    """Decide all layers on fold models, then tune the pruned model."""
+    layers, search = request.layers, request.config.search
+    decide = [_first(steps, effort), *_timing(request, steps)]
+    if search.prior != "none":
+        efforts = (effort.ranking(search.prior),)
+        decide.append(Stage(PRIOR, steps.choose_prior, efforts, keeps_weights=False))
+    for fold in range(folds):
+        tune = partial(steps.tune_fold_model, fold)
+        decide.append(
+            Stage(fold_model_stage(fold), tune, effort.fold_model(fold, layers), fold=fold)
+        )
+    for layer in layers:
+        name, search_layer = layer_stage(layer), partial(steps.decide, layer)
+        decide.append(Stage(name, search_layer, (effort.search(layer),), keeps_weights=False))
+    if search.heads:
+        decide.append(Stage(BUDGET, steps.distribute_heads, (), keeps_weights=False))
+    if search.rewind:
+        decide.append(Stage(REWIND, steps.rewind, (effort.first(),)))
+    return Strategy(tuple(decide), _tunings(layers, tuning_stage, steps, effort))
+
+
+def _by_plan(request: Request, steps: Steps, effort: Effort) -> Strategy:
+    """Decide all heads at once (rankings) or none (controls), then tune like a search."""
+    method = request.method
+    efforts = (effort.ranking(method.name),) if method.removes_heads else ()
+    decide = (_first(steps, effort), Stage(PLAN, steps.choose_plan, efforts))
+    if not method.tunes:
+        return Strategy(decide)
+    layers = request.layers if request.tuned_layers is None else list(request.tuned_layers)
+    return Strategy(decide, _tunings(layers, layer_stage, steps, effort))
+
+
+def _first(steps: Steps, effort: Effort) -> Stage:
+    return Stage("first", steps.tune_first, (effort.first(),))
+
+
+def _timing(request: Request, steps: Steps) -> tuple[Stage, ...]:
+    if not request.config.reward.latency:
+        return ()
+    return (Stage(TIMING, steps.time_heads, (0.0,), keeps_weights=False),)
+
+
+def _tunings(
+    layers: list[int], name: Callable[[int], str], steps: Steps, effort: Effort
+) -> tuple[Stage, ...]:
+    after_layers = (
+        Stage(
+            name(layer),
+            partial(steps.tune_after, layer),
+            (effort.after_layer(layer),),
+            tuned_layer=layer,
+        )
+        for layer in layers
+    )
+    return (*after_layers, _last(steps, effort))
+
+
+def _last(steps: Steps, effort: Effort) -> Stage:
+    return Stage("last", steps.tune_last, (effort.last(),))
+
+
+class Effort:
+    """How long stages take relative to each other, for the time left; nothing else depends on it.
+
+    The unit is tuning on one row once. The number of rewards of a search is that of a usual one.
+    """
+
+    def __init__(self, request: Request, splits: Splits, encoder: Encoder) -> None:
+        self._request, self._splits, self._encoder = request, splits, encoder
+        self._config = request.config
+
+    def first(self) -> float:
+        """Return the effort of the first tuning."""
+        return float(self._config.first.epochs * len(self._splits.first))
+
+    def after_layer(self, layer: int) -> float:
+        """Return the effort of the tuning after a layer."""
+        return float(self._config.layer.epochs * len(self._splits.layers[layer].mini_train))
+
+    def last(self) -> float:
+        """Return the effort of the last tuning."""
+        return float(self._config.last.epochs * len(self._splits.last_train))
+
+    def fold_model(self, fold: int, layers: list[int]) -> tuple[float, ...]:
+        """Return the effort of each tuning of a fold model."""
+        own = Effort(self._request, self._splits.without_fold(fold), self._encoder)
+        return (own.first(), *map(own.after_layer, layers), own.last())
+
+    def search(self, layer: int) -> float:
+        """Return the effort of a layer's rewards; each computes the layers behind it."""
+        heads = len(self._encoder.present(layer))
+        usual = heads + _REWARDS_PER_GAME * self._config.agent.episodes
+        by_method = {"exhaustive": 1 << heads, "greedy": heads * (heads + 1) // 2}
+        rewards = min(by_method.get(self._request.method.name, usual), 1 << heads)
+        behind = 1 - layer / self._encoder.num_layers
+        return _REWARD * rewards * len(self._splits.layers[layer].reward) * behind
+
+    def ranking(self, method: str) -> float:
+        """Return the effort of a ranking of all heads."""
+        rows, voita = len(self._splits.first), self._config.voita
+        return float({"random": 0, "voita": voita.trials * voita.epochs * rows}.get(method, rows))
+
+    def evaluation(self) -> float:
+        """Return the effort of the scores at the end."""
+        task = self._request.task
+        return _FORWARD * (len(task.train.labels) + len(task.dev.labels))

@@ -1,0 +1,278 @@
+"""What each stage of a run does to the model, and what it records.
+
+`auber.run.stages` declares which of these steps a run consists of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from auber.data.encoding import encode_split
+from auber.data.splits import make_splits
+from auber.models.checkpoint import weights_digest
+from auber.models.encoders import encoder_of
+from auber.models.encoders.base import Encoder
+from auber.models.plan import PruningPlan
+from auber.models.surgery import remove_heads
+from auber.run.decisions import Decisions, best_plan
+from auber.run.fold_models import FoldModels
+from auber.run.folder import Run
+from auber.run.records import StageRecord
+from auber.run.request import Request, most_to_remove
+from auber.run.tunings import Tunings
+from auber.scoring import (
+    CrossFitScorer,
+    LayerScorer,
+    MaskScorer,
+    ShardedScorer,
+    Workers,
+    open_workers,
+)
+from auber.search.registry import get_method
+from auber.search.stages import BUDGET, PLAN, PRIOR, TIMING, layer_of, layer_stage
+from auber.system.progress import Progress
+from auber.training.latency import LIMITS, measure_saving
+from auber.training.tuning import require_finite_weights
+
+
+class Steps:
+    """The steps of a run on its model; `done` has the records of the finished stages."""
+
+    def __init__(self, request: Request, run: Run, progress: Progress) -> None:
+        self.request, self.progress = request, progress
+        self.model = request.start.model.to(request.hardware.device)
+        self.done: dict[str, StageRecord] = {}
+        task, config = request.task, request.config
+        self.train = encode_split(request.start.tokenizer, task, "train", config.max_length)
+        self.splits = make_splits(
+            task.train.labels, config, self.encoder.num_layers, not task.has_classes
+        )
+        self.tunings = Tunings(request, self.train, self.splits, progress)
+        self.fold_models: FoldModels | None = None
+        if request.pretrained is not None:
+            self.fold_models = FoldModels(
+                run, request.pretrained, self.splits.folds, request.hardware.device
+            )
+        self._decisions = Decisions(request, run.ledger, progress)
+        self._workers: Workers | None = None
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of the model."""
+        return encoder_of(self.model)
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Inside the context, the workers that share the scoring are at hand."""
+        request = self.request
+        if request.method.choose_layer is None or self.fold_models is not None:
+            yield
+            return
+        fewest = min(len(self.splits.layers[layer].reward) for layer in request.layers)
+        with open_workers(request.config, request.hardware, fewest) as self._workers:
+            yield
+
+    # Tuning
+
+    def tune_first(self) -> dict[str, Any]:
+        """Tune the model on the task, if it needs it, and record its digest."""
+        request, info = self.request, {}
+        if request.needs_first_tuning:
+            # A control is compared with the model as anybody would tune it, without held-out rows.
+            is_control = request.kind == "prune" and not request.method.removes_heads
+            rows = self.splits.original_first if is_control else self.splits.first
+            info["tuning"] = self.tunings.first(self.model, rows).to_json()
+        else:
+            require_finite_weights(self.model, "start")
+            self.progress.skip(1)
+        return {**info, "digest": weights_digest(self.model)}
+
+    def tune_after(self, layer: int) -> dict[str, Any]:
+        """Tune after a layer that was decided before."""
+        return {"tuning": self.tunings.after_layer(self.model, layer).to_json()}
+
+    def tune_last(self) -> dict[str, Any]:
+        """Run the last tuning."""
+        return {"tuning": self.tunings.last(self.model).to_json()}
+
+    def tune_fold_model(self, fold: int) -> dict[str, Any]:
+        """Train the model that scores the rows of a fold."""
+        assert self.fold_models is not None
+        tunings = Tunings(self.request, self.train, self.splits, self.progress, fold)
+        reports = tunings.run_all(self.fold_models.make(fold), self.request.layers)
+        return {
+            "scouting": {
+                "tunings": len(reports),
+                "steps": sum(report.steps for report in reports),
+                "seconds": round(sum(report.seconds for report in reports), 3),
+            }
+        }
+
+    def rewind(self) -> dict[str, Any]:
+        """Remove the decided heads from the pretrained model instead, and repeat its tuning."""
+        assert self.fold_models is not None
+        plan = self.encoder.removed
+        self.model = self.fold_models.copy_pretrained(plan)
+        self.fold_models.release()
+        tuning = self.tunings.first_after_rewind(self.model)
+        return {"plan": plan.to_json(), "tuning": tuning.to_json()}
+
+    # Deciding
+
+    def time_heads(self) -> dict[str, Any]:
+        """Measure the time that a head takes, once, so that a resumed run uses the same number."""
+        config, hardware = self.request.config, self.request.hardware
+        length = min(config.max_length, self.encoder.num_positions)
+        self.progress.begin("timing heads", LIMITS.repeats)
+        saving = measure_saving(
+            self.model, hardware, config.reward.latency_rows, length, self.progress.step
+        )
+        self.progress.end()
+        if saving is None:
+            return {"timing": None}
+        self.progress.say(saving.words(hardware.name))
+        return {"timing": saving.to_json()}
+
+    def choose_prior(self) -> dict[str, Any]:
+        """Choose the plan that the searches start from; nothing is removed yet."""
+        encoder, search, layers = self.encoder, self.request.config.search, self.request.layers
+        everywhere = range(encoder.num_layers)
+        present = sum(len(encoder.present(layer)) for layer in everywhere)
+        wanted = search.heads or round(search.prior_share * present)
+        number = min(wanted, most_to_remove(encoder, everywhere))
+        if not number:
+            self.progress.skip(1)
+            return {"plan": {}}
+        self.progress.say(
+            f"the search starts from the {number} heads that method {search.prior} would remove"
+        )
+        rows = self.train.select(self.splits.first)
+        choice = self._decisions.rank(get_method(search.prior), self.model, rows, number)
+        plan = {layer: heads for layer, heads in choice.plan.items() if layer in layers}
+        return {"plan": PruningPlan(plan).to_json(), **choice.details}
+
+    def choose_plan(self) -> dict[str, Any]:
+        """Decide all heads at once and remove them."""
+        rows = self.train.select(self.splits.first)
+        method, number = self.request.method, self.request.num_removed or 0
+        choice = self._decisions.rank(method, self.model, rows, number)
+        remove_heads(self.model, choice.plan)
+        return {"removed": choice.plan.to_json(), **choice.details}
+
+    def decide(self, layer: int) -> dict[str, Any]:
+        """Decide one layer and remove its heads; skip a layer that can lose none."""
+        encoder = self.encoder
+        if len(encoder.present(layer)) < 2:
+            self.progress.skip(1)
+            return {"removed": []}
+        rows = self.splits.layers[layer].reward
+        self._decisions.warn_of_blindness(layer, self.train.select(rows))
+        info = self._decisions.search(
+            encoder,
+            self._make_scorer(layer, rows),
+            len(rows),
+            self._find_plan(PRIOR).removed(layer),
+            self._find_time_pay(),
+        )
+        self.progress.record(layer, _describe_search(info))
+        if info["removed"]:
+            remove_heads(self.model, PruningPlan({layer: info["removed"]}))
+        return info
+
+    def decide_and_tune(self, layer: int) -> dict[str, Any]:
+        """Decide one layer, remove its heads, and tune the model if it lost any."""
+        info = self.decide(layer)
+        if info["removed"]:
+            return info | self.tune_after(layer)
+        self.progress.skip(1)
+        return info
+
+    def distribute_heads(self) -> dict[str, Any]:
+        """Distribute the given number of heads over the layers, and remove them."""
+        sizes = {}
+        for layer in self.request.layers:
+            found = self.done[layer_stage(layer)].sizes or ()
+            if found:
+                sizes[layer] = {len(each.removed): (each.removed, each.gain) for each in found}
+        wanted = self.request.config.search.heads
+        plan, gain = best_plan(wanted, sizes)
+        if plan.num_removed != wanted:
+            self.progress.say(
+                f"search.heads asks for {wanted} heads, and the nearest sum of the scored masks is "
+                f"{plan.num_removed}; raise agent.episodes to score more"
+            )
+        remove_heads(self.model, plan)
+        return {"plan": plan.to_json(), "gain": gain}
+
+    # What the finished stages decided
+
+    def find_decided(self) -> PruningPlan:
+        """Return all heads that the finished stages decided to remove."""
+        if BUDGET in self.done:
+            return self._find_plan(BUDGET)
+        if PLAN in self.done:
+            removed = self.done[PLAN].removed
+            assert isinstance(removed, dict)
+            return _make_plan(removed)
+        return PruningPlan(self._find_decided_layers())
+
+    def is_tuned(self, layer: int) -> bool:
+        """Return whether the model is tuned after a layer.
+
+        The matched run prescribes it; otherwise the layers that lost heads, and all for a control.
+        """
+        if self.request.tuned_layers is not None or not self.request.method.removes_heads:
+            return True
+        return layer in self.find_decided()
+
+    def _find_plan(self, stage: str) -> PruningPlan:
+        return _make_plan(self.done[stage].plan or {} if stage in self.done else {})
+
+    def _find_decided_layers(self) -> dict[int, Sequence[int]]:
+        """Return the removed heads of each decided layer, also if there are none."""
+        found = {layer_of(name): stage.removed for name, stage in self.done.items()}
+        return {
+            layer: removed
+            for layer, removed in found.items()
+            if layer is not None and isinstance(removed, tuple)
+        }
+
+    def _find_time_pay(self) -> float:
+        """Return the points for the time that a removed head saves."""
+        timing = self.done[TIMING].timing if TIMING in self.done else None
+        return self.request.config.reward.latency * timing.percent_a_head if timing else 0.0
+
+    def _make_scorer(self, layer: int, rows: tuple[int, ...]) -> MaskScorer:
+        """Return the scorer of a layer's masks: the model itself or the fold models."""
+        hardware, metric = self.request.hardware, self.request.reward_metric
+        if self.fold_models is None:
+            given = (self.model, layer, self.train.select(rows), metric, hardware)
+            return ShardedScorer(*given, self._workers) if self._workers else LayerScorer(*given)
+        # In the other layers, fold models lack what was decided, or else what the prior removes.
+        plan: dict[int, Sequence[int]] = dict(self._find_plan(PRIOR))
+        if not self.request.config.search.heads:  # with a number, layers are decided at the end
+            plan |= self._find_decided_layers()
+        plan.pop(layer, None)
+        parts = self.fold_models.make_parts(self.train, rows, PruningPlan(plan))
+        return CrossFitScorer(parts, layer, metric, hardware)
+
+
+def _make_plan(removed: Mapping[str, Sequence[int]]) -> PruningPlan:
+    return PruningPlan({int(layer): heads for layer, heads in removed.items()})
+
+
+def _describe_search(info: dict[str, Any]) -> dict[str, float]:
+    """Return the numbers to report of a searched layer."""
+    search = info["search"]
+    names = (
+        "rewards_asked",
+        "rewards_computed",
+        "seconds",
+        "given_score",
+        "unpruned_score",
+        "best_score",
+    )
+    numbers = {f"layers/{name}": search[name] for name in names if name in search}
+    return {"layers/removed": len(info["removed"]), **numbers}

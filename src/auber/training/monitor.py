@@ -1,0 +1,233 @@
+"""Watch a tuning: check that its numbers stay finite, stop it early, and report its progress.
+
+Reading a loss makes a GPU wait. So losses stay on the device and are read together, when one of
+them is needed and at the end; an error still names the first bad step.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from auber.config import FirstTuning, LastTuning, LayerTuning
+from auber.data.encoding import EncodedRows
+from auber.errors import AuberError, ModelError
+from auber.system.progress import Progress
+from auber.training.evaluation import evaluate_rows, predict
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_RECORD_INTERVAL = 1.0  # seconds
+
+TuningSettings = FirstTuning | LayerTuning | LastTuning
+_SECTIONS: dict[type, str] = {FirstTuning: "first", LayerTuning: "layer", LastTuning: "last"}
+
+
+class TuningError(AuberError, RuntimeError):
+    """A tuning cannot continue."""
+
+
+class DivergedError(TuningError):
+    """A loss, a weight or an output is not finite; `step` is the first step that shows it."""
+
+    def __init__(self, message: str, step: int = 0) -> None:
+        super().__init__(message)
+        self.step = step
+
+
+class Monitor:
+    """Follows a tuning from its first step to its last; `early_stopping` is optional.
+
+    Losses stay on their device until they are read. The progress shows the tuning as `stage`. Its
+    numbers are named `name`/quantity.
+    """
+
+    def __init__(
+        self,
+        settings: TuningSettings,
+        early_stopping: EarlyStopping | None,
+        progress: Progress,
+        *,
+        stage: str,
+        name: str,
+    ) -> None:
+        self._settings, self._total = settings, 0
+        self._early_stopping, self._progress = early_stopping, progress
+        self.stage, self._name = stage, name
+        self._unread: list[tuple[int, Tensor]] = []  # (step, loss)
+        self._recorded_step, self._recorded_time = 0, -math.inf
+
+    def begin(self, steps: int) -> None:
+        """Begin a tuning of this many steps."""
+        self._total = steps
+        self._progress.begin(self.stage, steps)
+        if self._early_stopping is not None:
+            # The Trainer has set the precision of this and all later evaluations.
+            self._early_stopping.evaluate(0)
+            self._check_watched(0, self._early_stopping.watched[0][2])
+
+    def step(self, step: int, loss: Tensor) -> bool:
+        """Take note of a step and its loss, which is not written to any more.
+
+        Return whether to stop now.
+        """
+        self._unread.append((step, loss))
+        self._progress.step(step)
+        self._record_pace(step)
+        if self._early_stopping is None:
+            return False
+        count = len(self._early_stopping.watched)
+        stop = self._early_stopping.after_step(step)
+        for _, score, watched_loss in self._early_stopping.watched[count:]:
+            self._check_watched(step, watched_loss)
+            self._record(step, {"watched_score": score, "watched_loss": watched_loss})
+        return stop
+
+    def finish(self, steps: int, model: PreTrainedModel, rows: EncodedRows) -> None:
+        """Check the tuned model, end the progress, and restore the best weights.
+
+        Raise `DivergedError` unless all losses, the weights and the outputs are finite.
+        """
+        if self._unread:
+            self._read_losses()
+        broken = find_broken_weight(model)
+        if broken is not None:
+            rule = "the weights must be finite numbers"
+            raise self._diverged(rule, f"others in {broken} after", steps)
+        # Weights may be finite and still too large to compute with; any row shows that.
+        if not bool(predict(model, rows.select([0])).isfinite().all()):
+            rule = "the model's outputs must be finite numbers"
+            raise self._diverged(rule, "others after", steps)
+        self._progress.end()
+        if self._early_stopping is not None:
+            self._early_stopping.restore()
+
+    def _record_pace(self, step: int) -> None:
+        """Record the loss and the pace, after the first step and then about once a second."""
+        passed = time.perf_counter() - self._recorded_time
+        if passed < _RECORD_INTERVAL:
+            return
+        numbers = {"loss": self._read_losses()}
+        if self._recorded_step:  # the first step includes the start of the Trainer
+            numbers["steps_per_second"] = (step - self._recorded_step) / passed
+        self._record(step, numbers)
+        self._recorded_step, self._recorded_time = step, time.perf_counter()
+
+    def _record(self, step: int, numbers: dict[str, float]) -> None:
+        named = {f"{self._name}/{quantity}": value for quantity, value in numbers.items()}
+        self._progress.record(step, named)
+
+    def _read_losses(self) -> float:
+        """Return the newest loss; raise `DivergedError` if an unread loss is not finite."""
+        losses: list[float] = torch.stack([loss for _, loss in self._unread]).tolist()
+        steps = [step for step, _ in self._unread]
+        self._unread.clear()
+        for step, loss in zip(steps, losses, strict=True):
+            if math.isfinite(loss):
+                continue
+            if step > 1:
+                raise self._diverged("the loss must be a finite number", f"{loss} at", step)
+            # This loss was computed before the weights moved, so the learning rate is not at fault.
+            raise DivergedError(
+                f"{self.stage}: the loss must be a finite number, found {loss} at step 1 of "
+                f"{self._total}, before any weight had moved: the model or the device computes it "
+                "so; try --set precision=float32 or --set device=cpu with another --out",
+                1,
+            )
+        return losses[-1]
+
+    def _check_watched(self, step: int, loss: float) -> None:
+        """Raise `DivergedError` unless the loss on watched rows after a step is finite."""
+        if not math.isfinite(loss):
+            if self._unread:
+                self._read_losses()  # raises for the first step whose own loss is not finite
+            rule = "the loss on the watched rows must be a finite number"
+            raise self._diverged(rule, f"{loss} after", step)
+
+    def _diverged(self, rule: str, found: str, step: int) -> DivergedError:
+        section = _SECTIONS[type(self._settings)]
+        return DivergedError(
+            f"{self.stage}: {rule}, found {found} step {step} of {self._total} with learning rate "
+            f"{self._settings.learning_rate:g}; nothing of this stage is kept: give a lower "
+            f"{section}.learning_rate, and as that is another run, another --out",
+            step,
+        )
+
+
+class EarlyStopping:
+    """Evaluates on watched rows, keeps the best weights on the device, and decides when to stop.
+
+    The weights before the first step are a candidate, so a tuning that only harms is undone.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        rows: EncodedRows,
+        metric: str,
+        settings: LastTuning,
+        steps_per_epoch: int,
+    ) -> None:
+        self._model, self._rows, self._metric, self._settings = model, rows, metric, settings
+        total = steps_per_epoch * settings.epochs
+        marks = settings.evaluations_per_epoch * settings.epochs
+        # Evenly spread; if an epoch has fewer steps than evaluations, there is one after each step.
+        self._marks = {max(1, round(total * (mark + 1) / marks)) for mark in range(marks)}
+        self._since_best = 0
+        self._best_rank = (-math.inf, -math.inf)
+        self._best: dict[str, torch.Tensor] = {}
+        self.best_step = 0
+        self.stopped = False
+        self.watched: list[tuple[int, float, float]] = []  # (step, metric, loss)
+
+    def evaluate(self, step: int) -> None:
+        """Evaluate, and keep the weights if they are the best so far."""
+        scores = evaluate_rows(self._model, self._rows, self._metric)
+        self.watched.append((step, scores.score, scores.loss))
+        rank = (scores.score, -scores.loss)
+        if self._settings.watch == "loss":
+            rank = (-scores.loss, scores.score)
+        if not self._best or rank > self._best_rank:
+            self._best_rank, self.best_step, self._since_best = rank, step, 0
+            weights = self._model.state_dict()
+            self._best = {name: tensor.detach().clone() for name, tensor in weights.items()}
+        else:
+            self._since_best += 1
+
+    def after_step(self, step: int) -> bool:
+        """Evaluate if it is time to; return whether to stop now."""
+        if step in self._marks:
+            self.evaluate(step)
+            self.stopped = self._since_best >= self._settings.patience
+        return self.stopped
+
+    def restore(self) -> None:
+        """Load the best weights into the model."""
+        self._model.load_state_dict(self._best)
+
+
+def require_finite_weights(model: nn.Module, where: str) -> None:
+    """Raise `ModelError` if a weight of the model is NaN or infinite."""
+    broken = find_broken_weight(model)
+    if broken is not None:
+        raise ModelError(
+            f"{where}: the model's weights must be finite numbers, found others in {broken}; "
+            "check where the model comes from"
+        )
+
+
+@torch.no_grad()
+def find_broken_weight(model: nn.Module) -> str | None:
+    """Return the name of the first parameter that is not finite, None if all are.
+
+    It waits for the device only once.
+    """
+    names = [name for name, _ in model.named_parameters()]
+    checks = [parameter.isfinite().all() for parameter in model.parameters()]
+    finite: list[bool] = torch.stack(checks).tolist()
+    return next((name for name, good in zip(names, finite, strict=True) if not good), None)

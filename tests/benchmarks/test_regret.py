@@ -1,0 +1,165 @@
+"""Regret: expectations by enumeration, the optimum of a known table, and the kept result."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from statistics import fmean
+
+import pytest
+
+from auber.config import make_config
+from auber.errors import ConfigError, RunError
+from auber.search.players.exhaustive import all_masks
+from auber.system.progress import Progress
+from benchmarks.common import ROOT
+from benchmarks.regret import __main__ as regret
+from benchmarks.regret.replay import REWARDS, expected_regret, play_agent, play_greedy, play_random
+from benchmarks.regret.result import measure_regret
+from benchmarks.regret.tables import LayerTable, RunTables, read_tables, write_tables
+
+KEPT = ROOT / "results" / "regret"
+
+
+def make_table(layer=0, num_heads=4, score=None):
+    """A table on which removing heads 1 and 3 is best, by default."""
+    score = score or (lambda mask: 0.5 + 0.1 * len({*mask} & {1, 3}) - 0.1 * len({*mask} & {0, 2}))
+    state = tuple(0.1 * head for head in range(num_heads))
+    return LayerTable(
+        layer=layer,
+        heads=tuple(range(num_heads)),
+        reward_rows=40,
+        states={"value": {"l1": state, "l2": state}},
+        scores=tuple(score(mask) for mask in all_masks(range(num_heads))),
+    )
+
+
+def make_run(**changes):
+    facts = {"model": "m", "task": "toys", "metric": "accuracy", "protocol": "seen", "seed": 0}
+    facts |= {"provenance": {}, "layers": (make_table(),)}
+    return RunTables(**(facts | changes))
+
+
+@pytest.mark.parametrize("rewards", range(1, 6))
+def test_the_expectation_is_that_of_all_draws(rewards):
+    scores = [0.3, 0.5, 0.1, 0.9, 0.4]
+    draws = itertools.combinations(scores[1:], rewards - 1)
+    by_hand = fmean(max(scores) - max((scores[0], *drawn)) for drawn in draws)
+    assert expected_regret(scores, rewards) == pytest.approx(by_hand)
+
+
+def test_all_masks_leave_no_regret():
+    play = play_random(make_table())
+    assert play.regret[0] == pytest.approx(20)  # of removing nothing
+    assert play.numbers["50"] == 0
+
+
+def test_greedy_finds_the_optimum_of_separate_heads():
+    play = play_greedy(make_table(), make_config("paper"))
+    assert (play.numbers["choice"], play.numbers["50"]) == (0, 0)
+    assert play.numbers["rewards"] == 1 + 4 + 3 + 2
+
+
+def test_greedy_misses_what_pays_only_together():
+    table = make_table(score=lambda mask: {(): 0.5, (0, 1): 0.9}.get(mask, 0.4))
+    assert play_greedy(table, make_config("paper")).numbers["choice"] == pytest.approx(40)
+
+
+def test_an_agent_that_sees_all_masks_has_no_regret():
+    settings = {"agent.episodes": 60, "agent.learning_starts": 8, "agent.hidden_size": 16}
+    config = make_config("paper", settings=settings)
+    play = play_agent(make_table(), "paper", config, seed=0)
+    assert play.numbers["300"] == pytest.approx(0)
+    assert play == play_agent(make_table(), "paper", config, seed=0)
+
+
+def test_a_missing_state_is_named():
+    table = make_table().model_copy(update={"states": {}})
+    with pytest.raises(RunError, match="the state 'value l1', which must be in the table"):
+        play_agent(table, "paper", make_config("paper"), seed=0)
+
+
+def test_means_and_intervals():
+    run = make_run(layers=(make_table(), make_table(1, score=lambda mask: 0.5)))
+    result = measure_regret([run], ["greedy", "random"], 2, Progress())
+    (panel,) = result["panels"]
+    assert result["rewards"] == list(REWARDS)
+    assert [layer["layer"] for layer in panel["layers"]] == [0, 1]
+    assert panel["layers"][0]["optimum"] == {"removed": [1, 3], "score": 0.7}
+    random = panel["mean"]["random"]
+    assert random["regret"][0] == pytest.approx(10)  # of 20 and 0
+    assert random["50"] == {"mean": 0.0, "over_layers": {"n": 2, "interval": None}}
+    assert "over_seeds" not in panel["mean"]["greedy"]["choice"]
+
+
+@pytest.mark.parametrize(
+    ("players", "settings", "message"),
+    [
+        (["papper"], {}, "Unknown player 'papper'. Did you mean 'paper'"),
+        (["paper"], {"first.epochs": 3}, "first.epochs"),
+    ],
+)
+def test_what_no_replay_knows_is_refused(players, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        measure_regret([make_run()], players, 1, Progress(), settings)
+
+
+def test_tables_are_written_and_read(tmp_path):
+    write_tables(tmp_path / "a.json", [make_run()])
+    assert read_tables([tmp_path / "a.json"]) == [make_run()]
+    with pytest.raises(RunError, match="m, toys, accuracy, seen, 0, 0 comes twice"):
+        read_tables([tmp_path / "a.json"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scores": [0.5]}, "must have 15 scores, found 1"),
+        ({"heads": [0, 0, 1, 2]}, "'runs.0.layers.0.heads' must name each head once"),
+        ({"states": {"value": {"l1": [0.5]}}}, "must have states of one number per head"),
+        ({"reward_rows": "x"}, "'runs.0.layers.0.reward_rows' must be a whole number"),
+    ],
+)
+def test_damaged_tables_are_refused(tmp_path, changes, message):
+    write_tables(tmp_path / "a.json", [make_run()])
+    data = json.loads((tmp_path / "a.json").read_text())
+    data["runs"][0]["layers"][0] |= changes
+    (tmp_path / "a.json").write_text(json.dumps(data))
+    with pytest.raises(RunError, match=message):
+        read_tables([tmp_path / "a.json"])
+
+
+def test_an_exhaustive_run_is_recorded(tmp_path, run_auber):
+    golden = ROOT / "tests" / "golden"
+    words = ["prune", "--model", golden / "model", "--train", golden / "train.csv"]
+    words += ["--dev", golden / "dev.csv", "--method", "exhaustive", "--preset", "paper"]
+    for setting in ("threads=1", "max_length=16", "layer.epochs=0", "last.epochs=0"):
+        words += ["--set", setting]
+    code, _, errors = run_auber(*words, "--set", "first.epochs=1", "--out", tmp_path / "run")
+    assert code == 0, errors
+    (run,) = read_tables([tmp_path / "run"])
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert [list(table.best) for table in run.layers] == [
+        result["plan"].get(str(table.layer), []) for table in run.layers
+    ]
+    regret.main([str(tmp_path / "run"), "--tables", str(tmp_path / "tables.json")])
+    assert read_tables([tmp_path / "tables.json"]) == [run]
+    result["method"] = "auber"
+    (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+    with pytest.raises(RunError, match="must be a run of method exhaustive"):
+        read_tables([tmp_path / "run"])
+
+
+def test_the_kept_tables_give_the_kept_result(tmp_path, capsys):
+    shutil.copy(KEPT / "tables.json", tmp_path)
+    words = [str(tmp_path / "tables.json"), "--players", "greedy,random"]
+    regret.main([*words, "--out", str(tmp_path / "out.json")])
+    found, kept = (
+        json.loads(path.read_text()) for path in (tmp_path / "out.json", KEPT / "regret.json")
+    )
+    for mine, theirs in zip(found["panels"], kept["panels"], strict=True):
+        for search in ("greedy", "random"):
+            assert mine["mean"][search] == theirs["mean"][search]
+    assert (tmp_path / "out.svg").read_text().startswith("<")
+    assert "regret in points of accuracy" in capsys.readouterr().out

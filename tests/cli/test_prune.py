@@ -1,0 +1,70 @@
+"""`auber finetune` and `auber prune`."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tests.cli.conftest import SMALL
+
+
+def test_finetune_then_prune(run_auber, files, own_rows, tmp_path):
+    tuned, pruned = tmp_path / "tuned", tmp_path / "pruned"
+    code, out, _ = run_auber(
+        "finetune", "--model", files / "model", *own_rows, "--out", tuned, *SMALL, "--quiet",
+        "--track", "tensorboard", "--name", "films",
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads((tuned / "result.json").read_text())["task"] == "films"
+    assert any((tuned / "track").rglob("events.out.*"))
+    assert "dev accuracy" in out
+
+    command = ["prune", "--model", tuned, *own_rows, "--out", pruned, *SMALL]
+    code, out, err = run_auber(*command, "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert (result["method"], result["model"]) == ("auber", "model")
+    assert result["command"].startswith(
+        "auber prune --model tuned --train train.csv --dev dev.csv --text sentence"
+    )
+    assert "layer 0: searching" in err
+
+    code, out, err = run_auber(*command, "--resume")
+    assert code == 0
+    assert "is complete: nothing to do" in err
+    assert f"model: {pruned / 'model'}" in out
+
+    code, out, err = run_auber(
+        "prune", "--model", tuned, *own_rows, "--out", tmp_path / "random", *SMALL, "--json",
+        "--method", "random", "--heads-from", pruned, "--track", "tensorboard",
+    )  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["heads"]["removed"] == result["heads"]["removed"]
+    assert any((tmp_path / "random" / "track").rglob("events.out.*"))
+
+
+def test_quiet_shows_warnings(run_auber, files, tmp_path, caplog):
+    rows = ["--train", files / "train.csv", "--dev", files / "train.csv"]
+    code, _, err = run_auber(
+        "finetune", "--model", files / "model", *rows, "--text", "sentence", "--label", "good",
+        "--out", tmp_path / "run", *SMALL, "--quiet",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert re.match(r"careful: (\d+) of \1 dev rows are also in train, ", caplog.messages[-1])
+
+
+def test_a_stopped_run_and_auber_watch_name_the_same_command(
+    run_auber, files, own_rows, tmp_path, monkeypatch
+):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("auber.run.folder.Run.finish_stage", stop)
+    run = tmp_path / "run"
+    code, _, err = run_auber(
+        "finetune", "--model", files / "model", *own_rows, "--out", run, *SMALL, "--quiet"
+    )
+    command = err.partition("go on with: ")[2].strip()
+    assert (code, f"--out {run} " in command) == (130, True)
+    code, out, _ = run_auber("watch", run, "--json")
+    assert (code, json.loads(out)["resume"]) == (1, command)

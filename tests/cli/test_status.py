@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+import auber
+from auber.cli.status import RunReader, StudyReader
+from auber.errors import RunError
+from auber.run import provenance
+from auber.study import StudyFolder, run_study, select_runs
+from auber.study.plan import Block
+from auber.system.progress import Progress
+from tests.cli.run_folder import NOW, RESULT, RunFolder
+from tests.small import small_config, small_start, small_task
+from tests.study.tiny import Notes, tiny_model_folder, tiny_study
+
+BLOCK = Block("agreement", "seen", 1)
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch):
+    monkeypatch.setattr("auber.cli.status.time", SimpleNamespace(time=lambda: NOW + 4))
+
+
+def read(folder):
+    return RunReader(folder.path).read()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path / "run")
+
+
+@pytest.fixture
+def searching(folder):
+    folder.search_layer_1()
+    return folder
+
+
+def test_a_search(searching):
+    status = read(searching)
+    assert (status.state, status.seed, status.protocol) == ("running", "7", "heldout")
+    assert status.stages == {
+        "first": 12.0, "layer-00": 30.0, "layer-01": None, "layer-02": None, "last": None,
+        "evaluation": None,
+    }  # fmt: skip
+    assert (status.stage.done, status.stage.total, status.share) == (3, 12, 0.40625)
+    assert status.stage_seconds_left == pytest.approx(20 / 3 * 9 - 4)
+    assert status.layers_seconds_left == 30
+    assert [(layer.state, layer.removed) for layer in status.layers] == [
+        ("decided", (1, 3)), ("searching", ()), ("open", ()),
+    ]  # fmt: skip
+    assert status.layers[0].gain == 0.125, "of the removed heads, not of the roll-out"
+    assert status.numbers == {"rewards_asked": 12, "rewards_computed": 4, "best_score": 0.875}
+    assert status.silent_seconds == 4
+    assert (status.resume, status.result) == (None, None)
+    json.dumps(status.to_json())
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {"given_score": 0.5, "unpruned_score": 0.75},
+        {"unpruned_score": 0.5},  # of the first edition
+    ],
+)
+def test_gains_over_the_plan_that_the_search_began_with(searching, scores):
+    search = {"given": [3], "best_score": 0.625, "best": [1, 3], **scores}
+    searching.finish("layer-00", removed=[1, 3], search=search)
+    assert read(searching).layers[0].gain == 0.125
+
+
+def test_a_ranking_method_decides_all_layers_before_its_tunings(folder):
+    folder.start(("first", "plan", "layer-02", "last"))
+    folder.finish("first")
+    folder.finish("plan", removed={"2": [0, 1]})
+    assert [(layer.state, layer.removed) for layer in read(folder).layers] == [
+        ("decided", ()), ("decided", ()), ("decided", (0, 1)),
+    ]  # fmt: skip
+
+
+def test_a_given_number_of_heads_is_shared_after_all_searches(folder):
+    folder.start(("first", "layer-00", "layer-01", "layer-02", "budget", "last"))
+    folder.finish("first")
+    sizes = [
+        {"removed": [], "score": 0.5, "gain": 0.0},
+        {"removed": [2], "score": 0.375, "gain": -12.5},
+    ]
+    search = {"unpruned_score": 0.5, "best_score": 0.625, "best": [1, 3]}
+    folder.finish("layer-00", removed=[], search=search, sizes=sizes)
+    reader = RunReader(folder.path)
+    assert [layer.state for layer in reader.read().layers] == ["searched", "searching", "open"]
+    folder.finish("layer-01", removed=[], search=search, sizes=sizes)
+    folder.finish("layer-02", removed=[], search=search, sizes=sizes)
+    folder.finish("budget", plan={"0": [2], "2": [1, 3]}, gain=0.0)
+    assert [(layer.state, layer.removed, layer.gain) for layer in reader.read().layers] == [
+        ("decided", (2,), -0.125), ("decided", (), 0.0), ("decided", (1, 3), 0.125),
+    ]  # fmt: skip
+
+
+def test_a_stage_may_have_several_tunings(folder):
+    folder.start(("first", "scout-0", "layer-00", "last"))
+    folder.finish("first")
+    folder.event("numbers", NOW - 30, step=9, values={"scout-0/first/tuning/loss": 0.5})
+    folder.progress("a tuning", 8, 16)
+    assert read(folder).numbers == {}, "reported before the stage began"
+    for step, name in enumerate(("first", "layer-00", "last", "first"), 1):
+        folder.event("numbers", step=step, values={f"scout-0/{name}/tuning/loss": 0.25 / step})
+        folder.event("numbers", step=step, values={"layers/removed": 3})
+        assert read(folder).numbers == {"loss": 0.25 / step}
+
+
+@pytest.mark.parametrize(
+    ("command", "resume"),
+    [
+        ("auber prune --model m --out run", "auber prune --model m --out run --resume"),
+        ("auber prune --out run --resume", "auber prune --out run --resume"),
+        ("auber study s.toml --out o", "auber study s.toml --out o"),
+        (
+            "torchrun --nproc-per-node 2 -m auber study s",
+            "torchrun --nproc-per-node 2 -m auber study s",
+        ),
+        (None, "the same call with out='{folder}', resume=True"),
+    ],
+)
+def test_how_a_stopped_run_resumes(searching, command, resume):
+    searching.progress("layer 1: searching", 3, 12, started=1.0, command=command)
+    status = read(searching)
+    assert (status.state, status.resume) == ("stopped", resume.format(folder=searching.path))
+    assert status.stage_seconds_left is None
+    place = {"command": "auber prune --out o", "folder": "/my work"}
+    searching.progress("layer 1: searching", 3, 12, started=1.0, **place)
+    assert read(searching).resume == "cd '/my work' && auber prune --out o --resume"
+
+
+def test_the_resume_command_is_the_typed_one_and_the_result_names_no_folder(tmp_path):
+    class Stopper(Progress):
+        def begin(self, stage, total):
+            if stage == "layer 1: searching":
+                raise KeyboardInterrupt
+
+    out = tmp_path / "runs" / "mine"
+    command = f"auber prune --model {tmp_path}/enc --out {out}"
+
+    def prune(**changes):
+        model, tokenizer = small_start()
+        settings = {"task": small_task(), "config": small_config(), "out": out}
+        with provenance.recording(command):
+            return auber.prune(model, tokenizer, **settings, **changes)
+
+    with pytest.raises(KeyboardInterrupt):
+        prune(progress=Stopper())
+    assert RunReader(out).read().resume == f"{command} --resume"
+    assert prune(resume=True).result["command"] == "auber prune --model enc --out mine"
+    assert not [path for path in out.rglob("*.json*") if str(tmp_path) in path.read_text()]
+
+
+def test_an_error_stops_a_run_whose_process_lives_on(searching):
+    searching.event("stopped", error="ValueError: no luck")
+    status = read(searching)
+    assert (status.state, status.error) == ("stopped", "ValueError: no luck")
+    searching.event("resumed", process=1)
+    assert read(searching).state == "running"
+    searching.progress("layer 1: searching", 3, 12, host="elsewhere.example")
+    assert read(searching).state == "elsewhere", "it cannot be checked"
+
+
+def test_a_complete_run(searching):
+    (searching.path / "progress.json").unlink()
+    searching.write("result.json", RESULT)
+    status = read(searching)
+    assert (status.state, status.result.dev.score) == ("complete", 0.75)
+    assert [layer.removed for layer in status.layers] == [(1, 3), (), ()]
+
+
+def test_a_new_run_in_the_same_place(tmp_path):
+    reader = RunReader(tmp_path / "run")
+    assert reader.read().state == "waiting"
+    RunFolder(tmp_path / "run").search_layer_1()
+    assert reader.read().stages["first"] == 12.0
+    (tmp_path / "run").rename(tmp_path / "old")
+    RunFolder(tmp_path / "run", method="greedy").start()
+    status = reader.read()
+    assert (status.run.method, status.stages["first"]) == ("greedy", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("result.json", json.dumps({**RESULT, "gap": "wide"}), "'gap' must be a finite number"),
+        ("result.json", "[" * 100_000, "cannot be read"),
+        ("progress.json", '{"time": "now"}', "'time' must be"),
+        ("run.json", '{"kind": 3}', "'kind' must be text"),
+        ("stages/first.json", "{}", "lacks 'seconds'"),
+    ],
+)
+def test_a_damaged_file_is_named(searching, name, text, message):
+    (searching.path / name).write_text(text)
+    with pytest.raises(RunError, match=f"{name}: .*{message}"):
+        read(searching)
+
+
+def test_a_line_is_read_when_it_is_complete(searching):
+    reader = RunReader(searching.path)
+    before = reader.read()
+    event = json.dumps({"time": NOW, "event": "stopped", "error": "no \x1b luck"})
+    with (searching.path / "events.jsonl").open("a") as file:
+        file.write('nonsense\n3\n{"time": 1, "event": "planned", "layers": 1e9}\n')
+        file.write(event)
+        file.flush()
+        assert reader.read() == before, "damaged lines are skipped"
+        file.write("\n")
+    assert reader.read().error == "no \\x1b luck"
+
+
+def test_a_real_run_at_every_step(tmp_path):
+    """The status fits the result, and reading it changes nothing."""
+    reader, seen = RunReader(tmp_path / "run"), []
+
+    def files():
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
+
+    class Looker(Progress):
+        def step(self, done, note=""):
+            before = files()
+            seen.append(reader.read())
+            assert files() == before
+
+    model, tokenizer = small_start()
+    settings = {"protocol": "crossfit", "search__heads": 5, "last__epochs": 3}
+    config = small_config(first__when="always", **settings)
+    outcome = auber.prune(
+        model, tokenizer, task=small_task(), config=config, out=tmp_path / "run", progress=Looker()
+    )
+    assert {status.state for status in seen} == {"running"}
+    current = [next(name for name, s in each.stages.items() if s is None) for each in seen]
+    assert {"first", "scout-0", "layer-00", "rewind", "last"} <= set(current)
+    tunings = {
+        name for name, status in zip(current, seen, strict=True)
+        if "loss" in status.numbers and "epsilon" not in status.numbers
+    }  # fmt: skip
+    assert {"first", "scout-0", "rewind", "last"} <= tunings
+    assert any("best_score" in status.numbers for status in seen)
+    end = reader.read()
+    assert end.state == "complete"
+    removed = {layer: status.removed for layer, status in enumerate(end.layers) if status.removed}
+    assert removed == dict(outcome.plan)
+    assert [layer.gain for layer in end.layers].count(None) == 0
+    assert end.result.dev.score == outcome.result["dev"]["score"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a study of which seed 0 is done."""
+    place = tmp_path_factory.mktemp("study")
+    study = tiny_study(tiny_model_folder(place), methods=["original"], seeds=[0, 1])
+    runs = select_runs(study, ["seed=0"])
+    run_study(study, StudyFolder(place / "study"), Notes(), runs=runs)
+    return place / "study"
+
+
+@pytest.fixture
+def study(finished, tmp_path):
+    return StudyFolder(shutil.copytree(finished, tmp_path / "study"))
+
+
+def states(study):
+    status = StudyReader(study.path).read()
+    found = [cell.state for cell in status.cells]
+    assert found[:2] == ["complete", "complete"]
+    return status.state, found[2:]
+
+
+def test_a_study_between_two_calls(study, run_auber):
+    status = StudyReader(study.path).read()
+    assert states(study) == ("stopped", ["missing", "missing"])
+    assert (status.settled, status.total) == (2, 4)
+    assert status.seconds_left > 0
+    assert status.cells[0].dev is not None
+    code, out, _ = run_auber("watch", study.path, "--once")
+    assert code == 1
+    assert "2 of 4 runs settled" in out
+    assert "agreement seen seed 0  complete: start, original" in out
+    same = f"the same 'auber study ... --out {study.path}' goes on from here"
+    assert f"nobody is at work; {same}" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("process", "state"), [({}, "running"), ({"host": "elsewhere.example"}, "elsewhere")]
+)
+def test_a_current_run_of_a_study(study, run_auber, process, state):
+    run = RunFolder(study.run_path(BLOCK, "start"))
+    run.start()
+    run.progress("first tuning", 5, 10, **process)
+    assert states(study) == (state, [state, "missing"])
+    code, out, _ = run_auber("watch", study.path, "--once")
+    assert (code, f"{state}: start (first tuning 5/10 best 0.9)" in out) == (0, True)
+
+
+def test_between_two_runs_the_claim_names_the_process(study):
+    with study.claim(BLOCK):
+        claim = study.block_path(BLOCK) / ".claim"
+        content = claim.read_text()
+        assert states(study)[0] == "running"
+    for process, host, state in (
+        (2147483647, None, "stopped"),
+        (1, "elsewhere.example", "elsewhere"),
+    ):
+        changes = {"process": process, **({"host": host} if host else {})}
+        claim.write_text(json.dumps({**json.loads(content), **changes}))
+        assert states(study)[0] == state
+    claim.write_text("")
+    assert states(study)[0] == "stopped"
+
+
+def test_failed_runs_of_a_study(study, run_auber):
+    study.record_failure(BLOCK, "start", ValueError("no luck"))
+    study.record_skip(BLOCK, "original", "start")
+    assert states(study) == ("failed", ["failed", "skipped"])
+    code, out, _ = run_auber("watch", study.path)
+    assert code == 1
+    assert "agreement seen seed 1 start: ValueError: no luck" in out
+    again = f"the same 'auber study ... --out {study.path}' tries them again"
+    assert f"all runs are settled, 1 failed and 1 skipped; {again}" in " ".join(out.split())
+    assert run_auber("watch", study.path, "--json")[0] == 1
+
+
+def test_a_complete_study(study, run_auber):
+    shutil.copytree(study.block_path(replace(BLOCK, seed=0)), study.block_path(BLOCK))
+    assert states(study) == ("complete", ["complete", "complete"])
+    code, out, _ = run_auber("watch", study.path)
+    assert code == 0
+    assert f"all runs are settled; next: auber report {study.path}" in " ".join(out.split())

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from auber.data.encoding import EncodedRows, encode_rows, pad_batch
+from auber.data.generated import (
+    BATCH_SIZE,
+    EPOCHS,
+    LEARNING_RATE,
+    MAX_LENGTH,
+    NOUNS,
+    NUM_DEV,
+    NUM_TRAIN,
+    PREPOSITIONS,
+    VERBS,
+    build_model,
+    build_tokenizer,
+    make_agreement,
+)
+from auber.errors import TaskError
+from auber.metrics.task_metrics import get_metric
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_agreement(seed=0)
+
+
+def frame(sentence):
+    """Return the sentence with its verb in the singular."""
+    singular = {form: forms[0] for forms in VERBS for form in forms}
+    return " ".join(singular.get(word, word) for word in sentence.split())
+
+
+def is_acceptable(sentence):
+    """Judge by the words alone: the subject is the first noun outside a fronted phrase."""
+    words = sentence.split()
+    if words[0] in PREPOSITIONS:
+        words = words[words.index(",") + 1 :]
+    subject = next(word for word in words if word in NOUNS or word.removesuffix("s") in NOUNS)
+    return subject.endswith("s") == any(plural in words for _, plural in VERBS)
+
+
+def test_sizes_and_labels(task):
+    assert (len(task.train), len(task.dev)) == (NUM_TRAIN, NUM_DEV)
+    assert task.label_names == ("unacceptable", "acceptable")
+    assert (task.metric, task.majority_share) == ("accuracy", 0.5)
+    assert sum(task.train.labels) == NUM_TRAIN / 2
+    for rows in (task.train, task.dev):
+        assert [is_acceptable(text) for text in rows.first] == [label == 1 for label in rows.labels]
+
+
+def test_no_frame_occurs_twice(task):
+    frames = [frame(sentence) for sentence in task.train.first + task.dev.first]
+    assert len(set(frames)) == len(frames)
+
+
+def test_the_rows_depend_on_seed_and_sizes(task):
+    # python -c "from auber.data.generated import *; print(make_agreement().content_hash)"
+    assert task.content_hash == "cf21ad080f79bbb7212ed5dc9c95fb119ce82ec2ace1f2cc9e562727a5b626a1"
+    assert make_agreement(seed=0) == task
+    assert make_agreement(seed=1).train != task.train
+    small = make_agreement(seed=0, num_train=7, num_dev=3)
+    assert (len(small.train), len(small.dev)) == (7, 3)
+
+
+@pytest.mark.parametrize(("train", "dev"), [(1, 10), (10, 0), (9_000, 2_000)])
+def test_impossible_sizes_are_refused(train, dev):
+    message = f"agreement: at least 2 rows a split and 10000 in all can be made, found {train} and"
+    with pytest.raises(TaskError, match=message):
+        make_agreement(num_train=train, num_dev=dev)
+
+
+def test_the_tokenizer_knows_every_word_and_the_plural():
+    tokenizer = build_tokenizer()
+    assert tokenizer.tokenize("The keys near the door are rusty .") == [
+        "the", "key", "##s", "near", "the", "door", "are", "rusty", "."
+    ]  # fmt: skip
+    data = make_agreement(seed=3)
+    encoded = tokenizer(list(data.train.first + data.dev.first))["input_ids"]
+    assert not any(tokenizer.unk_token_id in ids for ids in encoded)
+    assert max(map(len, encoded)) <= tokenizer.model_max_length
+    assert (encoded[0][0], encoded[0][-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+
+
+def test_the_weights_depend_only_on_the_seed():
+    state = torch.get_rng_state()
+    first, again, other = build_model(seed=0), build_model(seed=0), build_model(3, seed=1)
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, weight in first.state_dict().items():
+        assert torch.equal(weight, again.state_dict()[name])
+    assert not torch.equal(first.bert.pooler.dense.weight, other.bert.pooler.dense.weight)
+    assert (first.config.num_hidden_layers, first.config.num_attention_heads) == (4, 8)
+    batch = build_tokenizer()(["the key is wet ."], return_tensors="pt")
+    assert other(**batch).logits.shape == (1, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_model_learns_and_overfits(seed):
+    task, tokenizer, model = make_agreement(seed), build_tokenizer(), build_model(seed=seed)
+    train, dev = (
+        encode_rows(tokenizer, rows, MAX_LENGTH, is_regression=False)
+        for rows in (task.train, task.dev)
+    )
+    order = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=0.0)
+    steps = EPOCHS * -(-len(train) // BATCH_SIZE)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+
+    def batch(rows: EncodedRows, indices):
+        return pad_batch([rows[index] for index in indices], tokenizer.pad_token_id)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # dropout
+        model.train()
+        for _ in range(EPOCHS):
+            for indices in torch.randperm(len(train), generator=order).split(BATCH_SIZE):
+                optimizer.zero_grad()
+                model(**batch(train, indices.tolist())).loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+
+    model.eval()
+    scores = []
+    for rows in (train, dev):
+        whole = batch(rows, range(len(rows)))
+        labels = whole.pop("labels")
+        with torch.no_grad():
+            scores.append(get_metric("accuracy").compute(model(**whole).logits, labels).item())
+    assert 0.75 < scores[1] < 0.97
+    assert scores[0] - scores[1] > 0.03

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+
+from auber.report.html import make_page
+from auber.report.results_file import save_results
+from tests.report.html.made import write_ranked, write_searched
+from tests.report.html.test_run_page import names, titles
+from tests.report.results import write_plan, write_study
+
+SCORES = {
+    "rte": {
+        "auber": [66.0, 65.0, 67.0],
+        "random": [60.0, 61.0, 62.0],
+        "original+tuning": [64.0, 63.5, 64.2],
+    },
+    "mrpc": {"auber": [86.0, 85.5], "original+tuning": [84.0, 83.9]},
+}
+
+
+def test_a_study(tmp_path):
+    write_plan(tmp_path, ["mrpc", "rte"], ["auber", "random", "original+tuning"], [0, 1, 2])
+    write_study(tmp_path, SCORES)
+    failure = {"error": "no room", "skipped": False}
+    (tmp_path / "x.failed.json").write_text(json.dumps(failure))
+    page = make_page([tmp_path])
+    (verdict,) = page.verdicts
+    assert verdict.about == "mpnet-base, protocol seen"
+    assert verdict.label == "incomplete: 3 of 6 blocks so far"
+    assert verdict.headline.startswith("Preliminary: yes: ")
+    assert titles(page) == [
+        "Dev scores",
+        "Comparisons",
+        "Heads",
+        "Time",
+        "Tasks",
+        "How to read the tables",
+        "Every run",
+        "Configuration",
+        "Provenance",
+    ]
+    assert names(page) == ["scores", "heads", "time"]
+    auber, random = page.sections[2].blocks[1].maps
+    assert (auber.title, random.title) == ("auber, 3 runs", "random, 3 runs")
+    assert auber.texts[5][9] == "layer 5, head 9: removed in 3 of 3"
+    assert auber.shades[5][9:11] == [-10, 0]
+    blocks = {section.anchor: section.blocks for section in page.sections}
+    runs, left_out = blocks["runs"]
+    assert len(runs.rows) == 13
+    assert left_out.rows == [{"run": "x", "reason": "failed: no room"}]
+    (legend,) = blocks["reading"]
+    assert sum("pairs is significant if" in sentence for sentence in legend.notes) == 1
+
+
+def test_a_study_shows_its_searches(tmp_path):
+    write_searched(tmp_path)
+    write_ranked(tmp_path)
+    (drawing,) = [found for found in make_page([tmp_path]).drawings if "search" in found.name]
+    assert drawing.name == "search"
+    assert "seed 0, layer 2 +2.00" in drawing.alt
+    assert "auber" in drawing.svg
+
+
+def test_models_and_protocols_stand_apart(tmp_path):
+    write_study(tmp_path, {"rte": {"auber": [60.0]}})
+    write_study(tmp_path, {"rte": {"auber": [61.0]}}, model="minilm")
+    page = make_page([tmp_path])
+    assert [verdict.about for verdict in page.verdicts] == [
+        "minilm, protocol seen",
+        "mpnet-base, protocol seen",
+    ]
+    assert titles(page)[0] == "Dev scores: minilm, seen"
+    assert "heads-minilm-seen" in names(page)
+
+
+def test_notes_of_a_results_file_are_shown(tmp_path):
+    write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
+    save_results(tmp_path / "s", tmp_path / "s.json", notes=["Shared GPU."])
+    page = make_page([tmp_path / "s.json"])
+    assert page.sections[-1].blocks[0].notes == ("Note: Shared GPU.",)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from auber.errors import RunError
+from auber.report.figures import to_svg
+from auber.report.measurements import (
+    draw_regret,
+    read_regret,
+    read_speed,
+    regret_table,
+    speed_tables,
+)
+from auber.report.results_file import ResultsFile
+from tests.report.made import make_regret, make_speed
+
+
+def regret(**changes):
+    return ResultsFile("regret.json", "auber regret", {**make_regret(), **changes})
+
+
+def speed(**changes):
+    return ResultsFile("speed.json", "speed", {**make_speed().to_json(), **changes})
+
+
+def test_regret():
+    found = read_regret(regret())
+    table = regret_table(found)
+    assert table.title == "Regret in points, 2 plays of each agent on each layer"
+    assert table.columns[2:6] == ("task", "layers", "search", "after 50 rewards")
+    cells = {row[4]: row[2:6] for row in table.rows}
+    assert cells["agent, preset paper"] == (
+        *("toys", 2, "agent, preset paper"),
+        "0.50 (-1.40 to 2.40)",
+    )
+    assert cells["random masks, in expectation"][3] == "0.80"
+    assert "agent, preset paper" in to_svg(draw_regret(found))
+
+
+def test_speed():
+    sizes, times = speed_tables(read_speed(speed()))
+    assert sizes.columns[:4] == ("run", "heads removed", "parameters", "multiply-adds per row")
+    assert sizes.rows[0][:3] == ("rte auber seed 0", "40 of 144", "101 M of 109.5 M (-7.7 %)")
+    assert sizes.rows[0][4:] == ("2.00 (2.00 to 2.00)", "0.80 (0.80 to 0.80) slower")
+    assert "128 tokens" in sizes.notes[0]
+    assert "torch on a GPU: there is none here" in sizes.notes[1]
+    assert times.rows[0][1:4] == ("torch, cpu, float32, batch 1", "40 (40 to 40)", "20 (20 to 20)")
+
+
+def bad_speed_run():
+    (run,) = make_speed().to_json()["runs"]
+    return {**run, "parameters": {"unpruned": 0, "pruned": 0}}
+
+
+@pytest.mark.parametrize(
+    ("read", "file", "message"),
+    [
+        (read_regret, regret(format=2), "'format' must be 1, found 2; .* measure it again$"),
+        (read_regret, regret(panels=[]), "'panels' must be at least 1 entries long"),
+        (read_regret, regret(panels=[{}]), "lacks 'panels.0.model'"),
+        (read_speed, speed(format=2), "'format' must be 1, found 2; .* measure it again$"),
+        (read_speed, speed(runs=[]), "'runs' must "),
+        (
+            read_speed,
+            speed(runs=[bad_speed_run()]),
+            "'runs.0.parameters.unpruned' must be at least 1, found 0",
+        ),
+    ],
+)
+def test_damage_is_named(read, file, message):
+    with pytest.raises(RunError, match=f"^{file.name}: {message}"):
+        read(file)

@@ -1,0 +1,180 @@
+"""What can be tested of captured steps without a GPU; `test_gpu` has the rest."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from auber.config import FirstTuning
+from auber.data.encoding import part_batch
+from auber.metrics.tags import NO_TAG
+from auber.models.plan import PruningPlan
+from auber.models.surgery import remove_heads
+from auber.training import trainer
+from auber.training.batches import RowCollator
+from auber.training.captured_steps import CapturedSteps, StepCache
+from auber.training.outputs import OUTPUTS
+from auber.training.tuning import tune
+from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
+from tests.recorders import Repeater, refuse
+from tests.small import cpu, small_rows, small_start
+from tests.tiny_models import MODEL_TYPES, tiny_model
+from tests.training.test_tuning import kind_start, same
+
+SETTINGS = FirstTuning(epochs=3, learning_rate=1e-3, batch_size=16)
+
+
+def loss_of(model, inputs):
+    return model(**inputs).loss
+
+
+def loss_of_mixed_precision(model, inputs):
+    with torch.autocast("cpu", torch.bfloat16):
+        return model(**inputs).loss
+
+
+def plain_gradients(model, batch, compute_loss):
+    model.zero_grad()
+    loss = compute_loss(model, batch)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    return loss.detach(), norm, [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize(
+    ("compute_loss", "dtype"),
+    [(loss_of, None), (loss_of_mixed_precision, torch.bfloat16)],
+    ids=["float32", "bfloat16"],
+)
+def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type, compute_loss, dtype):
+    model, capture = tiny_model(model_type, pad_token_id=0), Repeater()
+    steps = CapturedSteps(model, compute_loss, 0.5, capture, dtype)
+    rows = small_rows(40)
+    rows.token_types = None
+    collate = RowCollator(rows, 32)
+    losses = []
+    for start, count in [(0, 16), (16, 16), (0, 8), (8, 16), (32, 8), (0, 16)]:
+        batch = collate(range(start, start + count))
+        loss, norm, gradients = plain_gradients(copy.deepcopy(model), batch, compute_loss)
+        model.zero_grad()
+        losses.append((steps(batch), loss))
+        torch.testing.assert_close(steps.norm, norm)
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            # the norm may differ in its last bit
+            torch.testing.assert_close(parameter.grad, gradient, rtol=1e-5, atol=0)
+            parameter.data -= 0.1 * gradient  # a graph reads the current weights
+    assert capture.recorded == 2, "one graph per shape"
+    assert all(loss == expected for loss, expected in losses), "a loss outlives the next step"
+
+
+def test_frozen_parameters_get_no_gradient():
+    model, _ = small_start()
+    model.bert.embeddings.requires_grad_(False)
+    steps = CapturedSteps(model, loss_of, 1.0, Repeater())
+    steps(RowCollator(small_rows(8))(range(8)))
+    assert model.bert.embeddings.word_embeddings.weight.grad is None
+    assert model.classifier.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("kind", TOKEN_KINDS)
+def test_a_batch_with_nothing_to_learn_from_has_no_loss(kind):
+    rows = random_kind_rows(kind, 40)
+    if kind == "tokens":
+        rows.targets.tags[0][:] = [NO_TAG] * rows.lengths[0]
+        empty = [0]
+    else:
+        empty = [row for row in range(len(rows)) if rows[row]["start_positions"] < 0]
+    model = tiny_model(kind=kind, num_labels=num_labels(kind))
+
+    def compute_loss(call, inputs):
+        return OUTPUTS[kind].batch_loss(call, *part_batch(inputs))
+
+    steps = CapturedSteps(model, compute_loss, 1.0, Repeater())
+    assert steps(RowCollator(rows)(empty)).item() == 0
+    assert all(not parameter.grad.any() for parameter in model.parameters())
+
+
+def tuned(monkeypatch, capture, kind="sequence", **options):
+    monkeypatch.setattr(trainer, "_step_capture", lambda hardware: capture)
+    monkeypatch.setattr(trainer, "CAPTURE_WIDTH", 1)  # the same padding as without capture
+    if kind == "sequence":
+        model, rows = small_start()[0], small_rows(40)
+    else:
+        model, rows, _ = kind_start(kind)
+    tune(model, rows, SETTINGS, seed=1, hardware=cpu(), **options)
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
+def test_replayed_tuning_has_the_bits_of_ordinary_tuning(kind, monkeypatch):
+    capture = Repeater()
+    replayed = tuned(monkeypatch, capture, kind)
+    assert capture.recorded > 0
+    assert same(replayed, tuned(monkeypatch, None, kind))
+
+
+def test_steps_that_cannot_be_captured_are_ordinary_ones(monkeypatch, caplog):
+    cache, capture = StepCache(), Repeater()
+    refused = tuned(monkeypatch, refuse, step_cache=cache)
+    assert [each.getMessage() for each in caplog.records if each.name == trainer.__name__] == [
+        "The training steps of BertForSequenceClassification cannot be captured as a CUDA graph "
+        "and run several times slower: called a synchronizing CUDA operation, at model.py:7"
+    ]
+    assert same(refused, tuned(monkeypatch, None))
+    # A handler that stores log records must not store the error, whose traceback holds the graph.
+    assert all(isinstance(part, str) for record in caplog.records for part in record.args or ())
+    tuned(monkeypatch, capture, step_cache=cache)
+    assert capture.recorded > 0, "refused steps are not cached"
+
+
+def test_a_parameter_that_the_loss_does_not_reach_stays(monkeypatch):
+    monkeypatch.setattr(trainer, "_step_capture", lambda hardware: Repeater())
+    model, _ = small_start()
+    model.idle = torch.nn.Parameter(torch.ones(3))
+    tune(model, small_rows(40), SETTINGS, seed=1, hardware=cpu())
+    assert model.idle.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"), [(None, [2, 0]), (PruningPlan({0: [1]}), [2, 2])], ids=["whole", "pruned"]
+)
+def test_cached_steps_serve_the_next_tuning_until_heads_are_removed(monkeypatch, plan, expected):
+    def tuned_twice(cache):
+        capture, counts = Repeater(), []
+        monkeypatch.setattr(trainer, "_step_capture", lambda hardware: capture)
+        model, _ = small_start()
+        for seed in (1, 2):
+            tune(model, small_rows(40), SETTINGS, seed=seed, hardware=cpu(), step_cache=cache)
+            counts.append(capture.recorded - sum(counts))
+            if plan is not None and seed == 1:
+                remove_heads(model, plan)
+        return model.state_dict(), counts
+
+    without, counts = tuned_twice(None)
+    assert counts == [2, 2], "full batches, and the last of an epoch"
+    weights, counts = tuned_twice(StepCache())
+    assert counts == expected
+    assert same(weights, without)
+
+
+def test_cached_steps_fit_one_model_one_loss_and_one_precision():
+    (model, _), (other, _) = small_start(), small_start()
+    cache, capture = StepCache(), Repeater()
+    own = (model, loss_of, 1.0, capture, None)
+    steps = cache.steps(*own)
+    assert cache.steps(*own) is steps
+    for changed in (
+        (other, loss_of, 1.0, capture, None),
+        (model, loss_of_mixed_precision, 1.0, capture, None),
+        (model, loss_of, 0.5, capture, None),
+        (model, loss_of, 1.0, capture, torch.bfloat16),
+    ):
+        cache.drop()
+        steps = cache.steps(*own)
+        assert cache.steps(*changed) is not steps
+    steps = cache.steps(*own)
+    model.classifier.requires_grad_(False)
+    assert cache.steps(*own) is not steps

@@ -1,0 +1,186 @@
+"""Batches that do not fit into memory are run in parts, with the gradients of the whole batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from auber.config import FirstTuning
+from auber.data.encoding import EncodedRows
+from auber.training import trainer
+from auber.training.evaluation import evaluate_rows
+from auber.training.tuning import TuningError, tune
+from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
+from tests.small import cpu, small_rows
+from tests.tiny_models import tiny_model
+from tests.training.test_tuning import WITHOUT_DROPOUT
+
+SUBJECTS = ("classes", "numbers", *TOKEN_KINDS)
+ONE_STEP = FirstTuning(epochs=1, learning_rate=1e-3, batch_size=11)
+
+
+def subject(name, count=11):
+    """Return a model without dropout and rows for it."""
+    if name in TOKEN_KINDS:
+        rows, labels, kind = random_kind_rows(name, count), num_labels(name), name
+    else:
+        rows, labels, kind = small_rows(count), 2, "sequence"
+        if name == "numbers":  # one of them is -100, which marks words without a tag
+            targets = torch.linspace(-100, 3, count)
+            rows, labels = EncodedRows(rows.input_ids, rows.token_types, targets), 1
+    model = tiny_model(
+        kind=kind, vocab_size=300, num_labels=labels, pad_token_id=0, **WITHOUT_DROPOUT
+    )
+    return model, rows
+
+
+class Memory:
+    """Room for some rows: a model that gets more runs out of memory. Records the rows run."""
+
+    def __init__(self, model, room):
+        self.ran, self._room = [], room
+        model.base_model.register_forward_pre_hook(self._look, with_kwargs=True)
+
+    def _look(self, module, arguments, named):
+        rows = len(named["input_ids"] if "input_ids" in named else arguments[0])
+        if module.training:
+            if rows > self._room:
+                raise torch.OutOfMemoryError(
+                    f"CUDA out of memory. Tried to allocate {rows} MiB.\nMore of it"
+                )
+            self.ran.append(rows)
+
+
+def unclipped_gradients(model):
+    """Return a dict that is filled by each step of a tuning."""
+    found = {}
+    for name, parameter in model.named_parameters():
+        parameter.register_post_accumulate_grad_hook(
+            lambda parameter, name=name: found.update({name: parameter.grad.clone()})
+        )
+    return found
+
+
+def losses_of(monkeypatch, model, rows, settings):
+    losses, step = [], trainer.StepTrainer.training_step
+
+    def listening(this, *arguments):
+        losses.append(step(this, *arguments))
+        return losses[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.StepTrainer, "training_step", listening)
+        report = tune(model, rows, settings, seed=1, hardware=cpu())
+    return torch.stack(losses), report
+
+
+def warnings_of(caplog):
+    return [each.getMessage() for each in caplog.records if each.name == trainer.__name__]
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_a_step_in_parts_has_loss_and_gradients_of_the_whole(name, monkeypatch):
+    found = []
+    for room, ran in ((11, [11]), (4, [3, 3, 3, 2])):
+        model, rows = subject(name)
+        gradients, memory = unclipped_gradients(model), Memory(model, room)
+        losses, report = losses_of(monkeypatch, model, rows, ONE_STEP)
+        found.append((losses, gradients))
+        assert memory.ran == ran
+        assert report.to_json().get("micro_batch") == (3 if room == 4 else None)
+    (whole_loss, whole), (loss, parts) = found
+    torch.testing.assert_close(loss, whole_loss, rtol=1e-5, atol=1e-6)
+    largest = max(float(gradient.abs().max()) for gradient in whole.values())
+    for parameter, gradient in whole.items():
+        torch.testing.assert_close(parts[parameter], gradient, rtol=1e-4, atol=1e-6 * largest)
+
+
+def test_a_whole_tuning_in_parts_has_the_same_losses(monkeypatch, caplog):
+    found = []
+    settings = FirstTuning(epochs=3, learning_rate=1e-3, batch_size=16)
+    for room in (16, 5):
+        model, rows = subject("classes", 40)
+        memory = Memory(model, room)
+        losses, report = losses_of(monkeypatch, model, rows, settings)
+        found.append((losses, evaluate_rows(model, rows, "accuracy").loss))
+        assert report.steps == 9
+    assert memory.ran == [4] * 10 * 3  # 16, 16 and 8 rows per epoch
+    torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-3, atol=1e-4)
+    assert found[1][1] == pytest.approx(found[0][1], abs=1e-3)
+    assert report.to_json()["micro_batch"] == 4
+    assert warnings_of(caplog) == [
+        f"tuning: out of memory on cpu with {rows} rows at a time; goes on with {rows // 2} at a "
+        "time, and each step still learns from all the rows of its batch"
+        for rows in (16, 8)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("room", "processes", "message"),
+    [
+        (
+            0,
+            1,
+            r"^layer 2: one row of \d+ tokens does not fit into the memory of cpu \(CUDA out of "
+            r"memory. Tried to allocate 1 MiB.\); free some of it, or lower max_length$",
+        ),
+        (
+            4,
+            2,
+            r"^layer 2: 5 rows of \d+ tokens do not fit into the memory of cpu \(.*\), and batches "
+            "are not halved in a group of processes; start more processes, free some memory, or "
+            "lower max_length$",
+        ),
+    ],
+    ids=["one row", "processes"],
+)
+def test_a_batch_that_cannot_be_halved_is_an_error(room, processes, message, monkeypatch):
+    model, rows = subject("classes", 20)
+    Memory(model, room)
+    monkeypatch.setattr(trainer, "num_processes", lambda: processes)
+    settings = ONE_STEP.model_copy(update={"batch_size": 10})
+    with pytest.raises(TuningError, match=message):
+        tune(model, rows, settings, seed=1, hardware=cpu(), stage="layer 2")
+
+
+def test_processes_share_a_batch_evenly(monkeypatch):
+    model, rows = subject("classes", 22)
+    monkeypatch.setattr(trainer, "num_processes", lambda: 2)
+    message = "^a batch of 11 rows cannot be shared evenly by 2 processes; give first.batch_size"
+    with pytest.raises(TuningError, match=message):
+        tune(model, rows, ONE_STEP, seed=1, hardware=cpu())
+
+
+def test_an_optimiser_that_does_not_fit_is_an_error(monkeypatch):
+    def step(*arguments, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 5 MiB.")
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    model, rows = subject("classes")
+    message = (
+        r"^tuning: the optimiser does not fit into the memory of cpu "
+        r"\(CUDA out of memory. Tried to allocate 5 MiB.\); free some of it$"
+    )
+    with pytest.raises(TuningError, match=message):
+        tune(model, rows, ONE_STEP, seed=1, hardware=cpu())
+
+
+@pytest.mark.parametrize(("room", "ran"), [(11, [11, 11]), (6, [6, 5, 6, 5])])
+def test_captured_steps_are_given_up_first(room, ran, monkeypatch, caplog):
+    """They hold memory of their own: ordinary steps may fit where captured ones do not."""
+    model, rows = subject("classes", 22)
+    memory = Memory(model, room)
+
+    def refuse(this, inputs):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(trainer, "_step_capture", lambda hardware: pytest.fail)
+    monkeypatch.setattr(trainer.CapturedSteps, "__call__", refuse)
+    tune(model, rows, ONE_STEP, seed=1, hardware=cpu())
+    assert memory.ran == ran
+    first, *others = warnings_of(caplog)
+    assert first == (
+        "tuning: out of memory on cpu with captured steps; goes on with ordinary steps, which are "
+        "several times slower"
+    )
+    assert len(others) == (room < 11)
