@@ -33,7 +33,7 @@ def prune(task=None, model=None, *, method="greedy", **options):
 
 
 def sentences(count, *, dev=2, labels=("a", "b"), metric=None) -> TaskData:
-    """A task of so many rows whose labels go round."""
+    """A task of this many rows whose labels alternate."""
     rows = [
         {"text": f"the {noun} is here .", "label": labels[row % len(labels)]}
         for row, noun in zip(range(count), ["key", "dog", "cat", "car"] * count, strict=False)

@@ -207,9 +207,9 @@ def _comparisons(report: Report) -> Table:
         "points. p is corrected together for the competitors and together for the ablations. Rows "
         f"of learned tasks leave out those on which {CONTROL} is no better than always giving the "
         "most frequent answer; there p is corrected together for the competitors, and the "
-        f"comparison with {CONTROL} stands alone. {RULE} Detectable: the difference that so many "
-        "pairs detect with a power of 80 % in one uncorrected t test, if the observed deviation is "
-        "the true one."
+        f"comparison with {CONTROL} stands alone. {RULE} Detectable: the difference that this "
+        "number of pairs detects with a power of 80 % in one uncorrected t test, if the observed "
+        "deviation is the true one."
     )
     found = []
     for section in report.sections:

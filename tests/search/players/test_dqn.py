@@ -294,9 +294,9 @@ def test_games_must_be_enough_for_an_update_if_the_policy_decides(has_prior, mos
     check_games(config, 3, 5, has_prior=has_prior)
     config = replace(config, learning_starts=most + 1)
     message = (
-        r"^layer 5: agent\.episodes must be so many that the agent learns, found 12: its games on "
-        rf"3 heads make {most} moves at most, and the first update waits for {most + 1}; raise it, "
-        r"lower agent\.learning_starts, or let agent\.choose=best decide$"
+        r"^layer 5: agent\.episodes must be high enough for the agent to learn, found 12: its "
+        rf"games on 3 heads make {most} moves at most, and the first update waits for {most + 1}; "
+        r"raise it, lower agent\.learning_starts, or let agent\.choose=best decide$"
     )
     with pytest.raises(ConfigError, match=message):
         check_games(config, 3, 5, has_prior=has_prior)

@@ -79,7 +79,7 @@ def check_games(config: Agent, num_heads: int, layer: int, *, has_prior: bool) -
     most = config.episodes * (num_heads + has_prior)
     if config.choose == "rollout" and most < config.learning_starts:
         raise ConfigError(
-            f"layer {layer}: agent.episodes must be so many that the agent learns, "
+            f"layer {layer}: agent.episodes must be high enough for the agent to learn, "
             f"found {config.episodes}: its games on {num_heads} heads make {most} moves at most, "
             f"and the first update waits for {config.learning_starts}; raise it, lower "
             "agent.learning_starts, or let agent.choose=best decide"
