@@ -8,7 +8,6 @@ from auber.search.stages import (
     REWIND,
     fold_model_stage,
     is_layer_stage,
-    is_tuning_series,
     layer_of,
     layer_stage,
     tuned_layer_of,
@@ -43,13 +42,6 @@ def test_the_layer_in_a_name(name, layer, tuned_layer):
         ("last", "last/tuning"),
     ],
 )
-def test_the_numbers_of_a_tuning_are_found_by_its_stage(stage, name):
+def test_the_series_of_a_tuning_is_named_by_its_stage(stage, name):
     assert tuning_series(stage) == name
-    assert is_tuning_series(name, stage)
     assert tuning_series(stage, 1) == f"scout-1/{name}"
-    assert is_tuning_series(tuning_series(stage, 1), fold_model_stage(1))
-    for other in ("layer-04", "scout-0", "scout-10", "plan"):
-        assert not is_tuning_series(name, other)
-        assert not is_tuning_series(tuning_series(stage, 1), other)
-    assert not is_tuning_series(tuning_series(stage, 1), stage)
-    assert not is_tuning_series("layer-03/search", "layer-03")

@@ -56,11 +56,6 @@ def tuning_series(stage: str, fold: int | None = None) -> str:
     return name if fold is None else f"{fold_model_stage(fold)}/{name}"
 
 
-def is_tuning_series(name: str, stage: str) -> bool:
-    """Return whether a series belongs to a tuning in a stage; a fold model's stage has several."""
-    return name == tuning_series(stage) or (name.startswith(f"{stage}/") and name.endswith(_SERIES))
-
-
 def _number_after(prefix: str, stage: str) -> int | None:
     found = re.fullmatch(rf"{prefix}([0-9]{{1,{_MOST_DIGITS}}})", stage)
     return int(found[1]) if found else None

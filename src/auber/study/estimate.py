@@ -1,4 +1,4 @@
-"""Estimate what is left of a study.
+"""Estimate the remaining time of a study.
 
 A run is expected to take the mean time of the finished runs of its method on its task, else of its
 method on any task. Where there are none, the largest possible numbers of rewards and tuning steps

@@ -105,8 +105,8 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                 model.zero_grad()
             else:
                 return loss
-            # After the except clause, when the error is gone: what is left of the broken graph
-            # would tie later gradients to the stream of the capture.
+            # After the except clause, when the error is gone: the rest of the broken graph would
+            # tie later gradients to the stream of the capture.
             gc.collect()
         if self.micro_batch is not None and self.micro_batch < len(inputs["input_ids"]):
             return self._step_in_parts(model, self.micro_batch, inputs)
