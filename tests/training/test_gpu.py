@@ -227,10 +227,11 @@ def test_a_tuning_leaves_no_memory_behind(monkeypatch):
 
 
 def test_the_generator_of_the_gpu_is_restored():
+    model, _ = small_start()  # making it seeds the GPU too
     torch.cuda.manual_seed(1)
     expected = torch.rand(3, device="cuda")
     torch.cuda.manual_seed(1)
-    tune(small_start()[0], small_rows(40), FIRST, seed=1, hardware=gpu())
+    tune(model, small_rows(40), FIRST, seed=1, hardware=gpu())
     assert torch.equal(torch.rand(3, device="cuda"), expected)
 
 
