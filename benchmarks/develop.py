@@ -28,6 +28,7 @@ from auber.data import load_task
 from auber.data.splits import hold_out
 from auber.data.task import TaskData
 from auber.run import provenance
+from auber.run.records import Plan
 from auber.search.registry import get_method
 from auber.system.files import write_json
 from auber.system.records import Count, Name, Number, Record, read
@@ -44,7 +45,7 @@ class RunRecord(Record):
     train: Number
     loss: Number | None
     num_removed: Count
-    removed: dict[str, list[int]]
+    removed: Plan
     cost: dict[str, Any]
 
 

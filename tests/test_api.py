@@ -48,7 +48,7 @@ def test_a_run_leaves_a_model_that_scores_what_it_reports(pruned):
     folder, outcome = pruned
     result = read(folder / "result.json")
     assert result == json.loads(json.dumps(outcome.result))
-    assert result["heads"]["removed"] == outcome.plan.num_removed
+    assert result["heads"]["removed"] == outcome.plan.num_heads
     assert read(folder / "plan.json") == outcome.plan.to_json()
     scores = auber.evaluate(folder, task=TASK, config=CONFIG)
     assert scores.score == result["dev"]["score"]
@@ -72,7 +72,9 @@ def test_the_result_describes_the_run(pruned):
     assert result["gap"] == pytest.approx(result["train"]["score"] - result["dev"]["score"])
     assert cost["rewards_asked"] >= cost["rewards_computed"] > 0
     assert cost["rewards_computed"] == len((folder / "scores.jsonl").read_text().splitlines())
-    assert result["tuned_layers"] == [layer for layer in range(3) if outcome.plan.removed(layer)]
+    assert result["tuned_layers"] == [
+        layer for layer in range(3) if outcome.plan.heads.get(layer, ())
+    ]
     assert result["config"]["agent.episodes"] == 6
     assert result["provenance"]["versions"]["torch"] == torch.__version__
     assert len(read(folder / "splits.json")["layers"]) == 3
@@ -96,20 +98,20 @@ def test_a_complete_run_is_returned_at_once(pruned, start):
 def test_random_matches_another_run(pruned, start):
     folder, outcome = pruned
     matched = prune(start, "random", heads=folder)
-    assert matched.plan.num_removed == outcome.plan.num_removed
+    assert matched.plan.num_heads == outcome.plan.num_heads
     assert matched.result["tuned_layers"] == outcome.result["tuned_layers"]
     assert matched.result["cost"]["tuning_steps"] > 0
     assert matched.result["cost"]["rewards_asked"] == 0
-    assert all(len(heads) < 4 for heads in matched.plan.values())
+    assert all(len(heads) < 4 for heads in matched.plan.heads.values())
 
 
 def test_the_controls_remove_nothing(pruned, start):
     folder, outcome = pruned
     original = prune(start, "original")
-    assert original.plan.num_removed == original.result["cost"]["tuning_steps"] == 0
+    assert original.plan.num_heads == original.result["cost"]["tuning_steps"] == 0
     assert original.result["dev"] == read(start / "result.json")["dev"]
     control = prune(start, "original+tuning", heads=folder)
-    assert control.plan.num_removed == 0
+    assert control.plan.num_heads == 0
     assert control.result["tuned_layers"] == outcome.result["tuned_layers"]
 
 
@@ -170,8 +172,11 @@ def test_a_pruned_model_can_be_pruned_again(pruned):
     folder, outcome = pruned
     config = small_config(last__epochs=0)
     again = prune(str(folder / "model"), "random", heads=1, config=config)
-    assert again.plan.num_removed == outcome.plan.num_removed + 1 > 1
-    assert all({*heads} <= {*again.plan.removed(layer)} for layer, heads in outcome.plan.items())
+    assert again.plan.num_heads == outcome.plan.num_heads + 1 > 1
+    assert all(
+        {*heads} <= {*again.plan.heads.get(layer, ())}
+        for layer, heads in outcome.plan.heads.items()
+    )
 
 
 class Stop(Progress):

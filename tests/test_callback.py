@@ -71,7 +71,7 @@ def test_the_trainers_model_becomes_the_pruned_one(tmp_path, callback, precision
     trainer.train()
     assert trainer.model is model
     pruned = callback.pruned
-    assert pruned.plan.num_removed == 3
+    assert pruned.plan.num_heads == 3
     assert encoder_of(model).removed == pruned.plan
     assert checkpoint.weights_digest(model) == checkpoint.weights_digest(pruned.model)
     # The trainer's own forward still has the precision it asked for.
@@ -103,7 +103,7 @@ def test_taggers_and_models_that_find_answers(kind, tmp_path):
     pruned = callback.pruned
     assert trainer.model is model
     assert encoder_of(model).removed == pruned.plan
-    assert pruned.plan.num_removed == 3
+    assert pruned.plan.num_heads == 3
     assert checkpoint.weights_digest(model) == checkpoint.weights_digest(pruned.model)
     rows = encode_split(trainer.processing_class, callback.task, "dev", 24)
     assert evaluate_rows(model, rows, callback.task.metric).score == pruned.result["dev"]["score"]
@@ -173,7 +173,7 @@ def test_fold_models_are_trained_from_the_model_before_the_training(tmp_path):
     trainer = make_trainer(tmp_path, callback, bf16=True)
     before = copy.deepcopy(trainer.model)
     trainer.train()
-    assert callback.pruned.plan.num_removed > 0
+    assert callback.pruned.plan.num_heads > 0
     assert encoder_of(trainer.model).removed == callback.pruned.plan
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["origin"] == checkpoint.weights_digest(before) != record["weights"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from auber.data.task_types import TASK_TYPES
 
-LAYERS, HEADS, HIDDEN, VOCABULARY, MAX_LENGTH = 3, 4, 32, 100, 24
+LAYERS, HEADS, NEURONS, HIDDEN, VOCABULARY, MAX_LENGTH = 3, 4, 48, 32, 100, 24
 MODEL_TYPES = (
     "bert", "camembert", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta",
     "xlm-roberta",
@@ -55,7 +55,7 @@ def tiny_config(model_type: str, **changes: Any) -> Any:
         "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS,
         "hidden_size": HIDDEN,
-        "intermediate_size": 48,
+        "intermediate_size": NEURONS,
         "max_position_embeddings": MAX_LENGTH + 4,
         "initializer_range": 0.3,
         "num_labels": 2,

@@ -23,7 +23,7 @@ from torch import Tensor
 from auber.data.encoding import EncodedRows, pad_batch
 from auber.metrics.task_metrics import get_metric
 from auber.models.plan import PruningPlan
-from auber.models.surgery import masked_heads
+from auber.models.surgery import masked
 from auber.scoring import LayerScorer
 from auber.system import seeds
 from auber.system.progress import Progress
@@ -97,7 +97,7 @@ class PlainScorer:
     @torch.inference_mode()
     def score(self, plan: PruningPlan) -> tuple[float, Tensor]:
         """Return the metric without the plan's heads, and the logits (rows, labels)."""
-        with masked_heads(self._model, plan):
+        with masked(self._model, plan):
             logits = torch.cat([self._model(**batch).logits for batch in self._batches]).float()
         return float(self._metric.compute(logits, self._labels)), logits[self._places]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from auber.errors import AuberError
     from auber.models.checkpoint import load, load_tokenizer, save
     from auber.models.plan import PruningPlan
-    from auber.models.surgery import masked_heads, remove_heads
+    from auber.models.surgery import masked, remove
 
 __all__ = [
     "AuberCallback",
@@ -31,9 +31,9 @@ __all__ = [
     "load_tokenizer",
     "make_config",
     "make_task",
-    "masked_heads",
+    "masked",
     "prune",
-    "remove_heads",
+    "remove",
     "save",
 ]
 
@@ -44,7 +44,7 @@ _HOMES = {
     "auber.config": ("Config", "make_config"),
     "auber.errors": ("AuberError",),
     "auber.models.plan": ("PruningPlan",),
-    "auber.models.surgery": ("masked_heads", "remove_heads"),
+    "auber.models.surgery": ("masked", "remove"),
     "auber.data": ("load_task", "make_task"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -27,7 +27,7 @@ from auber.config import Config, make_config
 from auber.data import load_task
 from auber.data.task import TaskData
 from auber.errors import ConfigError, RunError
-from auber.models.remote_code import adopt
+from auber.models.remote_code import adopt, needs_code
 from auber.models.surgery import remove_remaining
 from auber.run.files import is_run
 from auber.run.fine_tuned import check_fit
@@ -179,5 +179,5 @@ def _become(model: PreTrainedModel, pruned: Pruned) -> None:
     model.load_state_dict(pruned.model.state_dict())
     for parameter in model.parameters():
         parameter.grad = None
-    if pruned.plan:
+    if needs_code(model.config):
         adopt(model)

@@ -141,7 +141,7 @@ def test_an_exhaustive_run_is_recorded(tmp_path, run_auber):
     (run,) = read_tables([tmp_path / "run"])
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert [list(table.best) for table in run.layers] == [
-        result["plan"].get(str(table.layer), []) for table in run.layers
+        result["plan"]["heads"].get(str(table.layer), []) for table in run.layers
     ]
     regret.main([str(tmp_path / "run"), "--tables", str(tmp_path / "tables.json")])
     assert read_tables([tmp_path / "tables.json"]) == [run]

@@ -10,7 +10,7 @@ import torch
 from auber.errors import RunError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.system.records import parse, read
 from benchmarks.common import ROOT
 from benchmarks.scorer import __main__ as scorer
@@ -47,7 +47,7 @@ def test_the_sizes_are_read_from_the_model(model_type):
     model = tiny_model(model_type)
     work = Work.of(encoder_of(model), (3, 5))
     assert (work.hidden_size, work.widths, work.lengths) == (32, (32, 32, 32), (3, 5))
-    remove_heads(model, {1: [0, 2]})
+    remove(model, {1: [0, 2]})
     assert Work.of(encoder_of(model), (3, 5)).widths == (32, 16, 32)
     assert work.classifier > 0
 
@@ -74,7 +74,7 @@ def test_a_plain_score_is_that_of_the_pruned_model(padded_to):
     rows, plan = small_rows(20), PruningPlan({1: [0, 2]})
     options = {"dtype": torch.float32, "batch_size": 8, "padded_to": padded_to}
     score, logits = PlainScorer(model, rows, "accuracy", **options).score(plan)
-    remove_heads(model, plan)
+    remove(model, plan)
     pruned = PlainScorer(model, rows, "accuracy", **options).score(PruningPlan())
     assert score == pruned[0]
     torch.testing.assert_close(logits, pruned[1], atol=1e-5, rtol=0)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import auber
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from tests.report.html.made import write_ranked, write_searched
 from tests.report.made import make_regret
 from tests.report.results import make_result, write_plan, write_run, write_study
@@ -196,7 +196,7 @@ def test_a_mistake_is_one_line(run_auber, tmp_path, arguments, message):
 def test_a_start_may_have_lost_all_heads_of_a_layer(run_auber, tmp_path):
     """A model pruned elsewhere; its run is shown by its folder and by its results file."""
     model, tokenizer = small_start()
-    remove_heads(model, {0: range(4), 1: [0, 1, 2]}, allow_empty_layers=True)
+    remove(model, {0: range(4), 1: [0, 1, 2]}, allow_empty_layers=True)
     run = tmp_path / "study" / "run"
     auber.prune(
         model,

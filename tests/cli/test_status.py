@@ -248,7 +248,7 @@ def test_a_real_run_at_every_step(tmp_path):
     end = reader.read()
     assert end.state == "complete"
     removed = {layer: status.removed for layer, status in enumerate(end.layers) if status.removed}
-    assert removed == dict(outcome.plan)
+    assert removed == dict(outcome.plan.heads)
     assert [layer.gain for layer in end.layers].count(None) == 0
     assert end.result.dev.score == outcome.result["dev"]["score"]
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import auber
-from auber.models.surgery import remove_heads
+from auber.models.plan import PruningPlan
+from auber.models.surgery import remove
 from tests.kinds import TAGS
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
-UNEVEN = {0: [0, 3], 1: [1], 2: [0, 1, 2]}  # of 3 layers of 4 heads
+# Of 3 layers of 4 heads and 48 neurons.
+UNEVEN = PruningPlan({0: [0, 3], 1: [1], 2: [0, 1, 2]}, {0: range(5, 40), 2: [7]})
 LABELS = {"sequence": ("bad", "good"), "tokens": TAGS, "spans": ("start", "end")}
 
 
@@ -32,7 +34,7 @@ def save_pruned(
         "num_labels": len(names),
     }
     model = tiny_model(model_type, kind=kind, **{**options, **changes})
-    remove_heads(model, UNEVEN if plan is None else plan, allow_empty_layers=True)
+    remove(model, UNEVEN if plan is None else plan, allow_empty_layers=True)
     auber.save(model, tiny_tokenizer(), folder)
     return model
 
@@ -47,7 +49,7 @@ def make_result(**changes: Any) -> dict[str, Any]:
         "model": "tiny-bert",
         "labels": 2,
         "heads": {"removed": 6, "total": 12, "layers": 3, "per_layer": 4},
-        "plan": {str(layer): heads for layer, heads in UNEVEN.items()},
+        "plan": UNEVEN.to_json(),
     }
     return {**result, **changes}
 

@@ -11,9 +11,10 @@ import auber
 from auber.data.task_types import TASK_TYPES
 from auber.errors import PlanError
 from auber.export import dense
-from auber.export.dense import restore_heads
+from auber.export.dense import restore_units
 from auber.models.encoders import REMOVED_HEADS, encoder_of
-from auber.models.surgery import remove_heads
+from auber.models.plan import PruningPlan
+from auber.models.surgery import remove
 from auber.training.outputs import OUTPUTS
 from tests.export.models import UNEVEN, save_pruned
 from tests.kinds import num_labels
@@ -35,18 +36,18 @@ def shapes_of(model):
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_every_family_computes_the_same_at_full_size(model_type):
     whole, pruned = tiny_model(model_type), tiny_model(model_type)
-    remove_heads(pruned, UNEVEN)
-    restored = restore_heads(pruned, UNEVEN)
+    remove(pruned, UNEVEN)
+    restored = restore_units(pruned, UNEVEN)
     assert_same_logits(pruned, restored)
     assert not hasattr(restored.config, REMOVED_HEADS)
     assert shapes_of(restored) == shapes_of(whole)
-    assert encoder_of(pruned).removed.num_removed == 6  # the pruned model is unchanged
+    assert encoder_of(pruned).removed.num_heads == 6  # the pruned model is unchanged
 
 
 def test_a_restored_head_is_zero_and_gets_no_gradient():
     model = tiny_model("bert")
-    remove_heads(model, {1: [1]})
-    restored = restore_heads(model, {1: [1]})
+    remove(model, {1: [1]})
+    restored = restore_units(model, PruningPlan({1: [1]}))
     parts = encoder_of(restored).parts(1)
     assert not parts.output.weight[:, HEAD].any()
     assert parts.output.bias.all()
@@ -62,16 +63,16 @@ def test_a_restored_head_is_zero_and_gets_no_gradient():
 
 def test_some_heads_of_some_layers():
     model = tiny_model("mpnet")
-    remove_heads(model, {0: [0, 1, 2, 3], 1: [0, 2], 2: [3]}, allow_empty_layers=True)
-    restored = restore_heads(model, {0: [2], 1: [0]})
-    assert encoder_of(restored).removed == {0: (0, 1, 3), 1: (2,), 2: (3,)}
+    remove(model, {0: [0, 1, 2, 3], 1: [0, 2], 2: [3]}, allow_empty_layers=True)
+    restored = restore_units(model, PruningPlan({0: [2], 1: [0]}))
+    assert encoder_of(restored).removed == PruningPlan({0: [0, 1, 3], 1: [2], 2: [3]})
     assert_same_logits(model, restored)
 
 
 def test_projections_of_positions_are_restored_too():
     model = tiny_model("deberta-v2", share_att_key=False)
-    remove_heads(model, {1: [1]})
-    restored = restore_heads(model, {1: [1]})
+    remove(model, {1: [1]})
+    restored = restore_units(model, PruningPlan({1: [1]}))
     for linear in encoder_of(restored).parts(1).positional:
         assert not linear.weight[HEAD].any()
         assert linear.weight[:8].all()
@@ -80,10 +81,12 @@ def test_projections_of_positions_are_restored_too():
 
 def test_a_present_head_is_refused():
     model = tiny_model("bert")
-    remove_heads(model, {0: [0]})
-    message = "^layer 0: only a removed head can be put back, head 2 is not removed$"
+    remove(model, {0: [0]})
+    message = (
+        r"^only removed units can be put back, found PruningPlan\(heads=\{0: \[2\]\}\); correct"
+    )
     with pytest.raises(PlanError, match=message):
-        restore_heads(model, {0: [0, 2]})
+        restore_units(model, PruningPlan({0: [0, 2]}))
 
 
 # Whole exports, through the command line
@@ -155,12 +158,12 @@ def test_a_damaged_export_is_not_kept(kind, damage, run_auber, tmp_path, monkeyp
     save_pruned(tmp_path / "mine", kind=kind)
 
     def careless(model, heads):
-        restored = restore_heads(model, heads)
+        restored = restore_units(model, heads)
         with torch.no_grad():
             damage(restored)
         return restored
 
-    monkeypatch.setattr(dense, "restore_heads", careless)
+    monkeypatch.setattr(dense, "restore_units", careless)
     code, out, err = run_auber("export", tmp_path / "mine", "--to", "dense", "--quiet")
     assert (code, out) == (2, "")
     place = tmp_path / "mine-dense"

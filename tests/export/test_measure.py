@@ -14,7 +14,7 @@ from auber.export.speed import Request
 from auber.export.subjects import read_subjects
 from auber.models.encoders import encoder_of
 from auber.models.random_rows import random_rows
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.training.cuda_graphs import CaptureError
 from tests.export.models import UNEVEN, make_run, save_pruned
 from tests.kinds import TOKEN_KINDS
@@ -43,7 +43,7 @@ COUNTED = [
 @pytest.mark.parametrize(("model_type", "kind"), COUNTED)
 def test_multiply_adds_are_what_torch_counts(model_type, kind):
     model = tiny_model(model_type, kind=kind, attention="eager")
-    remove_heads(model, UNEVEN)
+    remove(model, UNEVEN)
     batch = random_rows(encoder_of(model), ("input_ids", "attention_mask"), rows=1, length=11)
     with FlopCounterMode(display=False) as counter:
         model(**batch)
@@ -133,7 +133,7 @@ def test_everything_at_once(run_auber, tmp_path):
     assert {"auber", "torch", "onnxruntime"} <= data["provenance"]["versions"].keys()
     (found,) = data["runs"]
     assert (found["name"], found["heads_removed"], found["heads"]) == ("rte auber seed 3", 2, 4)
-    assert found["plan"] == {"0": [0, 3]}
+    assert found["plan"] == {"heads": {"0": [0, 3]}, "neurons": {}}
     # A head has 8 rows of 32 weights and a bias in query, key and value; 8 columns in output.
     sizes = found["parameters"]
     assert sizes["unpruned"] - sizes["pruned"] == 2 * (3 * 8 * (32 + 1) + 8 * 32)

@@ -17,7 +17,7 @@ from auber.export.onnx import OUTPUT_NAMES, graph_call, open_graph, write_graph
 from auber.export.pages import NOUNS
 from auber.models.encoders import encoder_of
 from auber.models.random_rows import random_rows
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.training.outputs import OUTPUTS
 from tests.export.models import save_pruned
 from tests.export.snippets import own_answers, run_lines
@@ -48,7 +48,7 @@ def inputs_of(model_type):
 def test_a_graph_without_some_heads(model_type, kind, plan, tmp_path, capfd, caplog):
     layers = "n_layers" if model_type == "distilbert" else "num_hidden_layers"
     model = tiny_model(model_type, kind=kind, num_labels=num_labels(kind), **{layers: len(plan)})
-    remove_heads(model, plan)
+    remove(model, plan)
     inputs, outputs = inputs_of(model_type), OUTPUTS[kind]
     write_graph(model, tmp_path / "model.onnx", inputs)
     session = open_graph(tmp_path / "model.onnx", threads=1)
@@ -71,7 +71,7 @@ def test_a_graph_without_some_heads(model_type, kind, plan, tmp_path, capfd, cap
 
 def test_a_layer_without_heads(tmp_path):
     model = tiny_model("bert", num_hidden_layers=1).to(torch.bfloat16)
-    remove_heads(model, {0: [0, 1, 2, 3]}, allow_empty_layers=True)
+    remove(model, {0: [0, 1, 2, 3]}, allow_empty_layers=True)
     write_graph(model, tmp_path / "model.onnx", inputs_of("bert"))
     batch = random_rows(encoder_of(model), inputs_of("bert"), rows=3, length=8, padded=True)
     assert model.dtype == torch.bfloat16  # the caller's model is unchanged

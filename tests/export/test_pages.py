@@ -41,7 +41,7 @@ def test_the_card_of_a_run(source):
     assert f"| 95 % interval | {low:.2f} to {high:.2f} (Wilson, over dev rows;" in card
     assert "| most frequent class of dev | 50.00 % of the rows |\n\n## Heads" in card
     for layer in range(2):
-        gone = result.plan.get(str(layer), ())
+        gone = result.plan.heads.get(layer, ())
         removed = ", ".join(map(str, gone)) or "none"
         assert f"| {layer} | {4 - len(gone)} of 4 | {removed} |" in card
     length = result.config["max_length"]

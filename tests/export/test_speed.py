@@ -32,7 +32,10 @@ def test_batches_are_sorted():
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_stored_measurements_round_trip(path):
-    assert read(Speed, path, "measure it again").to_json() == read_json(path, "restore it")
+    expected = read_json(path, "restore it")
+    for run in expected["runs"]:  # measured before neurons could be removed
+        run["plan"] = {"heads": run["plan"], "neurons": {}}
+    assert read(Speed, path, "measure it again").to_json() == expected
 
 
 def test_a_damaged_measurement_is_refused():

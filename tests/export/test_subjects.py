@@ -9,10 +9,9 @@ from auber.data.task_types import TASK_TYPES
 from auber.errors import AuberError
 from auber.export.subjects import choose_length, read_subjects
 from auber.models.encoders import REMOVED_HEADS, encoder_of
+from auber.models.plan import PruningPlan
 from tests.export.models import UNEVEN, make_result, make_run, save_pruned
 from tests.tiny_models import tiny_config
-
-PLAN = {layer: tuple(heads) for layer, heads in UNEVEN.items()}
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def test_a_run_with_its_model(tmp_path):
     run = make_run(tmp_path / "mine")
     for place in (run, run / "model"):
         (subject,) = read_all(place)
-        assert (subject.name, subject.plan) == ("rte auber seed 3", PLAN)
+        assert (subject.name, subject.plan) == ("rte auber seed 3", UNEVEN)
         assert not hasattr(subject.config, "auto_map")  # nothing points at code to run
 
 
@@ -77,7 +76,7 @@ def test_runs_without_their_model(tmp_path, origin):
         "rte auber seed 4",
         "rte auber seed 3 (folder)",
     ]
-    assert all(subject.plan == PLAN for subject in subjects)
+    assert all(subject.plan == UNEVEN for subject in subjects)
     # The task's, not the origin's.
     assert [subject.config.num_labels for subject in subjects] == [2, 2, 3]
 
@@ -110,7 +109,7 @@ def test_both_models_have_the_same_weights(tmp_path):
         torch.equal(one, other)
         for one, other in zip(unpruned.parameters(), again.parameters(), strict=True)
     )
-    assert encoder_of(pruned).removed == PLAN
+    assert encoder_of(pruned).removed == UNEVEN
     assert not encoder_of(unpruned).removed
     assert not hasattr(subject.config, REMOVED_HEADS)
     assert torch.equal(pruned.classifier.weight, unpruned.classifier.weight)
@@ -124,7 +123,7 @@ def test_heads_that_transformers_4_recorded(tmp_path):
     config = tiny_config("bert").to_dict() | {"pruned_heads": {"1": [0]}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (subject,) = read_all(tmp_path)
-    assert subject.plan == {1: (0,)}
+    assert subject.plan == PruningPlan({1: [0]})
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_heads_that_transformers_4_recorded(tmp_path):
             {"metric": "luck", "plan": [1]},
             "origin",
             "result.json: 'metric' must be one of accuracy, .*, found 'luck'; 'plan' must be a "
-            "JSON object, found .1.; it is damaged or of another version: give",
+            "plan .*found list.; it is damaged or of another version: give",
         ),
         (
             {"plan": {"0": [4]}},
@@ -155,7 +154,7 @@ def test_heads_that_transformers_4_recorded(tmp_path):
         (
             {},
             "pruned",
-            "^--model must be an unpruned model, .*pruned lacks 6 heads; give its origin$",
+            "^--model must be an unpruned model, .*pruned is pruned; give its origin$",
         ),
         (
             {},
@@ -209,13 +208,13 @@ def kept(tmp_path):
 def test_runs_of_a_results_file(kept, origin):
     found = read_all(kept, model=origin)
     assert [(subject.name, subject.plan) for subject in found] == [
-        ("rte auber seed 3", PLAN),
-        ("mrpc auber seed 3", PLAN),
+        ("rte auber seed 3", UNEVEN),
+        ("mrpc auber seed 3", UNEVEN),
     ]
     (mrpc,) = read_all(kept, model=origin, only=("method=auber", "task=mrpc,seed=3"))
     assert (mrpc.name, mrpc.config.num_labels) == ("mrpc auber seed 3", 2)
     (whole,) = read_all(kept, model=origin, only=("method=original",))
-    assert (whole.name, whole.plan) == ("rte original seed 3", {})
+    assert (whole.name, whole.plan) == ("rte original seed 3", PruningPlan())
 
 
 @pytest.mark.parametrize(

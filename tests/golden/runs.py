@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from auber.models.plan import PruningPlan, heads_to_json
+
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
 MODEL = HERE / "model"
@@ -97,7 +99,7 @@ def describe(out: Path) -> dict[str, Any]:
     known = [json.loads(line) for line in lines]
     asked = [[line["layer"], line["removed"], line["score"]] for line in known]
     return {
-        "plan": json.loads((out / "plan.json").read_text()),
+        "plan": heads_to_json(PruningPlan.read(out / "plan.json").heads),
         "dev": result["dev"]["score"],
         "train": result["train"]["score"],
         "rewards": len(asked),

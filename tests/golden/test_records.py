@@ -27,7 +27,7 @@ def test_every_file_is_read(name):
 
 def test_the_result_is_read():
     result = read(records.ResultRecord, FIRST / "finished" / "result.json", "")
-    assert result.heads.removed == sum(map(len, result.plan.values()))
+    assert result.heads.removed == result.plan.num_heads
     assert result.cost.seconds["total"] == 1.146
 
 
@@ -38,7 +38,10 @@ def test_all_problems_are_reported_at_once():
     message = str(error.value)
     assert "'seconds' must be a finite number, found '1'" in message
     assert "unknown key 'serch'. Did you mean 'search'?" in message
-    assert "must be text that matches" in message
+    assert (
+        "'plan' must be a plan (plan: a layer must be a whole number from 0, found 'zero')"
+        in message
+    )
     assert message.startswith("layer-00.json: ")
     assert message.endswith("delete it")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from auber.models import checkpoint
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 PLAN = {0: [1], 2: [0, 2, 3]}
@@ -17,7 +17,7 @@ PLAN = {0: [1], 2: [0, 2, 3]}
 def folder(tmp_path):
     """A pruned tiny BERT with its tokenizer."""
     model = tiny_model(num_labels=2, id2label={0: "no", 1: "yes"}, label2id={"no": 0, "yes": 1})
-    remove_heads(model, PLAN)
+    remove(model, PLAN)
     checkpoint.save(model, tiny_tokenizer(), tmp_path / "model")
     return tmp_path / "model"
 

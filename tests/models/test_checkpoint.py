@@ -16,13 +16,15 @@ from auber.errors import CheckpointError, ModelError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.remote_code import needs_code
+from auber.models.surgery import remove
 from auber.training.outputs import OUTPUTS
 from tests.kinds import TOKEN_KINDS
 from tests.models.conftest import PLAN, edit_config
 from tests.tiny_models import (
     HEADS,
     MODEL_TYPES,
+    NEURONS,
     random_batch,
     tiny_config,
     tiny_model,
@@ -60,17 +62,28 @@ def refuse(message):
         *(("bert", form) for form in ("bare", *TOKEN_KINDS)),
     ],
 )
-@pytest.mark.parametrize("plan", [PLAN | {1: range(HEADS)}, {}], ids=["pruned", "whole"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        PruningPlan(PLAN | {1: range(HEADS)}),
+        PruningPlan(PLAN, {0: range(NEURONS), 2: [0, 5, 6]}),
+        PruningPlan(neurons={0: range(8), 1: range(8, 16), 2: range(16, 24)}),
+        PruningPlan(PLAN, {0: range(8), 1: range(8, 16), 2: range(16, 24)}),
+        PruningPlan(),
+    ],
+    ids=["heads", "both", "even", "heads, even", "whole"],
+)
 def test_a_loaded_model_computes_exactly_the_same(model_type, plan, form, tmp_path):
     bare = form == "bare"
     model = tiny_model(model_type, kind="sequence" if bare else form, bare=bare)
-    remove_heads(model, plan, allow_empty_layers=True)
+    remove(model, plan, allow_empty_layers=True)
     batch = random_batch(model)
     checkpoint.save(model.train(), None, tmp_path)
     loaded = checkpoint.load(tmp_path)
     assert type(loaded) is type(model)
     assert not loaded.training
-    assert encoder_of(loaded).removed == PruningPlan(plan)
+    assert encoder_of(loaded).removed == plan
+    assert (tmp_path / "modeling_auber.py").exists() == needs_code(model.config)
     assert torch.equal(output(loaded, batch), output(model.eval(), batch))
     if batch.pop("token_type_ids", None) is not None:  # it then reads a buffer that is in no file
         assert torch.equal(output(loaded, batch), output(model, batch))
@@ -82,7 +95,7 @@ def test_a_loaded_model_computes_exactly_the_same(model_type, plan, form, tmp_pa
 @pytest.mark.parametrize("plan", [PLAN, {}], ids=["pruned", "whole"])
 def test_dtype_attention_and_requires_grad_are_kept(plan, tmp_path):
     model = tiny_model().to(torch.bfloat16)
-    remove_heads(model, plan)
+    remove(model, plan)
     checkpoint.save(model, None, tmp_path)
     loaded = checkpoint.load(tmp_path, device="cpu", attn_implementation="eager")
     assert {parameter.dtype for parameter in loaded.parameters()} == {torch.bfloat16}
@@ -93,7 +106,7 @@ def test_dtype_attention_and_requires_grad_are_kept(plan, tmp_path):
 
 def test_a_loaded_model_can_be_pruned_trained_and_saved_again(folder):
     model = checkpoint.load(folder)
-    remove_heads(model, {0: [0]})
+    remove(model, {0: [0]})
     model.train()
     batch = random_batch(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -158,7 +171,7 @@ def test_the_digest_distinguishes_models():
         model = tiny_model("mpnet")
         for parameter in model.parameters():
             torch.nn.init.ones_(parameter)
-        remove_heads(model, {0: [head]})
+        remove(model, {0: [head]})
         digests.add(checkpoint.weights_digest(model))
     assert len(digests) == 2
 
@@ -245,7 +258,7 @@ def test_truncated_weights(folder, size):
     [
         (
             {"0": [1, 2]},
-            r"the weights do not fit the recorded heads: .* must be \(.*\), found \(.*\); restore",
+            r"the weights do not fit the recorded units: .* must be \(.*\), found \(.*\); restore",
         ),
         ({}, r"cannot be loaded \("),
     ],
@@ -254,6 +267,41 @@ def test_weights_that_do_not_fit_the_recorded_heads(folder, recorded, message):
     edit_config(folder, auber_removed_heads=recorded)
     with refuse(message):
         checkpoint.load(folder)
+
+
+def test_widths_that_do_not_fit_the_recorded_neurons(tmp_path):
+    model = tiny_model()
+    remove(model, PruningPlan(neurons={0: [0, 1], 2: [5]}))
+    checkpoint.save(model, None, tmp_path)
+    for changes, message in (
+        (
+            {"auber_intermediate_sizes": [46, 48, 48]},
+            r"config.json: records units that cannot be removed: auber_intermediate_sizes must "
+            r"be the 48 neurons of each layer less those removed, found \[46, 48, 48\]; restore",
+        ),
+        (
+            {"auber_intermediate_sizes": None},
+            r"layers lost different numbers of neurons, 0 to 2, and auber_intermediate_sizes is "
+            r"missing; restore it$",
+        ),
+        (
+            {"auber_removed_neurons": {"0": "0-1", "2": "5", "1": "0-4000000"}},
+            r"auber_intermediate_sizes must be the 48 neurons",
+        ),
+        (
+            {"auber_removed_neurons": {"0": "0-1", "2": "77"}},
+            r"layer 2: its neurons are numbered 0 to 47, the plan removes neuron 77; correct",
+        ),
+        (
+            {"intermediate_size": 10**9, "auber_intermediate_sizes": [10**9 - 2, 10**9, 10**9 - 1]},
+            r"^.*: its config.json has layers of 1000000000 neurons, its largest weight has \d+ "
+            r"numbers; save the model again$",
+        ),
+    ):
+        checkpoint.save(model, None, tmp_path)
+        edit_config(tmp_path, **changes)
+        with refuse(message):
+            checkpoint.load(tmp_path)
 
 
 @pytest.mark.parametrize("pruned", [True, False])
@@ -388,7 +436,7 @@ def test_a_pretrained_model_without_its_encoder(pretrained):
 
 def test_a_pruned_encoder_without_classifier(tmp_path):
     model = tiny_model(bare=True)
-    remove_heads(model, PLAN)
+    remove(model, PLAN)
     checkpoint.save(model, tiny_tokenizer(), tmp_path)
     with refuse(r": is a pruned encoder without a classifier; start from one with a classifier$"):
         checkpoint.load_classifier(tmp_path, num_labels=2)

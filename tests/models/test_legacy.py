@@ -115,7 +115,7 @@ def test_the_command(run_auber, tmp_path, old):
         "out": str(tmp_path / "other"),
         "architecture": "RobertaForSequenceClassification",
         "heads": {"removed": 5, "total": 8},
-        "plan": EXPECTED["removed"],
+        "plan": {"heads": EXPECTED["removed"], "neurons": {}},
         "tokenizer": False,
     }
     code, out, _ = run_auber("import", FIXTURES / "roberta", "--out", tmp_path / "third")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 
 import numpy as np
@@ -11,21 +12,24 @@ from hypothesis import strategies as st
 from auber.errors import PlanError
 from auber.models.plan import PruningPlan
 
-plans = st.dictionaries(st.integers(0, 11), st.sets(st.integers(0, 11), max_size=11)).map(
-    PruningPlan
-)
+units = st.dictionaries(st.integers(0, 11), st.sets(st.integers(0, 70), max_size=40))
+plans = st.builds(PruningPlan, units, units)
 
 
 def test_a_plan_counts_and_answers():
-    plan = PruningPlan({2: [5, 1], 0: [3], 4: []})
-    assert plan.num_removed == 3
-    assert list(plan) == [0, 2]
-    assert plan.removed(2) == (1, 5)
-    assert plan.removed(7) == ()
-    assert plan.kept(2, 6) == (0, 2, 3, 4)
-    assert plan == PruningPlan({0: [3], 2: [1, 5]})
-    assert hash(plan) == hash(PruningPlan({0: [3], 2: [1, 5]}))
-    assert repr(plan) == "PruningPlan({0: [3], 2: [1, 5]})"
+    plan = PruningPlan({2: [5, 1], 0: [3], 4: []}, {1: range(64, 66)})
+    assert (plan.num_heads, plan.num_neurons) == (3, 2)
+    assert (list(plan.heads), list(plan.neurons)) == ([0, 2], [1])
+    assert (plan.heads[2], plan.neurons[1]) == ((1, 5), (64, 65))
+    assert plan == PruningPlan(heads={0: [3], 2: [1, 5]}, neurons={1: [65, 64]})
+    assert plan != PruningPlan({0: [3], 2: [1, 5]})
+    assert hash(plan) == hash(PruningPlan({0: [3], 2: [1, 5]}, {1: [64, 65]}))
+    assert repr(plan) == "PruningPlan(heads={0: [3], 2: [1, 5]}, neurons={1: [64, 65]})"
+    assert bool(PruningPlan(neurons={0: [1]}))
+    assert not PruningPlan({4: []})
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        plan.heads = {}
+    assert copy.deepcopy(plan) == plan
 
 
 @pytest.mark.parametrize(
@@ -36,14 +40,18 @@ def test_a_plan_counts_and_answers():
     ],
 )
 def test_whole_numbers_of_other_libraries_are_taken(plan):
-    plan = PruningPlan(plan)
-    assert plan == PruningPlan({1: [3, 5]})
-    assert {type(number) for number in (*plan, *plan[1])} == {int}
-    assert json.dumps(plan.to_json()) == '{"1": [3, 5]}'
+    plan = PruningPlan(plan, plan)
+    assert plan == PruningPlan({1: [3, 5]}, {1: [3, 5]})
+    assert {type(number) for number in (*plan.heads, *plan.heads[1], *plan.neurons[1])} == {int}
+    assert plan.to_json() == {"heads": {"1": [3, 5]}, "neurons": {"1": "3,5"}}
 
 
-def test_two_plans_together():
-    assert PruningPlan({0: [1]}) | {0: [2], 1: [0]} == PruningPlan({0: [1, 2], 1: [0]})
+def test_two_plans_together_and_apart():
+    one, two = PruningPlan({0: [1]}, {2: [4]}), PruningPlan({0: [2], 1: [0]}, {2: [5]})
+    both = PruningPlan({0: [1, 2], 1: [0]}, {2: [4, 5]})
+    assert one | two == both
+    assert both - two == one
+    assert both - both == PruningPlan()
 
 
 @given(plans)
@@ -51,22 +59,47 @@ def test_json_round_trip(plan):
     assert PruningPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
+def test_neurons_are_short_in_json():
+    plan = PruningPlan(neurons={0: [*range(1536), 1600, 3071]})
+    assert plan.to_json()["neurons"] == {"0": "0-1535,1600,3071"}
+
+
+def test_the_first_form_is_read_as_heads():
+    assert PruningPlan.from_json({"0": [3, 5]}) == PruningPlan({0: [3, 5]})
+    assert PruningPlan.of({0: [3]}) == PruningPlan(heads={0: [3]})
+    assert PruningPlan({0: [3]}).identity() == {"0": [3]}
+    assert PruningPlan({0: [3]}, {1: [2]}).identity() == {
+        "heads": {"0": [3]},
+        "neurons": {"1": "2"},
+    }
+
+
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        ({3: range(12)}, "layer 3: the plan removes all 12 heads; at least one must stay"),
-        ({12: [0]}, "layer 12: the model has layers 0 to 11; correct the plan"),
+        ([{3: range(12)}], "layer 3: the plan removes all 12 heads; at least one must stay"),
+        ([{12: [0]}], "layer 12: the model has layers 0 to 11; correct the plan"),
         (
-            {0: [12]},
+            [{0: [12]}],
             "layer 0: its heads are numbered 0 to 11, the plan removes head 12; correct the plan",
+        ),
+        (
+            [None, {4: range(48)}],
+            "layer 4: the plan removes all 48 neurons; at least one must stay",
+        ),
+        (
+            [None, {4: [48]}],
+            "layer 4: its neurons are numbered 0 to 47, the plan removes neuron 48; correct the "
+            "plan",
         ),
     ],
 )
 def test_a_plan_that_does_not_fit(plan, message):
     with pytest.raises(PlanError) as caught:
-        PruningPlan(plan).check(12, 12)
+        PruningPlan(*plan).check(12, 12, 48)
     assert str(caught.value) == message
-    PruningPlan({3: range(12)}).check(12, 12, allow_empty_layers=True)
+    whole = PruningPlan({3: range(12)}, {3: range(48)})
+    whole.check(12, 12, 48, allow_empty_layers=True)
 
 
 @pytest.mark.parametrize(
@@ -94,10 +127,22 @@ def test_nonsense_is_refused(plan, message):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([1], r"plan: a plan is an object of layer: \[heads\], found list"),
+        ([1], r'^plan: a plan is an object such as \{"heads": .*, found list$'),
         ({"²": [1]}, "plan: a layer must be a whole number from 0, found '²'"),
         ({"0": 1}, "plan: layer 0: heads must be a list, found int"),
         ({"0": [1], "00": [2]}, "plan: layer 0 is named twice"),
+        ({"heads": [1]}, "^plan: heads must be an object of layer: heads, found list$"),
+        ({"neurons": {"0": 4}}, "^plan: layer 0: neurons must be a list, found int$"),
+        (
+            {"neurons": {"0": "1-3,x"}},
+            "^plan: layer 0: neurons must be numbers and spans such as \"0-63,70\", found 'x'$",
+        ),
+        ({"neurons": {"0": "5-3"}}, "found '5-3'$"),
+        ({"neurons": {"0": "1,1"}}, "^layer 0: each neuron may be named once"),
+        (
+            {"neurons": {"0": "0-3000000", "1": "0-3000000"}},
+            "^plan: layer 1: a plan may remove 4194304 neurons, this has more$",
+        ),
     ],
 )
 def test_foreign_json_is_refused(data, message):

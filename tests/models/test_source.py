@@ -66,12 +66,12 @@ def test_other_architectures(folder, architectures):
     ("plan", "message"),
     [
         ({"7": [0]}, r"layer 7: the model has layers 0 to 2; correct the plan$"),
-        ({"0": "all"}, r"auber_removed_heads: layer 0: heads must be a list, found str$"),
+        ({"0": "all"}, r"its plan: layer 0: heads must be a list, found str$"),
     ],
 )
 def test_bad_plans(folder, plan, message):
     edit_config(folder, auber_removed_heads=plan)
-    assert_refused(folder, r"config.json: records heads that cannot be removed: " + message)
+    assert_refused(folder, r"config.json: records units that cannot be removed: " + message)
 
 
 def test_more_layers_than_tensors(folder):

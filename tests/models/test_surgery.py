@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,13 @@ import torch
 from auber.errors import ModelError, PlanError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import gated_heads, masked_heads, remove_heads
+from auber.models.surgery import gated, masked, remove
 from tests.tiny_models import (
     ATTENTIONS,
     HEADS,
     LAYERS,
     MODEL_TYPES,
+    NEURONS,
     VARIANTS,
     random_batch,
     tiny_model,
@@ -29,7 +31,25 @@ from tests.tiny_models import (
 
 PAGE = Path(__file__).parents[2] / "docs" / "encoders.md"
 SUBSETS = [*itertools.chain(*(itertools.combinations(range(HEADS), size) for size in range(HEADS)))]
-PLANS = [*({1: heads} for heads in SUBSETS), {0: [2], 1: [0, 1, 3], 2: [1, 2]}, {0: [0, 3], 2: [1]}]
+UNEVEN = PruningPlan({0: [0, 3], 2: [1]}, {0: range(5, 40), 1: [0, 47], 2: [7]})
+
+
+def random_plan(seed):
+    """Return a plan with random units of both kinds, uneven over the layers."""
+    draw = random.Random(seed)
+    counts = [(HEADS, HEADS - 1), (NEURONS, NEURONS - 1)]
+    return PruningPlan(*(
+        {layer: draw.sample(range(total), draw.randint(0, most)) for layer in range(LAYERS)}
+        for total, most in counts
+    ))  # fmt: skip
+
+
+PLANS = [
+    *(PruningPlan({1: heads}) for heads in SUBSETS),
+    PruningPlan(neurons={1: range(NEURONS - 1)}),
+    UNEVEN,
+    *map(random_plan, range(6)),
+]
 
 
 def logits(model, batch):
@@ -63,30 +83,34 @@ def masked_is_removed(model_type, attention):
     batch = random_batch(model)
     whole = logits(model, batch)
     for plan in PLANS:
-        with masked_heads(model, plan):
-            masked = logits(model, batch)
+        with masked(model, plan):
+            found = logits(model, batch)
         smaller = copy.deepcopy(model)
-        remove_heads(smaller, plan)
-        assert_close(logits(smaller, batch), masked)
-        if PruningPlan(plan):
-            assert (masked - whole).abs().max() > 1e-4  # removing does something at all
+        remove(smaller, plan)
+        assert_close(logits(smaller, batch), found)
+        if plan:
+            assert (found - whole).abs().max() > 1e-4  # removing does something at all
     assert torch.equal(logits(model, batch), whole)
 
 
 def gradients_flow(model_type, attention):
-    plan = {1: [0, 2]}
+    gone = [0, *range(9, 40)]
+    plan = PruningPlan({1: [0, 2]}, {1: gone})
     model = tiny_model(model_type, attention=attention)
     batch = random_batch(model)
     parts = encoder_of(model).parts(1)
-    with masked_heads(model, plan):
+    with masked(model, plan):
         model(**batch).logits.sum().backward()
     for projection in parts.projections:
         for gradient in gradients_of(projection):
             assert torch.count_nonzero(gradient[rows_of([0, 2])]) == 0
     assert torch.count_nonzero(parts.output.weight.grad[:, rows_of([0, 2])]) == 0
+    assert torch.count_nonzero(parts.contract.weight.grad[:, gone]) == 0
+    for half in parts.expand.weight.grad.chunk(1 + parts.is_gated):
+        assert torch.count_nonzero(half[gone]) == 0
     smaller = copy.deepcopy(model)
     smaller.zero_grad()
-    remove_heads(smaller, plan)
+    remove(smaller, plan)
     smaller(**batch).logits.sum().backward()
     kept = encoder_of(smaller).parts(1)
     for mine, theirs in zip(kept.projections, parts.projections, strict=True):
@@ -94,13 +118,15 @@ def gradients_flow(model_type, attention):
         assert torch.isfinite(weight).all()
         assert weight.abs().sum() > 0
         assert_close(weight, whole[rows_of([1, 3])], atol=1e-4)
+    left = [neuron for neuron in range(NEURONS) if neuron not in gone]
+    assert_close(kept.contract.weight.grad, parts.contract.weight.grad[:, left], atol=1e-4)
 
 
 def weights_come_back(model_type, attention):
     """Attention weights are returned for the remaining heads."""
     model = tiny_model(model_type, attention=attention)
     batch = random_batch(model)
-    remove_heads(model, {1: [0, 2]})
+    remove(model, {1: [0, 2]})
     with torch.no_grad():
         output = model(**batch, output_attentions=True)
     attentions = output.attentions
@@ -111,19 +137,19 @@ def weights_come_back(model_type, attention):
 def empty_layer_works(model_type, attention):
     model = tiny_model(model_type, attention=attention)
     batch = random_batch(model)
-    plan = {0: range(HEADS), 2: [1]}
-    with masked_heads(model, plan, allow_empty_layers=True):
-        masked = logits(model, batch)
-    remove_heads(model, plan, allow_empty_layers=True)
-    assert encoder_of(model).present(0) == ()
-    assert_close(logits(model, batch), masked)
+    plan = PruningPlan({0: range(HEADS), 2: [1]}, {0: [1], 1: range(NEURONS)})
+    with masked(model, plan, allow_empty_layers=True):
+        expected = logits(model, batch)
+    remove(model, plan, allow_empty_layers=True)
+    assert encoder_of(model).present(0) == encoder_of(model).present_neurons(1) == ()
+    assert_close(logits(model, batch), expected)
 
 
 CHECKS = {
     "masked equals removed": masked_is_removed,
     "gradients": gradients_flow,
     "attention weights": weights_come_back,
-    "no head left": empty_layer_works,
+    "no unit left": empty_layer_works,
 }
 
 
@@ -159,11 +185,11 @@ def test_the_page_has_the_table_of_the_checks():
 # Details that do not differ between families
 
 
-@pytest.mark.parametrize("model_type", ["bert", "modernbert"])
-def test_a_masked_head_has_no_effect(model_type):
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_a_masked_unit_has_no_effect(model_type):
     model = tiny_model(model_type)
     batch = random_batch(model)
-    with masked_heads(model, {1: [0, 2]}):
+    with masked(model, PruningPlan({1: [0, 2]}, {1: [3, 40]})):
         before = logits(model, batch)
         parts = encoder_of(model).parts(1)
         with torch.no_grad():
@@ -172,6 +198,9 @@ def test_a_masked_head_has_no_effect(model_type):
                 if projection.bias is not None:
                     projection.bias[rows_of([0, 2])] = 1e3
             parts.output.weight[:, rows_of([0, 2])] = -1e3
+            for half in parts.expand.weight.chunk(1 + parts.is_gated):
+                half[[3, 40]] = 1e3 * torch.randn(2, 32)
+            parts.contract.weight[:, [3, 40]] = -1e3
         assert torch.equal(logits(model, batch), before)
     assert not torch.equal(logits(model, batch), before)
 
@@ -181,25 +210,34 @@ def test_gates_scale_heads_and_receive_gradients(model_type):
     model = tiny_model(model_type)
     batch = random_batch(model)
     whole = logits(model, batch)
-    with gated_heads(model, {layer: torch.ones(HEADS) for layer in range(LAYERS)}):
+    with gated(model, {layer: torch.ones(HEADS) for layer in range(LAYERS)}):
         assert torch.equal(logits(model, batch), whole)
     gate = torch.tensor([1.0, 0.5, 1.0, 0.0], requires_grad=True)
-    with gated_heads(model, {1: gate}):
+    with gated(model, {1: gate}):
         loss = model(**batch).logits.square().sum()
         loss.backward()
+    neuron_gate = torch.rand(NEURONS, generator=torch.Generator().manual_seed(2))
+    neuron_gate.requires_grad_()
+    with gated(model, {}, {2: neuron_gate}):
+        model(**batch).logits.square().sum().backward()
     # the derivative against a finite difference, in float64
     model = model.double()
     step = 1e-3 if model_type == "modernbert" else 1e-6  # it rotates in float32
-    for head in range(HEADS):
-        values = []
-        for sign in (1, -1):
-            moved = gate.detach().double()
-            moved[head] += sign * step
-            with gated_heads(model, {1: moved}):
-                values.append(logits(model, batch).square().sum().item())
-        assert gate.grad[head].item() == pytest.approx(
-            (values[0] - values[1]) / (2 * step), rel=1e-3, abs=1e-3
-        )
+
+    def value(heads, neurons):
+        with gated(model, heads, neurons):
+            return logits(model, batch).square().sum().item()
+
+    for tensor, units, gates in (
+        (gate, range(HEADS), lambda moved: ({1: moved}, {})),
+        (neuron_gate, (0, 17, 47), lambda moved: ({}, {2: moved})),
+    ):
+        for unit in units:
+            up, down = tensor.detach().double(), tensor.detach().double()
+            up[unit] += step
+            down[unit] -= step
+            slope = (value(*gates(up)) - value(*gates(down))) / (2 * step)
+            assert tensor.grad[unit].item() == pytest.approx(slope, rel=1e-3, abs=1e-3)
 
 
 @pytest.mark.parametrize("model_type", ["bert", "mpnet"])
@@ -208,10 +246,10 @@ def test_each_row_may_have_gates_of_its_own(model_type):
     batch = random_batch(model)
     rows = len(batch["input_ids"])
     gates = torch.rand(rows, HEADS, generator=torch.Generator().manual_seed(1))
-    with gated_heads(model, {1: gates}):
+    with gated(model, {1: gates}):
         together = logits(model, batch)
     for row in range(rows):
-        with gated_heads(model, {1: gates[row]}):
+        with gated(model, {1: gates[row]}):
             alone = logits(model, batch)[row]
         assert_close(together[row], alone, atol=1e-6)
 
@@ -220,14 +258,14 @@ def test_masks_nest_and_end_also_after_an_exception():
     model = tiny_model()
     batch = random_batch(model)
     whole = logits(model, batch)
-    with masked_heads(model, {0: [1], 2: [3]}):
+    with masked(model, {0: [1], 2: [3]}):
         both = logits(model, batch)
-    with masked_heads(model, {0: [1]}):
+    with masked(model, {0: [1]}):
         one = logits(model, batch)
-        with masked_heads(model, {2: [3]}):
+        with masked(model, {2: [3]}):
             assert_close(logits(model, batch), both, atol=1e-6)
         assert torch.equal(logits(model, batch), one)
-    with pytest.raises(KeyboardInterrupt), masked_heads(model, {0: [1]}):
+    with pytest.raises(KeyboardInterrupt), masked(model, {0: [1]}):
         raise KeyboardInterrupt
     assert torch.equal(logits(model, batch), whole)
 
@@ -238,17 +276,17 @@ def test_training_mode_keeps_its_dropout():
     draws = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        with masked_heads(model, {0: [1]}):
+        with masked(model, {0: [1]}):
             draws.append(logits(model, batch))
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
     assert model.training
     torch.manual_seed(0)
-    with gated_heads(model, {0: torch.ones(HEADS)}):
-        gated = logits(model, batch)
+    with gated(model, {0: torch.ones(HEADS)}):
+        ungated = logits(model, batch)
     torch.manual_seed(0)
-    assert torch.equal(gated, logits(model, batch))
-    remove_heads(model, {0: [1]})
+    assert torch.equal(ungated, logits(model, batch))
+    remove(model, {0: [1]})
     assert model.training
     assert not torch.equal(logits(model, batch), logits(model, batch))
 
@@ -256,13 +294,20 @@ def test_training_mode_keeps_its_dropout():
 def test_removing_in_two_steps_is_removing_at_once():
     at_once, in_steps = tiny_model(), tiny_model()
     batch = random_batch(at_once)
-    remove_heads(at_once, {0: [0, 3], 1: [2]})
-    remove_heads(in_steps, {0: [3]})
-    with masked_heads(in_steps, {0: [0], 1: [2]}):  # the heads keep their first numbers
+    whole = PruningPlan({0: [0, 3], 1: [2]}, {0: [5, 6, 40], 2: [1]})
+    first = PruningPlan({0: [3]}, {0: [6, 40]})
+    remove(at_once, whole)
+    remove(in_steps, first)
+    with masked(in_steps, whole - first):  # the units keep their first numbers
         assert_close(logits(in_steps, batch), logits(at_once, batch))
-    remove_heads(in_steps, {0: [0], 1: [2]})
+    remove(in_steps, whole - first)
     assert in_steps.config.auber_removed_heads == {"0": [0, 3], "1": [2]}
+    assert in_steps.config.auber_removed_neurons == {"0": "5-6,40", "2": "1"}
+    assert in_steps.config.auber_intermediate_sizes == [45, 48, 47]
+    assert in_steps.config.intermediate_size == 48
     assert encoder_of(in_steps).present(0) == (1, 2)
+    assert len(encoder_of(in_steps).present_neurons(0)) == 45
+    assert encoder_of(in_steps).removed == whole
     for name, tensor in at_once.state_dict().items():
         assert torch.equal(in_steps.state_dict()[name], tensor)
 
@@ -272,7 +317,7 @@ def test_parameters_keep_their_kind():
     parts = encoder_of(model).parts(0)
     parts.query.weight.requires_grad_(False)
     model(**random_batch(model)).logits.sum().backward()
-    remove_heads(model, {0: [1]})
+    remove(model, {0: [1]})
     parts = encoder_of(model).parts(0)
     assert not parts.query.weight.requires_grad
     assert parts.value.weight.requires_grad
@@ -287,10 +332,10 @@ def test_parameters_keep_their_kind():
 def test_autocast_and_a_bfloat16_model():
     model = tiny_model()
     batch = random_batch(model)
-    with torch.autocast("cpu", dtype=torch.bfloat16), masked_heads(model, {0: [1]}):
+    with torch.autocast("cpu", dtype=torch.bfloat16), masked(model, {0: [1]}):
         assert logits(model, batch).dtype == torch.bfloat16
     model = model.to(torch.bfloat16)
-    with masked_heads(model, {0: [1]}):
+    with masked(model, {0: [1]}):
         assert logits(model, batch).dtype == torch.bfloat16
 
 
@@ -303,15 +348,27 @@ def test_autocast_and_a_bfloat16_model():
             {1: [0, 3]},
             r"^layer 1: the plan removes all 2 heads that are left; at least one must stay$",
         ),
+        (
+            PruningPlan(neurons={0: [4, 5]}),
+            r"^layer 0: already removed: neuron 5; leave it out of the plan$",
+        ),
+        (
+            PruningPlan(neurons={0: [0, 1, 2, 3, 4]}),
+            r"^layer 0: the plan removes all 5 neurons that are left; at least one must stay$",
+        ),
+        (
+            PruningPlan(neurons={2: [48]}),
+            r"^layer 2: its neurons are numbered 0 to 47, the plan removes neuron 48; correct",
+        ),
     ],
 )
 def test_a_plan_that_does_not_fit_changes_nothing(plan, message):
     model = tiny_model()
-    remove_heads(model, {1: [1, 2]})
+    remove(model, PruningPlan({1: [1, 2]}, {0: range(5, NEURONS)}))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with pytest.raises(PlanError, match=message):
-        remove_heads(model, {2: [0], **plan})
-    with pytest.raises(PlanError, match=message), masked_heads(model, plan):
+        remove(model, PruningPlan.of(plan) | PruningPlan({2: [0]}))
+    with pytest.raises(PlanError, match=message), masked(model, plan):
         pass
     assert model.config.auber_removed_heads == {"1": [1, 2]}
     for name, tensor in model.state_dict().items():
@@ -323,20 +380,44 @@ def test_gates_that_do_not_fit():
     with pytest.raises(
         PlanError, match=r"^layer 5: the model has layers 0 to 2; correct the gates$"
     ):
-        gated_heads(model, {5: torch.ones(4)}).__enter__()
-    remove_heads(model, {0: [1]})
+        gated(model, {5: torch.ones(4)}).__enter__()
+    remove(model, {0: [1]})
     message = r"^layer 0: one gate per present head, shape \(3,\), is needed, found \(4,\)$"
     with pytest.raises(PlanError, match=message):
-        gated_heads(model, {0: torch.ones(4)}).__enter__()
+        gated(model, {0: torch.ones(4)}).__enter__()
     with pytest.raises(PlanError, match=r"shape \(3,\), is needed, found \(2, 4\)$"):
-        gated_heads(model, {0: torch.ones(2, 4)}).__enter__()
+        gated(model, {0: torch.ones(2, 4)}).__enter__()
+    message = r"^layer 0: one gate per present neuron, shape \(48,\), is needed, found \(4,\)$"
+    with pytest.raises(PlanError, match=message):
+        gated(model, {}, {0: torch.ones(4)}).__enter__()
 
 
 def test_removing_masked_heads_is_refused():
     model = tiny_model()
-    with masked_heads(model, {0: [1]}):
-        remove_heads(model, {0: [2]})
+    with masked(model, {0: [1]}):
+        remove(model, {0: [2]})
         with pytest.raises(
-            ModelError, match=r"^layer 0: heads were removed while masked; leave the context before"
+            ModelError, match=r"^layer 0: units were removed while masked; leave the context before"
         ):
             model(**random_batch(model))
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_even_widths_make_an_ordinary_model(model_type):
+    import transformers
+
+    model = tiny_model(model_type)
+    batch = random_batch(model)
+    plan = PruningPlan(neurons={0: range(16), 1: range(16, 32), 2: range(0, 32, 2)})
+    with masked(model, plan):
+        expected = logits(model, batch)
+    remove(model, plan)
+    assert_close(logits(model, batch), expected)
+    key = encoder_of(model).intermediate_key
+    assert getattr(model.config, key) == 32
+    assert not hasattr(model.config, "auber_intermediate_sizes")
+    ordinary = getattr(transformers, type(model).__name__)(model.config).eval()
+    ordinary.load_state_dict(model.state_dict())
+    assert torch.equal(logits(ordinary, batch), logits(model, batch))
+    assert encoder_of(model).num_neurons == NEURONS
+    assert getattr(encoder_of(model).unpruned_config(), key) == NEURONS

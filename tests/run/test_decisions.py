@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from auber.models.plan import PruningPlan
 from auber.run.decisions import Decisions, best_by_size, best_plan
 from tests.small import Messages, small_config
 
@@ -51,13 +52,13 @@ def test_no_other_distribution_of_the_heads_gains_more(seed):
             sum(of[size][1] for of, size in zip(layers.values(), sizes, strict=True))
             for sizes in ways
         ]
-        assert plan.num_removed == wanted
+        assert plan.num_heads == wanted
         assert gain == pytest.approx(max(gains))
         best = zip(layers, ways[int(np.argmax(gains))], strict=True)
-        assert plan == {layer: masks[size] for layer, size in best if size}
+        assert plan == PruningPlan({layer: masks[size] for layer, size in best})
 
 
 def test_sizes_that_do_not_add_up_to_the_number():
     layers = {0: {0: ((), 0.5), 3: ((0, 1, 2), 0.4)}, 1: {0: ((), 0.5), 4: ((0, 1, 2, 3), 0.3)}}
-    found = [best_plan(wanted, layers)[0].num_removed for wanted in (1, 2, 5, 6, 9)]
+    found = [best_plan(wanted, layers)[0].num_heads for wanted in (1, 2, 5, 6, 9)]
     assert found == [0, 3, 4, 7, 7]

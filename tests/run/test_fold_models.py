@@ -10,7 +10,7 @@ import torch
 import auber
 from auber.data.encoding import encode_split
 from auber.errors import RunError
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.run import fold_models, steps, tunings
 from auber.run.files import read_json
 from auber.run.fold_models import FoldModels
@@ -91,7 +91,7 @@ def same_weights(one, other):
 def test_the_stages_of_a_run(run):
     outcome, folder = run
     stages = {path.stem for path in (folder / "stages").glob("*.json")}
-    lost = [layer for layer in range(3) if outcome.plan.removed(layer)]
+    lost = [layer for layer in range(3) if outcome.plan.heads.get(layer, ())]
     assert lost, "heads go, for each is paid for"
     wanted = {f"{kind}{number}" for kind in ("scout-", "layer-0") for number in range(3)}
     wanted |= {"first", "rewind", "last"}
@@ -135,10 +135,10 @@ def test_the_plan_is_applied_to_the_pretrained_or_the_fine_tuned_model(made, req
         tune(model, rows.select(indices), settings, seed=seed, hardware=cpu(), watch=watch)
 
     if made == "run":
-        remove_heads(model, outcome.plan)
+        remove(model, outcome.plan)
     do(splits.first, config.first, "first")
     if made == "unwound":
-        remove_heads(model, outcome.plan)
+        remove(model, outcome.plan)
     for layer in outcome.result["tuned_layers"]:
         do(splits.layers[layer].mini_train, config.layer, "layer", layer)
     do(splits.last_train, config.last, "last", watch=(rows.select(splits.last_watch), TASK.metric))
@@ -275,7 +275,7 @@ def test_numbers_to_predict_are_rewarded_by_what_is_explained_of_them(tmp_path):
         config=config,
         out=tmp_path / "run",
     )
-    assert found.plan.num_removed > 0
+    assert found.plan.num_heads > 0
     assert found.result["metric"] == "spearman"
     stage = read_json(tmp_path / "run" / "stages" / "layer-00.json")
     assert 0 <= stage["search"]["unpruned_score"] <= 1
@@ -291,7 +291,7 @@ def test_with_caution_a_head_has_to_gain(tmp_path):
         prune(tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution)
         for caution in (0.0, 10.0)
     )
-    assert free.plan.num_removed > cautious.plan.num_removed == 0
+    assert free.plan.num_heads > cautious.plan.num_heads == 0
     assert not any("change_cost" in search for search in searches(tmp_path / "run 0"))
     for search in searches(tmp_path / "run 10"):
         assert search["change_cost"] > 0

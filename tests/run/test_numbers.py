@@ -195,7 +195,7 @@ def test_a_reward_set_that_tells_no_masks_apart_is_warned_of_once(caplog):
         "heads"
         for layer in range(3)
     ]
-    assert pruned.plan.num_removed == 0
+    assert pruned.plan.num_heads == 0
 
 
 # Heads that are all alike, and heads that are alone
@@ -214,7 +214,7 @@ def test_a_model_of_one_head_a_layer_is_tuned_and_loses_none(method, tmp_path):
         "nothing to remove: one head must stay in each layer, and layers 0, 1, 2 had only one; "
         "the model is tuned and evaluated as it is"
     ]
-    assert pruned.plan.num_removed == 0
+    assert pruned.plan.num_heads == 0
     assert pruned.result["cost"]["rewards_asked"] == 0
     assert pruned.result["cost"]["tuning_steps"] == 4 + 4  # the first tuning and the last
     assert pruned.result["tuned_layers"] == []
@@ -222,7 +222,7 @@ def test_a_model_of_one_head_a_layer_is_tuned_and_loses_none(method, tmp_path):
 
 def test_a_layer_of_one_head_is_passed_over_and_the_others_are_not(tmp_path):
     model, tokenizer = small_start()
-    auber.remove_heads(model, {1: [0, 1, 3]})
+    auber.remove(model, {1: [0, 1, 3]})
     messages = Messages()
     prune(model=(model, tokenizer), progress=messages, out=tmp_path / "run")
     assert (

@@ -182,7 +182,11 @@ SEARCH = {"rewards_asked": 1, "rewards_computed": 1, "reward_seconds": 0.5, "sec
             "lacks 'sizes.0.score'; lacks 'sizes.0.gain'",
         ),
         ("layer-03", {"removed": [], "sizes": []}, "'sizes' must be at least 1 entries long"),
-        ("prior", {"plan": {"a": []}}, ".* must be text that matches"),
+        (
+            "prior",
+            {"plan": {"a": []}},
+            "'plan' must be a plan .plan: a layer must be a whole number",
+        ),
         ("prior", {}, "lacks 'plan'"),
         ("plan", {}, "lacks 'removed'"),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 import auber
 from auber.errors import ConfigError, RunError, TaskError
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from tests.run.test_fold_models import SETTINGS, prune
 from tests.small import small_config, small_start, small_task
 
@@ -169,7 +169,7 @@ def test_what_fold_models_cannot_have(arguments, message, tmp_path):
 
 def test_an_origin_of_another_build(tmp_path):
     pruned = copy.deepcopy(small_start()[0])
-    remove_heads(pruned, {0: [1]})
+    remove(pruned, {0: [1]})
     for other in (small_start(hidden_size=48)[0], pruned):
         with pytest.raises(ConfigError, match=r"^Bert\w+: the origin must be built like the model"):
             prune(tmp_path / "run", first__when="never", origin=other)

@@ -45,7 +45,7 @@ def corrected(tmp_path_factory):
 def test_the_prior_is_the_plan_of_the_ranking(corrected, tmp_path):
     ranked = prune(tmp_path / "voita", "voita", heads=6, **GATES)
     assert prior_of(corrected[1]) == ranked.plan
-    assert ranked.plan.num_removed == 6
+    assert ranked.plan.num_heads == 6
 
 
 def test_every_search_starts_from_the_prior(corrected):
@@ -54,9 +54,9 @@ def test_every_search_starts_from_the_prior(corrected):
     for layer in range(3):
         stage = stage_of(folder, f"layer-{layer:02}")
         search = stage["search"]
-        assert search.get("given", []) == list(prior.removed(layer))
+        assert search.get("given", []) == list(prior.heads.get(layer, ()))
         assert search["best_score"] >= search["given_score"]
-        assert tuple(stage["removed"]) == outcome.plan.removed(layer)
+        assert tuple(stage["removed"]) == outcome.plan.heads.get(layer, ())
         assert len(stage["removed"]) < 4, "one head stays"
 
 
@@ -94,9 +94,9 @@ def test_fold_models_lack_the_decided_heads_and_else_the_prior(corrected, monkey
     outcome = prune(tmp_path / "run", **GATES)
     prior = prior_of(tmp_path / "run")
     expected = [
-        PruningPlan({1: prior.removed(1), 2: prior.removed(2)}),
-        PruningPlan({0: outcome.plan.removed(0), 2: prior.removed(2)}),
-        PruningPlan({0: outcome.plan.removed(0), 1: outcome.plan.removed(1)}),
+        PruningPlan({1: prior.heads.get(1, ()), 2: prior.heads.get(2, ())}),
+        PruningPlan({0: outcome.plan.heads.get(0, ()), 2: prior.heads.get(2, ())}),
+        PruningPlan({0: outcome.plan.heads.get(0, ()), 1: outcome.plan.heads.get(1, ())}),
     ]
     assert asked == expected
     assert outcome.plan == corrected[0].plan
@@ -105,7 +105,7 @@ def test_fold_models_lack_the_decided_heads_and_else_the_prior(corrected, monkey
 def test_the_prior_has_the_given_number_of_heads(tmp_path):
     outcome = prune(tmp_path / "run", search__heads=4, reward__caution=1.0, **GATES)
     prior = prior_of(tmp_path / "run")
-    assert prior.num_removed == outcome.plan.num_removed == 4
+    assert prior.num_heads == outcome.plan.num_heads == 4
     assert stage_of(tmp_path / "run", "budget")["gain"] >= 0, (
         "the prior is among the plans of this size"
     )
@@ -129,8 +129,8 @@ def sized(tmp_path_factory):
 
 def test_the_given_number_of_heads_goes(sized):
     outcome, folder = sized
-    assert outcome.plan.num_removed == outcome.result["heads"]["removed"] == 5
-    assert outcome.result["tuned_layers"] == list(outcome.plan)
+    assert outcome.plan.num_heads == outcome.result["heads"]["removed"] == 5
+    assert outcome.result["tuned_layers"] == list(outcome.plan.heads)
     known = {}
     for layer in range(3):
         stage = read_json(folder / "stages" / f"layer-{layer:02}.json")
@@ -163,7 +163,7 @@ def test_heads_sets_the_number_of_a_search(sized, tmp_path):
 def test_another_number_of_heads_is_reported(tmp_path):
     messages = Messages()
     found = prune(tmp_path / "run", heads=5, agent__episodes=0, progress=messages)
-    number = found.plan.num_removed
+    number = found.plan.num_heads
     assert number < 5, "the one game after none that teach has seen few masks"
     assert (
         "search.heads asks for 5 heads, and the nearest sum of the scored masks is "
@@ -173,7 +173,7 @@ def test_another_number_of_heads_is_reported(tmp_path):
 
 def test_other_searches_remove_the_given_number(tmp_path):
     found = prune(tmp_path / "run", "greedy", search__heads=9, reward__head=0.0)
-    assert found.plan.num_removed == 9
+    assert found.plan.num_heads == 9
 
 
 # Rewards for time
@@ -206,7 +206,7 @@ def test_a_head_is_rewarded_for_the_time_it_saves(monkeypatch, tmp_path, protoco
     )
     assert clock.asked == [(3, 24)], "nothing is measured where it is worth nothing"
     assert timed.plan == paid.plan
-    assert timed.plan.num_removed > 0
+    assert timed.plan.num_heads > 0
     ours, theirs = searches(tmp_path / "timed"), searches(tmp_path / "paid")
     assert [search["time_pay"] for search in ours] == pytest.approx([1.0] * 3)
     assert [search["best_score"] for search in ours] == [search["best_score"] for search in theirs]

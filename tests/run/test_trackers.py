@@ -69,9 +69,9 @@ def test_a_run_tells_its_search_its_tunings_and_its_result(plain):
     ), "every episode"
     assert {"first/tuning/loss", "last/tuning/loss", "last/tuning/watched_score"} <= names
     assert numbers["result/dev", 0] == outcome.result["dev"]["score"]
-    assert numbers["result/heads_removed", 0] == outcome.plan.num_removed
+    assert numbers["result/heads_removed", 0] == outcome.plan.num_heads
     assert [numbers["layers/removed", layer] for layer in range(3)] == [
-        len(outcome.plan.removed(n)) for n in range(3)
+        len(outcome.plan.heads.get(n, ())) for n in range(3)
     ]
     computed = sum(numbers["layers/rewards_computed", layer] for layer in range(3))
     assert computed == outcome.result["cost"]["rewards_computed"]

@@ -14,7 +14,7 @@ import torch
 from auber.data.encoding import EncodedRows
 from auber.errors import ConfigError, PlanError
 from auber.metrics.task_metrics import get_metric
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.scoring import (
     CrossFitScorer,
     DeviceWorkers,
@@ -50,7 +50,7 @@ SCORERS = [whole, sharded, cross_fit]
 def pruned_start():
     """Return a model whose layer 1 has lost head 0 of four, rows and a metric."""
     model = tiny_model("bert", num_labels=3)
-    remove_heads(model, {1: [0]})
+    remove(model, {1: [0]})
     return model, random_rows(), "accuracy"
 
 
@@ -81,7 +81,7 @@ def test_equal_masks_in_any_form(make):
 
 def test_a_layer_without_heads_can_be_scored():
     model = tiny_model("bert", num_labels=3)
-    remove_heads(model, {1: range(4)}, allow_empty_layers=True)
+    remove(model, {1: range(4)}, allow_empty_layers=True)
     assert 0 <= whole(model, random_rows(), "accuracy").score(()) <= 1
 
 
@@ -133,7 +133,7 @@ def expected_error(folds, metric, heads):
         logits = []
         for model, rows in folds:
             pruned = copy.deepcopy(model)
-            remove_heads(pruned, {1: removed})
+            remove(pruned, {1: removed})
             logits.append(predict(pruned, rows))
         scores.append(rule.by_row(rule.statistics(torch.cat(logits), labels)))
     gains = torch.stack(scores[1:]) - scores[0]  # (heads, rows)

@@ -9,7 +9,7 @@ from auber.data.encoding import EncodedRows
 from auber.errors import ModelError, TaskError
 from auber.metrics.task_metrics import get_metric
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.scoring import CrossFitScorer, Fold, LayerScorer
 from auber.training.devices import Hardware
 from auber.training.evaluation import predict
@@ -34,7 +34,7 @@ def made_folds(labels=3, sizes=(9, 30, 14), removed=None):
     folds = []
     for seed, size in enumerate(sizes):
         model = tiny_model("bert", num_labels=labels, seed=seed)
-        remove_heads(model, PruningPlan(removed or {}))
+        remove(model, PruningPlan(removed or {}))
         rows = random_rows(size, labels=labels, seed=seed, regression=labels == 1)
         if labels > 1:
             predicted = predict(model, rows).argmax(1)
@@ -49,7 +49,7 @@ def expected_score(folds, layer, metric, removed):
     logits = []
     for model, rows in folds:
         pruned = copy.deepcopy(model)
-        remove_heads(pruned, {layer: removed})
+        remove(pruned, {layer: removed})
         logits.append(predict(pruned, rows))
     labels = torch.cat([rows.labels for _, rows in folds])
     return get_metric(metric).compute(torch.cat(logits), labels).item()
@@ -113,7 +113,7 @@ def test_an_identity_replaces_the_digest_of_the_weights(monkeypatch):
 
 def test_models_with_different_heads_are_refused():
     folds = made_folds()
-    remove_heads(folds[2][0], PruningPlan({1: [0, 3], 0: [2]}))
+    remove(folds[2][0], PruningPlan({1: [0, 3], 0: [2]}))
     message = (
         r"^layer 1: the models of all folds must have the same heads, found \[0, 1, 2, 3\] in fold "
         r"0 and \[1, 2\] in fold 2; remove the same heads from each$"

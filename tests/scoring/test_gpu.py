@@ -9,7 +9,7 @@ import torch
 
 from auber.data.encoding import EncodedRows
 from auber.models.plan import PruningPlan
-from auber.models.surgery import masked_heads, remove_heads
+from auber.models.surgery import masked, remove
 from auber.scoring import LayerScorer
 from auber.training.devices import Hardware
 from auber.training.evaluation import evaluate_rows, predict
@@ -66,14 +66,14 @@ def longest_first(rows):
 @pytest.mark.parametrize("layer", range(LAYERS))
 def test_in_float32_every_mask_predicts_what_the_masked_model_predicts(model_type, layer):
     model = tiny_model(model_type, num_labels=3, **heads_of_16(model_type)).cuda()
-    remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
+    remove(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
     rows = random_rows(count=200, token_types=model_type in ("bert", "electra"))
     scorer = LayerScorer(model, layer, rows, "accuracy", gpu("float32"))
     masks = [
         mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)
     ]
     for removed in masks:
-        with masked_heads(model, {layer: removed}):
+        with masked(model, {layer: removed}):
             plain = predict(model, rows)[longest_first(rows)]
         assert torch.allclose(scorer.logits(removed), plain, atol=1e-4)
     assert scorer.score_many(masks) == [scorer.score(mask) for mask in masks]
@@ -92,7 +92,7 @@ def test_a_captured_graph_predicts_what_the_masked_model_predicts(model_type, la
     scores = scorer.score_many(masks)
     assert scorer._chunks[0].graphs, "captured"
     for removed, score in zip(masks, scores, strict=True):
-        with masked_heads(model, {layer: removed} if removed else {}):
+        with masked(model, {layer: removed} if removed else {}):
             plain, expected = predict(model, rows)[order], evaluate_rows(model, rows, metric).score
         torch.testing.assert_close(scorer.logits(removed), plain, atol=1e-3, rtol=1e-3)
         assert score == pytest.approx(expected, abs=0.02)  # nearly equal answers may change places
@@ -104,10 +104,10 @@ def test_in_bfloat16_it_is_no_farther_from_float32_than_plain_bfloat16(model_typ
     model, rows = base_model(model_type), big_rows(600)
     scorer = LayerScorer(model, layer, rows, "accuracy", gpu("bfloat16"))
     for removed in [(), (1, 4, 7), tuple(range(11))]:
-        with masked_heads(model, {layer: removed}):
+        with masked(model, {layer: removed}):
             exact = predict(model, rows)[longest_first(rows)]
         low = base_model(model_type).to(torch.bfloat16)
-        with masked_heads(low, {layer: removed}):
+        with masked(low, {layer: removed}):
             plain = predict(low, rows)[longest_first(rows)]
         distances = [
             float((logits - exact).pow(2).mean().sqrt())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from auber.models.encoders import encoder_of
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.scoring.layers import pack_layers
 from auber.scoring.packing import PackedBatch
 from tests.tiny_models import HEADS, MODEL_TYPES, random_batch, tiny_model
@@ -32,7 +32,7 @@ def packed_logits(model, inputs, *, first_only):
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_packed_layers_compute_what_the_model_computes(model_type, plan):
     model = tiny_model(model_type, num_labels=3)
-    remove_heads(model, plan)
+    remove(model, plan)
     for padded in (True, False):
         inputs = random_batch(model, padded=padded)
         order = inputs["attention_mask"].sum(1).argsort(descending=True)
@@ -49,7 +49,7 @@ def test_packed_layers_compute_what_the_model_computes(model_type, plan):
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_a_layer_without_heads_still_computes(model_type):
     model = tiny_model(model_type)
-    remove_heads(model, {1: range(HEADS)}, allow_empty_layers=True)
+    remove(model, {1: range(HEADS)}, allow_empty_layers=True)
     inputs = random_batch(model, padded=False)
     with torch.no_grad():
         found, expected = packed_logits(model, inputs, first_only=True), model(**inputs).logits

@@ -11,7 +11,7 @@ from auber.data.encoding import EncodedRows
 from auber.errors import ModelError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.scoring import LayerScorer, scorer
 from auber.scoring.layers import PackedLayer
 from auber.training.evaluation import evaluate_rows, predict
@@ -54,7 +54,7 @@ def made(kind="sequence", model_type="bert", labels=3, **changes):
 
 def pruned_score(model, layer, removed, rows, metric):
     pruned = copy.deepcopy(model)
-    remove_heads(pruned, PruningPlan({layer: removed}))
+    remove(pruned, PruningPlan({layer: removed}))
     return evaluate_rows(pruned, rows, metric).score
 
 
@@ -70,7 +70,7 @@ def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -
     ]
     for removed in masks:
         pruned = copy.deepcopy(model)
-        remove_heads(pruned, {layer: removed})
+        remove(pruned, {layer: removed})
         plain, fast = predict(pruned, rows)[order], scorer.logits(removed)
         assert fast.shape == plain.shape
         torch.testing.assert_close(fast, plain, atol=1e-5 if is_sequence else 2e-5, rtol=1e-5)
@@ -87,7 +87,7 @@ def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, kind):
     model, rows = made(kind, model_type)
-    remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
+    remove(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
     assert_predicts_like_the_pruned(model, layer, rows)
 
 

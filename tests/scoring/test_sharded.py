@@ -166,7 +166,7 @@ def whole(tmp_path_factory):
 
 def assert_the_same_run(whole, folder, outcome):
     whole_folder, expected = whole
-    assert expected.plan.num_removed > 0
+    assert expected.plan.num_heads > 0
     assert outcome.plan == expected.plan
     assert (outcome.result["dev"], outcome.result["train"]) == (
         expected.result["dev"],

@@ -10,7 +10,7 @@ import torch
 from auber.config import Config
 from auber.data.encoding import EncodedRows
 from auber.models.encoders import encoder_of
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.search.methods import LayerSearch, RankingInputs
 from auber.search.toy import ToyLayer
 from auber.system.progress import Progress
@@ -90,7 +90,7 @@ class CountingToy:
         )
         encoder = encoder_of(model)
         if gone := [head for head in range(num_heads) if head not in self.heads]:
-            remove_heads(model, {0: gone})
+            remove(model, {0: gone})
         return LayerSearch(
             0,
             encoder,

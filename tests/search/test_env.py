@@ -93,5 +93,5 @@ def test_another_agent_learns_a_legal_plan():
     while not terminated:
         action, _ = agent.predict(observation, deterministic=True)
         observation, _, terminated, _, info = env.step(action)
-    PruningPlan({0: env.unwrapped.game.removed}).check(num_layers=1, num_heads=6)
+    PruningPlan({0: env.unwrapped.game.removed}).check(num_layers=1, num_heads=6, num_neurons=1)
     assert info["score"] > unpruned

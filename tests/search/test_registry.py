@@ -9,7 +9,7 @@ import torch
 
 import auber
 from auber.errors import ConfigError
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.search.registry import METHODS, get_method
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.search.made import ranking_inputs
@@ -45,8 +45,8 @@ def test_the_registry():
 def test_every_family_loses_the_number_asked_for(name, model_type):
     model = tiny_model(model_type)
     plan = choose(name, model, 5).plan
-    assert plan.num_removed == 5
-    remove_heads(model, plan)
+    assert plan.num_heads == 5
+    remove(model, plan)
 
 
 @pytest.mark.parametrize("name", RANKINGS)
@@ -57,17 +57,17 @@ def test_every_task_type_loses_the_number_asked_for(name, labels):
         rows = random_kind_rows(labels)
     else:
         model, rows = tiny_model(num_labels=labels), None
-    assert choose(name, model, 5, rows=rows).plan.num_removed == 5
+    assert choose(name, model, 5, rows=rows).plan.num_heads == 5
 
 
 @pytest.mark.parametrize("name", RANKINGS)
 @pytest.mark.parametrize("model_type", ["bert", "mpnet"])
 def test_a_pruned_model_keeps_a_head_in_each_layer_that_has_some(name, model_type):
     model = tiny_model(model_type)
-    remove_heads(model, {0: [1], 1: range(HEADS)}, allow_empty_layers=True)
+    remove(model, {0: [1], 1: range(HEADS)}, allow_empty_layers=True)
     plan = choose(name, model, 5).plan
-    assert {layer: len(heads) for layer, heads in plan.items()} == {0: 2, 2: 3}
-    assert 1 not in plan[0]
+    assert {layer: len(heads) for layer, heads in plan.heads.items()} == {0: 2, 2: 3}
+    assert 1 not in plan.heads[0]
 
 
 @pytest.mark.parametrize("name", RANKINGS)
@@ -105,10 +105,10 @@ def test_a_whole_run(name, tmp_path):
         model, tokenizer, task=task, method=name, heads=heads, config=config, out=run
     )
     assert outcome.result["method"] == name
-    assert all(len(gone) < HEADS for gone in outcome.plan.values())
+    assert all(len(gone) < HEADS for gone in outcome.plan.heads.values())
     computed = outcome.result["cost"]["rewards_computed"]
     if heads is not None:
-        assert outcome.plan.num_removed == heads
+        assert outcome.plan.num_heads == heads
         assert computed == 0
     else:
         assert len((run / "scores.jsonl").read_text().splitlines()) == computed > 0

@@ -15,7 +15,7 @@ from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.report.results_file import collect, save_results
 from auber.study import StudyFolder, run_study, select_runs
 from auber.study.checks import _outline
@@ -59,7 +59,7 @@ def states(study, folder, **options):
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_the_outline_of_a_model_has_its_shape(model_type, tmp_path):
     model = tiny_model(model_type)
-    remove_heads(model, PruningPlan({0: (1,)}))
+    remove(model, PruningPlan({0: (1,)}))
     checkpoint.save(model, tiny_tokenizer(), tmp_path / "model")
     outline, _ = _outline(tiny_study(tmp_path / "model"), small_task())
     assert {parameter.device.type for parameter in outline.parameters()} == {"meta"}, "no weights"

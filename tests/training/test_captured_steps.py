@@ -11,7 +11,7 @@ from auber.config import FirstTuning
 from auber.data.encoding import part_batch
 from auber.metrics.tags import NO_TAG
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.training import trainer
 from auber.training.batches import RowCollator
 from auber.training.captured_steps import CapturedSteps, StepCache
@@ -150,7 +150,7 @@ def test_cached_steps_serve_the_next_tuning_until_heads_are_removed(monkeypatch,
             tune(model, small_rows(40), SETTINGS, seed=seed, hardware=cpu(), step_cache=cache)
             counts.append(capture.recorded - sum(counts))
             if plan is not None and seed == 1:
-                remove_heads(model, plan)
+                remove(model, plan)
         return model.state_dict(), counts
 
     without, counts = tuned_twice(None)

@@ -10,7 +10,7 @@ import torch
 
 from auber.config import FirstTuning, LastTuning
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.training import monitor, trainer
 from auber.training.batches import RowCollator
 from auber.training.captured_steps import CapturedSteps, StepCache
@@ -36,7 +36,7 @@ def gpu(precision="bfloat16"):
 def start(model_type="bert", plan=None, **changes):
     model = tiny_model(model_type, vocab_size=300, pad_token_id=0, **changes)
     if plan is not None:
-        remove_heads(model, plan)
+        remove(model, plan)
     return model.cuda()
 
 
@@ -239,7 +239,7 @@ def test_heads_are_removed_between_tunings():
     model = tiny_model("bert").cuda()
     for layer in range(2):
         assert tune(model, rows_for(model, 38), FIRST, seed=layer, hardware=gpu()).steps == 6
-        remove_heads(model, PruningPlan({layer: [1]}))
+        remove(model, PruningPlan({layer: [1]}))
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from auber.errors import ModelError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.training import latency as saving
 from auber.training.devices import Hardware
 from auber.training.latency import Saving, measure_saving
@@ -54,13 +54,13 @@ def test_every_family_and_only_the_heads_that_are_there(model_type):
     model = tiny_model(model_type).train()
     heads = encoder_of(model).num_heads
     layers = encoder_of(model).num_layers
-    remove_heads(model, PruningPlan({0: [0], 1: range(1, heads)}))
+    remove(model, PruningPlan({0: [0], 1: range(1, heads)}))
     found = measure_saving(model, cpu(), 1, 8, lambda done: None)
     assert found.heads == (heads - 1) // 2 + (layers - 2) * (heads // 2), (
         "one head stays in layer 1"
     )
     assert model.training
-    remove_heads(
+    remove(
         model,
         PruningPlan(
             {layer: encoder_of(model).present(layer)[1:] for layer in range(layers) if layer != 1}

@@ -33,7 +33,7 @@ def command(
 
     with screen.listening(quiet=quiet):
         imported = import_model(folder, out)
-    removed, total = imported.plan.num_removed, imported.num_heads
+    removed, total = imported.plan.num_heads, imported.num_heads
     if json:
         screen.print_json(
             {

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from auber.config import load_toml
 from auber.errors import printable
+from auber.models.plan import PruningPlan
 from auber.run import records
 from auber.run.records import ProcessRecord, ResultRecord, RunIdentity, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
@@ -281,8 +282,8 @@ def _layer_status(
         removed = done[BUDGET].plan
     else:  # where sizes were scored, the layers share a given number of heads
         removed = stage.removed or () if stage and stage.sizes is None else None
-    if isinstance(removed, dict):
-        removed = removed.get(str(layer), ())
+    if isinstance(removed, PruningPlan):
+        removed = removed.heads.get(layer, ())
     if isinstance(removed, tuple):
         gain = stage.scores.gain(removed) if stage else None
         return LayerStatus(state="decided", removed=removed, gain=gain)

@@ -22,7 +22,7 @@ from torch import nn
 
 from auber.config import make_config
 from auber.errors import ConfigError
-from auber.export.dense import restore_heads
+from auber.export.dense import restore_units
 from auber.export.onnx import (
     graph_call,
     missing_packages,
@@ -97,7 +97,7 @@ def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> 
     with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
         progress.begin("writing unpruned graph", 0)
         unpruned = Path(folder) / "unpruned.onnx"
-        write_graph(restore_heads(source.model, source.encoder.removed), unpruned, source.inputs)
+        write_graph(restore_units(source.model, source.encoder.removed), unpruned, source.inputs)
         progress.end()
         progress.begin("latency", limits.repeats)
         calls = [
@@ -143,9 +143,9 @@ def _measure_run(
     return RunSpeed(
         name=subject.name,
         family=encoder.family,
-        heads_removed=subject.plan.num_removed,
+        heads_removed=subject.plan.num_heads,
         heads=encoder.num_layers * encoder.num_heads,
-        plan={str(layer): heads for layer, heads in subject.plan.items()},
+        plan=subject.plan,
         parameters=Amount(unpruned=unpruned.num_parameters(), pruned=pruned.num_parameters()),
         multiply_adds=Amount(
             unpruned=count_multiply_adds(unpruned, length),

@@ -23,11 +23,12 @@ import torch
 from torch import Tensor, nn
 
 from auber.errors import CheckpointError, ConfigError
-from auber.export.dense import restore_heads
+from auber.export.dense import restore_units
 from auber.export.pages import write_graph_page
 from auber.export.source import Source, in_float32
 from auber.export.verification import Compute, Exported, write_verified
 from auber.models.encoders import encoder_of
+from auber.models.plan import PruningPlan
 from auber.models.random_rows import random_rows
 from auber.system.progress import Progress
 
@@ -81,11 +82,15 @@ def require_packages(option: str) -> None:
 def write_graph(model: PreTrainedModel, path: Path, inputs: Sequence[str]) -> None:
     """Write a classifier with these inputs as one file; above 2 GB, the weights go into a second.
 
-    A layer without heads gets one head of zeros: onnxruntime cannot reshape a tensor of no heads.
+    A layer without heads or neurons gets one of zeros: onnxruntime cannot reshape an empty tensor.
     """
     encoder = encoder_of(model)
-    empty = [layer for layer in range(encoder.num_layers) if not encoder.present(layer)]
-    model = restore_heads(model, {layer: [0] for layer in empty}) if empty else model
+    layers = range(encoder.num_layers)
+    empty = PruningPlan(
+        {layer: [0] for layer in layers if not encoder.present(layer)},
+        {layer: [0] for layer in layers if not encoder.parts(layer).contract.in_features},
+    )
+    model = restore_units(model, empty) if empty else model
     rows, length = _TRACED
     outputs = OUTPUT_NAMES[encoder.task_type.name]
     batch = random_rows(encoder, inputs, rows=rows, length=min(length, encoder.num_positions))

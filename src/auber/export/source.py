@@ -44,7 +44,7 @@ class Source:
     def heads(self) -> tuple[int, int]:
         """The number of removed heads, and of heads before pruning."""
         encoder = self.encoder
-        return encoder.removed.num_removed, encoder.num_layers * encoder.num_heads
+        return encoder.removed.num_heads, encoder.num_layers * encoder.num_heads
 
     @property
     def row_length(self) -> int:

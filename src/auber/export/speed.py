@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, Field
 
 from auber.errors import ConfigError, unknown_name
-from auber.run.records import CommitRecord, HeadsByLayer
+from auber.run.records import CommitRecord, Plan
 from auber.system.records import LARGEST_NUMBER, Count, Name, Number, Record
 from auber.training.timing import Limits, Ratio, brief, ratio_of, verdict
 
@@ -137,7 +137,7 @@ class RunSpeed(Record):
     family: Name
     heads_removed: Count
     heads: Count
-    plan: HeadsByLayer
+    plan: Plan
     parameters: Amount
     multiply_adds: Amount  # of one row
     pairs: tuple[Pair, ...]

@@ -24,12 +24,12 @@ from auber.errors import ConfigError, PlanError, RunError
 from auber.export.speed import USUAL_LENGTH
 from auber.metrics.task_metrics import METRICS
 from auber.models.checkpoint import model_folder
-from auber.models.encoders import encoder_of
+from auber.models.encoders import encoder_of, family_of
 from auber.models.plan import PruningPlan
 from auber.models.source import read_config
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.run import files as run_files
-from auber.run.records import HeadsByLayer
+from auber.run.records import Plan
 from auber.system import seeds
 from auber.system.filters import parse_only
 from auber.system.records import Count, Name, Record, Whole, parse, read_json
@@ -61,7 +61,7 @@ class Subject:
                 copy.deepcopy(self.config), dtype=torch.float32, trust_remote_code=False
             )
         pruned = copy.deepcopy(unpruned)
-        remove_heads(pruned, self.plan, allow_empty_layers=True)
+        remove(pruned, self.plan, allow_empty_layers=True)
         return unpruned.eval(), pruned.eval()
 
 
@@ -121,7 +121,7 @@ class _Result(Record, extra="ignore"):
     model: Name
     labels: Count
     heads: _Shape
-    plan: HeadsByLayer
+    plan: Plan
 
     @property
     def name(self) -> str:
@@ -247,10 +247,15 @@ def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
                 f"(it began with '{result.model}')"
             )
         config = _read_architecture(model, path, result)
-        plan = PruningPlan.from_json(result.to_json()["plan"], f"{path}: plan")
+        plan = result.plan
         task_type = TASK_TYPES[METRICS[result.metric].kind]
     try:
-        plan.check(config.num_hidden_layers, config.num_attention_heads, allow_empty_layers=True)
+        plan.check(
+            config.num_hidden_layers,
+            config.num_attention_heads,
+            getattr(config, family_of(config.model_type).intermediate_key),
+            allow_empty_layers=True,
+        )
     except PlanError as error:
         raise RunError(f"{path}: {error}") from error
     return Subject(name, task_type, config, plan)
@@ -260,10 +265,7 @@ def _read_architecture(model: str, path: Path, result: _Result) -> PreTrainedCon
     """Return the config of the unpruned model that a run started from."""
     config, removed = read_config(model_folder(Path(model)) if Path(model).is_dir() else model)
     if removed:
-        raise ConfigError(
-            f"--model must be an unpruned model, {model} lacks {removed.num_removed} heads; "
-            "give its origin"
-        )
+        raise ConfigError(f"--model must be an unpruned model, {model} is pruned; give its origin")
     config.num_labels = result.labels
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     if (result.heads.layers, result.heads.per_layer) != (layers, heads):

@@ -1,11 +1,11 @@
 """Save and load model folders, and load the classifier that a run starts from.
 
-A folder holds `model.safetensors`, the tokenizer's files and `config.json`, with the removed heads
-under `auber_removed_heads`. `load` builds the transformers class that the config names, slices it
-and fills it strictly: every tensor must be there and fit. Plain transformers folders load as well,
-and so do folders of transformers 4 that record `pruned_heads`. No pickle is read and no code from a
-folder or the Hub is run (`source.py`). The modeling file that `save` puts beside a pruned model is
-for users without this package (`remote_code/`).
+A folder holds `model.safetensors`, the tokenizer's files and `config.json`, which records the
+removed units (see `encoders/base.py`). `load` builds the transformers class that the config names,
+slices it and fills it strictly: every tensor must be there and fit. Plain transformers folders load
+as well, and so do folders of transformers 4 that record `pruned_heads`. No pickle is read and no
+code from a folder or the Hub is run (`source.py`). The modeling file that `save` puts beside a
+pruned model is for users without this package (`remote_code/`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from torch import Tensor
 
 from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type_of_class
 from auber.errors import CheckpointError, ModelError
-from auber.models.encoders import REMOVED_HEADS, encoder_of
+from auber.models.encoders import REMOVED_HEADS, encoder_of, family_of
 from auber.models.plan import PruningPlan
-from auber.models.remote_code import MODELING_FILE, auto_map
+from auber.models.remote_code import MODELING_FILE, auto_map, needs_code
 from auber.models.source import (
     WEIGHTS,
     HubName,
@@ -41,7 +41,7 @@ from auber.models.source import (
     report_damage,
     weight_files,
 )
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.system import seeds
 from auber.system.hub import reading_hub
 
@@ -70,7 +70,7 @@ def save(
     """Write a model folder as a whole or not at all; an existing model folder is replaced."""
     from safetensors.torch import save_file
 
-    removed = encoder_of(model).removed
+    encoder_of(model)  # a supported encoder whose layers agree with its config
     config = copy.deepcopy(model.config)
     # The modeling file derives its classes from those of transformers and gives them the same name.
     if not any(
@@ -84,14 +84,16 @@ def save(
     config.dtype = model.dtype
     if hasattr(config, "auto_map"):  # code beside another folder
         del config.auto_map
-    if removed:
+    if not getattr(config, REMOVED_HEADS, True):
+        delattr(config, REMOVED_HEADS)
+    if needs_code(config):
         config.auto_map = auto_map(config)
     tensors = {
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
     }
     with _replacing(Path(folder)) as fresh:
         config.save_pretrained(fresh)
-        if removed:
+        if needs_code(config):
             shutil.copyfile(MODELING_FILE, fresh / MODELING_FILE.name)
         save_file(tensors, fresh / WEIGHTS, metadata={"format": "pt"})
         if tokenizer is not None:
@@ -198,12 +200,12 @@ def model_folder(folder: Path) -> Path:
 
 
 def weights_digest(model: PreTrainedModel) -> str:
-    """Return a digest of the tensors of a model and of the heads they belong to."""
+    """Return a digest of the tensors of a model and of the units they belong to."""
     state = sorted(model.state_dict().items())
     # Hashing releases the interpreter lock: a few threads keep up with the copies from a GPU.
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         tensors = list(pool.map(lambda item: _digest_tensor(*item), state))
-    described = json.dumps([encoder_of(model).removed.to_json(), tensors])
+    described = json.dumps([encoder_of(model).removed.identity(), tensors])
     return hashlib.sha256(described.encode()).hexdigest()[:32]
 
 
@@ -231,10 +233,18 @@ def _load_pruned(
     from transformers.initialization import no_init_weights
 
     tensors = _read_tensors(folder)
+    # Checked before building the model: a damaged config could ask for more than the memory holds.
+    neurons = getattr(config, family_of(config.model_type).intermediate_key)
+    largest = max((tensor.numel() for tensor in tensors.values()), default=0)
+    if neurons - max(map(len, plan.neurons.values()), default=0) > largest:
+        raise CheckpointError(
+            f"{folder}: its config.json has layers of {neurons} neurons, its largest weight has "
+            f"{largest} numbers; save the model again"
+        )
     # A model built on the meta device would lose the buffers that are in no file.
     with no_init_weights(), report_damage(f"{folder}: cannot be loaded"):
         model = cls._from_config(config, **options)
-    remove_heads(model, plan, allow_empty_layers=True)
+    remove(model, plan, allow_empty_layers=True)
     expected = model.state_dict()
     if lacking := expected.keys() - tensors.keys():
         raise CheckpointError(f"{folder}: the weights lack {_some(lacking)}; save the model again")
@@ -246,9 +256,9 @@ def _load_pruned(
     for key, tensor in tensors.items():
         if tensor.shape != expected[key].shape:
             raise CheckpointError(
-                f"{folder}: the weights do not fit the recorded heads: {key} must be "
+                f"{folder}: the weights do not fit the recorded units: {key} must be "
                 f"{tuple(expected[key].shape)}, found {tuple(tensor.shape)}; restore "
-                f"{REMOVED_HEADS} in config.json or save the model again"
+                "config.json or save the model again"
             )
     model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep each dtype
     return model

@@ -1,8 +1,8 @@
-"""A pruning plan: the heads to remove from each layer.
+"""A pruning plan: the attention heads and the feed-forward neurons to remove from each layer.
 
-Layers and heads are counted from 0 and always refer to the unpruned model, so that a plan keeps its
-meaning after some of its heads are gone. A plan is an immutable, ordered value; two plans are equal
-if they remove the same heads.
+Layers, heads and neurons are counted from 0 and always refer to the unpruned model, so that a plan
+keeps its meaning after some of its units are gone. A plan is an immutable, ordered value; two plans
+are equal if they remove the same units.
 """
 
 from __future__ import annotations
@@ -10,130 +10,286 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from auber.errors import PlanError
 from auber.system.records import read_json
 
-_LAYER_KEY = re.compile("[0-9]{1,9}")  # Python refuses to parse integers of thousands of digits
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# Python refuses to parse integers of thousands of digits, and a range of them would fill the memory
+_LAYER_KEY = re.compile("[0-9]{1,9}")
+_SPAN = re.compile("([0-9]{1,7})(?:-([0-9]{1,7}))?")
+MOST_NEURONS = 2**22  # in one plan; the largest encoders have a tenth of it
+
+UnitsByLayer = Mapping[int, tuple[int, ...]]
 
 
-class PruningPlan(Mapping[int, tuple[int, ...]]):
-    """The heads to remove, by layer: `PruningPlan({0: [3, 5], 2: [1]})`.
+@dataclass(frozen=True)
+class Cost:
+    """What remains of an unpruned model, as shares of 1."""
 
-    Layers without heads to remove are left out.
+    multiply_adds: float  # of the encoder's layers
+    parameters: float  # of the whole model, with embeddings and classifier
+
+
+class PruningPlan:
+    """The units to remove, by layer: `PruningPlan(heads={0: [3, 5]}, neurons={2: range(64)})`.
+
+    Layers without units to remove are left out of `heads` and `neurons`.
     """
 
-    __slots__ = ("_removed",)
+    __slots__ = ("heads", "neurons")
 
-    def __init__(self, removed: Mapping[int, Iterable[int]] | None = None) -> None:
-        checked: dict[int, tuple[int, ...]] = {}
-        if removed is not None and not isinstance(removed, Mapping):
-            raise PlanError(
-                "a plan maps layers to heads, such as {0: [3, 5]}, found "
-                f"{type(removed).__name__}"
-            )
-        for key, given in (removed or {}).items():
-            layer = _index("layer", key, where="plan")
-            if not isinstance(given, Iterable):
-                raise PlanError(f"layer {layer}: a list of heads is needed, found {given!r:.40}")
-            heads = [_index("head", head, where=f"layer {layer}") for head in given]
-            if layer in checked:  # equal tensors are different keys
-                raise PlanError(f"layer {layer}: is named twice; name all its heads at once")
-            if len(set(heads)) != len(heads):
-                raise PlanError(
-                    f"layer {layer}: each head may be named once, the plan has {heads!s:.60}; "
-                    "remove the repeats"
-                )
-            if heads:
-                checked[layer] = tuple(sorted(heads))
-        self._removed = dict(sorted(checked.items()))
+    heads: UnitsByLayer
+    neurons: UnitsByLayer
 
-    def __getitem__(self, layer: int) -> tuple[int, ...]:
-        return self._removed[layer]
+    def __init__(
+        self,
+        heads: Mapping[int, Iterable[int]] | None = None,
+        neurons: Mapping[int, Iterable[int]] | None = None,
+    ) -> None:
+        object.__setattr__(self, "heads", _checked("head", heads))
+        object.__setattr__(self, "neurons", _checked("neuron", neurons))
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._removed)
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a plan cannot be changed ({name}); make a new one")
 
-    def __len__(self) -> int:
-        return len(self._removed)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PruningPlan, (dict(self.heads), dict(self.neurons))
+
+    def __bool__(self) -> bool:
+        return bool(self.heads or self.neurons)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PruningPlan):
+            return NotImplemented
+        return self.heads == other.heads and self.neurons == other.neurons
 
     def __hash__(self) -> int:
-        return hash(tuple(self._removed.items()))
+        return hash((tuple(self.heads.items()), tuple(self.neurons.items())))
 
     def __repr__(self) -> str:
-        return f"PruningPlan({ {layer: list(heads) for layer, heads in self._removed.items()} })"
+        given = [f"heads={_lists(self.heads)}"] if self.heads else []
+        if self.neurons:
+            given.append(f"neurons={_lists(self.neurons)}")
+        return f"PruningPlan({', '.join(given)})"
 
-    def __or__(self, other: Mapping[int, Iterable[int]]) -> PruningPlan:
-        """Return the plan that removes the heads of both."""
-        other = PruningPlan(other)
+    def __or__(self, other: PruningPlan) -> PruningPlan:
+        """Return the plan that removes the units of both."""
         return PruningPlan(
-            {layer: {*self.removed(layer), *other.removed(layer)} for layer in {*self, *other}}
+            _union(self.heads, other.heads),
+            _union(self.neurons, other.neurons),
         )
 
+    def __sub__(self, other: PruningPlan) -> PruningPlan:
+        """Return the plan without the units of another."""
+        return PruningPlan(
+            {layer: _without(units, other.heads.get(layer, ())) for layer, units in
+             self.heads.items()},
+            {layer: _without(units, other.neurons.get(layer, ())) for layer, units in
+             self.neurons.items()},
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, plan: PruningPlan | Mapping[int, Iterable[int]]) -> PruningPlan:
+        """Return a plan; a mapping from layers to heads is read as one."""
+        return plan if isinstance(plan, PruningPlan) else cls(plan)
+
     @property
-    def num_removed(self) -> int:
+    def num_heads(self) -> int:
         """The number of heads to remove, over all layers."""
-        return sum(len(heads) for heads in self._removed.values())
+        return sum(map(len, self.heads.values()))
 
-    def removed(self, layer: int) -> tuple[int, ...]:
-        """Return the heads to remove from a layer, in order."""
-        return self._removed.get(layer, ())
+    @property
+    def num_neurons(self) -> int:
+        """The number of neurons to remove, over all layers."""
+        return sum(map(len, self.neurons.values()))
 
-    def kept(self, layer: int, num_heads: int) -> tuple[int, ...]:
-        """Return the heads of a layer that stay, in order."""
-        gone = set(self.removed(layer))
-        return tuple(head for head in range(num_heads) if head not in gone)
+    def cost(self, model: PreTrainedModel, length: int = 128) -> Cost:
+        """Return the shares of multiply-adds and parameters that remain of a model.
 
-    def check(self, num_layers: int, num_heads: int, *, allow_empty_layers: bool = False) -> None:
+        `model` may be pruned or not: the shares refer to the unpruned one. Multiply-adds are those
+        of the encoder's layers for rows of `length` tokens.
+        """
+        from auber.models.costs import remaining_cost
+
+        return remaining_cost(model, self, length)
+
+    def check(
+        self,
+        num_layers: int,
+        num_heads: int,
+        num_neurons: int,
+        *,
+        allow_empty_layers: bool = False,
+    ) -> None:
         """Raise `PlanError` unless the plan fits a model with these sizes."""
-        for layer, heads in self.items():
-            if layer >= num_layers:
-                raise PlanError(
-                    f"layer {layer}: the model has layers 0 to {num_layers - 1}; correct the plan"
-                )
-            if heads[-1] >= num_heads:
-                raise PlanError(
-                    f"layer {layer}: its heads are numbered 0 to {num_heads - 1}, the plan removes "
-                    f"head {heads[-1]}; correct the plan"
-                )
-            if len(heads) == num_heads and not allow_empty_layers:
-                raise PlanError(
-                    f"layer {layer}: the plan removes all {num_heads} heads; at least one must stay"
-                )
+        for unit, by_layer, total in (
+            ("head", self.heads, num_heads),
+            ("neuron", self.neurons, num_neurons),
+        ):
+            for layer, units in by_layer.items():
+                if layer >= num_layers:
+                    raise PlanError(
+                        f"layer {layer}: the model has layers 0 to {num_layers - 1}; correct the "
+                        "plan"
+                    )
+                if units[-1] >= total:
+                    raise PlanError(
+                        f"layer {layer}: its {unit}s are numbered 0 to {total - 1}, the plan "
+                        f"removes {unit} {units[-1]}; correct the plan"
+                    )
+                if len(units) == total and not allow_empty_layers:
+                    raise PlanError(
+                        f"layer {layer}: the plan removes all {total} {unit}s; at least one must "
+                        "stay"
+                    )
 
-    def to_json(self) -> dict[str, list[int]]:
-        """Return a plain JSON object, with layer numbers as strings."""
-        return {str(layer): list(heads) for layer, heads in self.items()}
+    def to_json(self) -> dict[str, Any]:
+        """Return a plain JSON object; neurons as text such as "0-63,70", which stays short."""
+        return {"heads": heads_to_json(self.heads), "neurons": neurons_to_json(self.neurons)}
+
+    def identity(self) -> dict[str, Any]:
+        """Return what stands for the plan in digests: the heads alone if no neuron is removed.
+
+        Digests from before neurons could be removed keep their meaning.
+        """
+        return self.to_json() if self.neurons else heads_to_json(self.heads)
 
     @classmethod
     def from_json(cls, data: Any, where: str = "plan") -> PruningPlan:
-        """Return the plan that `to_json` wrote; a `PlanError` names `where`."""
+        """Return the plan in JSON data; a `PlanError` names `where`.
+
+        Either `{"heads": {...}, "neurons": {...}}`, with neurons as lists or text, or the older
+        form with heads alone: `{"0": [3, 5]}`.
+        """
         if not isinstance(data, dict):
             raise PlanError(
-                f"{where}: a plan is an object of layer: [heads], found {type(data).__name__}"
+                f'{where}: a plan is an object such as {{"heads": {{"0": [3, 5]}}}}, found '
+                f"{type(data).__name__}"
             )
-        removed: dict[int, list[int]] = {}
-        for key, heads in data.items():
-            if not isinstance(key, str) or not _LAYER_KEY.fullmatch(key):
-                raise PlanError(
-                    f"{where}: a layer must be a whole number from 0, found {key!r:.60}"
-                )
-            if not isinstance(heads, list):
-                raise PlanError(
-                    f"{where}: layer {key}: heads must be a list, found {type(heads).__name__}"
-                )
-            if int(key) in removed:
-                raise PlanError(f"{where}: layer {int(key)} is named twice")
-            removed[int(key)] = heads
-        return cls(removed)
+        if data.keys() <= {"heads", "neurons"}:
+            heads, neurons = data.get("heads", {}), data.get("neurons", {})
+        else:
+            heads, neurons = data, {}
+        return cls(_parse("head", heads, where), _parse("neuron", neurons, where))
 
     @classmethod
     def read(cls, path: str | Path) -> PruningPlan:
         """Return the plan in a JSON file."""
-        data = read_json(path, 'write JSON such as {"0": [3, 5]}', error=PlanError)
+        data = read_json(path, 'write JSON such as {"heads": {"0": [3, 5]}}', error=PlanError)
         return cls.from_json(data, where=str(path))
+
+
+def kept_units(total: int, removed: Iterable[int]) -> tuple[int, ...]:
+    """Return the units of a layer that stay, in order."""
+    return _without(range(total), removed)
+
+
+def heads_to_json(heads: UnitsByLayer) -> dict[str, list[int]]:
+    """Return lists of heads, with layer numbers as strings."""
+    return {str(layer): list(units) for layer, units in heads.items()}
+
+
+def neurons_to_json(neurons: UnitsByLayer) -> dict[str, str]:
+    """Return text of spans for each layer, such as "0-63,70"."""
+    return {str(layer): _format_spans(units) for layer, units in neurons.items()}
+
+
+def _checked(unit: str, given: Mapping[int, Iterable[int]] | None) -> UnitsByLayer:
+    if given is not None and not isinstance(given, Mapping):
+        example = "{0: [3, 5]}" if unit == "head" else "{0: range(64)}"
+        raise PlanError(
+            f"a plan maps layers to {unit}s, such as {example}, found {type(given).__name__}"
+        )
+    checked: dict[int, tuple[int, ...]] = {}
+    for key, units in (given or {}).items():
+        layer = _index("layer", key, where="plan")
+        if not isinstance(units, Iterable):
+            raise PlanError(f"layer {layer}: a list of {unit}s is needed, found {units!r:.40}")
+        indices = [_index(unit, each, where=f"layer {layer}") for each in units]
+        if layer in checked:  # equal tensors are different keys
+            raise PlanError(f"layer {layer}: is named twice; name all its {unit}s at once")
+        if len(set(indices)) != len(indices):
+            raise PlanError(
+                f"layer {layer}: each {unit} may be named once, the plan has {indices!s:.60}; "
+                "remove the repeats"
+            )
+        if indices:
+            checked[layer] = tuple(sorted(indices))
+    return MappingProxyType(dict(sorted(checked.items())))
+
+
+def _parse(unit: str, data: Any, where: str) -> dict[int, list[int]]:
+    if not isinstance(data, dict):
+        raise PlanError(
+            f"{where}: {unit}s must be an object of layer: {unit}s, found {type(data).__name__}"
+        )
+    found: dict[int, list[int]] = {}
+    count = 0
+    for key, units in data.items():
+        if not isinstance(key, str) or not _LAYER_KEY.fullmatch(key):
+            raise PlanError(f"{where}: a layer must be a whole number from 0, found {key!r:.60}")
+        place = f"{where}: layer {int(key)}"
+        if unit == "neuron" and isinstance(units, str):
+            units = _parse_spans(units, place, MOST_NEURONS - count)
+        if not isinstance(units, list):
+            raise PlanError(f"{place}: {unit}s must be a list, found {type(units).__name__}")
+        if int(key) in found:
+            raise PlanError(f"{place} is named twice")
+        found[int(key)] = units
+        count += len(units)
+    return found
+
+
+def _format_spans(units: Iterable[int]) -> str:
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in _spans(units))
+
+
+def _spans(units: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last number of each run of adjacent numbers."""
+    first = last = None
+    for unit in units:
+        if first is None or last is None or unit != last + 1:
+            if first is not None and last is not None:
+                yield first, last
+            first = unit
+        last = unit
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _parse_spans(text: str, where: str, most: int) -> list[int]:
+    units: list[int] = []
+    for word in text.split(",") if text else ():
+        span = _SPAN.fullmatch(word)
+        low, high = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
+        if low > high:
+            raise PlanError(
+                f'{where}: neurons must be numbers and spans such as "0-63,70", found {word!r:.40}'
+            )
+        if len(units) + high - low >= most:
+            raise PlanError(f"{where}: a plan may remove {MOST_NEURONS} neurons, this has more")
+        units.extend(range(low, high + 1))
+    return units
+
+
+def _union(mine: UnitsByLayer, theirs: UnitsByLayer) -> dict[int, set[int]]:
+    return {layer: {*mine.get(layer, ()), *theirs.get(layer, ())} for layer in {*mine, *theirs}}
+
+
+def _without(units: Iterable[int], removed: Iterable[int]) -> tuple[int, ...]:
+    gone = set(removed)
+    return tuple(unit for unit in units if unit not in gone)
+
+
+def _lists(by_layer: UnitsByLayer) -> dict[int, list[int]]:
+    return {layer: list(units) for layer, units in by_layer.items()}
 
 
 def _index(kind: str, value: object, where: str) -> int:

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from auber.errors import AuberError, CheckpointError, ModelError, PlanError
-from auber.models.encoders import REMOVED_HEADS, family_of
+from auber.models.encoders import (
+    INTERMEDIATE_SIZES,
+    REMOVED_HEADS,
+    REMOVED_NEURONS,
+    family_of,
+)
 from auber.models.plan import PruningPlan
 from auber.system.hub import reading_hub, why_no_name
 from auber.system.records import read_json
@@ -64,7 +69,7 @@ class HubName(NamedTuple):
 
 
 def read_config(source: str | Path) -> tuple[PreTrainedConfig, PruningPlan]:
-    """Return the configuration of a folder or Hub name, and the heads it records as removed."""
+    """Return the configuration of a folder or Hub name, and the units it records as removed."""
     if Path(source).is_dir():
         return read_folder_config(Path(source))
     hub = HubName.of(str(source))
@@ -88,7 +93,7 @@ def read_config(source: str | Path) -> tuple[PreTrainedConfig, PruningPlan]:
 
 
 def read_folder_config(folder: Path) -> tuple[PreTrainedConfig, PruningPlan]:
-    """Return the configuration in a folder, and the heads it records as removed."""
+    """Return the configuration in a folder, and the units it records as removed."""
     return _make_config(read_config_json(folder), str(folder / "config.json"))
 
 
@@ -178,30 +183,55 @@ def _make_config(data: dict[str, Any], where: str) -> tuple[PreTrainedConfig, Pr
 
     model_type = data.get("model_type")
     try:
-        family_of(model_type)
+        family = family_of(model_type)
     except ModelError as error:
         raise CheckpointError(f"{where}: {error}") from error
     if data.get("quantization_config") is not None:
         raise CheckpointError(
-            f"{where}: the model is quantised (quantization_config), and heads of quantised "
-            "weights cannot be removed; give the model it was made from"
+            f"{where}: the model is quantised (quantization_config), and quantised weights cannot "
+            "be pruned; give the model it was made from"
         )
     legacy = data.pop(LEGACY_REMOVED_HEADS, None)
-    removed = data.pop(REMOVED_HEADS, None) or legacy or {}
+    heads = data.pop(REMOVED_HEADS, None) or legacy or {}
+    neurons, sizes = data.pop(REMOVED_NEURONS, None) or {}, data.pop(INTERMEDIATE_SIZES, None)
     for key in _POINTERS:
         data.pop(key, None)
     with report_damage(f"{where}: is no valid {model_type} configuration", "save the model again"):
         config = CONFIG_MAPPING[model_type].from_dict(data)
         num_layers, num_heads = int(config.num_hidden_layers), int(config.num_attention_heads)
+        num_neurons = int(getattr(config, family.intermediate_key))
         names = config.architectures or []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TypeError("architectures must be a list of names")
     try:
-        plan = PruningPlan.from_json(removed, where=REMOVED_HEADS)
-        plan.check(num_layers, num_heads, allow_empty_layers=True)
+        plan = PruningPlan.from_json({"heads": heads, "neurons": neurons}, where="its plan")
+        num_neurons = _unpruned_size(plan, num_neurons, num_layers, sizes)
+        plan.check(num_layers, num_heads, num_neurons, allow_empty_layers=True)
     except PlanError as error:
-        raise CheckpointError(f"{where}: records heads that cannot be removed: {error}") from error
+        raise CheckpointError(f"{where}: records units that cannot be removed: {error}") from error
+    setattr(config, family.intermediate_key, num_neurons)
     return config, plan
+
+
+def _unpruned_size(plan: PruningPlan, size: int, num_layers: int, sizes: Any) -> int:
+    """Return the number of neurons of a layer before pruning; see `models.encoders.base`.
+
+    `sizes` are the recorded numbers of each layer, None if all layers have `size` neurons.
+    """
+    removed = [len(plan.neurons.get(layer, ())) for layer in range(min(num_layers, 65_536))]
+    if sizes is None:
+        if len(set(removed)) > 1:
+            raise PlanError(
+                f"layers lost different numbers of neurons, {min(removed)} to {max(removed)}, and "
+                f"{INTERMEDIATE_SIZES} is missing; restore it"
+            )
+        return size + (removed[0] if removed else 0)
+    if sizes != [size - lost for lost in removed]:
+        raise PlanError(
+            f"{INTERMEDIATE_SIZES} must be the {size} neurons of each layer less those removed, "
+            f"found {sizes!s:.60}; restore it"
+        )
+    return size
 
 
 def _check_hub_files(hub: HubName, source: str) -> None:

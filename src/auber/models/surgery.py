@@ -1,9 +1,10 @@
-"""Mask heads temporarily or remove them for good; both compute the same function.
+"""Mask units temporarily or remove them for good; both compute the same function.
 
-A head acts on the rest of the model only through its columns of its layer's output projection.
-Multiplying the input of that projection by 0 there computes what the model without the head
-computes. A gate between 0 and 1 gives the gradient of the loss with respect to the presence of the
-head. transformers 5 silently ignores `head_mask`; this module does not depend on it.
+A head acts on the rest of the model only through its columns of its layer's output projection, a
+neuron only through its column of the contracting matrix. Multiplying the input of that matrix by 0
+there computes what the model without the unit computes. A gate between 0 and 1 gives the gradient
+of the loss with respect to the presence of the unit. transformers 5 silently ignores `head_mask`;
+this module does not depend on it.
 """
 
 from __future__ import annotations
@@ -22,34 +23,39 @@ from auber.models.plan import PruningPlan
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Plan = Mapping[int, Iterable[int]]
+Plan = PruningPlan | Mapping[int, Iterable[int]]  # a mapping is one of heads
+Gates = Mapping[int, Tensor]  # by layer
 
 
 @contextmanager
-def gated_heads(model: PreTrainedModel, gates: Mapping[int, Tensor]) -> Iterator[None]:
-    """Multiply the output of each present head of these layers by its gate.
+def gated(model: PreTrainedModel, heads: Gates, neurons: Gates | None = None) -> Iterator[None]:
+    """Multiply the output of each present unit of these layers by its gate.
 
-    `gates[layer]` has shape (present_heads,), or (rows, present_heads) if each row of the batch has
-    its own gates; one backward pass then gives the gradients of every row. Gradients reach the
-    gates; with gradient checkpointing call `backward` inside too. Nested gates multiply.
+    `heads[layer]` has shape (present_heads,), or (rows, present_heads) if each row of the batch has
+    its own gates; one backward pass then gives the gradients of every row. The same holds for
+    `neurons[layer]`. Gradients reach the gates; with gradient checkpointing call `backward` inside
+    too. Nested gates multiply.
     """
     encoder = encoder_of(model)
-    for layer, gate in gates.items():
-        if layer not in range(encoder.num_layers):
-            raise PlanError(
-                f"layer {layer}: the model has layers 0 to {encoder.num_layers - 1}; "
-                "correct the gates"
-            )
-        expected = (len(encoder.present(layer)),)
-        if gate.dim() not in (1, 2) or gate.shape[-1:] != expected:
-            raise PlanError(
-                f"layer {layer}: one gate per present head, shape {expected}, is needed, "
-                f"found {tuple(gate.shape)}"
-            )
-    handles = [
-        encoder.parts(layer).output.register_forward_pre_hook(_Gate(layer, gate, encoder.head_dim))
-        for layer, gate in gates.items()
-    ]
+    hooks: list[tuple[nn.Linear, _Gate]] = []
+    for unit, gates in (("head", heads), ("neuron", neurons or {})):
+        for layer, gate in gates.items():
+            if layer not in range(encoder.num_layers):
+                raise PlanError(
+                    f"layer {layer}: the model has layers 0 to {encoder.num_layers - 1}; "
+                    "correct the gates"
+                )
+            parts = encoder.parts(layer)
+            width = encoder.head_dim if unit == "head" else 1
+            linear = parts.output if unit == "head" else parts.contract
+            expected = (linear.in_features // width,)
+            if gate.dim() not in (1, 2) or gate.shape[-1:] != expected:
+                raise PlanError(
+                    f"layer {layer}: one gate per present {unit}, shape {expected}, is needed, "
+                    f"found {tuple(gate.shape)}"
+                )
+            hooks.append((linear, _Gate(layer, gate, width)))
+    handles = [linear.register_forward_pre_hook(hook) for linear, hook in hooks]
     try:
         yield
     finally:
@@ -58,76 +64,105 @@ def gated_heads(model: PreTrainedModel, gates: Mapping[int, Tensor]) -> Iterator
 
 
 @contextmanager
-def masked_heads(
+def masked(
     model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool = False
 ) -> Iterator[None]:
-    """Mask the plan's heads: the model computes what it would without them. Nested masks add up."""
+    """Mask the plan's units: the model computes what it would without them. Nested masks add up."""
     encoder = encoder_of(model)
-    plan = PruningPlan(plan)
+    plan = PruningPlan.of(plan)
     _check(encoder, plan, allow_empty_layers)
-    gates: dict[int, Tensor] = {}
-    for layer, heads in plan.items():
-        mask = [float(head not in heads) for head in encoder.present(layer)]
-        gates[layer] = torch.tensor(mask, device=encoder.parts(layer).output.weight.device)
-    with gated_heads(model, gates):
+    device = model.device
+    heads = {
+        layer: _mask(encoder.present(layer), units, device) for layer, units in plan.heads.items()
+    }
+    neurons = {
+        layer: _mask(encoder.present_neurons(layer), units, device)
+        for layer, units in plan.neurons.items()
+    }
+    with gated(model, heads, neurons):
         yield
 
 
-def remove_heads(model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool = False) -> None:
-    """Slice the plan's heads out of the model, in place, and record them in `model.config`.
+def remove(model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool = False) -> None:
+    """Slice the plan's units out of the model, in place, and record them in `model.config`.
 
     The sliced parameters are new ones of the same dtype, device and `requires_grad`, without
     gradients: create an optimizer afterwards. A plan that does not fit raises `PlanError` before
     anything changes.
     """
     encoder = encoder_of(model)
-    plan = PruningPlan(plan)
+    plan = PruningPlan.of(plan)
     _check(encoder, plan, allow_empty_layers)
-    for layer, heads in plan.items():
-        present = encoder.present(layer)
-        encoder.keep(layer, [place for place, head in enumerate(present) if head not in heads])
-    encoder.removed = encoder.removed | plan
+    heads = {layer: _places(encoder.present(layer), units) for layer, units in plan.heads.items()}
+    neurons = {
+        layer: _places(encoder.present_neurons(layer), units)
+        for layer, units in plan.neurons.items()
+    }
+    removed = encoder.removed | plan
+    for layer, places in heads.items():
+        encoder.keep(layer, places)
+    for layer, places in neurons.items():
+        encoder.keep_neurons(layer, places)
+    encoder.removed = removed
 
 
 def remove_remaining(model: PreTrainedModel, plan: Plan) -> None:
-    """Slice out those of the plan's heads that the model still has."""
-    gone = encoder_of(model).removed
-    remove_heads(
-        model, {layer: sorted({*heads} - {*gone.removed(layer)}) for layer, heads in plan.items()}
-    )
+    """Slice out those of the plan's units that the model still has."""
+    remove(model, PruningPlan.of(plan) - encoder_of(model).removed)
 
 
 class _Gate:
-    """A hook that scales the input of a layer's output projection, head by head."""
+    """A hook that scales the input of a linear, unit by unit."""
 
-    def __init__(self, layer: int, gate: Tensor, head_dim: int) -> None:
+    def __init__(self, layer: int, gate: Tensor, width: int) -> None:
         self.layer = layer
         self.gate = gate
-        self.head_dim = head_dim
+        self.width = width  # of a unit
 
-    def __call__(self, _output: nn.Module, arguments: tuple[Any, ...]) -> tuple[Tensor]:
-        (context,) = arguments  # (rows, length, present_heads * head_dim)
-        columns = self.gate.to(context.dtype).repeat_interleave(self.head_dim, dim=-1)
-        if columns.shape[-1] != context.shape[-1]:
+    def __call__(self, _linear: nn.Module, arguments: tuple[Any, ...]) -> tuple[Tensor]:
+        (inputs,) = arguments  # (rows, length, units * width)
+        columns = self.gate.to(inputs.dtype)
+        if self.width > 1:
+            columns = columns.repeat_interleave(self.width, dim=-1)
+        if columns.shape[-1] != inputs.shape[-1]:
             raise ModelError(
-                f"layer {self.layer}: heads were removed while masked; "
-                "leave the context before remove_heads"
+                f"layer {self.layer}: units were removed while masked; "
+                "leave the context before auber.remove"
             )
-        return (context * columns.unsqueeze(-2),)  # the same gates for all tokens of a row
+        return (inputs * columns.unsqueeze(-2),)  # the same gates for all tokens of a row
+
+
+def _mask(present: tuple[int, ...], removed: Iterable[int], device: torch.device) -> Tensor:
+    gone = set(removed)
+    return torch.tensor([float(unit not in gone) for unit in present], device=device)
+
+
+def _places(present: tuple[int, ...], removed: Iterable[int]) -> list[int]:
+    gone = set(removed)
+    return [place for place, unit in enumerate(present) if unit not in gone]
 
 
 def _check(encoder: Encoder, plan: PruningPlan, allow_empty_layers: bool) -> None:
-    plan.check(encoder.num_layers, encoder.num_heads, allow_empty_layers=allow_empty_layers)
+    plan.check(
+        encoder.num_layers,
+        encoder.num_heads,
+        encoder.num_neurons,
+        allow_empty_layers=allow_empty_layers,
+    )
     removed = encoder.removed
-    for layer, heads in plan.items():
-        gone = [str(head) for head in heads if head in removed.removed(layer)]
-        if gone:
-            raise PlanError(
-                f"layer {layer}: already removed: head {', head '.join(gone)}; "
-                "leave it out of the plan"
-            )
-        if len(heads) == len(encoder.present(layer)) and not allow_empty_layers:
-            raise PlanError(
-                f"layer {layer}: the plan removes all {len(heads)} heads that are left; "
-                "at least one must stay"
-            )
+    for unit, wanted, gone, total in (
+        ("head", plan.heads, removed.heads, encoder.num_heads),
+        ("neuron", plan.neurons, removed.neurons, encoder.num_neurons),
+    ):
+        for layer, units in wanted.items():
+            earlier = gone.get(layer, ())
+            if twice := sorted({*units} & {*earlier}):
+                named = f", {unit} ".join(map(str, twice[:10]))
+                raise PlanError(
+                    f"layer {layer}: already removed: {unit} {named}; leave it out of the plan"
+                )
+            if len(units) + len(earlier) == total and not allow_empty_layers:
+                raise PlanError(
+                    f"layer {layer}: the plan removes all {len(units)} {unit}s that are left; "
+                    "at least one must stay"
+                )

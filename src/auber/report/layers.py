@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from auber.errors import RunError
-from auber.models.plan import PruningPlan
+from auber.models.plan import MOST_NEURONS, PruningPlan
 from auber.report.records import REMEDY, RunRecord, read_run
 from auber.report.results_file import read_place
 from auber.report.runs import RESULT, Source, is_run
@@ -117,21 +117,20 @@ def _labels(folders: Sequence[str | Path]) -> list[str]:
 
 
 def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
-    plan = _plan(record.plan)
+    plan = record.plan
     # The fine-tuned model may have lost all heads of a layer.
-    plan.check(record.layers, record.heads, allow_empty_layers=True)
+    plan.check(record.layers, record.heads, MOST_NEURONS, allow_empty_layers=True)
     if folder is None:
         return Run(label, record, plan)
     paths = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}
     stages = {name: read(StageRecord, path, REMEDY) for name, path in paths.items()}
     budget = None
     if BUDGET in stages:
-        shares = stages[BUDGET].plan
-        if shares is None:
+        budget = stages[BUDGET].plan
+        if budget is None:
             raise RunError(
                 f"{paths[BUDGET]}: lacks 'plan'; it is damaged or of another version: {REMEDY}"
             )
-        budget = _plan(shares)
     layers = [
         _layer(paths[name], stages, plan, record, budget) for name in stages if is_layer_stage(name)
     ]
@@ -140,10 +139,6 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
     name, ranking = (stages[PLAN].ranking if PLAN in stages else None) or ("", {})
     scores = {(int(i), int(j)): score for i, of in ranking.items() for j, score in of.items()}
     return Run(label, record, plan, tuple(layers), name, scores, budget is not None)
-
-
-def _plan(removed: Mapping[str, Sequence[int]]) -> PruningPlan:
-    return PruningPlan({int(layer): heads for layer, heads in removed.items()})
 
 
 def _layer(
@@ -159,14 +154,16 @@ def _layer(
             f"{path}: must be named layer-NN for a layer below {record.layers}; remove it"
         )
     own = stage.removed if isinstance(stage.removed, tuple) else ()
-    removed = own if budget is None else budget.removed(index)
+    removed = own if budget is None else budget.heads.get(index, ())
     # If all layers are decided before the tuning, that is a later stage of its own.
     later = stages.get(tuning_stage(index))
     tuning = stage.tuning if later is None else later.tuning
     search = stage.search
     # Without a record of it: heads in the final plan that this stage did not remove were gone.
     present = (search.present if search else ()) or tuple(
-        head for head in range(record.heads) if head in removed or head not in plan.removed(index)
+        head
+        for head in range(record.heads)
+        if head in removed or head not in plan.heads.get(index, ())
     )
     for numbers in (search.state, search.q_values[:-1]) if search else ():
         if numbers and len(numbers) != len(present):

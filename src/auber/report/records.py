@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from auber.errors import RunError
-from auber.run.records import MOST_HEADS, HeadsByLayer, ResultRecord
+from auber.run.records import MOST_HEADS, Plan, ResultRecord
 from auber.system.records import Count, Name, Number, Record, Whole, parse, read
 
 DATA = "GLUE"  # replaces the folder of the data in commands
@@ -77,7 +77,7 @@ class RunRecord(Record):
     layers: Annotated[int, Field(ge=1, le=MOST_HEADS)]
     heads: Annotated[int, Field(ge=1, le=MOST_HEADS)]  # of each layer before pruning
     removed: Count
-    plan: HeadsByLayer
+    plan: Plan
     tuned_layers: tuple[Count, ...]
     rewards_asked: Count
     rewards_computed: Count
@@ -149,6 +149,7 @@ def read_run(path: Path, folder: str) -> RunRecord:
         **{name: value for name, value in found if name in names},
         **{name: value for name, value in found.cost if name in names},
         "folder": folder,
+        "plan": found.plan.to_json(),
         "draw": found.config.get("random.draw", 0),
         "train_rows": found.rows.train,
         "dev_rows": found.rows.dev,

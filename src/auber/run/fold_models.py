@@ -85,4 +85,4 @@ class FoldModels:
         """
         if fold not in self._digests:
             self._digests[fold] = weights_digest(self._models[fold])
-        return f"{self._digests[fold]} without {json.dumps(encoder_of(pruned).removed.to_json())}"
+        return f"{self._digests[fold]} without {json.dumps(encoder_of(pruned).removed.identity())}"

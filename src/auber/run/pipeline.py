@@ -148,7 +148,7 @@ class Pipeline:
             "result/dev": dev.score,
             "result/train": train.score,
             "result/gap": train.score - dev.score,
-            "result/heads_removed": plan.num_removed,
+            "result/heads_removed": plan.num_heads,
         }
         self.progress.record(0, numbers)
         result = describe_result(

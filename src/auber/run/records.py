@@ -10,8 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
+from auber.errors import PlanError
+from auber.models.plan import MOST_NEURONS, PruningPlan
 from auber.system.locks import Moment
 from auber.system.records import Count, Name, Number, Record, Whole
 
@@ -20,7 +29,18 @@ MOST_HEADS = 65_536
 
 Index = Annotated[str, Field(pattern=r"^[0-9]{1,6}$")]  # a layer or a head as a key of an object
 Heads = Annotated[tuple[Count, ...], Field(max_length=MOST_HEADS)]
-HeadsByLayer = Annotated[dict[Index, Heads], Field(max_length=MOST_HEADS)]
+
+
+def _parse_plan(data: Any) -> PruningPlan:
+    try:
+        plan = data if isinstance(data, PruningPlan) else PruningPlan.from_json(data)
+        plan.check(MOST_HEADS, MOST_HEADS, MOST_NEURONS, allow_empty_layers=True)
+    except PlanError as error:
+        raise ValueError(f"must be a plan ({error})") from error
+    return plan
+
+
+Plan = Annotated[PruningPlan, PlainValidator(_parse_plan), PlainSerializer(PruningPlan.to_json)]
 ScoresByHead = dict[Index, dict[Index, Number]]
 Share = Annotated[float, Field(ge=0, le=1)]
 QValue = Annotated[float, Field(allow_inf_nan=True)]  # the network may diverge
@@ -165,13 +185,13 @@ class StageRecord(Record):
     model_sha256: str | None = None  # of those weights
     peak_gpu_bytes: Count | None = None
     digest: str | None = None  # of the fine-tuned weights, in stage `first`
-    removed: Heads | HeadsByLayer | None = None
+    removed: Heads | Plan | None = None  # from one layer, or from all by a ranking
     search: SearchRecord | None = None
     sizes: Annotated[tuple[SizeRecord, ...], Field(min_length=1)] | None = None
     tuning: TuningRecord | None = None
     scouting: FoldTunings | None = None
     timing: TimingRecord | None = None
-    plan: HeadsByLayer | None = None
+    plan: Plan | None = None
     gain: Number | None = None
     # Rankings
     draw: Count | None = None
@@ -308,7 +328,7 @@ class ResultRecord(Record):
     train: ScoreRecord
     gap: Number
     heads: HeadCounts
-    plan: HeadsByLayer
+    plan: Plan
     tuned_layers: tuple[Count, ...]
     start: Name  # digest of the fine-tuned weights
     cost: CostRecord

@@ -279,7 +279,7 @@ def _count_removed(
 ) -> int | None:
     if method.decides_number or not method.removes_heads:
         return None
-    number = heads if matched is None else matched.heads.removed - encoder.removed.num_removed
+    number = heads if matched is None else matched.heads.removed - encoder.removed.num_heads
     assert number is not None, "_assign_heads requires a number for ranking methods"
     most = most_to_remove(encoder, range(encoder.num_layers))
     if not 0 <= number <= most:

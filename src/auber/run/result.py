@@ -54,7 +54,7 @@ def describe_result(
         "train": train.to_json(),
         "gap": train.score - dev.score,
         "heads": {
-            "removed": plan.num_removed,
+            "removed": plan.num_heads,
             "total": encoder.num_layers * encoder.num_heads,
             "layers": encoder.num_layers,
             "per_layer": encoder.num_heads,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from auber.models.checkpoint import weights_digest
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.run.decisions import Decisions, best_plan
 from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
@@ -150,7 +150,7 @@ class Steps:
         )
         rows = self.train.select(self.splits.first)
         choice = self._decisions.rank(get_method(search.prior), self.model, rows, number)
-        plan = {layer: heads for layer, heads in choice.plan.items() if layer in layers}
+        plan = {layer: heads for layer, heads in choice.plan.heads.items() if layer in layers}
         return {"plan": PruningPlan(plan).to_json(), **choice.details}
 
     def choose_plan(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Steps:
         rows = self.train.select(self.splits.first)
         method, number = self.request.method, self.request.num_removed or 0
         choice = self._decisions.rank(method, self.model, rows, number)
-        remove_heads(self.model, choice.plan)
+        remove(self.model, choice.plan)
         return {"removed": choice.plan.to_json(), **choice.details}
 
     def decide(self, layer: int) -> dict[str, Any]:
@@ -173,12 +173,12 @@ class Steps:
             encoder,
             self._make_scorer(layer, rows),
             len(rows),
-            self._find_plan(PRIOR).removed(layer),
+            self._find_plan(PRIOR).heads.get(layer, ()),
             self._find_time_pay(),
         )
         self.progress.record(layer, _describe_search(info))
         if info["removed"]:
-            remove_heads(self.model, PruningPlan({layer: info["removed"]}))
+            remove(self.model, PruningPlan({layer: info["removed"]}))
         return info
 
     def decide_and_tune(self, layer: int) -> dict[str, Any]:
@@ -198,12 +198,12 @@ class Steps:
                 sizes[layer] = {len(each.removed): (each.removed, each.gain) for each in found}
         wanted = self.request.config.search.heads
         plan, gain = best_plan(wanted, sizes)
-        if plan.num_removed != wanted:
+        if plan.num_heads != wanted:
             self.progress.say(
                 f"search.heads asks for {wanted} heads, and the nearest sum of the scored masks is "
-                f"{plan.num_removed}; raise agent.episodes to score more"
+                f"{plan.num_heads}; raise agent.episodes to score more"
             )
-        remove_heads(self.model, plan)
+        remove(self.model, plan)
         return {"plan": plan.to_json(), "gain": gain}
 
     # What the finished stages decided
@@ -214,8 +214,8 @@ class Steps:
             return self._find_plan(BUDGET)
         if PLAN in self.done:
             removed = self.done[PLAN].removed
-            assert isinstance(removed, dict)
-            return _make_plan(removed)
+            assert isinstance(removed, PruningPlan)
+            return removed
         return PruningPlan(self._find_decided_layers())
 
     def is_tuned(self, layer: int) -> bool:
@@ -225,10 +225,10 @@ class Steps:
         """
         if self.request.tuned_layers is not None or not self.request.method.removes_heads:
             return True
-        return layer in self.find_decided()
+        return layer in self.find_decided().heads
 
     def _find_plan(self, stage: str) -> PruningPlan:
-        return _make_plan(self.done[stage].plan or {} if stage in self.done else {})
+        return (self.done[stage].plan if stage in self.done else None) or PruningPlan()
 
     def _find_decided_layers(self) -> dict[int, Sequence[int]]:
         """Return the removed heads of each decided layer, also if there are none."""
@@ -251,16 +251,12 @@ class Steps:
             given = (self.model, layer, self.train.select(rows), metric, hardware)
             return ShardedScorer(*given, self._workers) if self._workers else LayerScorer(*given)
         # In the other layers, fold models lack what was decided, or else what the prior removes.
-        plan: dict[int, Sequence[int]] = dict(self._find_plan(PRIOR))
+        plan: dict[int, Sequence[int]] = dict(self._find_plan(PRIOR).heads)
         if not self.request.config.search.heads:  # with a number, layers are decided at the end
             plan |= self._find_decided_layers()
         plan.pop(layer, None)
         parts = self.fold_models.make_parts(self.train, rows, PruningPlan(plan))
         return CrossFitScorer(parts, layer, metric, hardware)
-
-
-def _make_plan(removed: Mapping[str, Sequence[int]]) -> PruningPlan:
-    return PruningPlan({int(layer): heads for layer, heads in removed.items()})
 
 
 def _describe_search(info: dict[str, Any]) -> dict[str, float]:

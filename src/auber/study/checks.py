@@ -16,7 +16,7 @@ from auber.data.task_types import get_task_type
 from auber.errors import ConfigError
 from auber.models import checkpoint
 from auber.models.source import read_config
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.run.request import check_pruning
 from auber.search.registry import get_method
 from auber.study.estimate import model_size
@@ -74,7 +74,7 @@ def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedT
     auto_class = getattr(transformers, get_task_type(task.kind).auto_class)
     with torch.device("meta"):
         model = auto_class.from_config(copy.deepcopy(config), trust_remote_code=False)
-    remove_heads(model, plan, allow_empty_layers=True)
+    remove(model, plan, allow_empty_layers=True)
     return model, checkpoint.load_tokenizer(study.model)
 
 

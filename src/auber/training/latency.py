@@ -21,7 +21,7 @@ from auber.errors import ModelError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.random_rows import random_rows
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.training.timing import Call, Limits, Ratio, make_timer, ratio_of, side_by_side, verdict
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def measure_saving(
         return None
     whole = copy.deepcopy(model).eval()
     half = copy.deepcopy(whole)
-    remove_heads(half, plan)
+    remove(half, plan)
     timer = make_timer(hardware.device)
     try:
         with open_torch((whole, half), hardware) as calls:
@@ -91,7 +91,7 @@ def measure_saving(
             f"timing: {rows} rows of {length} tokens do not fit into the memory of {hardware.name} "
             f"({reason}); lower reward.latency_rows"
         ) from error
-    return Saving(plan.num_removed, rows, length, ratio_of(*seconds))
+    return Saving(plan.num_heads, rows, length, ratio_of(*seconds))
 
 
 @contextmanager

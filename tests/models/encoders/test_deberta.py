@@ -10,7 +10,7 @@ import torch
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import masked_heads, remove_heads
+from auber.models.surgery import masked, remove
 from tests.scoring.test_scorer import assert_predicts_like_the_pruned, random_rows
 from tests.tiny_models import HEADS, LAYERS, random_batch, tiny_model
 
@@ -32,12 +32,12 @@ def test_masked_equals_removed_and_saved(changes, tmp_path):
     plan = {0: [2], 1: [0, 1, 3], 2: [1, 2]}
     with torch.no_grad():
         whole = model(**batch).logits
-        with masked_heads(model, plan):
-            masked = model(**batch).logits
-        assert (masked - whole).abs().max() > 1e-3
-        remove_heads(model, plan)
+        with masked(model, plan):
+            expected = model(**batch).logits
+        assert (expected - whole).abs().max() > 1e-3
+        remove(model, plan)
         removed = model(**batch).logits
-        torch.testing.assert_close(removed, masked, atol=1e-5, rtol=0)
+        torch.testing.assert_close(removed, expected, atol=1e-5, rtol=0)
         checkpoint.save(model, None, tmp_path)
         assert torch.equal(checkpoint.load(tmp_path)(**batch).logits, removed)
 
@@ -46,7 +46,7 @@ def test_masked_equals_removed_and_saved(changes, tmp_path):
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 def test_the_scorer_predicts_what_the_pruned_model_predicts(changes, layer):
     model = tiny_model("deberta-v2", num_labels=3, **changes)
-    remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
+    remove(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
     assert_predicts_like_the_pruned(
         model, layer, random_rows(token_types="type_vocab_size" in changes)
     )
@@ -54,7 +54,7 @@ def test_the_scorer_predicts_what_the_pruned_model_predicts(changes, layer):
 
 def test_the_scorer_of_a_layer_behind_which_a_convolution_ends_the_model():
     model = tiny_model("deberta-v2", num_labels=3, num_hidden_layers=1, conv_kernel_size=3)
-    remove_heads(model, {0: [0]})
+    remove(model, {0: [0]})
     assert_predicts_like_the_pruned(model, 0, random_rows(token_types=False))
 
 
@@ -64,7 +64,7 @@ def test_relative_positions_have_rows_for_each_head():
     attention = model.deberta.encoder.layer[1].attention.self
     before = attention.pos_key_proj.weight.clone()
     assert len(encoder_of(model).parts(1).projections) == 5
-    remove_heads(model, {1: [0, 3]})
+    remove(model, {1: [0, 3]})
     assert torch.equal(attention.pos_key_proj.weight, before[8:24])
     assert attention.pos_query_proj.out_features == 16
     # Other layers read the table as well.
@@ -78,7 +78,7 @@ def test_token_types_are_read_where_the_model_has_them():
 
 def test_a_layer_without_heads_gives_weights_of_no_head():
     model = tiny_model("deberta-v2")
-    remove_heads(model, {1: range(HEADS)}, allow_empty_layers=True)
+    remove(model, {1: range(HEADS)}, allow_empty_layers=True)
     twin = copy.deepcopy(model).train()
     batch = random_batch(model)
     with torch.no_grad():

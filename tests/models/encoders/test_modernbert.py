@@ -8,7 +8,7 @@ import torch
 from auber.models.encoders import encoder_of
 from auber.models.encoders.attention import OUT_OF_REACH
 from auber.models.plan import PruningPlan
-from auber.models.surgery import masked_heads, remove_heads
+from auber.models.surgery import masked, remove
 from auber.scoring.scorer import _cast
 from tests.kinds import TOKEN_KINDS
 from tests.scoring.test_scorer import assert_predicts_like_the_pruned, random_rows
@@ -33,10 +33,10 @@ def test_removing_takes_a_head_out_of_every_third():
     model = tiny_model("modernbert", attention_bias=True)
     thirds = [third.clone() for third in model.model.layers[1].attn.Wqkv.weight.chunk(3)]
     batch = random_batch(model)
-    with torch.no_grad(), masked_heads(model, {1: [0, 3]}):
+    with torch.no_grad(), masked(model, {1: [0, 3]}):
         expected = model(**batch).logits
-    remove_heads(model, {1: [3]})
-    remove_heads(model, {1: [0]})
+    remove(model, {1: [3]})
+    remove(model, {1: [0]})
     fused = model.model.layers[1].attn.Wqkv
     assert (fused.weight.shape, fused.out_features) == ((48, HIDDEN), 48)
     for mine, third in zip(fused.weight.chunk(3), thirds, strict=True):
@@ -82,7 +82,7 @@ CHANGES = {
 @pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
 def test_the_scorer_predicts_what_the_pruned_model_predicts(changes, layer):
     model = tiny_model("modernbert", num_labels=3, **changes)
-    remove_heads(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
+    remove(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
     assert_predicts_like_the_pruned(model, layer, random_rows(token_types=False))
 
 

@@ -7,14 +7,14 @@ import copy
 import torch
 
 from auber.models.encoders import encoder_of
-from auber.models.surgery import masked_heads, remove_heads
+from auber.models.surgery import masked, remove
 from tests.tiny_models import HEADS, random_batch, tiny_model
 
 
 def test_the_table_stays_whole_and_is_shared():
     model = tiny_model("mpnet")
     before = model.mpnet.encoder.relative_attention_bias.weight.clone()
-    remove_heads(model, {0: [0, 1], 1: [2]})
+    remove(model, {0: [0, 1], 1: [2]})
     assert torch.equal(model.mpnet.encoder.relative_attention_bias.weight, before)
     biases = [attention.bias.shape for attention in encoder_of(model).attentions(5)]
     assert biases == [(2, 5, 5), (3, 5, 5), (HEADS, 5, 5)]
@@ -24,10 +24,10 @@ def test_the_table_stays_whole_and_is_shared():
 def test_each_layer_takes_the_columns_of_its_own_heads():
     model = tiny_model("mpnet")
     batch = random_batch(model)
-    with torch.no_grad(), masked_heads(model, {0: [0, 3], 1: [2]}):
+    with torch.no_grad(), masked(model, {0: [0, 3], 1: [2]}):
         expected = model(**batch).logits
-    remove_heads(model, {0: [3]})
-    remove_heads(model, {0: [0], 1: [2]})  # a second cut of the same layer
+    remove(model, {0: [3]})
+    remove(model, {0: [0], 1: [2]})  # a second cut of the same layer
     attention = model.mpnet.encoder.layer[0].attention.attn
     assert attention.present_heads.tolist() == [1, 2]
     assert len(attention._forward_pre_hooks) == 1
@@ -40,9 +40,9 @@ def test_each_layer_takes_the_columns_of_its_own_heads():
 
 def test_a_deep_copy_is_independent():
     model = tiny_model("mpnet")
-    remove_heads(model, {1: [1]})
+    remove(model, {1: [1]})
     twin = copy.deepcopy(model)
-    remove_heads(twin, {1: [0]})
+    remove(twin, {1: [0]})
     batch = random_batch(model)
     with torch.no_grad():
         assert model(**batch).logits.shape == twin(**batch).logits.shape
@@ -52,7 +52,7 @@ def test_a_deep_copy_is_independent():
 
 def test_one_bias_is_cut_for_all_rows():
     model = tiny_model("mpnet")
-    remove_heads(model, {0: [1]})
+    remove(model, {0: [1]})
     encoder = model.mpnet.encoder
     attention, given = encoder.layer[0].attention.attn, []
     attention.register_forward_pre_hook(lambda _, arguments: given.append(arguments[2]))
@@ -68,7 +68,7 @@ def test_one_bias_is_cut_for_all_rows():
 
 def test_the_bias_may_come_by_name():
     model = tiny_model("mpnet")
-    remove_heads(model, {0: [1]})
+    remove(model, {0: [1]})
     attention, hidden = model.mpnet.encoder.layer[0].attention.attn, torch.randn(1, 5, 32)
     bias = model.mpnet.encoder.compute_position_bias(hidden)
     by_place, by_name = attention(hidden, None, bias), attention(hidden, position_bias=bias)

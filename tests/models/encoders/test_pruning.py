@@ -44,7 +44,7 @@ def test_a_pretrained_encoder_is_tuned_searched_pruned_and_loads(
     assert code == 0, err
     pruned = auber.load(tmp_path / "run" / "model")
     removed = pruned.config.auber_removed_heads
-    assert removed == json.loads(out)["plan"]
+    assert removed == json.loads(out)["plan"]["heads"]
     assert [len(heads) for heads in removed.values()] == [3, 3, 3]
     logits = predict(pruned, small_rows(8))
     assert logits.shape == (8, 2)

@@ -18,14 +18,24 @@ from auber.models import checkpoint
 from auber.models.encoders import FAMILIES, encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.remote_code import MODELING_FILE, modeling_auber
-from auber.models.surgery import masked_heads, remove_heads
+from auber.models.surgery import masked, remove
 from auber.training.outputs import OUTPUTS
-from tests.tiny_models import HEADS, MODEL_TYPES, random_batch, tiny_model
+from tests.tiny_models import HEADS, MODEL_TYPES, NEURONS, random_batch, tiny_model
 
 FIRST_EDITION = Path(__file__).parents[2] / "fixtures" / "first-edition" / "model"
 CLASSIFIER = "AutoModelForSequenceClassification"
 PLAN = {0: [1], 2: [0, 2, 3]}
-PLANS = [PLAN, {1: range(HEADS)}, {0: [0, 3], 1: [2], 2: [1, 2]}]
+BOTH = PruningPlan(PLAN, {0: range(NEURONS - 1), 1: [4], 2: [0, 5]})
+EVEN = PruningPlan(PLAN, {layer: range(layer, layer + 8) for layer in range(3)})
+PLANS = {
+    "some": PLAN,
+    "a whole layer": {1: range(HEADS)},
+    "every layer": {0: [0, 3], 1: [2], 2: [1, 2]},
+    "both": BOTH,
+    "neurons": PruningPlan(neurons=BOTH.neurons),
+    "even": EVEN,
+    "no neurons": PruningPlan(neurons={1: range(NEURONS)}),
+}
 
 
 def load_remote(folder, entry=CLASSIFIER, module=modeling_auber):
@@ -55,11 +65,11 @@ def linear_sizes(model):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("plan", PLANS, ids=["some", "a whole layer", "every layer"])
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_it_computes_what_the_packages_surgery_computes(model_type, tmp_path, plan):
     model = tiny_model(model_type)
-    remove_heads(model, plan, allow_empty_layers=True)
+    remove(model, plan, allow_empty_layers=True)
     checkpoint.save(model, None, tmp_path)
     loaded, batch = load_remote(tmp_path), random_batch(model)
     assert torch.equal(loaded(**batch).logits, model(**batch).logits)
@@ -79,7 +89,7 @@ def test_it_computes_what_the_packages_surgery_computes(model_type, tmp_path, pl
 def test_the_other_entries(model_type, form, tmp_path):
     is_bare = form == "bare"
     model = tiny_model(model_type, bare=is_bare, kind="sequence" if is_bare else form)
-    remove_heads(model, PLAN)
+    remove(model, BOTH)
     checkpoint.save(model, None, tmp_path)
     batch = random_batch(model)
     loaded = load_remote(tmp_path, "AutoModel" if is_bare else TASK_TYPES[form].auto_class)
@@ -95,17 +105,18 @@ def test_the_other_entries(model_type, form, tmp_path):
 @pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
 def test_the_package_can_continue_with_it(model_type, tmp_path):
     model = tiny_model(model_type)
-    remove_heads(model, {0: [1], 2: [0, 2]})
+    first = PruningPlan({0: [1], 2: [0, 2]}, {1: range(40)})
+    remove(model, first)
     checkpoint.save(model, None, tmp_path / "first")
     loaded, batch = load_remote(tmp_path / "first"), random_batch(model)
-    assert encoder_of(loaded).removed == PruningPlan({0: [1], 2: [0, 2]})
-    more = {0: [0, 3], 1: [2], 2: [1]}
-    with masked_heads(loaded, more):
-        masked = loaded(**batch).logits
+    assert encoder_of(loaded).removed == first
+    more = PruningPlan({0: [0, 3], 1: [2], 2: [1]}, {0: [3], 1: [40, 47]})
+    with masked(loaded, more):
+        expected = loaded(**batch).logits
     for pruned in (model, loaded):
-        remove_heads(pruned, more)
+        remove(pruned, more)
     assert torch.equal(loaded(**batch).logits, model(**batch).logits)
-    torch.testing.assert_close(masked, model(**batch).logits, atol=1e-5, rtol=0)
+    torch.testing.assert_close(expected, model(**batch).logits, atol=1e-5, rtol=0)
     checkpoint.save(loaded, None, tmp_path / "second")
     for again in (load_remote(tmp_path / "second"), checkpoint.load(tmp_path / "second")):
         assert torch.equal(again(**batch).logits, model(**batch).logits)
@@ -114,7 +125,7 @@ def test_the_package_can_continue_with_it(model_type, tmp_path):
 @torch.no_grad()
 def test_it_can_be_copied_and_pickled(tmp_path):
     model = tiny_model("mpnet")
-    remove_heads(model, PLAN)
+    remove(model, PLAN)
     checkpoint.save(model, None, tmp_path)
     loaded, batch = load_remote(tmp_path), random_batch(model)
     for twin in (copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
@@ -143,6 +154,15 @@ def test_impossible_heads_are_refused_before_building(removed):
     config = tiny_model().config
     config.auber_removed_heads = removed
     message = "^config.json: auber_removed_heads must list heads of the model's 3 layers of 4 heads"
+    with pytest.raises(ValueError, match=message):
+        modeling_auber.BertModel(config)
+
+
+@pytest.mark.parametrize("sizes", [[48, 48], [48, 48, -1], [48, 49, 3], [48, 48, "a"]])
+def test_impossible_widths_are_refused_before_building(sizes):
+    config = tiny_model().config
+    config.auber_intermediate_sizes = sizes
+    message = "^config.json: auber_intermediate_sizes must have a number from 0 to 48 for each of"
     with pytest.raises(ValueError, match=message):
         modeling_auber.BertModel(config)
 
@@ -181,7 +201,7 @@ def test_it_imports_only_torch_and_transformers():
 
 def test_only_a_pruned_model_carries_the_file_and_the_entries(tmp_path):
     model = tiny_model()
-    remove_heads(model, {0: [1]})
+    remove(model, {0: [1]})
     checkpoint.save(model, None, tmp_path)
     assert (tmp_path / MODELING_FILE.name).read_bytes() == MODELING_FILE.read_bytes()
     path = tmp_path / "config.json"

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from auber.models import checkpoint
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from tests.models.conftest import PLAN
 from tests.tiny_models import MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
 
@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
     labels = {"id2label": {0: "no", 1: "yes"}, "label2id": {"no": 0, "yes": 1}}
     for model_type in MODEL_TYPES:
         model = tiny_model(model_type, pad_token_id=1, **labels)
-        remove_heads(model, PLAN)
+        remove(model, PLAN)
         checkpoint.save(model, tiny_tokenizer(), folder / model_type)
         batch = random_batch(model)
         save_file(batch, folder / "batches" / f"{model_type}.safetensors")

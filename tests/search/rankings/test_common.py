@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auber.errors import ModelError, PlanError
-from auber.models.surgery import remove_heads
+from auber.models.plan import PruningPlan
+from auber.models.surgery import remove
 from auber.search.rankings.common import (
     padded_batches,
     present_heads,
@@ -31,14 +32,14 @@ def test_the_lowest_go_and_one_stays(scores, data):
     most = sum(max(0, len(heads) - 1) for heads in scores.values())
     count = data.draw(st.integers(0, most))
     plan = remove_lowest(scores, count)
-    assert plan.num_removed == count
+    assert plan.num_heads == count
     for layer, heads in scores.items():
-        gone = [(heads[head], layer, head) for head in plan.removed(layer)]
+        gone = [(heads[head], layer, head) for head in plan.heads.get(layer, ())]
         for other, others in scores.items():
             left = [
                 (score, other, head)
                 for head, score in others.items()
-                if head not in plan.removed(other)
+                if head not in plan.heads.get(other, ())
             ]
             assert left or not others
             # Everything that goes is lower than everything that stays, except in another layer
@@ -48,7 +49,7 @@ def test_the_lowest_go_and_one_stays(scores, data):
 
 
 def test_of_equal_scores_the_first_goes():
-    assert remove_lowest({1: {0: 1.0, 3: 1.0}, 0: {2: 1.0, 1: 1.0}}, 1) == {0: (1,)}
+    assert remove_lowest({1: {0: 1.0, 3: 1.0}, 0: {2: 1.0, 1: 1.0}}, 1) == PruningPlan({0: [1]})
 
 
 @pytest.mark.parametrize(
@@ -98,5 +99,5 @@ def test_the_loss_of_a_row_does_not_depend_on_its_batch(kind):
 
 def test_layers_without_heads_are_left_out():
     model = tiny_model()
-    remove_heads(model, {0: [2], 1: [0, 1, 2, 3]}, allow_empty_layers=True)
+    remove(model, {0: [2], 1: [0, 1, 2, 3]}, allow_empty_layers=True)
     assert present_heads(ranking_inputs(model).encoder) == {0: (0, 1, 3), 2: (0, 1, 2, 3)}

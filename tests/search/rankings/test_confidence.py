@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from auber.models.surgery import remove_heads
+from auber.models.surgery import remove
 from auber.search.rankings.confidence import choose_plan, head_confidence
 from tests.search.made import ranking_inputs
 from tests.tiny_models import MODEL_TYPES, tiny_model
@@ -39,7 +39,7 @@ def slow_confidence(model, rows):
 @pytest.mark.parametrize("removed", [{}, {0: [1], 2: [0, 3]}], ids=["whole", "pruned"])
 def test_against_the_weights_of_eager_attention(model_type, removed):
     model = tiny_model(model_type)
-    remove_heads(model, removed)
+    remove(model, removed)
     inputs = ranking_inputs(model)
     expected = slow_confidence(model, inputs.rows)
     found = head_confidence(inputs)
@@ -58,7 +58,7 @@ def test_the_least_confident_go():
         for layer, heads in head_confidence(inputs).items()
         for head, value in heads.items()
     )
-    assert {(layer, head) for layer, heads in choice.plan.items() for head in heads} == {
+    assert {(layer, head) for layer, heads in choice.plan.heads.items() for head in heads} == {
         one[1:] for one in ranked[:2]
     }
     assert choice.details["confidence"]["0"].keys() == {"0", "1", "2", "3"}

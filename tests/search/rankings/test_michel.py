@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from auber.models.encoders import encoder_of
-from auber.models.surgery import gated_heads, remove_heads
+from auber.models.plan import PruningPlan
+from auber.models.surgery import gated, remove
 from auber.search.rankings import michel
 from auber.search.rankings.michel import choose_plan, head_importance
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
@@ -31,7 +32,7 @@ def slow_importance(model, rows):
                 for moved in (1 + step, 1 - step):
                     gate = torch.ones(heads, dtype=torch.float64)
                     gate[head] = moved
-                    with gated_heads(model, {layer: gate}), torch.inference_mode():
+                    with gated(model, {layer: gate}), torch.inference_mode():
                         losses.append(float(model(**inputs).loss))
                 sums[head] += abs(losses[0] - losses[1]) / (2 * step)
         importance.append((sums / sums.norm()).tolist())
@@ -51,7 +52,7 @@ def test_against_finite_differences_row_by_row(model_type, labels, monkeypatch):
     else:
         model = tiny_model(model_type, num_labels=labels)
         rows = random_rows(model, 6)
-    remove_heads(model, {0: [1], 2: [0, 3]})
+    remove(model, {0: [1], 2: [0, 3]})
     inputs = ranking_inputs(model, rows=rows)
     found = head_importance(inputs)
     expected = slow_importance(model, inputs.rows)
@@ -67,7 +68,7 @@ def test_heads_that_nothing_reads_go_first(model_type):
     dead = {0: (1, 2), 2: (3,)}
     silence_heads(model, dead)
     choice = choose_plan(inputs)
-    assert choice.plan == dead
+    assert choice.plan == PruningPlan(dead)
     assert choice.details["importance"]["0"]["1"] == 0.0
     silence_heads(model, {1: range(4)})
     assert set(head_importance(inputs)[1].values()) == {0.0}

@@ -24,7 +24,7 @@ def test_every_head_is_drawn_about_as_often():
     counts = Counter(
         (layer, head)
         for number in range(300)
-        for layer, heads in draw(model, number).items()
+        for layer, heads in draw(model, number).heads.items()
         for head in heads
     )
     expected = 300 * 5 / (LAYERS * HEADS)

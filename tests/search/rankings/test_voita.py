@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from auber.models.plan import PruningPlan
 from auber.search.rankings.gates import Trial
 from auber.search.rankings.voita import choose_plan, search_penalty
 from tests.search.made import ranking_inputs, self_labelled, silence_heads
@@ -48,7 +49,7 @@ def test_heads_that_nothing_reads_close(model_type):
         voita__epochs=6, voita__batch_size=4, voita__learning_rate=0.2, voita__trials=3
     )
     choice = choose_plan(ranking_inputs(model, 3, self_labelled(model), config))
-    assert choice.plan == dead
+    assert choice.plan == PruningPlan(dead)
     json.dumps(choice.details)
 
 
@@ -57,7 +58,7 @@ def test_the_trace_is_kept():
     config = small_config(voita__epochs=1, voita__trials=2)
     choice = choose_plan(ranking_inputs(model, 4, config=config))
     details = choice.details
-    assert choice.plan.num_removed == 4
+    assert choice.plan.num_heads == 4
     assert 1 <= len(details["trials"]) <= 2
     assert details["trials"][0].keys() == {"penalty", "closed", "expected_open", "loss"}
     assert details["penalty"] in [trial["penalty"] for trial in details["trials"]]

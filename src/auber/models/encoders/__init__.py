@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from auber.errors import ModelError
-from auber.models.encoders.base import REMOVED_HEADS, Encoder, LayerParts
+from auber.models.encoders.base import (
+    INTERMEDIATE_SIZES,
+    REMOVED_HEADS,
+    REMOVED_NEURONS,
+    Encoder,
+    LayerParts,
+)
 from auber.models.encoders.bert import Bert, Electra, Roberta
 from auber.models.encoders.deberta import DebertaV2
 from auber.models.encoders.distilbert import DistilBert
@@ -18,7 +24,16 @@ from auber.models.encoders.mpnet import MPNet
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["FAMILIES", "REMOVED_HEADS", "Encoder", "LayerParts", "encoder_of", "family_of"]
+__all__ = [
+    "FAMILIES",
+    "INTERMEDIATE_SIZES",
+    "REMOVED_HEADS",
+    "REMOVED_NEURONS",
+    "Encoder",
+    "LayerParts",
+    "encoder_of",
+    "family_of",
+]
 
 FAMILIES: dict[str, type[Encoder]] = {
     adapter.family: adapter

@@ -1,9 +1,13 @@
 """The adapter of an encoder family: where a layer's parts are, and its forward pass in pieces.
 
-An `Encoder` wraps a live transformers model and never copies a weight. `layer` and `head` count
-from 0 and refer to the unpruned model; a *position* counts the heads that a layer still has. The
-removed heads are recorded in `model.config.auber_removed_heads`, so that they travel with the
-checkpoint. The widths of the layers must agree with them.
+An `Encoder` wraps a live transformers model and never copies a weight. `layer`, `head` and `neuron`
+count from 0 and refer to the unpruned model; a *position* counts the units that a layer still has.
+The removed units are recorded in `model.config`, so that they travel with the checkpoint. The
+widths of the layers must agree with them.
+
+In the config, `auber_removed_heads` and `auber_removed_neurons` list the units. If all layers have
+the same number of neurons, `intermediate_size` is that number, as in any other model; otherwise it
+remains the unpruned one and `auber_intermediate_sizes` has the width of each layer.
 
 The pieces `embed`, `attentions`, `between` and `classify` describe what the model computes in eval
 mode around and inside its layers. With `parts` they are all that a search needs to reuse what a
@@ -12,6 +16,7 @@ mask does not change. The classifier is that of the model's class, one of `task_
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,12 +29,15 @@ from torch import Tensor, nn
 from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ModelError
 from auber.models.encoders.attention import Attention
-from auber.models.plan import PruningPlan
+from auber.models.plan import PruningPlan, heads_to_json, kept_units, neurons_to_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-REMOVED_HEADS = "auber_removed_heads"  # the key in config.json
+# Keys in config.json
+REMOVED_HEADS = "auber_removed_heads"
+REMOVED_NEURONS = "auber_removed_neurons"
+INTERMEDIATE_SIZES = "auber_intermediate_sizes"
 
 Reads = Literal["first", "mean", "all"]  # a row's first token, the mean of its tokens, or each
 
@@ -103,6 +111,7 @@ class Encoder(ABC):
     family: ClassVar[str]
     model_types: ClassVar[tuple[str, ...]]  # config.model_type of the models it adapts
     has_token_types: bool = True
+    intermediate_key: ClassVar[str] = "intermediate_size"  # in the config
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
@@ -126,14 +135,49 @@ class Encoder(ABC):
 
     @property
     def removed(self) -> PruningPlan:
-        """The heads that were removed."""
-        return PruningPlan.from_json(
-            getattr(self.model.config, REMOVED_HEADS, None) or {}, f"config.{REMOVED_HEADS}"
-        )
+        """The units that were removed."""
+        return removed_units(self.model.config)
 
     @removed.setter
     def removed(self, plan: PruningPlan) -> None:
-        setattr(self.model.config, REMOVED_HEADS, plan.to_json())
+        config = self.model.config
+        setattr(config, REMOVED_HEADS, heads_to_json(plan.heads))
+        for key in (REMOVED_NEURONS, INTERMEDIATE_SIZES):
+            if hasattr(config, key):
+                delattr(config, key)
+        if plan.neurons:
+            setattr(config, REMOVED_NEURONS, neurons_to_json(plan.neurons))
+            widths = [self.parts(layer).contract.in_features for layer in range(self.num_layers)]
+            if len(set(widths)) == 1:
+                setattr(config, self.intermediate_key, widths[0])
+            else:
+                setattr(config, self.intermediate_key, widths[0] + len(plan.neurons.get(0, ())))
+                setattr(config, INTERMEDIATE_SIZES, widths)
+
+    def unpruned_config(self) -> Any:
+        """Return the config of the model before any unit was removed."""
+        config = copy.deepcopy(self.model.config)
+        for key in (REMOVED_HEADS, REMOVED_NEURONS, INTERMEDIATE_SIZES, "auto_map"):
+            if hasattr(config, key):
+                delattr(config, key)
+        setattr(config, self.intermediate_key, self.num_neurons)
+        return config
+
+    @property
+    def num_neurons(self) -> int:
+        """The neurons of each layer of the unpruned model."""
+        removed = removed_units(self.model.config, [REMOVED_NEURONS])
+        width: int = self.parts(0).contract.in_features
+        return width + len(removed.neurons.get(0, ()))
+
+    def head_cost(self, length: int) -> int:
+        """Return the multiply-adds per token of a head, in rows of `length` tokens."""
+        return self.head_dim * (4 * self.hidden_size + 2 * length)
+
+    @property
+    def neuron_cost(self) -> int:
+        """The multiply-adds per token of a neuron."""
+        return self.hidden_size * (3 if self.parts(0).is_gated else 2)
 
     @property
     def most_tokens(self) -> int | None:
@@ -152,7 +196,12 @@ class Encoder(ABC):
 
     def present(self, layer: int) -> tuple[int, ...]:
         """Return the heads a layer still has, in order."""
-        return self.removed.kept(layer, self.num_heads)
+        removed = removed_units(self.model.config, [REMOVED_HEADS])
+        return kept_units(self.num_heads, removed.heads.get(layer, ()))
+
+    def present_neurons(self, layer: int) -> tuple[int, ...]:
+        """Return the neurons a layer still has, in order."""
+        return kept_units(self.num_neurons, self.removed.neurons.get(layer, ()))
 
     def features(self, positions: Sequence[int]) -> Tensor:
         """Return the rows of query, key and value that belong to the heads at these positions."""
@@ -161,7 +210,7 @@ class Encoder(ABC):
         return features
 
     def keep(self, layer: int, positions: Sequence[int]) -> None:
-        """Slice a layer down to the heads at these positions; `remove_heads` checks and records."""
+        """Slice a layer down to the heads at these positions; `remove` checks and records."""
         parts, features = self.parts(layer), self.features(positions)
         if isinstance(parts.query, FusedProjection):
             width = parts.query.out_features
@@ -170,8 +219,15 @@ class Encoder(ABC):
         for projection in parts.projections:
             if isinstance(projection, nn.Linear):
                 _keep_rows(projection, features)
-        parts.output.weight = _select(parts.output.weight, 1, features)
-        parts.output.in_features = len(features)
+        _keep_columns(parts.output, features)
+
+    def keep_neurons(self, layer: int, positions: Sequence[int]) -> None:
+        """Slice a layer down to the neurons at these positions; `remove` checks and records."""
+        parts, index = self.parts(layer), torch.tensor(positions, dtype=torch.long)
+        halves = 2 if parts.is_gated else 1
+        width = parts.contract.in_features
+        _keep_rows(parts.expand, torch.cat([index + half * width for half in range(halves)]))
+        _keep_columns(parts.contract, index)
 
     # The forward pass in pieces. The model must be in eval mode.
 
@@ -238,18 +294,48 @@ class Encoder(ABC):
         ]
         for name, projection in named:
             linear = projection.fused if isinstance(projection, FusedProjection) else projection
-            if type(linear) is not nn.Linear:
-                raise ModelError(
-                    f"layer {layer}: its {name} must be a plain Linear, found "
-                    f"{type(linear).__name__}; merge adapters and load without quantisation first"
-                )
+            self._require_linear(layer, name, linear)
             found = linear.in_features if name == "output" else projection.out_features
             if found != width:
+                removed = list(self.removed.heads.get(layer, ()))
                 raise ModelError(
-                    f"layer {layer}: with heads {list(self.removed.removed(layer))} removed, as "
-                    f"the model's config records, its {name} must be {width} wide, found {found}; "
-                    "load the model with auber.load, and share no config object"
+                    f"layer {layer}: with heads {removed} removed, as the model's config records, "
+                    f"its {name} must be {width} wide, found {found}; load the model with "
+                    "auber.load, and share no config object"
                 )
+        self._check_feed_forward(layer, parts)
+
+    def _check_feed_forward(self, layer: int, parts: LayerParts) -> None:
+        config = self.model.config
+        sizes = getattr(config, INTERMEDIATE_SIZES, None)
+        width = getattr(config, self.intermediate_key) if sizes is None else sizes[layer]
+        for name, linear in (
+            ("feed-forward expansion", parts.expand),
+            ("feed-forward contraction", parts.contract),
+        ):
+            self._require_linear(layer, name, linear)
+        found = (parts.contract.in_features, parts.expand.out_features // (1 + parts.is_gated))
+        if found != (width, width):
+            raise ModelError(
+                f"layer {layer}: its feed-forward must be {width} wide, as the model's config "
+                f"records, found {found[0]}; load the model with auber.load, and share no config "
+                "object"
+            )
+
+    def _require_linear(self, layer: int, name: str, linear: nn.Module) -> None:
+        if type(linear) is not nn.Linear:
+            raise ModelError(
+                f"layer {layer} of {type(self.model).__name__}: its {name} must be a plain Linear, "
+                f"found {type(linear).__name__}; merge adapters and load without quantisation first"
+            )
+
+
+def removed_units(
+    config: Any, keys: Sequence[str] = (REMOVED_HEADS, REMOVED_NEURONS)
+) -> PruningPlan:
+    """Return the units that a config records as removed, of all kinds or under some keys."""
+    found = {key.rpartition("_")[2]: getattr(config, key, None) or {} for key in keys}
+    return PruningPlan.from_json(found, "config")
 
 
 def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
@@ -257,6 +343,11 @@ def _keep_rows(linear: nn.Linear, rows: Tensor) -> None:
     if linear.bias is not None:
         linear.bias = _select(linear.bias, 0, rows)  # (rows,)
     linear.out_features = len(rows)
+
+
+def _keep_columns(linear: nn.Linear, columns: Tensor) -> None:
+    linear.weight = _select(linear.weight, 1, columns)  # (out_features, columns)
+    linear.in_features = len(columns)
 
 
 def _select(parameter: Tensor, dim: int, index: Tensor) -> nn.Parameter:

@@ -60,6 +60,15 @@ class DebertaV2(BertLayout):
             # Its own forward reshapes by the number of heads, which fails for 0.
             attention.forward = attend_without_heads
 
+    def head_cost(self, length: int) -> int:
+        """Return the multiply-adds per token, with the scores of relative positions."""
+        config = self.model.config
+        if not config.relative_attention:
+            return super().head_cost(length)
+        kinds = len({"c2p", "p2c"} & set(config.pos_att_type or ()))
+        places = len(self.base.encoder.get_rel_embedding())
+        return int(super().head_cost(length) + kinds * places * self.head_dim)
+
     def attentions(self, longest: int) -> list[Attention]:
         """Return how each layer attends: with its own projections of the shared positions."""
         encoder, config = self.base.encoder, self.model.config

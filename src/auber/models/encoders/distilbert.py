@@ -14,6 +14,7 @@ class DistilBert(Encoder):
     family = "distilbert"
     model_types = ("distilbert",)
     has_token_types = False
+    intermediate_key = "hidden_dim"
 
     def parts(self, layer: int) -> LayerParts:
         """Return the modules of a layer."""

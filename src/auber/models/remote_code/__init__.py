@@ -1,7 +1,7 @@
 """The code that a saved folder carries, so that transformers loads it without this package.
 
-`modeling_auber.py` is copied into the folder of every pruned model, and `config.json` points to it
-with `auto_map`. The folder of an unpruned model needs neither.
+`modeling_auber.py` is copied into the folder of a pruned model, and `config.json` points to it
+with `auto_map`. A folder whose layers are all alike needs neither.
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auber.data.task_types import TASK_TYPES
+from auber.models.encoders import INTERMEDIATE_SIZES, REMOVED_HEADS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-__all__ = ["MODELING_FILE", "adopt", "auto_map"]
+__all__ = ["MODELING_FILE", "adopt", "auto_map", "needs_code"]
 
 MODELING_FILE = Path(__file__).with_name("modeling_auber.py")
+
+
+def needs_code(config: PreTrainedConfig) -> bool:
+    """Return whether a model's layers differ, so that transformers cannot build it by itself."""
+    return bool(getattr(config, REMOVED_HEADS, None)) or hasattr(config, INTERMEDIATE_SIZES)
 
 
 def auto_map(config: PreTrainedConfig) -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""Encoders with fewer attention heads, for `from_pretrained(..., trust_remote_code=True)`.
+"""Encoders with layers of different widths, for `from_pretrained(..., trust_remote_code=True)`.
 
-`config.json` lists the removed heads of each layer under `auber_removed_heads`. Each class of this
-file is the transformers class of the same name, built from the config and then narrowed to the
-remaining heads. Its weights load, train and save like those of any other model. The file lies in
-the folder of every model that `auber` has pruned and needs only torch and transformers. To add an
-encoder family, add a line to `_LAYOUTS`.
+`config.json` lists the removed heads of each layer under `auber_removed_heads`, and the neurons
+left in each layer under `auber_intermediate_sizes` if they differ. Each class of this file is the
+transformers class of the same name, built from the config and then narrowed. Its weights load,
+train and save like those of any other model. The file lies in the folder of every model that
+`auber` has pruned and needs only torch and transformers. To add an encoder family, add a line to
+`_LAYOUTS`.
 """
 
 from __future__ import annotations
@@ -24,18 +25,21 @@ if int(transformers.__version__.split(".")[0]) < 5:
     )
 
 _REMOVED_HEADS = "auber_removed_heads"
+_SIZES = "auber_intermediate_sizes"
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the attention of a family is.
+    """Where attention and feed-forward of a family are.
 
     Every linear in `attention` has outputs for all heads, except `output`, which reads them.
     """
 
-    layers: str  # from the bare model to the list of its layers
-    attention: str  # from a layer
-    output: str  # from a layer
+    layers: str  # from the bare model to the list of its layers, the others from a layer
+    attention: str
+    output: str
+    expand: str = "intermediate.dense"
+    contract: str = "output.dense"
     shares_bias: bool = False  # all layers share one table of position biases, a column per head
     needs_heads: bool = False  # its forward cannot reshape to 0 heads
 
@@ -45,9 +49,11 @@ _LAYOUTS = {
     "bert": _BERT,
     "camembert": _BERT,
     "deberta-v2": replace(_BERT, needs_heads=True),
-    "distilbert": _Layout("transformer.layer", "attention", "attention.out_lin"),
+    "distilbert": _Layout(
+        "transformer.layer", "attention", "attention.out_lin", "ffn.lin1", "ffn.lin2"
+    ),
     "electra": _BERT,
-    "modernbert": _Layout("layers", "attn", "attn.Wo"),
+    "modernbert": _Layout("layers", "attn", "attn.Wo", "mlp.Wi", "mlp.Wo"),
     "mpnet": _Layout("encoder.layer", "attention.attn", "attention.attn.o", shares_bias=True),
     "roberta": _BERT,
     "xlm-roberta": _BERT,
@@ -58,7 +64,7 @@ class _Narrowed:
     """What a class of this file adds to the transformers class that it is derived from."""
 
     def __init__(self, config: Any, *arguments: Any, **named: Any) -> None:
-        kept_heads = _kept_heads(config)
+        kept_heads, sizes = _kept_heads(config), _sizes(config)
         super().__init__(config, *arguments, **named)  # type: ignore[call-arg]
         for layer, heads in kept_heads.items():
             attention, output = _attention_of(self, layer)
@@ -67,6 +73,8 @@ class _Narrowed:
                 share_bias(attention, torch.tensor(heads, dtype=torch.long))
             if _layout_of(self).needs_heads and not heads:
                 attention.forward = attend_without_heads
+        for layer, size in enumerate(sizes):
+            _narrow_feed_forward(self, layer, size)
 
     def initialize_weights(self) -> None:
         """Fill the buffers that are in no file; transformers builds models on the meta device."""
@@ -86,7 +94,7 @@ def __getattr__(name: str) -> Any:
     made = type(
         name,
         (_Narrowed, plain),
-        {"__module__": __name__, "__doc__": f"{name} without some of its heads."},
+        {"__module__": __name__, "__doc__": f"{name} without some of its heads and neurons."},
     )
     globals()[name] = made
     return made
@@ -98,9 +106,12 @@ def _layout_of(model: Any) -> _Layout:
 
 def _attention_of(model: Any, layer: int) -> tuple[Any, nn.Linear]:
     """Return a layer's attention and the linear that reads the outputs of its heads."""
-    layout = _layout_of(model)
-    block = model.base_model.get_submodule(f"{layout.layers}.{layer}")
+    layout, block = _layout_of(model), _layer_of(model, layer)
     return block.get_submodule(layout.attention), block.get_submodule(layout.output)
+
+
+def _layer_of(model: Any, layer: int) -> Any:
+    return model.base_model.get_submodule(f"{_layout_of(model).layers}.{layer}")
 
 
 def _kept_heads(config: Any) -> dict[int, list[int]]:
@@ -118,21 +129,51 @@ def _kept_heads(config: Any) -> dict[int, list[int]]:
     }
 
 
+def _sizes(config: Any) -> list[int]:
+    """Return the number of neurons left in each layer; nothing if all layers have as many."""
+    sizes: list[int] = getattr(config, _SIZES, None) or []
+    whole = getattr(config, "hidden_dim", None) or config.intermediate_size
+    if sizes and not (
+        len(sizes) == config.num_hidden_layers
+        and all(type(size) is int and 0 <= size <= whole for size in sizes)
+    ):
+        raise ValueError(
+            f"config.json: {_SIZES} must have a number from 0 to {whole} for each of the model's "
+            f"{config.num_hidden_layers} layers, found {str(sizes)[:60]}"
+        )
+    return sizes
+
+
+def _narrow_feed_forward(model: Any, layer: int, size: int) -> None:
+    """Cut a layer's feed-forward to a number of neurons."""
+    layout, block = _layout_of(model), _layer_of(model, layer)
+    expand, contract = (block.get_submodule(name) for name in (layout.expand, layout.contract))
+    _narrow_outputs(expand, expand.out_features // contract.in_features * size)
+    _narrow_inputs(contract, size)
+
+
 def _narrow(attention: nn.Module, output: nn.Linear, heads: list[int], num_heads: int) -> None:
     """Cut a layer to the width of its heads; the values do not matter, a file's replace them."""
     for linear in attention.children():
         if isinstance(linear, nn.Linear) and linear is not output:
-            width = linear.out_features // num_heads * len(heads)
-            linear.weight = nn.Parameter(linear.weight.detach()[:width].clone())  # (width, hidden)
-            if linear.bias is not None:
-                linear.bias = nn.Parameter(linear.bias.detach()[:width].clone())  # (width,)
-            linear.out_features = width
+            _narrow_outputs(linear, linear.out_features // num_heads * len(heads))
     width = output.in_features // num_heads * len(heads)
-    output.weight = nn.Parameter(output.weight.detach()[:, :width].clone())  # (hidden, width)
-    output.in_features = width
+    _narrow_inputs(output, width)
     for name, size in (("num_attention_heads", len(heads)), ("all_head_size", width)):
         if hasattr(attention, name):  # some forwards reshape by it
             setattr(attention, name, size)
+
+
+def _narrow_outputs(linear: nn.Linear, width: int) -> None:
+    linear.weight = nn.Parameter(linear.weight.detach()[:width].clone())  # (width, in_features)
+    if linear.bias is not None:
+        linear.bias = nn.Parameter(linear.bias.detach()[:width].clone())  # (width,)
+    linear.out_features = width
+
+
+def _narrow_inputs(linear: nn.Linear, width: int) -> None:
+    linear.weight = nn.Parameter(linear.weight.detach()[:, :width].clone())  # (out, width)
+    linear.in_features = width
 
 
 def share_bias(attention: nn.Module, heads: Tensor) -> None:

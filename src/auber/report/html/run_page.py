@@ -241,10 +241,10 @@ def _map_heads(run: Run, name: str, *, alone: bool) -> Block:
     """Map what was removed, what the method ranked heads by, and the agent's values."""
     layers, heads = range(run.record.layers), range(run.record.heads)
     texts = _describe_heads(run)
-    removed = frozenset((layer, head) for layer, gone in run.plan.items() for head in gone)
+    removed = frozenset((layer, head) for layer, gone in run.plan.heads.items() for head in gone)
     gone = [[float((layer, head) in removed) for head in heads] for layer in layers]
     title = f"{len(removed)} of {len(layers) * len(heads)} heads removed"
-    counts = [f"-{n}" if (n := len(run.plan.removed(layer))) else "" for layer in layers]
+    counts = [f"-{n}" if (n := len(run.plan.heads.get(layer, ()))) else "" for layer in layers]
     legend = "Red: removed. Right: number of removed heads."
     maps = [HeadMap(title, make_shades(gone, "counts"), texts, legend, removed, counts=counts)]
     caption = "Each square is a head; a crossed one is removed. Point at it, or use the arrow keys."
@@ -271,7 +271,9 @@ def _map_heads(run: Run, name: str, *, alone: bool) -> Block:
             "or of stopping. It judges again after each action, so a head of low value may go "
             "later."
         )
-    went = "; ".join(f"layer {index}: {', '.join(map(str, run.plan[index]))}" for index in run.plan)
+    went = "; ".join(
+        f"layer {index}: {', '.join(map(str, heads))}" for index, heads in run.plan.heads.items()
+    )
     prefix = "" if alone else f"{run.label}: "
     alt = f"Heads removed. {went or 'None'}."
     drawing = Drawing(f"heads-{name}", f"{prefix}{title}", alt, partial(draw_heads, [maps]))
@@ -313,7 +315,7 @@ def _describe_heads(run: Run) -> list[list[str]]:
 
 def _head_facts(run: Run, index: int, head: int, layer: Layer | None) -> Iterator[str]:
     yield f"layer {index}, head {head}: " + (
-        "removed" if head in run.plan.removed(index) else "kept"
+        "removed" if head in run.plan.heads.get(index, ()) else "kept"
     )
     if layer is not None and layer.search is not None:
         if head in layer.state:
@@ -387,7 +389,7 @@ def _list_layers(run: Run) -> Block:
         rows.append({
             "layer": str(layer.index),
             "removed": ", ".join(map(str, layer.removed)) or "none",
-            "left": str(run.record.heads - len(run.plan.removed(layer.index))),
+            "left": str(run.record.heads - len(run.plan.heads.get(layer.index, ()))),
             **dict(zip((begun, "chosen", best, "missed"), points, strict=True)),
             "rewards requested": str(search.rewards_asked) if search else "",
             "computed": str(search.rewards_computed) if search else "",

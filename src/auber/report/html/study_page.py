@@ -164,7 +164,7 @@ def _map_method(method: str, runs: Sequence[Run]) -> HeadMap | None:
         return None  # heads of models of different sizes are different heads
     ((num_layers, num_heads),) = sizes
     counts = Counter(
-        (layer, head) for run in runs for layer, heads in run.plan.items() for head in heads
+        (layer, head) for run in runs for layer, heads in run.plan.heads.items() for head in heads
     )
     numbers = [[counts[layer, head] for head in range(num_heads)] for layer in range(num_layers)]
     texts = [

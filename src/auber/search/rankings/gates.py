@@ -21,7 +21,7 @@ from torch import Tensor
 
 from auber.data.encoding import part_batch
 from auber.models.encoders import encoder_of
-from auber.models.surgery import gated_heads
+from auber.models.surgery import gated
 from auber.search.methods import RankingInputs
 from auber.search.rankings.common import frozen_copy, present_heads, row_losses
 from auber.system import seeds
@@ -181,7 +181,7 @@ class GateTraining:
         gates = torch.split_with_sizes(drawn, sizes, dim=1)  # per layer: (rows, present_heads)
         half = self._hardware.precision == "bfloat16"
         with (
-            gated_heads(self._model, dict(zip(self.heads, gates, strict=True))),
+            gated(self._model, dict(zip(self.heads, gates, strict=True))),
             torch.autocast(self._device.type, torch.bfloat16, enabled=half),
         ):
             losses = row_losses(self._model, self._rows.kind, inputs, targets)  # (rows,)

@@ -36,7 +36,7 @@ def head_importance(inputs: RankingInputs) -> dict[int, dict[int, float]]:
     import torch
 
     from auber.models.encoders import encoder_of
-    from auber.models.surgery import gated_heads
+    from auber.models.surgery import gated
 
     device = inputs.hardware.device
     model = frozen_copy(inputs)
@@ -52,7 +52,7 @@ def head_importance(inputs: RankingInputs) -> dict[int, dict[int, float]]:
             layer: torch.ones(num_rows, len(present), device=device, requires_grad=True)
             for layer, present in heads.items()
         }
-        with gated_heads(model, gates):
+        with gated(model, gates):
             loss = row_losses(model, inputs.rows.kind, batch, targets).sum()
             derivatives = torch.autograd.grad(loss, list(gates.values()))
         for layer, derivative in zip(gates, derivatives, strict=True):  # (rows, present_heads)
