@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from auber.data.encoding import EncodedRows, pad_batch, part_batch
+from auber.data.encoding import EncodedRows, part_batch
 from auber.metrics.tags import NO_TAG
 from auber.training.batches import LengthGroups, RowCollator, cut_batch
 from auber.training.outputs import OUTPUTS
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
-from tests.small import small_rows
 from tests.tiny_models import tiny_model
 from tests.training.test_trainer import SUBJECTS, subject
 
@@ -75,18 +74,6 @@ def test_the_rows_that_fill_no_batch_are_a_random_draw():
         sampler.set_epoch(epoch)
         drawn += [lengths[row] for row in list(sampler)[96:]]
     assert 0.4 < np.mean(np.array(drawn) == 10) < 0.6
-
-
-@pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
-def test_a_batch_is_what_padding_its_rows_gives(kind):
-    rows = small_rows(17) if kind == "sequence" else random_kind_rows(kind)
-    collate = RowCollator(rows)
-    for chosen in ([3, 1, 2], [5], list(range(17))):
-        expected = pad_batch([rows[row] for row in chosen], rows.pad_token_id)
-        batch = collate(chosen)
-        assert batch.keys() == expected.keys()
-        for name in expected:
-            torch.testing.assert_close(batch[name], expected[name], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("length", "width"), [(1, 8), (8, 8), (9, 16), (17, 20), (20, 20)])
