@@ -139,17 +139,9 @@ def _check_classes(data: TaskData) -> None:
     trained, names = count_labels(data.train), data.label_names
     if len(trained) == 1:
         (only,) = trained
-        if names is None:
-            raise TaskError(
-                f"{data.name}: every target of train is {only}; there is nothing to learn"
-            )
-        found, wanted = (
-            ("row of train is of class", "classes")
-            if data.has_classes
-            else ("word of train has the tag", "tags")
-        )
+        label = only if names is None else f"'{names[int(only)]}'"
         raise TaskError(
-            f"{data.name}: every {found} '{names[int(only)]}'; at least two {wanted} are needed"
+            f"{data.name}: every label of train is {label}; at least two different ones are needed"
         )
     if names is None or not data.has_classes:
         return
