@@ -205,7 +205,6 @@ def run_trainer(
     rows: EncodedRows,
     settings: TuningSettings,
     monitor: Monitor,
-    *,
     seed: int,
     hardware: Hardware,
     step_cache: StepCache,
