@@ -18,7 +18,7 @@ import torch
 from auber.data.encoding import EncodedRows, length_batches, pad_batch, part_batch
 from auber.data.task_types import get_task_type
 from auber.errors import ModelError
-from auber.metrics.task_metrics import get_metric, predicts_one_number
+from auber.metrics.task_metrics import get_metric
 from auber.system.distributed import num_processes
 from auber.training.devices import device_name
 from auber.training.outputs import OUTPUTS
@@ -120,11 +120,10 @@ def _smaller_batches(
 def evaluate_rows(model: PreTrainedModel, rows: EncodedRows, metric: str) -> Scores:
     """Return the metric and the mean loss of a model on rows."""
     logits, truth = predict(model, rows), rows.truth(model.device)
-    outputs, compared = OUTPUTS[rows.kind], get_metric(metric)
-    score, loss = float(compared.compute(logits, truth)), float(outputs.mean_loss(logits, truth))
-    one_class = (
-        predicts_one_number(logits)
-        if compared.is_regression
-        else outputs.is_one_answer(logits, truth)
+    outputs = OUTPUTS[rows.kind]
+    return Scores(
+        score=float(get_metric(metric).compute(logits, truth)),
+        loss=float(outputs.mean_loss(logits, truth)),
+        rows=len(rows),
+        one_class=outputs.is_one_answer(logits, truth),
     )
-    return Scores(score, loss, len(rows), one_class)

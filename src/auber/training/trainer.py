@@ -220,15 +220,14 @@ def run_trainer(
         tempfile.TemporaryDirectory(prefix="auber-") as scratch,
     ):
         arguments = _training_arguments(settings, seed, hardware, scratch)
-        # Processes share a batch, so their consecutive batches are grouped as one.
-        grouped = arguments.train_batch_size * num_processes()
         trainer = StepTrainer(
             model=model,
             args=arguments,
             train_dataset=range(len(rows)),  # row indices; the collator knows the rows
             data_collator=RowCollator(rows, CAPTURE_WIDTH if capture else 1),
             kind=rows.kind,
-            sampler=LengthGroups(rows.lengths, grouped, arguments.data_seed),
+            # Processes share a batch, so their consecutive batches are grouped as one.
+            sampler=LengthGroups(rows.lengths, settings.batch_size, arguments.data_seed),
             capture=capture,
             step_cache=step_cache,
             stage=monitor.stage,
@@ -278,26 +277,22 @@ def _step_capture(hardware: Hardware) -> Capture | None:
     return capture_for(hardware.device) if num_processes() == 1 else None
 
 
-def _rows_per_process(batch_size: int) -> int:
-    if batch_size % num_processes():
-        raise TuningError(
-            f"a batch of {batch_size} rows cannot be shared evenly by {num_processes()} processes; "
-            "give first.batch_size, layer.batch_size and last.batch_size that can, or start "
-            "another number of processes"
-        )
-    return batch_size // num_processes()
-
-
 def _training_arguments(
     settings: TuningSettings, seed: int, hardware: Hardware, scratch: str
 ) -> TrainingArguments:
     cuda = hardware.device.type == "cuda"
+    if settings.batch_size % num_processes():
+        raise TuningError(
+            f"a batch of {settings.batch_size} rows cannot be shared evenly by {num_processes()} "
+            "processes; give first.batch_size, layer.batch_size and last.batch_size that can, or "
+            "start another number of processes"
+        )
     arguments = TrainingArguments(
         output_dir=scratch,
         num_train_epochs=settings.epochs,
         learning_rate=settings.learning_rate,
         # Processes share a batch, so a step learns from the same rows for any number of them.
-        per_device_train_batch_size=_rows_per_process(settings.batch_size),
+        per_device_train_batch_size=settings.batch_size // num_processes(),
         lr_scheduler_type="linear",
         weight_decay=0.0,
         max_grad_norm=1.0,
