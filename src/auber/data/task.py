@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from auber.data.rows import AnyRows, Rows, count_labels
+from auber.data.rows import AnyRows, count_labels
 from auber.errors import TaskError
-
-__all__ = ["Rows", "TaskData", "check_task"]
 
 logger = logging.getLogger(__name__)
 
