@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,9 +41,10 @@ class TagTruth:
 
     def to(self, device: torch.device | str) -> TagTruth:
         """Return a copy on the device."""
-        return TagTruth(
-            *(part if part is None else part.to(device) for part in vars(self).values())
-        )
+        parts: list[Any] = [
+            None if part is None else part.to(device) for part in vars(self).values()
+        ]
+        return TagTruth(*parts)
 
 
 def read_scheme(names: Sequence[str]) -> Scheme | None:

@@ -88,8 +88,9 @@ class Metric:
 
     def _fits(self, logits: Tensor, truth: Truth) -> bool:
         if self.compares == "tags":
-            has_tags = isinstance(truth, TagTruth) and logits.ndim == 2
-            return has_tags and not (self.reads_entities and truth.types is None)
+            if not isinstance(truth, TagTruth) or (self.reads_entities and truth.types is None):
+                return False
+            return logits.ndim == 2
         if self.compares == "spans":
             return isinstance(truth, SpanTruth) and logits.ndim == 2 and logits.shape[1] == 2
         one_output = logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1)
