@@ -99,8 +99,8 @@ class Reward(Section):
 
     fraction: float = setting(
         2 / 3,
-        "share of train in the reward set, the rest is mini-train; 1: both are all of "
-        "train (under heldout the reward set still excludes mini-train)",
+        "share of train in the reward set, the rest is mini-train; 1: both are all of train "
+        "(under heldout the reward set still excludes mini-train)",
         ge=0.01,
         le=1,
     )
@@ -111,35 +111,35 @@ class Reward(Section):
     stop: float = setting(0.0, "reward of stopping")
     measure: Literal["metric", "smooth"] = setting(
         "metric",
-        "quantity whose change is the reward: the task's metric, or (smooth) the share "
-        "of the labels' entropy that the outputs explain, independent of their scale and bias; the "
-        "share of variance for regression, F1 for spans",
+        "quantity whose change is the reward: the task's metric, or (smooth) the share of the "
+        "labels' entropy that the outputs explain, independent of their scale and bias; the share "
+        "of variance for regression, F1 for spans",
     )
     caution: float = setting(
         0.0,
-        "gain required to remove a head, in standard errors of the mean change of a "
-        "row's score when one head is removed; with a search.prior, the gain required for each "
-        "change of it (measure smooth)",
+        "gain required to remove a head, in standard errors of the mean change of a row's score "
+        "when one head is removed; with a search.prior, the gain required for each change of it "
+        "(measure smooth)",
         ge=0,
         le=10,
     )
     folds: Int = setting(
         3,
-        "folds of train; each row is scored by the fold model that was trained without "
-        "it (protocol crossfit)",
+        "folds of train; each row is scored by the fold model that was trained without it "
+        "(protocol crossfit)",
         ge=2,
         le=100,
     )
     head: float = setting(
         0.0,
-        "reward for each removed head in addition to the change of the metric: the "
-        "points you would give for a smaller model",
+        "reward for each removed head in addition to the change of the metric: the points you "
+        "would give for a smaller model",
         ge=0,
     )
     latency: float = setting(
         0.0,
-        "points you would give for one percent of the model's latency: each removed "
-        "head is rewarded for its share, measured on this machine before the search; 0: off",
+        "points you would give for one percent of the model's latency: each removed head is "
+        "rewarded for its share, measured on this machine before the search; 0: off",
         ge=0,
     )
     latency_rows: Int = setting(
@@ -150,8 +150,8 @@ class Reward(Section):
     )
     spread: Literal["devices", "ray"] = setting(
         "devices",
-        "where the parts are scored: on the GPUs (or CPU threads) of this process, or "
-        "on Ray workers",
+        "where the parts are scored: on the GPUs (or CPU threads) of this process, or on Ray "
+        "workers",
     )
 
 
@@ -163,33 +163,33 @@ class Search(Section):
     )
     layers: Annotated[str, AfterValidator(_normalize_layers)] = setting(
         _ALL_LAYERS,
-        "layers that a layer-wise method searches; the others stay unchanged. "
-        "original+tuning is tuned once for each of these layers unless a run prescribes its "
-        "tunings. Ranking methods choose among all layers",
+        "layers that a layer-wise method searches; the others stay unchanged. original+tuning is "
+        "tuned once for each of these layers unless a run prescribes its tunings. Ranking methods "
+        "choose among all layers",
         form=_LAYERS_FORM,
     )
     prior: Literal["none", "voita"] = setting(
         "none",
-        "plan that the search starts from and corrects: no head removed, or the heads "
-        "whose gates method voita closes (protocol crossfit)",
+        "plan that the search starts from and corrects: no head removed, or the heads whose gates "
+        "method voita closes (protocol crossfit)",
     )
     prior_share: float = setting(
         1 / 3,
-        "share of all heads that the prior removes unless search.heads gives a number; "
-        "heads outside search.layers stay",
+        "share of all heads that the prior removes unless search.heads gives a number; heads "
+        "outside search.layers stay",
         ge=0.01,
         le=0.9,
     )
     heads: Int = setting(
         0,
-        "number of heads to remove in total, chosen from the best masks of each layer "
-        "with the prior for the others; 0: decided by the rewards (protocol crossfit)",
+        "number of heads to remove in total, chosen from the best masks of each layer with the "
+        "prior for the others; 0: decided by the rewards (protocol crossfit)",
         ge=0,
     )
     rewind: bool = setting(
         True,
-        "apply the plan to the model before any tuning and repeat the first tuning; "
-        "false: apply it to the fine-tuned model (protocol crossfit)",
+        "apply the plan to the model before any tuning and repeat the first tuning; false: apply "
+        "it to the fine-tuned model (protocol crossfit)",
     )
     matrix: Literal["value", "query", "key"] = setting(
         "value", "projection whose norm per head is the state"
@@ -270,9 +270,9 @@ class Config(Section):
     seed: Int = setting(0, "seed of all random numbers", ge=0)
     protocol: Protocol = setting(
         "seen",
-        "which models have seen the rows that give the reward: the scored model itself "
-        "(seen), none, because they are held out of train (heldout), or only other models than the "
-        "one that scores them (crossfit)",
+        "which models have seen the rows that give the reward: the scored model itself (seen), "
+        "none, because they are held out of train (heldout), or only other models than the one "
+        "that scores them (crossfit)",
     )
     max_length: Int = setting(128, "tokens to which a row is truncated", ge=4)
     device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "auto: a GPU if there is one")

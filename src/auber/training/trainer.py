@@ -135,7 +135,18 @@ class StepTrainer(Trainer):  # type: ignore[misc]
             self._stop_capturing()
         else:
             tried = min(rows, self.micro_batch or rows)
-            self._require_divisible(tried, width, reason)
+            if num_processes() > 1:
+                # Such a process would exchange gradients more often than the others expect.
+                raise TuningError(
+                    f"{self._stage}: {tried} rows of {width} tokens do not fit into the memory of "
+                    f"{self._device_name} ({reason}), and batches are not halved in a group of "
+                    "processes; start more processes, free some memory, or lower max_length"
+                )
+            if tried == 1:
+                raise TuningError(
+                    f"{self._stage}: one row of {width} tokens does not fit into the memory of "
+                    f"{self._device_name} ({reason}); free some of it, or lower max_length"
+                )
             self.micro_batch = (tried + 1) // 2
             logger.warning(
                 "%s: out of memory on %s with %d rows at a time; goes on with %d at a time, and "
@@ -149,21 +160,6 @@ class StepTrainer(Trainer):  # type: ignore[misc]
     def _stop_capturing(self) -> None:
         self._capture = self._steps = None
         self._step_cache.drop()
-
-    def _require_divisible(self, rows: int, width: int, reason: str) -> None:
-        if num_processes() > 1:
-            # A process that takes its batch in parts would exchange gradients more often than the
-            # others expect.
-            raise TuningError(
-                f"{self._stage}: {rows} rows of {width} tokens do not fit into the memory of "
-                f"{self._device_name} ({reason}), and batches are not halved in a group of "
-                "processes; start more processes, free some memory, or lower max_length"
-            )
-        if rows == 1:
-            raise TuningError(
-                f"{self._stage}: one row of {width} tokens does not fit into the memory of "
-                f"{self._device_name} ({reason}); free some of it, or lower max_length"
-            )
 
     def compute_loss(
         self,
