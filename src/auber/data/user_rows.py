@@ -167,12 +167,8 @@ def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterato
 _TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
 
 # How many text columns a row may have, by what the metric compares.
-_TEXTS = {
-    "classes": ((1, 2), "one or two text columns"),
-    "numbers": ((1, 2), "one or two text columns"),
-    "tags": ((1,), "one column of words"),
-    "spans": ((2,), "two text columns"),
-}
+_TEXTS = {"tags": ((1,), "one column of words"), "spans": ((2,), "two text columns")}
+_ONE_OR_TWO = ((1, 2), "one or two text columns")
 _NO_NAMES = {
     "numbers": "numbers to predict have no names",
     "spans": "answers are pieces of their context and have no names",
@@ -188,7 +184,7 @@ class _Reader:
     def __init__(
         self, compares: str, text: Sequence[str], label: str, labels: Sequence[str] | None
     ) -> None:
-        counts, needs = _TEXTS[compares]
+        counts, needs = _TEXTS.get(compares, _ONE_OR_TWO)
         if len(text) not in counts or len({*text, label}) != len(text) + 1:
             raise TaskError(
                 f"columns: {needs} and another for the label are needed, "
