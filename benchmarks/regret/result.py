@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from auber.config import PRESETS, Config, make_config, require_read
+from auber.config import PRESETS, Config, make_config
 from auber.errors import ConfigError, unknown_name
 from auber.metrics.statistics import summary
 from auber.run import provenance
@@ -44,7 +44,12 @@ def measure_regret(
         if name not in (*PRESETS, *_OTHERS):
             raise ConfigError(unknown_name("player", name, (*PRESETS, *_OTHERS)))
     settings = settings or {}
-    require_read(settings, SETTINGS, "a replay", {"seed": "give --seeds"})
+    for key in settings:
+        if key not in SETTINGS and not key.startswith("agent."):
+            remedy = "give --seeds" if key == "seed" else "leave it out"
+            raise ConfigError(
+                f"settings: a replay reads {', '.join(SETTINGS)}, found {key}; {remedy}"
+            )
     names = dict.fromkeys(name for name in players if name in PRESETS)
     configs = {name: make_config(name, settings=settings) for name in names}
 

@@ -18,8 +18,9 @@ import torch
 
 from auber.config import Config
 from auber.data.encoding import EncodedRows, encode_split
+from auber.data.rows import Rows
 from auber.data.splits import make_splits
-from auber.data.task import Rows, TaskData
+from auber.data.task import TaskData
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder

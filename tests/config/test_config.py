@@ -13,15 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import auber
-from auber.config import (
-    PRESETS,
-    Agent,
-    Config,
-    make_config,
-    parse_assignment,
-    require_read,
-    settings,
-)
+from auber.config import PRESETS, Agent, Config, make_config, parse_assignment, settings
 from auber.errors import ConfigError
 
 SOURCE = Path(auber.__file__).parent
@@ -184,17 +176,6 @@ def test_an_assignment_needs_both_sides(text):
     assert parse_assignment(" agent.gamma = 0.9") == ("agent.gamma", "0.9")
     with pytest.raises(ConfigError, match="--set takes key=value such as agent.gamma=0.9, found"):
         parse_assignment(text)
-
-
-def test_settings_that_are_not_read_are_refused():
-    read, advice = ("agent.*", "reward.head"), {"seed": "give --seeds"}
-    require_read(["agent.gamma", "reward.head"], read, "it", advice)
-    with pytest.raises(
-        ConfigError, match=r"^settings: it reads agent.\*, reward.head, found seed; give --seeds$"
-    ):
-        require_read(["agent.gamma", "seed"], read, "it", advice)
-    with pytest.raises(ConfigError, match="found reward.headroom; leave it out$"):
-        require_read(["reward.headroom"], read, "it", advice)
 
 
 @given(

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auber.data.encoding import EncodedRows, encode_rows, pad_batch
+from auber.config import FirstTuning
+from auber.data.encoding import encode_split
 from auber.data.generated import (
     BATCH_SIZE,
     EPOCHS,
@@ -19,7 +20,9 @@ from auber.data.generated import (
     make_agreement,
 )
 from auber.errors import TaskError
-from auber.metrics.task_metrics import get_metric
+from auber.training.evaluation import evaluate_rows
+from auber.training.tuning import tune
+from tests.small import cpu
 
 
 @pytest.fixture(scope="module")
@@ -100,35 +103,9 @@ def test_the_weights_depend_only_on_the_seed():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_model_learns_and_overfits(seed):
     task, tokenizer, model = make_agreement(seed), build_tokenizer(), build_model(seed=seed)
-    train, dev = (
-        encode_rows(tokenizer, rows, MAX_LENGTH, is_regression=False)
-        for rows in (task.train, task.dev)
-    )
-    order = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=0.0)
-    steps = EPOCHS * -(-len(train) // BATCH_SIZE)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
-
-    def batch(rows: EncodedRows, indices):
-        return pad_batch([rows[index] for index in indices], tokenizer.pad_token_id)
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)  # dropout
-        model.train()
-        for _ in range(EPOCHS):
-            for indices in torch.randperm(len(train), generator=order).split(BATCH_SIZE):
-                optimizer.zero_grad()
-                model(**batch(train, indices.tolist())).loss.backward()
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
-                schedule.step()
-
-    model.eval()
-    scores = []
-    for rows in (train, dev):
-        whole = batch(rows, range(len(rows)))
-        labels = whole.pop("labels")
-        with torch.no_grad():
-            scores.append(get_metric("accuracy").compute(model(**whole).logits, labels).item())
-    assert 0.75 < scores[1] < 0.97
-    assert scores[0] - scores[1] > 0.03
+    train, dev = (encode_split(tokenizer, task, split, MAX_LENGTH) for split in ("train", "dev"))
+    settings = FirstTuning(epochs=EPOCHS, learning_rate=LEARNING_RATE, batch_size=BATCH_SIZE)
+    tune(model, train, settings, seed=seed, hardware=cpu())
+    learned, found = (evaluate_rows(model, rows, "accuracy").score for rows in (train, dev))
+    assert 0.75 < found < 0.97
+    assert learned - found > 0.03

@@ -79,9 +79,10 @@ def test_the_real_files_have_the_published_counts(name, train, dev, share):
 DAMAGED = [
     ("rte", "RTE", None, "found no RTE in it; give --data the folder above RTE$"),
     ("rte", "RTE/dev.tsv", None, r"RTE.dev\.tsv: there is no such file; correct the path$"),
-    ("rte", "RTE/dev.tsv", "index\tsentence1\tlabel\n", "the header must name a column "
-     "'sentence2', found index, sentence1, label; is it GLUE's file"),
-    ("rte", "RTE/dev.tsv", "", "the header must name a column 'label', found ; is it GLUE's file"),
+    ("rte", "RTE/dev.tsv", "index\tsentence1\tlabel\n",
+     r"RTE.dev\.tsv: Unknown column 'sentence2'. Did you mean 'sentence1'\? Known: index, label, "
+     "sentence1$"),
+    ("rte", "RTE/dev.tsv", "", r"RTE.dev\.tsv: Unknown column 'label'. Known: $"),
     ("rte", "RTE/dev.tsv", FILES["RTE/dev.tsv"] + "1\tE\tF\n",
      "line 3: 4 columns are needed, found 3; correct the line$"),
     ("rte", "RTE/dev.tsv", FILES["RTE/dev.tsv"] + "1\tE\tF\t1\n",

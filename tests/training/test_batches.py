@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 import torch
 
-from auber.data.encoding import EncodedRows, pad_batch, part_batch
+from auber.data.encoding import EncodedRows, part_batch
 from auber.metrics.tags import NO_TAG
 from auber.training.batches import LengthGroups, RowCollator, cut_batch
 from auber.training.outputs import OUTPUTS
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
-from tests.small import small_rows
 from tests.tiny_models import tiny_model
 from tests.training.test_trainer import SUBJECTS, subject
 
@@ -77,18 +74,6 @@ def test_the_rows_that_fill_no_batch_are_a_random_draw():
     assert 0.4 < np.mean(np.array(drawn) == 10) < 0.6
 
 
-@pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
-def test_a_batch_is_what_padding_its_rows_gives(kind):
-    rows = small_rows(17) if kind == "sequence" else random_kind_rows(kind)
-    collate = RowCollator(rows)
-    for chosen in ([3, 1, 2], [5], list(range(17))):
-        expected = pad_batch([rows[row] for row in chosen], rows.pad_token_id)
-        batch = collate(chosen)
-        assert batch.keys() == expected.keys()
-        for name in expected:
-            torch.testing.assert_close(batch[name], expected[name], rtol=0, atol=0)
-
-
 @pytest.mark.parametrize(("length", "width"), [(1, 8), (8, 8), (9, 16), (17, 20), (20, 20)])
 def test_widths_are_rounded_up_but_not_beyond_the_longest_row(length, width):
     rows = EncodedRows([[7] * 20, [7] * length], None, torch.tensor([0.5, 1.5]), pad_token_id=9)
@@ -96,20 +81,6 @@ def test_widths_are_rounded_up_but_not_beyond_the_longest_row(length, width):
     assert batch["input_ids"].tolist() == [[7] * length + [9] * (width - length)]
     assert batch["attention_mask"].tolist() == [[1] * length + [0] * (width - length)]
     assert batch["labels"].tolist() == [1.5]
-
-
-def test_one_long_row_does_not_take_its_room_for_all_others():
-    rows = EncodedRows([[7] * 8] * 2000 + [[7] * 8192], None, torch.zeros(2001, dtype=torch.int64))
-    tracemalloc.start()
-    try:
-        collate = RowCollator(rows)
-        batches = [collate(range(start, start + 32)) for start in range(0, 1984, 32)]
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 10e6, "2,001 rows of 8,192 tokens would take 131 MB a column"
-    assert all(batch["input_ids"].shape == (32, 8) for batch in batches)
-    assert collate([2000, 0])["input_ids"].shape == (2, 8192)
 
 
 @pytest.mark.parametrize("kind", TOKEN_KINDS)

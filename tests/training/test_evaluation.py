@@ -13,6 +13,7 @@ from auber.training.outputs import OUTPUTS
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.small import small_rows, small_start
 from tests.tiny_models import tiny_model
+from tests.training.test_trainer import Memory
 
 # Running out of memory collects garbage again and again.
 pytestmark = pytest.mark.usefixtures("young_garbage")
@@ -90,23 +91,6 @@ def test_scores_of_spans():
     assert not scores.one_class
 
 
-class Room:
-    """Room for some tokens: a model that gets more runs out of memory. Records the rows run."""
-
-    def __init__(self, model, tokens):
-        self.ran, self.refused, self._tokens = [], [], tokens
-        model.base_model.register_forward_pre_hook(self._look, with_kwargs=True)
-
-    def _look(self, module, arguments, named):
-        ids = named["input_ids"] if "input_ids" in named else arguments[0]
-        if ids.numel() > self._tokens:
-            self.refused.append(len(ids))
-            raise torch.OutOfMemoryError(
-                f"CUDA out of memory. Tried to allocate {len(ids)} MiB.\nMore of it"
-            )
-        self.ran.append(len(ids))
-
-
 @pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
 def test_out_of_memory_halves_the_batches_and_changes_no_result(kind, caplog):
     if kind == "sequence":
@@ -115,7 +99,7 @@ def test_out_of_memory_halves_the_batches_and_changes_no_result(kind, caplog):
         model, rows = tiny_model(kind=kind, num_labels=num_labels(kind)), random_kind_rows(kind, 30)
         metric = {"tokens": "token_accuracy", "spans": "span_f1"}[kind]
     logits, scores = predict(model, rows), evaluate_rows(model, rows, metric)
-    room = Room(model, 6 * max(rows.lengths))
+    room = Memory(model, 6 * max(rows.lengths), torch.Tensor.numel, training=False)
     model.train()
     with caplog.at_level(logging.WARNING, "auber.training.evaluation"):
         torch.testing.assert_close(predict(model, rows), logits, atol=1e-5, rtol=1e-5)
@@ -156,7 +140,7 @@ def test_out_of_memory_halves_the_batches_and_changes_no_result(kind, caplog):
 def test_a_batch_that_cannot_be_halved_is_an_error(tokens, processes, message, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", processes)
     model, _ = small_start()
-    Room(model, tokens)
+    Memory(model, tokens, torch.Tensor.numel, training=False)
     model.train()
     with pytest.raises(ModelError, match=message):
         evaluate_rows(model, small_rows(30), "accuracy")

@@ -21,6 +21,17 @@ def _in_short(monkeypatch):
     monkeypatch.setattr(saving, "LIMITS", Limits(repeats=6))
 
 
+def mostly_heads(heads, length):
+    """Return a model of two layers that has little but its heads."""
+    return tiny_model(
+        hidden_size=4 * heads**2,
+        num_attention_heads=heads,
+        intermediate_size=4,
+        num_hidden_layers=2,
+        max_position_embeddings=length,
+    )
+
+
 def work_of(call):
     """Return the operations of a call in place of its seconds."""
     with FlopCounterMode(display=False) as counter:
@@ -30,21 +41,13 @@ def work_of(call):
 
 def test_what_a_head_saves_is_its_share_of_the_work(monkeypatch):
     monkeypatch.setattr(saving, "make_timer", lambda device: work_of)
-    model = tiny_model(
-        hidden_size=256,
-        num_attention_heads=8,
-        intermediate_size=4,
-        num_hidden_layers=2,
-        max_position_embeddings=64,
-    )
+    model = mostly_heads(8, 64)
     rounds = []
     found = measure_saving(model, cpu(), 4, 64, rounds.append)
     assert rounds == [1, 2, 3, 4, 5, 6]
     assert (found.heads, found.rows, found.length) == (8, 4, 64)
     assert found.ratio.low == found.ratio.high
-    assert found.percent == pytest.approx(100 / 16, rel=0.03), (
-        "this model is little but its 16 heads"
-    )
+    assert found.percent == pytest.approx(100 / 16, rel=0.03)
     assert found.percent < 100 / 16, "all of them together cannot save more than all of the time"
     assert encoder_of(model).removed == PruningPlan()
 
@@ -56,16 +59,10 @@ def test_every_family_and_only_the_heads_that_are_there(model_type):
     layers = encoder_of(model).num_layers
     remove(model, PruningPlan({0: [0], 1: range(1, heads)}))
     found = measure_saving(model, cpu(), 1, 8, lambda done: None)
-    assert found.heads == (heads - 1) // 2 + (layers - 2) * (heads // 2), (
-        "one head stays in layer 1"
-    )
+    assert found.heads == (heads - 1) // 2 + (layers - 2) * (heads // 2), "one stays in layer 1"
     assert model.training
-    remove(
-        model,
-        PruningPlan(
-            {layer: encoder_of(model).present(layer)[1:] for layer in range(layers) if layer != 1}
-        ),
-    )
+    others = {layer: encoder_of(model).present(layer)[1:] for layer in range(layers) if layer != 1}
+    remove(model, PruningPlan(others))
     assert measure_saving(model, cpu(), 1, 8, lambda done: None) is None
 
 
@@ -113,16 +110,8 @@ def test_rows_that_do_not_fit_are_said(monkeypatch):
 def test_a_gpu_times_its_own_work(monkeypatch):
     # six pairs are their own interval, and on a GPU one late launch among them decides it
     monkeypatch.setattr(saving, "LIMITS", Limits(repeats=50))
-    model = tiny_model(
-        hidden_size=1024,
-        num_attention_heads=16,
-        intermediate_size=4,
-        num_hidden_layers=2,
-        max_position_embeddings=128,
-    ).to("cuda")
-    found = measure_saving(
-        model, Hardware(torch.device("cuda"), "bfloat16", 1), 1024, 128, lambda done: None
-    )
+    hardware = Hardware(torch.device("cuda"), "bfloat16", 1)
+    found = measure_saving(mostly_heads(16, 128).cuda(), hardware, 1024, 128, lambda done: None)
     assert found.heads == 16
     assert found.ratio.low > 1
     assert 0.5 < found.percent < 100 / 32

@@ -67,10 +67,6 @@ def test_an_error_names_the_first_bad_loss(losses, step, message):
         monitor_of(losses)._check_watched(6, math.nan)
 
 
-def test_the_newest_loss_is_returned():
-    assert monitor_of({1: 0.75, 2: 0.5})._read_losses() == 0.5
-
-
 @pytest.mark.parametrize(
     ("settings", "section", "found"),
     [

@@ -35,20 +35,26 @@ def subject(name, count=11):
 
 
 class Memory:
-    """Room for some rows: a model that gets more runs out of memory. Records the rows run."""
+    """A model that runs out of memory if it gets more than some rows (of `size`, such as tokens).
 
-    def __init__(self, model, room):
-        self.ran, self._room = [], room
+    Records the rows run and refused, in training or else in evaluations.
+    """
+
+    def __init__(self, model, room, size=len, training=True):
+        self.ran, self.refused, self._room = [], [], room
+        self._size, self._training = size, training
         model.base_model.register_forward_pre_hook(self._look, with_kwargs=True)
 
     def _look(self, module, arguments, named):
-        rows = len(named["input_ids"] if "input_ids" in named else arguments[0])
-        if module.training:
-            if rows > self._room:
-                raise torch.OutOfMemoryError(
-                    f"CUDA out of memory. Tried to allocate {rows} MiB.\nMore of it"
-                )
-            self.ran.append(rows)
+        ids = named["input_ids"] if "input_ids" in named else arguments[0]
+        if module.training != self._training:
+            return
+        if self._size(ids) > self._room:
+            self.refused.append(len(ids))
+            raise torch.OutOfMemoryError(
+                f"CUDA out of memory. Tried to allocate {len(ids)} MiB.\nMore of it"
+            )
+        self.ran.append(len(ids))
 
 
 def unclipped_gradients(model):

@@ -208,12 +208,6 @@ def test_the_watched_rows_are_evaluated_at_even_intervals():
     assert [entry[0] for entry in report.watched] == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
 
 
-def test_watching_needs_its_settings():
-    message = "watching needs LastTuning settings, actual type: FirstTuning"
-    with pytest.raises(TypeError, match=message):
-        tuned(watch=(small_rows(30), "accuracy"))
-
-
 def test_the_progress_gets_every_step():
     class Listener(Progress):
         def __init__(self):

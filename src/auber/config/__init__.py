@@ -8,11 +8,11 @@ are generated from the declarations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from auber.config.presets import PRESETS, Preset
+from auber.config.presets import PRESETS
 from auber.config.sections import (
     PROTOCOLS,
     Agent,
@@ -26,13 +26,10 @@ from auber.config.sections import (
     Voita,
     settings,
 )
-from auber.config.toml import flatten_tables, load_toml, read_toml
-from auber.config.values import SettingInfo, Value, build
+from auber.config.values import Value, build, flatten_tables, load_toml, read_toml
 from auber.errors import ConfigError, show_name, show_value, unknown_name
-from auber.system.records import LARGEST_NUMBER
 
 __all__ = [
-    "LARGEST_NUMBER",
     "PRESETS",
     "PROTOCOLS",
     "Agent",
@@ -40,19 +37,15 @@ __all__ = [
     "FirstTuning",
     "LastTuning",
     "LayerTuning",
-    "Preset",
     "RandomPruning",
     "Reward",
     "Search",
-    "SettingInfo",
     "Value",
     "Voita",
     "flatten_tables",
     "load_toml",
     "make_config",
     "parse_assignment",
-    "read_toml",
-    "require_read",
     "settings",
     "show_name",
     "show_value",
@@ -91,20 +84,6 @@ def make_config(
     protocol = str(given.get("protocol", base["protocol"]))
     values = {**base, **chosen.per_protocol.get(protocol, {}), **(otherwise or {}), **given}
     return build(Config, values, "settings")
-
-
-def require_read(
-    settings: Iterable[str], read: Sequence[str], work: str, advice: Mapping[str, str] | None = None
-) -> None:
-    """Raise `ConfigError` for the first setting that is not in `read`.
-
-    `read` lists the settings that `work` uses, with `agent.*` for a section. `advice` gives the
-    remedy for some settings; the remedy for the others is to leave them out.
-    """
-    for key in settings:
-        if key not in read and f"{key.partition('.')[0]}.*" not in read:
-            remedy = (advice or {}).get(key, "leave it out")
-            raise ConfigError(f"settings: {work} reads {', '.join(read)}, found {key}; {remedy}")
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Presets: named settings.
 
-`paper` and `reference` give every setting, `default` what differs from the defaults.
+The defaults are the settings of `paper`; the others give what differs from them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from auber.config.sections import settings
 from auber.config.values import Value
 
 
@@ -23,7 +22,7 @@ class Preset:
     per_protocol: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
-# The defaults are the settings of `paper`. From the paper itself are
+# Of the defaults, from the paper itself are
 #   protocol, max_length, first.epochs, first.learning_rate, first.batch_size, reward.fraction,
 #   reward.stop, reward.measure, search.order, search.layers, search.matrix, search.norm,
 #   agent.hidden_size, agent.hidden_layers, agent.batch_size, agent.replay_size, agent.gamma,
@@ -33,20 +32,18 @@ class Preset:
 #   agent.gradient_clamp, agent.learning_starts, agent.updates_per_episode, agent.target_every,
 #   layer.epochs and layer.batch_size;
 # the rest is ours.
-_PAPER = {info.key: info.default for info in settings()}
-
 _RTE_FIRST: dict[str, Value] = {"first.epochs": 4, "first.learning_rate": 1e-5}  # P
 
 PRESETS: dict[str, Preset] = {
     "paper": Preset(
         "The settings of the paper; of the authors' code where the paper is silent; ours where "
         "both are.",
-        _PAPER,
+        {},
         {"rte": _RTE_FIRST},
     ),
     "reference": Preset(
         "The settings of the authors' code.",
-        {**_PAPER, "search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2},
+        {"search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2},
         {"rte": {**_RTE_FIRST, "reward.fraction": 1.0}, "wnli": {"reward.fraction": 1.0}},
     ),
     "default": Preset(

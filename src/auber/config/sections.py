@@ -11,8 +11,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from auber.config.toml import format_toml
-from auber.config.values import Int, SettingInfo, Value, build, declared, flatten
+from auber.config.values import (
+    Int,
+    SettingInfo,
+    Value,
+    build,
+    declared,
+    flatten,
+    format_toml,
+    setting,
+)
 from auber.errors import ConfigError
 
 # Which models have seen the rows that give the reward.
@@ -51,156 +59,142 @@ class Section(BaseModel):
 class FirstTuning(Section):
     """The fine-tuning of a pretrained encoder before the search."""
 
-    when: Literal["auto", "always", "never"] = Field(
-        default="auto", description="auto: only if the model has no trained classifier yet"
+    when: Literal["auto", "always", "never"] = setting(
+        "auto", "auto: only if the model has no trained classifier yet"
     )
-    epochs: Int = Field(default=3, ge=0, description="passes over the rows")
-    learning_rate: float = Field(default=2e-5, ge=0, description=_DECAYED_RATE)
-    batch_size: Int = Field(default=32, ge=1, description="rows per step")
+    epochs: Int = setting(3, "passes over the rows", ge=0)
+    learning_rate: float = setting(2e-5, _DECAYED_RATE, ge=0)
+    batch_size: Int = setting(32, "rows per step", ge=1)
 
 
 class LayerTuning(Section):
     """The fine-tuning on mini-train after heads of a layer were removed."""
 
-    epochs: Int = Field(default=3, ge=0, description="passes over mini-train; 0: none")
-    learning_rate: float = Field(default=2e-6, ge=0, description=_DECAYED_RATE)
-    batch_size: Int = Field(default=32, ge=1, description="rows per step")
+    epochs: Int = setting(3, "passes over mini-train; 0: none", ge=0)
+    learning_rate: float = setting(2e-6, _DECAYED_RATE, ge=0)
+    batch_size: Int = setting(32, "rows per step", ge=1)
 
 
 class LastTuning(Section):
     """The fine-tuning with early stopping after the last layer."""
 
-    epochs: Int = Field(default=6, ge=0, description="largest number of passes; 0: none")
-    learning_rate: float = Field(default=2e-6, ge=0, description=_DECAYED_RATE)
-    batch_size: Int = Field(default=32, ge=1, description="rows per step")
-    watch_fraction: float = Field(
-        default=0.1,
+    epochs: Int = setting(6, "largest number of passes; 0: none", ge=0)
+    learning_rate: float = setting(2e-6, _DECAYED_RATE, ge=0)
+    batch_size: Int = setting(32, "rows per step", ge=1)
+    watch_fraction: float = setting(
+        0.1,
+        "share of train held out for early stopping (protocols seen and crossfit)",
         ge=0.01,
         le=0.5,
-        description="share of train held out for early stopping (protocols seen and crossfit)",
     )
-    evaluations_per_epoch: Int = Field(
-        default=8, ge=1, description="evaluations on the held-out rows per epoch"
-    )
-    patience: Int = Field(
-        default=20, ge=1, description="evaluations without improvement before stopping"
-    )
-    watch: Literal["metric", "loss"] = Field(
-        default="metric",
-        description="quantity that early stopping compares; the lower loss breaks ties",
+    evaluations_per_epoch: Int = setting(8, "evaluations on the held-out rows per epoch", ge=1)
+    patience: Int = setting(20, "evaluations without improvement before stopping", ge=1)
+    watch: Literal["metric", "loss"] = setting(
+        "metric", "quantity that early stopping compares; the lower loss breaks ties"
     )
 
 
 class Reward(Section):
     """The reward of the game, and the rows that it is computed on."""
 
-    fraction: float = Field(
-        default=2 / 3,
+    fraction: float = setting(
+        2 / 3,
+        "share of train in the reward set, the rest is mini-train; 1: both are all of train "
+        "(under heldout the reward set still excludes mini-train)",
         ge=0.01,
         le=1,
-        description="share of train in the reward set, the rest is mini-train; 1: both are all of "
-        "train (under heldout the reward set still excludes mini-train)",
     )
-    max_rows: Int = Field(
-        default=0,
-        ge=0,
-        description="largest number of rows in the reward set, sampled by class; 0: no limit",
+    max_rows: Int = setting(
+        0, "largest number of rows in the reward set, sampled by class; 0: no limit", ge=0
     )
-    scale: float = Field(
-        default=100.0, ge=1e-6, description="factor from the metric to the reward (100: points)"
+    scale: float = setting(100.0, "factor from the metric to the reward (100: points)", ge=1e-6)
+    stop: float = setting(0.0, "reward of stopping")
+    measure: Literal["metric", "smooth"] = setting(
+        "metric",
+        "quantity whose change is the reward: the task's metric, or (smooth) the share of the "
+        "labels' entropy that the outputs explain, independent of their scale and bias; the share "
+        "of variance for regression, F1 for spans",
     )
-    stop: float = Field(default=0.0, description="reward of stopping")
-    measure: Literal["metric", "smooth"] = Field(
-        default="metric",
-        description="quantity whose change is the reward: the task's metric, or (smooth) the share "
-        "of the labels' entropy that the outputs explain, independent of their scale and bias; the "
-        "share of variance for regression, F1 for spans",
-    )
-    caution: float = Field(
-        default=0.0,
+    caution: float = setting(
+        0.0,
+        "gain required to remove a head, in standard errors of the mean change of a row's score "
+        "when one head is removed; with a search.prior, the gain required for each change of it "
+        "(measure smooth)",
         ge=0,
         le=10,
-        description="gain required to remove a head, in standard errors of the mean change of a "
-        "row's score when one head is removed; with a search.prior, the gain required for each "
-        "change of it (measure smooth)",
     )
-    folds: Int = Field(
-        default=3,
+    folds: Int = setting(
+        3,
+        "folds of train; each row is scored by the fold model that was trained without it "
+        "(protocol crossfit)",
         ge=2,
         le=100,
-        description="folds of train; each row is scored by the fold model that was trained without "
-        "it (protocol crossfit)",
     )
-    head: float = Field(
-        default=0.0,
+    head: float = setting(
+        0.0,
+        "reward for each removed head in addition to the change of the metric: the points you "
+        "would give for a smaller model",
         ge=0,
-        description="reward for each removed head in addition to the change of the metric: the "
-        "points you would give for a smaller model",
     )
-    latency: float = Field(
-        default=0.0,
+    latency: float = setting(
+        0.0,
+        "points you would give for one percent of the model's latency: each removed head is "
+        "rewarded for its share, measured on this machine before the search; 0: off",
         ge=0,
-        description="points you would give for one percent of the model's latency: each removed "
-        "head is rewarded for its share, measured on this machine before the search; 0: off",
     )
-    latency_rows: Int = Field(
-        default=1,
-        ge=1,
-        description="batch size of that measurement, with max_length tokens per row",
+    latency_rows: Int = setting(
+        1, "batch size of that measurement, with max_length tokens per row", ge=1
     )
-    shards: Int = Field(
-        default=1,
-        ge=1,
-        description="parts of the reward set that are scored in parallel (protocols seen and "
-        "heldout)",
+    shards: Int = setting(
+        1, "parts of the reward set that are scored in parallel (protocols seen and heldout)", ge=1
     )
-    spread: Literal["devices", "ray"] = Field(
-        default="devices",
-        description="where the parts are scored: on the GPUs (or CPU threads) of this process, or "
-        "on Ray workers",
+    spread: Literal["devices", "ray"] = setting(
+        "devices",
+        "where the parts are scored: on the GPUs (or CPU threads) of this process, or on Ray "
+        "workers",
     )
 
 
 class Search(Section):
     """The layers to search, their order, and the state that the agent sees."""
 
-    order: Literal["forward", "reverse"] = Field(
-        default="forward", description="first layer to last, or last to first"
+    order: Literal["forward", "reverse"] = setting(
+        "forward", "first layer to last, or last to first"
     )
-    layers: Annotated[str, AfterValidator(_normalize_layers)] = Field(
-        default=_ALL_LAYERS,
-        json_schema_extra={"form": _LAYERS_FORM},
-        description="layers that a layer-wise method searches; the others stay unchanged. "
-        "original+tuning is tuned once for each of these layers unless a run prescribes its "
-        "tunings. Ranking methods choose among all layers",
+    layers: Annotated[str, AfterValidator(_normalize_layers)] = setting(
+        _ALL_LAYERS,
+        "layers that a layer-wise method searches; the others stay unchanged. original+tuning is "
+        "tuned once for each of these layers unless a run prescribes its tunings. Ranking methods "
+        "choose among all layers",
+        form=_LAYERS_FORM,
     )
-    prior: Literal["none", "voita"] = Field(
-        default="none",
-        description="plan that the search starts from and corrects: no head removed, or the heads "
-        "whose gates method voita closes (protocol crossfit)",
+    prior: Literal["none", "voita"] = setting(
+        "none",
+        "plan that the search starts from and corrects: no head removed, or the heads whose gates "
+        "method voita closes (protocol crossfit)",
     )
-    prior_share: float = Field(
-        default=1 / 3,
+    prior_share: float = setting(
+        1 / 3,
+        "share of all heads that the prior removes unless search.heads gives a number; heads "
+        "outside search.layers stay",
         ge=0.01,
         le=0.9,
-        description="share of all heads that the prior removes unless search.heads gives a number; "
-        "heads outside search.layers stay",
     )
-    heads: Int = Field(
-        default=0,
+    heads: Int = setting(
+        0,
+        "number of heads to remove in total, chosen from the best masks of each layer with the "
+        "prior for the others; 0: decided by the rewards (protocol crossfit)",
         ge=0,
-        description="number of heads to remove in total, chosen from the best masks of each layer "
-        "with the prior for the others; 0: decided by the rewards (protocol crossfit)",
     )
-    rewind: bool = Field(
-        default=True,
-        description="apply the plan to the model before any tuning and repeat the first tuning; "
-        "false: apply it to the fine-tuned model (protocol crossfit)",
+    rewind: bool = setting(
+        True,
+        "apply the plan to the model before any tuning and repeat the first tuning; false: apply "
+        "it to the fine-tuned model (protocol crossfit)",
     )
-    matrix: Literal["value", "query", "key"] = Field(
-        default="value", description="projection whose norm per head is the state"
+    matrix: Literal["value", "query", "key"] = setting(
+        "value", "projection whose norm per head is the state"
     )
-    norm: Literal["l1", "l2"] = Field(default="l1", description="entrywise norm of that projection")
+    norm: Literal["l1", "l2"] = setting("l1", "entrywise norm of that projection")
 
     def layers_of(self, num_layers: int) -> list[int]:
         """Return the layers to search in a model with `num_layers` layers, ascending."""
@@ -219,100 +213,73 @@ class Search(Section):
 class Agent(Section):
     """The deep Q-network that plays a layer."""
 
-    episodes: Int = Field(default=150, ge=0, description="games per layer")
-    hidden_size: Int = Field(default=512, ge=1, description="width of a hidden layer")
-    hidden_layers: Int = Field(
-        default=3, ge=0, description="hidden layers, with LeakyReLU between them"
+    episodes: Int = setting(150, "games per layer", ge=0)
+    hidden_size: Int = setting(512, "width of a hidden layer", ge=1)
+    hidden_layers: Int = setting(3, "hidden layers, with LeakyReLU between them", ge=0)
+    scale_state: bool = setting(
+        False, "multiply the state by the number of heads, so that its mean is 1"
     )
-    scale_state: bool = Field(
-        default=False,
-        description="multiply the state by the number of heads, so that its mean is 1",
+    optimizer: Literal["sgd", "adam"] = setting("sgd", "sgd uses agent.momentum")
+    learning_rate: float = setting(0.03, "learning rate of the optimizer", ge=0)
+    momentum: float = setting(0.9, "momentum of sgd", ge=0, le=0.9999)
+    gradient_clamp: float = setting(
+        1.0, "clamp each gradient entry to plus or minus this value", ge=1e-9
     )
-    optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="sgd uses agent.momentum")
-    learning_rate: float = Field(default=0.03, ge=0, description="learning rate of the optimizer")
-    momentum: float = Field(default=0.9, ge=0, le=0.9999, description="momentum of sgd")
-    gradient_clamp: float = Field(
-        default=1.0, ge=1e-9, description="clamp each gradient entry to plus or minus this value"
+    batch_size: Int = setting(128, "transitions per update", ge=1)
+    learning_starts: Int = setting(128, "transitions stored before the first update", ge=1)
+    updates_per_episode: Int = setting(1, "updates after each episode", ge=0)
+    replay_size: Int = setting(5000, "transitions stored; the oldest are replaced", ge=1)
+    target_every: Int = setting(35, "episodes between updates of the target network", ge=1)
+    gamma: float = setting(1.0, "discount", ge=0, le=1)
+    epsilon_start: float = setting(1.0, "share of random actions at the start", ge=0, le=1)
+    epsilon_end: float = setting(0.05, "share of random actions at the end", ge=0, le=1)
+    epsilon_decay: float = setting(256.0, "actions until the difference falls to 1/e", ge=1e-9)
+    double_q: bool = setting(
+        False, "double DQN: the policy network selects, the target network evaluates"
     )
-    batch_size: Int = Field(default=128, ge=1, description="transitions per update")
-    learning_starts: Int = Field(
-        default=128, ge=1, description="transitions stored before the first update"
-    )
-    updates_per_episode: Int = Field(default=1, ge=0, description="updates after each episode")
-    replay_size: Int = Field(
-        default=5000, ge=1, description="transitions stored; the oldest are replaced"
-    )
-    target_every: Int = Field(
-        default=35, ge=1, description="episodes between updates of the target network"
-    )
-    gamma: float = Field(default=1.0, ge=0, le=1, description="discount")
-    epsilon_start: float = Field(
-        default=1.0, ge=0, le=1, description="share of random actions at the start"
-    )
-    epsilon_end: float = Field(
-        default=0.05, ge=0, le=1, description="share of random actions at the end"
-    )
-    epsilon_decay: float = Field(
-        default=256.0, ge=1e-9, description="actions until the difference falls to 1/e"
-    )
-    double_q: bool = Field(
-        default=False,
-        description="double DQN: the policy network selects, the target network evaluates",
-    )
-    stop_value: float | None = Field(
-        default=None, description="fixed Q-value of stopping; none: it is learned"
-    )
-    choose: Literal["rollout", "best"] = Field(
-        default="rollout",
-        description="plan of the layer: the greedy roll-out, or the best mask seen",
+    stop_value: float | None = setting(None, "fixed Q-value of stopping; none: it is learned")
+    choose: Literal["rollout", "best"] = setting(
+        "rollout", "plan of the layer: the greedy roll-out, or the best mask seen"
     )
 
 
 class RandomPruning(Section):
     """The method `random`."""
 
-    draw: Int = Field(default=0, ge=0, description="index of an independent random draw of heads")
+    draw: Int = setting(0, "index of an independent random draw of heads", ge=0)
 
 
 class Voita(Section):
     """The gates of the method `voita`."""
 
-    epochs: Int = Field(default=3, ge=1, description="passes over the rows for each penalty tried")
-    learning_rate: float = Field(
-        default=0.1, ge=1e-9, description="learning rate of Adam for the gates' logarithms"
+    epochs: Int = setting(3, "passes over the rows for each penalty tried", ge=1)
+    learning_rate: float = setting(0.1, "learning rate of Adam for the gates' logarithms", ge=1e-9)
+    batch_size: Int = setting(32, "rows per step", ge=1)
+    temperature: float = setting(
+        2 / 3, "temperature of the hard-concrete distribution; lower: closer to 0 and 1", ge=0.01
     )
-    batch_size: Int = Field(default=32, ge=1, description="rows per step")
-    temperature: float = Field(
-        default=2 / 3,
-        ge=0.01,
-        description="temperature of the hard-concrete distribution; lower: closer to 0 and 1",
+    stretch: float = setting(
+        0.1, "stretch of the distribution beyond 0 and 1 before it is clipped", ge=1e-6
     )
-    stretch: float = Field(
-        default=0.1,
-        ge=1e-6,
-        description="stretch of the distribution beyond 0 and 1 before it is clipped",
-    )
-    trials: Int = Field(default=8, ge=1, description="largest number of penalties tried")
+    trials: Int = setting(8, "largest number of penalties tried", ge=1)
 
 
 class Config(Section):
     """All settings of a run. Build one with `make_config`."""
 
-    seed: Int = Field(default=0, ge=0, description="seed of all random numbers")
-    protocol: Protocol = Field(
-        default="seen",
-        description="which models have seen the rows that give the reward: the scored model itself "
-        "(seen), none, because they are held out of train (heldout), or only other models than the "
-        "one that scores them (crossfit)",
+    seed: Int = setting(0, "seed of all random numbers", ge=0)
+    protocol: Protocol = setting(
+        "seen",
+        "which models have seen the rows that give the reward: the scored model itself (seen), "
+        "none, because they are held out of train (heldout), or only other models than the one "
+        "that scores them (crossfit)",
     )
-    max_length: Int = Field(default=128, ge=4, description="tokens to which a row is truncated")
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        default="auto", description="auto: a GPU if there is one"
+    max_length: Int = setting(128, "tokens to which a row is truncated", ge=4)
+    device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "auto: a GPU if there is one")
+    precision: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto", "auto: bfloat16 on a GPU, else float32"
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
-        default="auto", description="auto: bfloat16 on a GPU, else float32"
-    )
-    threads: Int = Field(default=0, ge=0, description="CPU threads of torch; 0: torch decides")
+    threads: Int = setting(0, "CPU threads of torch; 0: torch decides", ge=0)
     first: FirstTuning = Field(default_factory=FirstTuning)
     reward: Reward = Field(default_factory=Reward)
     search: Search = Field(default_factory=Search)

@@ -1,26 +1,32 @@
 """Convert, check and list the settings of a pydantic model whose fields are settings or sections.
 
 The key of a setting is its path through the sections, with dots: `agent.gamma`. Values come from
-Python, from a TOML file, or as text from the command line.
+Python, from a TOML file, or as text from the command line. tomli-w is not used: a search writes
+its settings as TOML, and the core has no dependency on it.
 """
 
 from __future__ import annotations
 
 import functools
+import json
+import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from auber.errors import ConfigError, show_name, show_value, suggest
 from auber.system.records import LARGEST_NUMBER
 
 Value = str | int | float | bool | None
 M = TypeVar("M", bound=BaseModel)
+
+_DEEPEST_TABLE = 32  # far more than the dots of any key
+_LONGEST_KEY = 1000
 
 
 def _require_storable(value: int) -> int:
@@ -32,6 +38,19 @@ def _require_storable(value: int) -> int:
 Int = Annotated[int, AfterValidator(_require_storable)]
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def setting(
+    default: Value,
+    description: str,
+    *,
+    ge: float | None = None,
+    le: float | None = None,
+    form: str | None = None,
+) -> Any:
+    """Declare a setting; `form` describes the allowed texts."""
+    extra: Any = {"form": form}
+    return Field(default, description=description, ge=ge, le=le, json_schema_extra=extra)
 
 
 @dataclass(frozen=True)
@@ -69,36 +88,26 @@ def declared(cls: type[BaseModel]) -> tuple[SettingInfo, ...]:
 
 def _walk(cls: type[BaseModel], prefix: str) -> Iterator[SettingInfo]:
     for name, field in cls.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _walk(field.annotation, f"{prefix}{name}.")
-        else:
-            yield _make_info(f"{prefix}{name}", field)
-
-
-def _make_info(key: str, field: FieldInfo) -> SettingInfo:
-    kind: Any = field.annotation
-    optional = typing.get_origin(kind) in (typing.Union, types.UnionType)
-    if optional:
-        (kind,) = [part for part in typing.get_args(kind) if part is not types.NoneType]
-    choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else None
-    bounds = {
-        name: getattr(item, name)
-        for item in field.metadata
-        for name in ("ge", "le")
-        if hasattr(item, name)
-    }
-    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    return SettingInfo(
-        key=key,
-        kind=str if choices else kind,
-        optional=optional,
-        default=field.default,
-        doc=field.description or "",
-        low=bounds.get("ge"),
-        high=bounds.get("le"),
-        choices=choices,
-        form=typing.cast("str | None", extra.get("form")),
-    )
+        kind: Any = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _walk(kind, f"{prefix}{name}.")
+            continue
+        optional = typing.get_origin(kind) in (typing.Union, types.UnionType)
+        if optional:
+            (kind,) = [part for part in typing.get_args(kind) if part is not types.NoneType]
+        choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else None
+        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        yield SettingInfo(
+            key=f"{prefix}{name}",
+            kind=str if choices else kind,
+            optional=optional,
+            default=field.default,
+            doc=field.description or "",
+            low=next((item.ge for item in field.metadata if hasattr(item, "ge")), None),
+            high=next((item.le for item in field.metadata if hasattr(item, "le")), None),
+            choices=choices,
+            form=typing.cast("str | None", extra.get("form")),
+        )
 
 
 def flatten(model: BaseModel) -> dict[str, Value]:
@@ -156,3 +165,56 @@ def _parse_text(info: SettingInfo, value: Any) -> Any:
         return info.kind(value)
     except ValueError:
         return value
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Return the settings of a TOML file by dotted key, not yet checked."""
+    try:
+        return flatten_tables(load_toml(path))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file; correct the path") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{path}: cannot be read as TOML ({error}); expected lines such as 'agent.gamma = 0.9'"
+        ) from error
+
+
+def load_toml(path: str | Path) -> dict[str, Any]:
+    """Return the tables of a TOML file.
+
+    Raise `OSError`, `ValueError` or `RecursionError` if it cannot be read.
+    """
+    text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
+    # The parser takes quadratic time in the length of a dotted key: an hour for 300 kB.
+    for line in text.split("\n"):
+        is_key = "=" in line or "[" in line[:9]
+        if is_key and len(line.partition("=")[0]) > _LONGEST_KEY:
+            raise ValueError(f"a key is longer than {_LONGEST_KEY} characters")
+    return tomllib.loads(text)
+
+
+def flatten_tables(tables: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
+    """Return the values of nested tables by dotted key."""
+    if depth > _DEEPEST_TABLE:
+        raise ValueError(f"tables are nested more than {_DEEPEST_TABLE} deep")
+    flat: dict[str, Any] = {}
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            flat.update(flatten_tables(value, f"{prefix}{key}.", depth + 1))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def format_toml(flat: Mapping[str, str | int | float | bool | None]) -> str:
+    """Return settings by dotted key as TOML; the settings of a section must be consecutive."""
+    lines: list[str] = []
+    section = ""
+    for key, value in flat.items():
+        head, _, name = key.rpartition(".")
+        if head != section:
+            section = head
+            lines += ["", f"[{section}]"]
+        # TOML writes numbers, booleans and short texts as JSON does, but has no null.
+        lines.append(f"{name} = {json.dumps('none' if value is None else value)}")
+    return "\n".join(lines).lstrip("\n") + "\n"

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -82,11 +81,6 @@ class EncodedRows(Dataset[dict[str, Any]]):
             )
         return self.targets.labels
 
-    @property
-    def is_regression(self) -> bool:
-        """Whether the labels are numbers to predict rather than classes."""
-        return isinstance(self.targets, Labels) and self.targets.labels.is_floating_point()
-
     @cached_property
     def lengths(self) -> list[int]:
         """The number of tokens of each row."""
@@ -133,12 +127,8 @@ def encode_split(tokenizer: Any, task: TaskData, split: str, max_length: int) ->
 def encode_rows(tokenizer: Any, rows: Rows, max_length: int, is_regression: bool) -> EncodedRows:
     """Return labelled texts as token ids; the longer text of a row is cut at its end."""
     _check_tokenizer(tokenizer, needs_offsets=False)
-    encoded = tokenizer(
-        list(rows.first),
-        None if rows.second is None else list(rows.second),
-        truncation="longest_first",
-        max_length=max_length,
-    )
+    second = None if rows.second is None else list(rows.second)
+    encoded = tokenizer(list(rows.first), second, truncation="longest_first", max_length=max_length)
     labels = torch.tensor(rows.labels, dtype=torch.float32 if is_regression else torch.int64)
     # Only a fast tokenizer reports what it cut.
     num_cut = sum(bool(row.overflowing) for row in encoded.encodings or ())
@@ -154,12 +144,8 @@ def encode_words(
     counts them.
     """
     _check_tokenizer(tokenizer, needs_offsets=True)
-    encoded = tokenizer(
-        [" ".join(words) for words in rows.words],
-        truncation=True,
-        max_length=max_length,
-        return_offsets_mapping=True,
-    )
+    texts = [" ".join(words) for words in rows.words]
+    encoded = tokenizer(texts, truncation=True, max_length=max_length, return_offsets_mapping=True)
     tags = [
         _tags_of(*row) for row in zip(encoded["offset_mapping"], rows.words, rows.tags, strict=True)
     ]
@@ -182,11 +168,11 @@ def encode_questions(
     A warning counts the rows whose answers are cut off.
     """
     _check_tokenizer(tokenizer, needs_offsets=True)
-    questions, texts = list(rows.questions), list(rows.contexts)
+    questions = list(rows.questions)
     _require_room(tokenizer, questions, max_length, where)
     encoded = tokenizer(
         questions,
-        texts,
+        list(rows.contexts),
         truncation="only_second",
         max_length=max_length,
         return_offsets_mapping=True,
@@ -227,59 +213,57 @@ def length_batches(lengths: Sequence[int], tokens_per_batch: int) -> list[list[i
 
 
 def pad_batch(
-    features: Sequence[dict[str, Any]], pad_token_id: int, pad_to_multiple_of: int = 1
+    features: Sequence[dict[str, Any]],
+    pad_token_id: int,
+    pad_to_multiple_of: int = 1,
+    widest: int | None = None,
 ) -> dict[str, Tensor]:
-    """Return one batch: columns per token are (batch, longest row), columns per row (batch,).
+    """Return one batch: columns per token are (batch, width), columns per row (batch,).
 
-    With `pad_token_id` bound, this is a data collator.
-    """
-    lengths = np.array([len(row["input_ids"]) for row in features])
-    width = -(-int(lengths.max()) // pad_to_multiple_of) * pad_to_multiple_of
-    filled = np.arange(width) < lengths[:, None]  # (batch, width)
-    batch: dict[str, Tensor] = {}
-    for key, values in flat_columns(features).items():
-        if isinstance(values, Tensor):
-            batch[key] = values
-            continue
-        column = np.full(filled.shape, padding_of(key, pad_token_id), np.int64)
-        column[filled] = values
-        batch[key] = torch.from_numpy(column)
-    return batch
-
-
-def flat_columns(features: Sequence[dict[str, Any]]) -> dict[str, Tensor | NDArray[np.int32]]:
-    """Return the columns of rows by name.
-
-    A column with one number per row is a tensor (rows,). A column with one number per token is an
-    array (tokens,), row after row.
+    The width is that of the longest row, rounded up to the multiple, but at most `widest`. With
+    `pad_token_id` bound, this is a data collator.
     """
     lengths = [len(row["input_ids"]) for row in features]
-    columns: dict[str, Tensor | NDArray[np.int32]] = {}
+    width = -(-max(lengths) // pad_to_multiple_of) * pad_to_multiple_of
+    width = min(width, widest or width)
+    filled = np.arange(width) < np.array(lengths)[:, None]  # (batch, width)
+    padding = {"input_ids": pad_token_id, "labels": NO_TAG}
+    batch: dict[str, Tensor] = {}
     for key, value in features[0].items():
+        values = [row[key] for row in features]
         if isinstance(value, (int, float)):
             dtype = torch.float32 if isinstance(value, float) else torch.int64
-            columns[key] = torch.tensor([row[key] for row in features], dtype=dtype)
+            batch[key] = torch.tensor(values, dtype=dtype)
             continue
-        if [len(row[key]) for row in features] != lengths:
+        if list(map(len, values)) != lengths:
             raise TaskError(
                 f"rows to pad: column '{key}' must have one value for each token of input_ids; "
                 "leave it out, or give one"
             )
-        # All rows at once: row by row takes several times as long at the start of every training.
-        values = chain.from_iterable(row[key] for row in features)
-        columns[key] = np.fromiter(values, np.int32, sum(lengths))
-    return columns
-
-
-def padding_of(key: str, pad_token_id: int) -> int:
-    """Return the number that pads a column."""
-    return {"input_ids": pad_token_id, "labels": NO_TAG}.get(key, 0)
+        column = np.full(filled.shape, padding.get(key, 0), np.int64)
+        column[filled] = np.fromiter(chain.from_iterable(values), np.int64, sum(lengths))
+        batch[key] = torch.from_numpy(column)
+    return batch
 
 
 def part_batch(batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return what the model reads of a batch, and what its loss takes."""
     inputs = {name: tensor for name, tensor in batch.items() if name in INPUTS}
     return inputs, {name: tensor for name, tensor in batch.items() if name not in INPUTS}
+
+
+def _check_tokenizer(tokenizer: Any, *, needs_offsets: bool) -> None:
+    name = type(tokenizer).__name__
+    if tokenizer.pad_token_id is None:
+        raise ModelError(
+            f"the tokenizer {name} has no padding token, so rows cannot be batched; "
+            "set tokenizer.pad_token"
+        )
+    if needs_offsets and not tokenizer.is_fast:
+        raise ModelError(
+            f"the tokenizer {name} does not report which characters a token stands for, which "
+            "tags and answers need; use a fast one"
+        )
 
 
 def _encoded_rows(
@@ -315,20 +299,6 @@ def _span_of(answer: Answer, offsets: Offsets, context: Span) -> Span | None:
     if not touched or max(offsets[place][1] for place in places) < end:
         return None
     return touched[0], touched[-1]
-
-
-def _check_tokenizer(tokenizer: Any, *, needs_offsets: bool) -> None:
-    name = type(tokenizer).__name__
-    if tokenizer.pad_token_id is None:
-        raise ModelError(
-            f"the tokenizer {name} has no padding token, so rows cannot be batched; "
-            "set tokenizer.pad_token"
-        )
-    if needs_offsets and not tokenizer.is_fast:
-        raise ModelError(
-            f"the tokenizer {name} does not report which characters a token stands for, which "
-            "tags and answers need; use a fast one"
-        )
 
 
 def _require_room(tokenizer: Any, questions: list[str], max_length: int, where: str) -> None:

@@ -15,16 +15,18 @@ jsonl files are read line by line. Nothing is converted: "NA" and "007" in a csv
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from auber.errors import TaskError, unknown_name
+
+_SEPARATORS = {"commas": ",", "tabs": "\t", "semicolons": ";"}
 
 Record = tuple[str, Mapping[str, Any]]  # where it is, and its columns
 
@@ -83,25 +85,21 @@ def read_lines(path: Path) -> Generator[str, None, None]:
     try:
         with path.open("rb") as file:
             for number, data in enumerate(file, start=1):
-                yield _decode(
-                    data, f"{path}, line {number}", "utf-8-sig" if number == 1 else "utf-8"
-                )
+                where = f"{path}, line {number}"
+                text = data.decode("utf-8-sig" if number == 1 else "utf-8")
+                if "\0" in text:
+                    raise TaskError(
+                        f"{where}: holds a NUL character, so it is not a text file; "
+                        "save it as UTF-8 text"
+                    )
+                yield text
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise TaskError(
+            f"{where}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"
+        ) from error
     except OSError as error:
         raise _unreadable(path, error) from error
-
-
-def _decode(data: bytes, where: str, encoding: str) -> str:
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise TaskError(
-            f"{where}: byte 0x{error.object[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from error
-    if "\0" in text:
-        raise TaskError(
-            f"{where}: holds a NUL character, so it is not a text file; save it as UTF-8 text"
-        )
-    return text
 
 
 def _unreadable(path: Path, error: OSError) -> TaskError:
@@ -115,11 +113,7 @@ def _read_csv(path: Path, columns: Sequence[str], delimiter: str = ",") -> Itera
     first = 1  # line of the current record
     # Closed at once: a caller that keeps an error would otherwise keep the file open.
     with closing(read_lines(path)) as lines:
-        # Old programs for the Mac end lines with "\r".
-        pieces = chain.from_iterable(
-            io.StringIO(line, newline="") if "\r" in line else (line,) for line in lines
-        )
-        reader = csv.reader(pieces, delimiter=delimiter, strict=True)
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             for fields in reader:
                 first = reader.line_num + 1
@@ -127,7 +121,13 @@ def _read_csv(path: Path, columns: Sequence[str], delimiter: str = ",") -> Itera
                     continue
                 if not header:
                     header = fields
-                    _require_separator(path, header, delimiter)
+                    for name, other in _SEPARATORS.items():
+                        if len(header) == 1 and other in header[0]:
+                            wanted = "tabs" if delimiter == "\t" else "commas"
+                            raise TaskError(
+                                f"{path}: columns must be separated by {wanted}, found {name}; "
+                                "write it again, or use jsonl"
+                            )
                     require_columns(columns, header, str(path))
                     continue
                 where = f"{path}, line {reader.line_num}"
@@ -146,21 +146,6 @@ def _read_csv(path: Path, columns: Sequence[str], delimiter: str = ",") -> Itera
             ) from error
 
 
-def _require_separator(path: Path, header: list[str], delimiter: str) -> None:
-    """Raise `TaskError` if the header is one column that another separator would split."""
-    for name, other in (("commas", ","), ("tabs", "\t"), ("semicolons", ";")):
-        if len(header) == 1 and other != delimiter and other in header[0]:
-            wanted = "tabs" if delimiter == "\t" else "commas"
-            raise TaskError(
-                f"{path}: columns must be separated by {wanted}, found {name}; "
-                "write it again, or use jsonl"
-            )
-
-
-def _read_tsv(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    return _read_csv(path, columns, "\t")
-
-
 def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     is_first = True
     for line, content in enumerate(read_lines(path), start=1):
@@ -170,11 +155,9 @@ def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         try:
             fields = json.loads(content)
         except (ValueError, RecursionError) as error:
-            reason = (
-                f"{error.msg} at character {error.pos + 1}"
-                if isinstance(error, json.JSONDecodeError)
-                else error
-            )
+            reason = str(error)
+            if isinstance(error, json.JSONDecodeError):
+                reason = f"{error.msg} at character {error.pos + 1}"
             raise TaskError(
                 f"{where}: not a JSON value ({reason}); each line must be one JSON object"
             ) from error
@@ -291,6 +274,6 @@ _READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
     ".json": _read_json,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
-    ".tsv": _read_tsv,
+    ".tsv": partial(_read_csv, delimiter="\t"),
     ".txt": _read_conll,
 }

@@ -1,18 +1,15 @@
 """The generated task, subject-verb agreement, with its tokenizer and a small untrained encoder.
 
 `the keys to the cabinet near the doors are rusty .` is acceptable; with `is` it is not. Nouns
-between subject and verb, and sometimes one before the subject, distract. The vocabulary is small
-and every plural is regular, so a small encoder learns the rule within seconds, and overfits.
+between subject and verb, and sometimes one before the subject, distract.
 
 The rows depend only on the seed and the sizes. Both labels are equally frequent in each split. No
 two rows share a frame (the sentence without the number of its verb), so neither a sentence nor its
 counterpart with the other label is in both splits.
 
-Tokenizer and model are ordinary transformers objects. The plural ending is a token of its own
-(`key`, `##s`), so number is learned once and not for each noun. Trained with the settings below,
-the model reaches 84 to 93 % on the dev rows of seeds 0 to 4 and 99 % on the training rows, in about
-16 s on one CPU core (a slow test checks the range). A downloaded model needs much lower rates and
-fewer epochs.
+The plural ending is a token of its own (`key`, `##s`), so number is learned once and not for each
+noun. Trained with the settings below, the model reaches 84 to 93 % on the dev rows of seeds 0 to 4
+and 99 % on the training rows, in about 16 s on one CPU core.
 """
 
 from __future__ import annotations

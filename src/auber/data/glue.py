@@ -8,11 +8,11 @@ secret, so scores are reported on its dev set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from auber.data.files import read_text
+from auber.data.files import read_text, require_columns
 from auber.data.rows import Rows, check_text
 from auber.data.task import TaskData, check_task
 from auber.errors import TaskError
@@ -120,12 +120,10 @@ def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
     # Not splitlines: it also breaks at separators that may occur inside a sentence.
     lines = read_text(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
     header = layout.header or tuple(lines[0].split("\t"))
-    label_column = _column(layout.label, header, path)
-    text_columns = [_column(column, header, path) for column in layout.text]
+    require_columns((layout.label, *layout.text), header, str(path))
     names = layout.label_names
     written = names if layout.labels_are_words else tuple(map(str, range(len(names))))
-    texts: list[list[str]] = [[] for _ in text_columns]
-    labels: list[int] = []
+    rows: list[dict[str, str]] = []
     first = 0 if layout.header else 1
     for line, content in enumerate(lines[first:], start=first + 1):
         where = f"{path}, line {line}"
@@ -134,22 +132,14 @@ def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
             raise TaskError(
                 f"{where}: {len(header)} columns are needed, found {len(fields)}; correct the line"
             )
-        if fields[label_column] not in written:
+        row = dict(zip(header, fields, strict=True))
+        if row[layout.label] not in written:
             raise TaskError(
                 f"{where}: the label must be one of {', '.join(written)}, "
-                f"found '{fields[label_column]}'; correct it"
+                f"found '{row[layout.label]}'; correct it"
             )
-        labels.append(written.index(fields[label_column]))
-        for column, values in zip(text_columns, texts, strict=True):
-            check_text(fields[column], where)
-            values.append(fields[column])
-    return Rows.from_columns(texts, labels)
-
-
-def _column(name: str, header: Sequence[str], path: Path) -> int:
-    if name not in header:
-        raise TaskError(
-            f"{path}: the header must name a column '{name}', found {', '.join(header)}; "
-            "is it GLUE's file?"
-        )
-    return header.index(name)
+        for column in layout.text:
+            check_text(row[column], where)
+        rows.append(row)
+    texts = [[row[column] for row in rows] for column in layout.text]
+    return Rows.from_columns(texts, [written.index(row[layout.label]) for row in rows])

@@ -34,6 +34,11 @@ class _Columns:
     def __len__(self) -> int:
         return len(next(iter(vars(self).values())))
 
+    def texts(self) -> list[tuple[str, ...]]:
+        """Return the texts of each row: all its columns but the last."""
+        *columns, _ = vars(self).values()
+        return list(zip(*(column for column in columns if column is not None), strict=True))
+
     def select(self, indices: Sequence[int]) -> Self:
         """Return the rows at these indices, in their order."""
         columns = vars(self).values()
@@ -62,12 +67,6 @@ class Rows(_Columns):
         """Return rows of one or two columns of texts."""
         columns = [tuple(column) for column in texts]
         return cls(columns[0], columns[1] if len(columns) == 2 else None, tuple(labels))
-
-    def texts(self) -> list[tuple[str, ...]]:
-        """Return the one or two texts of each row."""
-        if self.second is None:
-            return list(zip(self.first))
-        return list(zip(self.first, self.second, strict=True))
 
     def check(self, where: str, label_names: LabelNames) -> None:
         """Raise `TaskError` unless every row can be used."""
@@ -132,10 +131,6 @@ class QuestionRows(_Columns):
     def labels(self) -> tuple[Any, ...]:
         """The answers of each row."""
         return self.answers
-
-    def texts(self) -> list[tuple[str, ...]]:
-        """Return the question and the context of each row."""
-        return list(zip(self.questions, self.contexts, strict=True))
 
     def check(self, where: str, label_names: LabelNames) -> None:
         """Raise `TaskError` unless every row can be used."""

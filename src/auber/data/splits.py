@@ -109,11 +109,8 @@ def hold_out(
     size = int(members.max(initial=0)) + 1
     classes = np.zeros(size, np.int64) if labels is None else np.asarray(labels, np.int64)
     count, num_classes = _share(share, members), len(np.unique(classes[members]))
-    if count < max(num_classes, 1):
-        raise TaskError(
-            f"held-out rows: at least one row of each of the {num_classes} classes is needed, "
-            f"a share of {share:g} is {count} of {len(members)} rows; give more rows"
-        )
+    found = f"a share of {share:g} is {count} of {len(members)} rows; give more rows"
+    _require_classes("held-out rows", count, num_classes, found)
     held_out = _draw_by_class(members, count, classes, seeds.generator(seed, "held-out rows"))
     rest = np.setdiff1d(members, held_out)
     if len(np.unique(classes[rest])) < num_classes:
@@ -204,11 +201,8 @@ def _draw_reward(
     """Draw a share of the rows at random, and again by class if a class is missing."""
     count = _share(fraction, rows)
     num_classes = len(np.unique(classes[rows]))
-    if count < max(num_classes, 1):
-        raise TaskError(
-            f"reward set: at least one row of each of the {num_classes} classes is needed, "
-            f"it would have {count} of {len(rows)} rows; {remedy} or give more rows"
-        )
+    found = f"it would have {count} of {len(rows)} rows; {remedy} or give more rows"
+    _require_classes("reward set", count, num_classes, found)
     drawn = _draw(rows, count, rng)
     if len(np.unique(classes[drawn])) < num_classes:
         drawn = _draw_by_class(rows, count, classes, rng)
@@ -221,11 +215,8 @@ def _bound(rows: Array, config: Config, classes: Array, rng: np.random.Generator
     if not 0 < most < len(rows):
         return rows
     num_classes = len(np.unique(classes[rows]))
-    if most < num_classes:
-        raise TaskError(
-            f"reward set: at least one row of each of the {num_classes} classes is needed, "
-            f"reward.max_rows allows {most} rows; raise it to {num_classes} or more"
-        )
+    found = f"reward.max_rows allows {most} rows; raise it to {num_classes} or more"
+    _require_classes("reward set", most, num_classes, found)
     return _draw_by_class(rows, most, classes, rng)
 
 
@@ -250,6 +241,13 @@ def _share(fraction: float, rows: Array) -> int:
 
 def _indices(rows: Array) -> Indices:
     return tuple(sorted(rows.tolist()))
+
+
+def _require_classes(name: str, count: int, num_classes: int, found: str) -> None:
+    if count < max(num_classes, 1):
+        raise TaskError(
+            f"{name}: at least one row of each of the {num_classes} classes is needed, {found}"
+        )
 
 
 def _require_rows(name: str, drawn: Array, rows: Array, remedy: str) -> None:

@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from auber.data.rows import AnyRows, Rows, count_labels
+from auber.data.rows import AnyRows, count_labels
 from auber.errors import TaskError
-
-__all__ = ["Rows", "TaskData", "check_task"]
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +76,19 @@ class TaskData:
 def check_task(data: TaskData) -> TaskData:
     """Return the task, or raise `TaskError` if it cannot be used; log a warning on duplicates."""
     check_rows(data)
-    _check_classes(data)
+    trained, names = count_labels(data.train), data.label_names
+    if len(trained) == 1:
+        (only,) = trained
+        label = only if names is None else f"'{names[int(only)]}'"
+        raise TaskError(
+            f"{data.name}: every label of train is {label}; at least two different ones are needed"
+        )
+    for row, label in enumerate(data.dev.labels):
+        if data.has_classes and names is not None and label not in trained:
+            raise TaskError(
+                f"{data.name}: dev row {row}: no row of train is of its class "
+                f"'{names[int(label)]}'; add some or leave it out"
+            )
     for warning in describe_duplicates(data):
         logger.warning("%s", warning)
     return data
@@ -133,29 +143,3 @@ def _check_metric(data: TaskData) -> None:
             f"{data.name}: metric {metric.name} needs tags O, B-TYPE and I-TYPE (IOB2), found "
             f"'{strange}'; convert the tags, or choose token_accuracy"
         )
-
-
-def _check_classes(data: TaskData) -> None:
-    trained, names = count_labels(data.train), data.label_names
-    if len(trained) == 1:
-        (only,) = trained
-        if names is None:
-            raise TaskError(
-                f"{data.name}: every target of train is {only}; there is nothing to learn"
-            )
-        found, wanted = (
-            ("row of train is of class", "classes")
-            if data.has_classes
-            else ("word of train has the tag", "tags")
-        )
-        raise TaskError(
-            f"{data.name}: every {found} '{names[int(only)]}'; at least two {wanted} are needed"
-        )
-    if names is None or not data.has_classes:
-        return
-    for row, label in enumerate(data.dev.labels):
-        if label not in trained:
-            raise TaskError(
-                f"{data.name}: dev row {row}: no row of train is of its class "
-                f"'{names[int(label)]}'; add some or leave it out"
-            )

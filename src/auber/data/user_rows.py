@@ -112,14 +112,22 @@ def _read_task(
     reader = _Reader(chosen.compares, columns, label or task_type.label, labels)
 
     def read(source: Source, split: str) -> AnyRows:
+        wanted = (*columns, reader.label)
         try:
-            return reader.read(_records(source, split, (*columns, reader.label)))
+            if isinstance(source, (str, Path)):
+                where, records = str(source), read_records(Path(source), wanted)
+            else:
+                where, records = split, _records_in_memory(source, split, wanted)
+            rows = reader.read(records)
         except ColumnError as error:
             option, is_named = ("--text", text) if error.column in columns else ("--label", label)
             if is_named:
                 raise
             advice = _advise(task_type, error.header, option)
             raise TaskError(f"{error}; {advice}") from error
+        if not len(rows):
+            raise TaskError(f"{where}: has no rows; at least one is needed")
+        return rows
 
     # In this order: the label names come from train.
     train_rows, dev_rows = read(train, "train"), read(dev, "dev")
@@ -135,20 +143,6 @@ def _advise(task_type: TaskType, header: Sequence[str], option: str) -> str:
                 f"or name the column with {option}"
             )
     return f"name it with {option}"
-
-
-def _records(source: Source, split: str, columns: Sequence[str]) -> Iterator[Record]:
-    """Yield the records of a split, one at a time: a large file is never held as records."""
-    if isinstance(source, (str, Path)):
-        where, records = str(source), read_records(Path(source), columns)
-    else:
-        where, records = split, _records_in_memory(source, split, columns)
-    is_empty = True
-    for record in records:
-        is_empty = False
-        yield record
-    if is_empty:
-        raise TaskError(f"{where}: has no rows; at least one is needed")
 
 
 def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterator[Record]:
@@ -173,12 +167,8 @@ def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterato
 _TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
 
 # How many text columns a row may have, by what the metric compares.
-_TEXTS = {
-    "classes": ((1, 2), "one or two text columns"),
-    "numbers": ((1, 2), "one or two text columns"),
-    "tags": ((1,), "one column of words"),
-    "spans": ((2,), "two text columns"),
-}
+_TEXTS = {"tags": ((1,), "one column of words"), "spans": ((2,), "two text columns")}
+_ONE_OR_TWO = ((1, 2), "one or two text columns")
 _NO_NAMES = {
     "numbers": "numbers to predict have no names",
     "spans": "answers are pieces of their context and have no names",
@@ -194,7 +184,7 @@ class _Reader:
     def __init__(
         self, compares: str, text: Sequence[str], label: str, labels: Sequence[str] | None
     ) -> None:
-        counts, needs = _TEXTS[compares]
+        counts, needs = _TEXTS.get(compares, _ONE_OR_TWO)
         if len(text) not in counts or len({*text, label}) != len(text) + 1:
             raise TaskError(
                 f"columns: {needs} and another for the label are needed, "
@@ -250,7 +240,7 @@ class _Reader:
             return [words], named
         values = [_text(*text) for text in texts]
         if self.compares == "numbers":
-            return values, _target(*label)
+            return values, _number(*label)
         if self.compares == "classes":
             name = _class_name(*label, self.numbers or ())
             return values, self._check_name(name, f"{where}: label")
@@ -261,7 +251,7 @@ class _Reader:
     def _check_name(self, name: str, what: str) -> str:
         if self.numbers is not None and name not in self.numbers:
             names = list(self.numbers)
-            are_numbers = all(math.isfinite(_number(each)) for each in (name, *names))
+            are_numbers = all(math.isfinite(_float(each)) for each in (name, *names))
             advice = f"; {_TO_PREDICT}" if are_numbers and self.compares == "classes" else ""
             raise TaskError(
                 f"{what} '{name}' is not one of {self.whose} ({shorten(names)}); "
@@ -341,15 +331,6 @@ def _answers(value: Any, where: str) -> list[Answer]:
     return [Answer(*pair) for pair in pairs]
 
 
-def _target(value: Any, where: str) -> float:
-    target = _number(value)
-    if not math.isfinite(target):
-        raise TaskError(
-            f"{where}: a regression target must be a finite number, found {value!r:.40}; correct it"
-        )
-    return target
-
-
 def _class_name(value: Any, where: str, known: Container[str]) -> str:
     """Return the label as text: 1, 1.0, "1" and "1.0" are one class, unless "1.0" is known."""
     value = _plain(value)
@@ -367,7 +348,16 @@ def _class_name(value: Any, where: str, known: Container[str]) -> str:
     )
 
 
-def _number(value: Any) -> float:
+def _number(value: Any, where: str) -> float:
+    number = _float(value)
+    if not math.isfinite(number):
+        raise TaskError(
+            f"{where}: a regression target must be a finite number, found {value!r:.40}; correct it"
+        )
+    return number
+
+
+def _float(value: Any) -> float:
     """Return a value as a number, NaN if it is none."""
     try:
         return math.nan if isinstance(value, bool) else float(value)

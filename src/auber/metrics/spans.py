@@ -73,10 +73,9 @@ def overlaps(logits: Tensor, truth: SpanTruth) -> Tensor:
 
 def span_loss(logits: Tensor, truth: SpanTruth) -> Tensor:
     """Return the mean cross-entropy of start and end of each row's first true span, if any."""
-    starts, ends = truth.unpack(logits).unbind(0)
     targets = truth.spans[:, 0]  # (rows, 2)
     losses = [
         F.cross_entropy(scores, targets[:, side], ignore_index=NO_SPAN, reduction="sum")
-        for side, scores in enumerate((starts, ends))
+        for side, scores in enumerate(truth.unpack(logits))
     ]
     return (losses[0] + losses[1]) / 2 / (targets[:, 0] != NO_SPAN).sum().clamp(min=1)

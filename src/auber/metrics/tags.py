@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,10 +41,10 @@ class TagTruth:
 
     def to(self, device: torch.device | str) -> TagTruth:
         """Return a copy on the device."""
-        places, tags, firsts = (part.to(device) for part in (self.places, self.tags, self.firsts))
-        types = None if self.types is None else self.types.to(device)
-        begins = None if self.begins is None else self.begins.to(device)
-        return TagTruth(places, tags, firsts, types, begins)
+        parts: list[Any] = [
+            None if part is None else part.to(device) for part in vars(self).values()
+        ]
+        return TagTruth(*parts)
 
 
 def read_scheme(names: Sequence[str]) -> Scheme | None:
@@ -77,25 +78,21 @@ def entity_counts(logits: Tensor, truth: TagTruth) -> Tensor:
 
     The logits are (tokens, tags).
     """
-    assert truth.types is not None, "tags without a scheme are refused before"
-    assert truth.begins is not None
     predicted = logits.index_select(0, truth.places).argmax(-1)  # (words,)
-    types, starts, ends = _entities(predicted, truth.firsts, truth.types, truth.begins)
-    true_types, true_starts, true_ends = _entities(
-        truth.tags, truth.firsts, truth.types, truth.begins
-    )
+    types, starts, ends = _entities(predicted, truth)
+    true_types, true_starts, true_ends = _entities(truth.tags, truth)
     right = starts & true_starts & (types == true_types) & (ends == true_ends)
     return torch.stack((right.sum(), starts.sum(), true_starts.sum()))
 
 
-def _entities(
-    tags: Tensor, firsts: Tensor, types: Tensor, begins: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _entities(tags: Tensor, truth: TagTruth) -> tuple[Tensor, Tensor, Tensor]:
     """Return (words,) each: the type, whether an entity starts here, and the end of the run."""
-    types, begins = types[tags], begins[tags]
-    changes = torch.ones_like(firsts)
+    assert truth.types is not None, "tags without a scheme are refused before"
+    assert truth.begins is not None
+    types, begins = truth.types[tags], truth.begins[tags]
+    changes = torch.ones_like(truth.firsts)
     changes[1:] = types[1:] != types[:-1]
-    starts = (types != 0) & (begins | firsts | changes)
+    starts = (types != 0) & (begins | truth.firsts | changes)
     goes_on = (types != 0) & ~starts
     # A run ends before the next word that does not continue it: a minimum from the right.
     number = torch.arange(len(tags), device=tags.device)

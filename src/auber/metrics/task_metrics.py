@@ -46,7 +46,6 @@ class Metric:
 
     name: str
     compares: Literal["classes", "numbers", "tags", "spans"]
-    doc: str
     needs: str  # what some of the rows must have, or else every model scores 0 on them
     has_needs: Callable[[Any, int], Tensor]  # of the truth and the number of labels
     gather: Callable[[Tensor, Any], Tensor]
@@ -140,7 +139,7 @@ def smooth_metric(name: str) -> str:
 def predicts_one_class(logits: Tensor) -> bool:
     """Return whether several rows of logits (rows, classes) all get the same class."""
     predictions = logits.argmax(-1)
-    return len(predictions) > 1 and bool((predictions == predictions[:1]).all())
+    return len(predictions) > 1 and bool(_is_one(predictions))
 
 
 def predicts_one_number(logits: Tensor) -> bool:
@@ -164,6 +163,7 @@ def _accuracy(matrix: Tensor) -> Tensor:
 
 
 def _f1(matrix: Tensor) -> Tensor:
+    """Return the F1 of the second of two classes, or the mean of the classes' F1."""
     counts = matrix.double()
     hits = counts.diagonal()  # (classes,)
     scores = _ratio(2 * hits, counts.sum(0) + counts.sum(1))
@@ -217,9 +217,9 @@ def _is_flat(predictions: Tensor) -> Tensor:
     return centred.square().sum() <= _NO_VARIANCE * predictions.square().sum()
 
 
-def _is_one(targets: Tensor) -> Tensor:
-    """Return whether they are all equal; they are given, so without rounding."""
-    return (targets == targets[:1]).all()
+def _is_one(values: Tensor) -> Tensor:
+    """Return whether they are all equal, without rounding."""
+    return (values == values[:1]).all()
 
 
 def _spearman(pairs: Tensor) -> Tensor:
@@ -272,8 +272,7 @@ def _has_counted_class(labels: Tensor, num_labels: int) -> Tensor:
 
 
 def _has_two_labels(truth: Any, num_labels: int) -> Tensor:
-    labels = truth.tags if isinstance(truth, TagTruth) else truth
-    return (labels != labels[:1]).any()
+    return ~_is_one(truth.tags if isinstance(truth, TagTruth) else truth)
 
 
 def _has_entity(truth: TagTruth, num_labels: int) -> Tensor:
@@ -287,63 +286,37 @@ def _has_answer(truth: SpanTruth, num_labels: int) -> Tensor:
 
 # fmt: off
 _ALL = (
+    Metric("accuracy", "classes", "a row", _has_items, confusion, _accuracy),
+    Metric("f1", "classes", "a row of class 1", _has_counted_class, confusion, _f1),
+    Metric("matthews", "classes", "rows of two classes", _has_two_labels, confusion, _matthews),
     Metric(
-        "accuracy", "classes", "share of the rows whose class is predicted",
-        "a row", _has_items, confusion, _accuracy,
+        "explained", "classes", "rows of two classes", _has_two_labels, class_rows,
+        explained_share, exact=False, by_row=explained_by_row,
     ),
     Metric(
-        "f1", "classes",
-        "F1 of the second of two classes, in their order; of more classes the mean of theirs",
-        "a row of class 1", _has_counted_class, confusion, _f1,
+        "pearson", "numbers", "two different targets", _has_two_labels, _paired, _pearson,
+        exact=False,
     ),
     Metric(
-        "matthews", "classes", "Matthews correlation, R_K with more classes",
-        "rows of two classes", _has_two_labels, confusion, _matthews,
-    ),
-    Metric(
-        "explained", "classes",
-        "share of the labels' entropy that the logits explain under the best scale and biases "
-        "(McFadden's R squared)",
-        "rows of two classes", _has_two_labels, class_rows, explained_share,
-        exact=False, by_row=explained_by_row,
-    ),
-    Metric(
-        "pearson", "numbers", "Pearson's correlation of predictions and targets",
-        "two different targets", _has_two_labels, _paired, _pearson, exact=False,
-    ),
-    Metric(
-        "r_squared", "numbers",
-        "share of the targets' variance that the predictions explain under the best scale and "
-        "offset",
-        "two different targets", _has_two_labels, _paired, _r_squared,
+        "r_squared", "numbers", "two different targets", _has_two_labels, _paired, _r_squared,
         exact=False, by_row=_r_squared_by_row,
     ),
     Metric(
-        "spearman", "numbers", "Pearson's correlation of the ranks",
-        "two different targets", _has_two_labels, _paired, _spearman, exact=False,
+        "spearman", "numbers", "two different targets", _has_two_labels, _paired, _spearman,
+        exact=False,
+    ),
+    Metric("token_accuracy", "tags", "a word with a tag", _has_items, _tag_counts, _share),
+    Metric(
+        "entity_f1", "tags", "an entity", _has_entity, entity_counts, _entity_f1,
+        reads_entities=True,
     ),
     Metric(
-        "token_accuracy", "tags", "share of the words whose tag is predicted",
-        "a word with a tag", _has_items, _tag_counts, _share,
+        "tag_explained", "tags", "words with two tags", _has_two_labels, tag_rows,
+        explained_share, exact=False, by_row=explained_by_row,
     ),
+    Metric("span_exact", "spans", "a row with an answer", _has_answer, exact_counts, _share),
     Metric(
-        "entity_f1", "tags",
-        "F1 of whole entities, first word, last word and type, over IOB2 tags",
-        "an entity", _has_entity, entity_counts, _entity_f1, reads_entities=True,
-    ),
-    Metric(
-        "tag_explained", "tags",
-        "share of the tags' entropy that the logits of the words explain, as `explained`",
-        "words with two tags", _has_two_labels, tag_rows, explained_share,
-        exact=False, by_row=explained_by_row,
-    ),
-    Metric(
-        "span_exact", "spans", "share of the rows whose best span is a true one",
-        "a row with an answer", _has_answer, exact_counts, _share,
-    ),
-    Metric(
-        "span_f1", "spans", "mean F1 of the tokens of best and true span",
-        "a row with an answer", _has_answer, overlaps, _mean,
+        "span_f1", "spans", "a row with an answer", _has_answer, overlaps, _mean,
         exact=False, by_row=Tensor.clone,
     ),
 )

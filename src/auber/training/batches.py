@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from auber.data.encoding import EncodedRows, flat_columns, padding_of, part_batch
+from auber.data.encoding import EncodedRows, pad_batch, part_batch
 from auber.data.targets import IGNORED
 from auber.metrics.tags import NO_TAG
 
@@ -59,40 +58,18 @@ class LengthGroups(Sampler[int]):
 
 
 class RowCollator:
-    """Turns row indices into a padded batch; until then all rows' tokens are stored unpadded.
+    """Turns row indices into a padded batch, so that only the rows of a batch are ever padded.
 
-    Padding all rows in advance would take the memory of the longest row for each. The width of a
-    batch is rounded up to `width_multiple`, but never beyond the longest row of all.
+    The width of a batch is rounded up to `width_multiple`, but never beyond the longest row of all.
     """
 
     def __init__(self, rows: EncodedRows, width_multiple: int = 1) -> None:
-        self._width_multiple, self._longest = width_multiple, max(rows.lengths)
-        self._lengths = np.array(rows.lengths)
-        self._starts = np.cumsum(self._lengths) - self._lengths
-        self._by_row: dict[str, Tensor] = {}
-        self._by_token: dict[str, NDArray[np.int32]] = {}  # (tokens + 1,); padding comes last
-        for name, values in flat_columns([rows[row] for row in range(len(rows))]).items():
-            if isinstance(values, Tensor):
-                self._by_row[name] = values
-            else:
-                padding = np.int32(padding_of(name, rows.pad_token_id))
-                self._by_token[name] = np.append(values, padding)
+        self._rows, self._width_multiple, self._widest = rows, width_multiple, max(rows.lengths)
 
-    def __call__(self, rows: Sequence[int]) -> dict[str, Tensor]:
+    def __call__(self, indices: Sequence[int]) -> dict[str, Tensor]:
         """Return the batch: columns by token are (rows, width), columns by row (rows,)."""
-        chosen = np.asarray(rows)
-        lengths = self._lengths[chosen]
-        multiple = self._width_multiple
-        width = min(-(-int(lengths.max()) // multiple) * multiple, self._longest)
-        positions = np.arange(width)
-        tokens = self._starts[chosen][:, None] + positions
-        places = np.where(positions < lengths[:, None], tokens, -1)  # (rows, width)
-        by_token = {
-            name: torch.from_numpy(values[places].astype(np.int64))
-            for name, values in self._by_token.items()
-        }
-        indices = torch.from_numpy(chosen)
-        return by_token | {name: values[indices] for name, values in self._by_row.items()}
+        chosen = [self._rows[index] for index in indices]
+        return pad_batch(chosen, self._rows.pad_token_id, self._width_multiple, self._widest)
 
 
 def cut_batch(

@@ -31,9 +31,7 @@ class Hardware:
     @property
     def name(self) -> str:
         """The device's name for people."""
-        if self.device.type == "cuda":
-            return torch.cuda.get_device_name(self.device)
-        return self.device.type
+        return device_name(self.device)
 
     def reset_peak(self) -> None:
         """Restart the measurement of `peak_bytes`."""
@@ -50,6 +48,11 @@ class Hardware:
             torch.cuda.empty_cache()
 
 
+def device_name(device: torch.device) -> str:
+    """Return a device's name for people."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def resolve_hardware(config: Config) -> Hardware:
     """Resolve device, precision and threads, and set the threads of this process."""
     device = _resolve_device(config.device)
@@ -63,14 +66,10 @@ def resolve_hardware(config: Config) -> Hardware:
 
 
 def _resolve_device(name: str) -> torch.device:
+    is_here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
-        if torch.cuda.is_available():
-            name = "cuda"
-        else:
-            name = "mps" if torch.backends.mps.is_available() else "cpu"
-    elif (name == "cuda" and not torch.cuda.is_available()) or (
-        name == "mps" and not torch.backends.mps.is_available()
-    ):
+        name = next((each for each, here in is_here.items() if here), "cpu")
+    elif not is_here.get(name, True):
         seen = "no GPU" if name == "cuda" else "none"
         raise ConfigError(
             f"device must be one that is here, found '{name}' but torch sees {seen}; "

@@ -18,8 +18,9 @@ import torch
 from auber.data.encoding import EncodedRows, length_batches, pad_batch, part_batch
 from auber.data.task_types import get_task_type
 from auber.errors import ModelError
-from auber.metrics.task_metrics import get_metric, predicts_one_number
+from auber.metrics.task_metrics import get_metric
 from auber.system.distributed import num_processes
+from auber.training.devices import device_name
 from auber.training.outputs import OUTPUTS
 
 if TYPE_CHECKING:
@@ -53,36 +54,27 @@ def predict(
     """
     was_training = model.training
     model.eval()
+    found: list[torch.Tensor] = []
+    order: list[int] = []
+    waiting = length_batches(rows.lengths, tokens_per_batch)
     try:
-        logits, order = _run_batches(model, rows, length_batches(rows.lengths, tokens_per_batch))
+        while waiting:
+            try:
+                found.append(_run_batch(model, rows, waiting[0]))
+            except torch.OutOfMemoryError as error:
+                reason = str(error).partition("\n")[0]
+            else:
+                order += waiting.pop(0)
+                continue
+            # After the except clause, when the error no longer holds the tensors of the pass.
+            waiting = _smaller_batches(model.device, rows.lengths, waiting, reason)
     finally:
         model.train(was_training)
-    places = torch.tensor(order).argsort()
+    logits, places = torch.cat(found), torch.tensor(order).argsort()
     if not get_task_type(rows.kind).reads_all:
         return logits[places.to(logits.device)]
     by_row = torch.split_with_sizes(logits, [rows.lengths[row] for row in order])
     return torch.cat([by_row[place] for place in places.tolist()])
-
-
-def _run_batches(
-    model: PreTrainedModel, rows: EncodedRows, waiting: list[list[int]]
-) -> tuple[torch.Tensor, list[int]]:
-    """Return the packed logits of all batches, and the order of their rows."""
-    found: list[torch.Tensor] = []
-    order: list[int] = []
-    while waiting:
-        batch = waiting[0]
-        try:
-            found.append(_run_batch(model, rows, batch))
-        except torch.OutOfMemoryError as error:
-            reason = str(error).partition("\n")[0]
-        else:
-            order.extend(batch)
-            waiting = waiting[1:]
-            continue
-        # After the except clause, when the error no longer holds the tensors of the pass.
-        waiting = _smaller_batches(model.device, rows.lengths, waiting, reason)
-    return torch.cat(found), order
 
 
 def _run_batch(model: PreTrainedModel, rows: EncodedRows, batch: Sequence[int]) -> torch.Tensor:
@@ -98,7 +90,7 @@ def _smaller_batches(
     """Return all rows in batches of half the tokens of the first, which ran out of memory."""
     first = waiting[0]
     width = lengths[first[0]]  # the longest row is the first
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    name = device_name(device)
     if len(first) == 1:
         raise ModelError(
             f"evaluating: one row of {width} tokens does not fit into the memory of {name} "
@@ -128,11 +120,10 @@ def _smaller_batches(
 def evaluate_rows(model: PreTrainedModel, rows: EncodedRows, metric: str) -> Scores:
     """Return the metric and the mean loss of a model on rows."""
     logits, truth = predict(model, rows), rows.truth(model.device)
-    outputs, compared = OUTPUTS[rows.kind], get_metric(metric)
-    score, loss = float(compared.compute(logits, truth)), float(outputs.mean_loss(logits, truth))
-    one_class = (
-        predicts_one_number(logits)
-        if compared.is_regression
-        else outputs.is_one_answer(logits, truth)
+    outputs = OUTPUTS[rows.kind]
+    return Scores(
+        score=float(get_metric(metric).compute(logits, truth)),
+        loss=float(outputs.mean_loss(logits, truth)),
+        rows=len(rows),
+        one_class=outputs.is_one_answer(logits, truth),
     )
-    return Scores(score, loss, len(rows), one_class)

@@ -12,10 +12,10 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from auber.errors import ModelError
 from auber.models.encoders import encoder_of
@@ -107,17 +107,9 @@ def open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
         inputs = tokenizer_inputs(models[0])
         drawn = random_rows(encoder_of(models[0]), inputs, rows=rows, length=length)
         batch = {name: tensor.to(hardware.device) for name, tensor in drawn.items()}
-        return [_torch_call(model, batch) for model in placed]
+        return [torch.inference_mode()(partial(model, **batch)) for model in placed]
 
     yield calls
-
-
-def _torch_call(model: PreTrainedModel, batch: dict[str, Tensor]) -> Call:
-    @torch.inference_mode()
-    def call() -> object:
-        return model(**batch)
-
-    return call
 
 
 def tokenizer_inputs(model: PreTrainedModel) -> tuple[str, ...]:

@@ -56,9 +56,8 @@ class Monitor:
         stage: str,
         name: str,
     ) -> None:
-        self._settings, self._total = settings, 0
-        self._early_stopping, self._progress = early_stopping, progress
-        self.stage, self._name = stage, name
+        self._settings, self._early_stopping, self._progress = settings, early_stopping, progress
+        self.stage, self._name, self._total = stage, name, 0
         self._unread: list[tuple[int, Tensor]] = []  # (step, loss)
         self._recorded_step, self._recorded_time = 0, -math.inf
 
@@ -79,14 +78,13 @@ class Monitor:
         self._unread.append((step, loss))
         self._progress.step(step)
         self._record_pace(step)
-        if self._early_stopping is None:
+        if self._early_stopping is None or not self._early_stopping.is_due(step):
             return False
-        count = len(self._early_stopping.watched)
-        stop = self._early_stopping.after_step(step)
-        for _, score, watched_loss in self._early_stopping.watched[count:]:
-            self._check_watched(step, watched_loss)
-            self._record(step, {"watched_score": score, "watched_loss": watched_loss})
-        return stop
+        self._early_stopping.evaluate(step)
+        _, score, watched_loss = self._early_stopping.watched[-1]
+        self._check_watched(step, watched_loss)
+        self._record(step, {"watched_score": score, "watched_loss": watched_loss})
+        return self._early_stopping.stopped
 
     def finish(self, steps: int, model: PreTrainedModel, rows: EncodedRows) -> None:
         """Check the tuned model, end the progress, and restore the best weights.
@@ -97,12 +95,13 @@ class Monitor:
             self._read_losses()
         broken = find_broken_weight(model)
         if broken is not None:
-            rule = "the weights must be finite numbers"
-            raise self._diverged(rule, f"others in {broken} after", steps)
+            found = f"others in {broken} after"
+            raise self._diverged("the weights must be finite numbers", found, steps)
         # Weights may be finite and still too large to compute with; any row shows that.
         if not bool(predict(model, rows.select([0])).isfinite().all()):
-            rule = "the model's outputs must be finite numbers"
-            raise self._diverged(rule, "others after", steps)
+            raise self._diverged(
+                "the model's outputs must be finite numbers", "others after", steps
+            )
         self._progress.end()
         if self._early_stopping is not None:
             self._early_stopping.restore()
@@ -124,8 +123,8 @@ class Monitor:
 
     def _read_losses(self) -> float:
         """Return the newest loss; raise `DivergedError` if an unread loss is not finite."""
-        losses: list[float] = torch.stack([loss for _, loss in self._unread]).tolist()
-        steps = [step for step, _ in self._unread]
+        steps, unread = zip(*self._unread, strict=True)
+        losses: list[float] = torch.stack(unread).tolist()
         self._unread.clear()
         for step, loss in zip(steps, losses, strict=True):
             if math.isfinite(loss):
@@ -198,13 +197,11 @@ class EarlyStopping:
             self._best = {name: tensor.detach().clone() for name, tensor in weights.items()}
         else:
             self._since_best += 1
+        self.stopped = self._since_best >= self._settings.patience
 
-    def after_step(self, step: int) -> bool:
-        """Evaluate if it is time to; return whether to stop now."""
-        if step in self._marks:
-            self.evaluate(step)
-            self.stopped = self._since_best >= self._settings.patience
-        return self.stopped
+    def is_due(self, step: int) -> bool:
+        """Return whether to evaluate after this step."""
+        return step in self._marks
 
     def restore(self) -> None:
         """Load the best weights into the model."""

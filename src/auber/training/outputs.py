@@ -17,7 +17,7 @@ from torch import Tensor
 from auber.data.targets import IGNORED
 from auber.metrics.spans import SpanTruth, span_loss
 from auber.metrics.tags import NO_TAG, TagTruth
-from auber.metrics.task_metrics import predicts_one_class
+from auber.metrics.task_metrics import predicts_one_class, predicts_one_number
 
 Targets = dict[str, Tensor]
 
@@ -46,9 +46,9 @@ class Outputs(ABC):
     def mean_loss(self, logits: Tensor, truth: Any) -> Tensor:
         """Return the mean loss of packed logits."""
 
-    @abstractmethod
     def is_one_answer(self, logits: Tensor, truth: Any) -> bool:
-        """Return whether packed logits predict the same class everywhere."""
+        """Return whether packed logits predict the same class or number everywhere."""
+        return False
 
 
 class _Sequence(Outputs):
@@ -68,7 +68,9 @@ class _Sequence(Outputs):
         return self._losses(logits, truth, "mean")
 
     def is_one_answer(self, logits: Tensor, truth: Tensor) -> bool:
-        return not truth.is_floating_point() and predicts_one_class(logits)
+        if truth.is_floating_point():
+            return predicts_one_number(logits)
+        return predicts_one_class(logits)
 
     def _losses(self, logits: Tensor, labels: Tensor, reduction: str) -> Tensor:
         if labels.is_floating_point():
@@ -128,9 +130,6 @@ class _Spans(Outputs):
 
     def mean_loss(self, logits: Tensor, truth: SpanTruth) -> Tensor:
         return span_loss(logits, truth)
-
-    def is_one_answer(self, logits: Tensor, truth: SpanTruth) -> bool:
-        return False  # spans are not classes
 
 
 OUTPUTS: dict[str, Outputs] = {"sequence": _Sequence(), "tokens": _Tokens(), "spans": _Spans()}

@@ -9,7 +9,6 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ Call = Callable[[], object]
 Timer = Callable[[Call], float]  # from a call to its seconds
 
 FEWEST_ROUNDS = 6  # 2 / 2^6 is the first level below 5 %
-_LEVEL = 0.05
 _WARM_UP_ROUNDS = 3
 
 
@@ -87,9 +85,13 @@ def side_by_side(
 
 def ratio_of(unpruned: Sequence[float], pruned: Sequence[float]) -> Ratio:
     """Return the ratio of at least `FEWEST_ROUNDS` pairs of times."""
+    from scipy.stats import binom
+
     ratios = sorted(first / second for first, second in zip(unpruned, pruned, strict=True))
-    rank = _rank(len(ratios))
-    return Ratio(median(ratios), ratios[rank], ratios[-1 - rank])
+    if len(ratios) < FEWEST_ROUNDS:
+        raise ValueError(f"an interval needs {FEWEST_ROUNDS} pairs, found {len(ratios)}")
+    place = int(binom.ppf(0.025, len(ratios), 0.5)) - 1  # as far inside as 95 % allow
+    return Ratio(median(ratios), ratios[place], ratios[-1 - place])
 
 
 def brief(ratio: Ratio) -> str:
@@ -108,19 +110,6 @@ def verdict(ratio: Ratio) -> str:
     if ratio.high < 1:
         return f"slower: {ratio.median:.2f} times as fast ({interval})"
     return f"no faster ({ratio.median:.2f} times as fast, {interval})"
-
-
-def _rank(count: int) -> int:
-    """Return the place of the interval's ends, counted from either end of the sorted values."""
-    if count < FEWEST_ROUNDS:
-        raise ValueError(f"an interval needs {FEWEST_ROUNDS} pairs, found {count}")
-    # below: the ways to assign the values to the two sides of the median that put fewer than
-    # `rank` of them on one side
-    below = rank = 0
-    while 2 * (below + math.comb(count, rank)) <= _LEVEL * 2**count:
-        below += math.comb(count, rank)
-        rank += 1
-    return rank - 1
 
 
 def _host_seconds(call: Call) -> float:

@@ -135,7 +135,18 @@ class StepTrainer(Trainer):  # type: ignore[misc]
             self._stop_capturing()
         else:
             tried = min(rows, self.micro_batch or rows)
-            self._require_divisible(tried, width, reason)
+            if num_processes() > 1:
+                # Such a process would exchange gradients more often than the others expect.
+                raise TuningError(
+                    f"{self._stage}: {tried} rows of {width} tokens do not fit into the memory of "
+                    f"{self._device_name} ({reason}), and batches are not halved in a group of "
+                    "processes; start more processes, free some memory, or lower max_length"
+                )
+            if tried == 1:
+                raise TuningError(
+                    f"{self._stage}: one row of {width} tokens does not fit into the memory of "
+                    f"{self._device_name} ({reason}); free some of it, or lower max_length"
+                )
             self.micro_batch = (tried + 1) // 2
             logger.warning(
                 "%s: out of memory on %s with %d rows at a time; goes on with %d at a time, and "
@@ -149,21 +160,6 @@ class StepTrainer(Trainer):  # type: ignore[misc]
     def _stop_capturing(self) -> None:
         self._capture = self._steps = None
         self._step_cache.drop()
-
-    def _require_divisible(self, rows: int, width: int, reason: str) -> None:
-        if num_processes() > 1:
-            # A process that takes its batch in parts would exchange gradients more often than the
-            # others expect.
-            raise TuningError(
-                f"{self._stage}: {rows} rows of {width} tokens do not fit into the memory of "
-                f"{self._device_name} ({reason}), and batches are not halved in a group of "
-                "processes; start more processes, free some memory, or lower max_length"
-            )
-        if rows == 1:
-            raise TuningError(
-                f"{self._stage}: one row of {width} tokens does not fit into the memory of "
-                f"{self._device_name} ({reason}); free some of it, or lower max_length"
-            )
 
     def compute_loss(
         self,
@@ -205,7 +201,6 @@ def run_trainer(
     rows: EncodedRows,
     settings: TuningSettings,
     monitor: Monitor,
-    *,
     seed: int,
     hardware: Hardware,
     step_cache: StepCache,
@@ -221,15 +216,14 @@ def run_trainer(
         tempfile.TemporaryDirectory(prefix="auber-") as scratch,
     ):
         arguments = _training_arguments(settings, seed, hardware, scratch)
-        # Processes share a batch, so their consecutive batches are grouped as one.
-        grouped = arguments.train_batch_size * num_processes()
         trainer = StepTrainer(
             model=model,
             args=arguments,
             train_dataset=range(len(rows)),  # row indices; the collator knows the rows
             data_collator=RowCollator(rows, CAPTURE_WIDTH if capture else 1),
             kind=rows.kind,
-            sampler=LengthGroups(rows.lengths, grouped, arguments.data_seed),
+            # Processes share a batch, so their consecutive batches are grouped as one.
+            sampler=LengthGroups(rows.lengths, settings.batch_size, arguments.data_seed),
             capture=capture,
             step_cache=step_cache,
             stage=monitor.stage,
@@ -279,26 +273,22 @@ def _step_capture(hardware: Hardware) -> Capture | None:
     return capture_for(hardware.device) if num_processes() == 1 else None
 
 
-def _rows_per_process(batch_size: int) -> int:
-    if batch_size % num_processes():
-        raise TuningError(
-            f"a batch of {batch_size} rows cannot be shared evenly by {num_processes()} processes; "
-            "give first.batch_size, layer.batch_size and last.batch_size that can, or start "
-            "another number of processes"
-        )
-    return batch_size // num_processes()
-
-
 def _training_arguments(
     settings: TuningSettings, seed: int, hardware: Hardware, scratch: str
 ) -> TrainingArguments:
     cuda = hardware.device.type == "cuda"
+    if settings.batch_size % num_processes():
+        raise TuningError(
+            f"a batch of {settings.batch_size} rows cannot be shared evenly by {num_processes()} "
+            "processes; give first.batch_size, layer.batch_size and last.batch_size that can, or "
+            "start another number of processes"
+        )
     arguments = TrainingArguments(
         output_dir=scratch,
         num_train_epochs=settings.epochs,
         learning_rate=settings.learning_rate,
         # Processes share a batch, so a step learns from the same rows for any number of them.
-        per_device_train_batch_size=_rows_per_process(settings.batch_size),
+        per_device_train_batch_size=settings.batch_size // num_processes(),
         lr_scheduler_type="linear",
         weight_decay=0.0,
         max_grad_norm=1.0,

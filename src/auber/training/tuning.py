@@ -98,9 +98,7 @@ def tune(
     progress = progress or Progress()
     early_stopping = None
     if watch is not None:
-        if not isinstance(settings, LastTuning):
-            actual = type(settings).__name__
-            raise TypeError(f"watching needs LastTuning settings, actual type: {actual}")
+        assert isinstance(settings, LastTuning), "others have no patience"
         steps_per_epoch = math.ceil(len(rows) / settings.batch_size)
         early_stopping = EarlyStopping(model, *watch, settings, steps_per_epoch)
     monitor = Monitor(settings, early_stopping, progress, stage=stage, name=name)
@@ -109,13 +107,7 @@ def tune(
     with _freeze_objects():
         try:
             steps, micro_batch = run_trainer(
-                model,
-                rows,
-                settings,
-                monitor,
-                seed=seed,
-                hardware=hardware,
-                step_cache=step_cache or StepCache(),
+                model, rows, settings, monitor, seed, hardware, step_cache or StepCache()
             )
         except torch.OutOfMemoryError as error:
             # The Trainer takes steps that do not fit in parts; this comes from the optimiser.
@@ -134,12 +126,9 @@ def tune(
     report = TuningReport(steps, time.perf_counter() - started, micro_batch=micro_batch)
     if early_stopping is None:
         return report
-    return replace(
-        report,
-        stopped_early=early_stopping.stopped,
-        best_step=early_stopping.best_step,
-        watched=tuple(early_stopping.watched),
-    )
+    stopped, best = early_stopping.stopped, early_stopping.best_step
+    watched = tuple(early_stopping.watched)
+    return replace(report, stopped_early=stopped, best_step=best, watched=watched)
 
 
 @contextlib.contextmanager
