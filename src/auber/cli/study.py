@@ -262,10 +262,10 @@ def _show_plan(
     """Print the state of every run, and what the pending ones may cost."""
     from auber.study.block import outcome_of
     from auber.study.checks import check_runs
-    from auber.study.estimate import count_bounds, read_clock
+    from auber.study.estimate import read_clock
 
-    pending, clock = folder.pending(study, runs), read_clock(study, folder)
-    unreadable, bounds = "", None
+    pending = folder.pending(study, runs)
+    unreadable = ""
     try:
         check_runs(study, pending, elsewhere=place.engine == "ray")
     except ConfigError:
@@ -273,17 +273,9 @@ def _show_plan(
     except AuberError as error:  # a model or task that is not here; the plan is of use anyway
         unreadable = str(error)
     outcomes = [outcome_of(folder, block, run.name) for block, run in runs]
-    estimate = clock.estimate(pending)
-    unmeasured = [
-        (block, run) for block, run in pending if clock.expect(block.task, run.method) is None
-    ]
-    if unmeasured and not unreadable:
-        bounds = count_bounds(study, unmeasured)
+    seconds, unknown = read_clock(study, folder).estimate(pending)
     if as_json:
-        cost = {"runs": estimate.open, "seconds": round(estimate.seconds, 1)}
-        cost |= {"runs_not_measured": estimate.unknown}
-        if bounds is not None:
-            cost |= {"most_rewards": bounds.rewards, "most_tuning_steps": bounds.tuning_steps}
+        cost = {"runs": len(pending), "seconds": round(seconds, 1), "runs_not_measured": unknown}
         screen.print_json({"runs": [_outcome_json(each) for each in outcomes], "open": cost})
         return
     rows = [
@@ -292,17 +284,13 @@ def _show_plan(
     ]
     screen.print_table(["task", "protocol", "seed", "run", "state"], rows)
     print(f"\n{_count_states(outcomes)}")
-    if estimate.open > estimate.unknown:
+    if len(pending) > unknown:
         shared = f", {place.jobs} blocks at a time" if place.jobs > 1 else ""
-        seconds = describe_seconds(estimate.seconds / place.jobs)
         print(
-            f"{estimate.open - estimate.unknown} open runs: about {seconds}{shared}, "
-            "as long as the finished ones of their kind"
+            f"{len(pending) - unknown} open runs: about {describe_seconds(seconds / place.jobs)}"
+            f"{shared}, as long as the finished ones of their kind"
         )
-    if bounds is not None:
-        print(
-            f"{estimate.unknown} open runs: not measured yet; at most {bounds.rewards:,} rewards "
-            f"and {bounds.tuning_steps:,} tuning steps"
-        )
-    elif unmeasured:
-        print(f"{estimate.unknown} open runs: not measured yet, and not counted: {unreadable}")
+    if unknown:
+        print(f"{unknown} open runs: no estimate until one of their kind has finished")
+    if unreadable:
+        print(f"not checked: {unreadable}")
