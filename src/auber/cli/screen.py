@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
-_COLUMN_GAP = 2
 _SPEED_SECONDS = 600.0  # that the time left is estimated from: some stages last minutes
 
 
@@ -183,52 +182,25 @@ def print_json(data: Any) -> None:
 
 
 def print_table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
-    """Print a table on stdout, with numbers to the right.
-
-    Words are not split. If the columns do not fit side by side, each row is printed as a block.
-    """
+    """Print a table on stdout, with numbers to the right; words and the first column stay whole."""
     from rich.table import Table
     from rich.text import Text
 
     console = Console()
     if title is not None:
         console.print(Text(title, "italic"))
-    widths = _fit_columns(columns, rows, console.width)
-    if widths is None:
-        label_width = max(map(cell_len, columns[1:]), default=0)
-        for first, *cells in rows:
-            console.print(Text(first, "bold"), soft_wrap=True)
-            for column, cell in zip(columns[1:], cells, strict=True):
-                if cell:
-                    padding = " " * (label_width - cell_len(column))
-                    console.print(Text(f"  {column}{padding}  {cell}"), soft_wrap=True)
-        return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
-        is_numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
+    for index, cells in enumerate(zip(columns, *rows, strict=True)):
+        is_numeric = bool(rows) and all(map(_looks_numeric, cells[1:]))
+        words = cells if index == 0 else " ".join(cells).split()
         table.add_column(
-            Text(column), justify="right" if is_numeric else "left", width=width, overflow="fold"
+            Text(cells[0]),
+            justify="right" if is_numeric else "left",
+            min_width=max(map(cell_len, words), default=0),
         )
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table)
-
-
-def _fit_columns(columns: list[str], rows: list[list[str]], width: int) -> list[int] | None:
-    """Return column widths that split no word and no cell of the first column, or None."""
-    cells = list(zip(columns, *rows, strict=True))
-    widths = [max(map(cell_len, column)) for column in cells]
-    words = [
-        max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in cells
-    ]
-    least = [widths[0], *words[1:]]
-    room = width - _COLUMN_GAP * (len(columns) - 1)
-    if sum(least) > room:
-        return None
-    while sum(widths) > room:  # narrow the widest that can be narrowed
-        narrowable = [index for index in range(len(widths)) if widths[index] > least[index]]
-        widths[max(narrowable, key=widths.__getitem__)] -= 1
-    return widths
+    console.print(table, crop=False)
 
 
 def wrap(text: str, *, first: str = "", later: str = "") -> str:
