@@ -317,7 +317,7 @@ def test_between_two_runs_the_claim_names_the_process(study):
 
 def test_failed_runs_of_a_study(study, run_auber):
     study.record_failure(BLOCK, "start", ValueError("no luck"))
-    study.record_skip(BLOCK, "original", "start")
+    study.record_failure(BLOCK, "original", "no start", skipped=True)
     assert states(study) == ("failed", ["failed", "skipped"])
     code, out, _ = run_auber("watch", study.path)
     assert code == 1

@@ -22,7 +22,9 @@ def test_a_claimed_block_is_left_to_its_process_and_another_one_is_done(model, u
     study = tiny_study(model, methods=["original"], seeds=[0, 1])
     folder, notes = StudyFolder(tmp_path), Notes()
     folder.open(study)
-    jobs = [BlockJob(study, tmp_path, block, ("start",), None) for block in study.blocks()]
+    jobs = [
+        BlockJob(study, StudyFolder(tmp_path), block, ("start",), None) for block in study.blocks()
+    ]
     with folder.claim(BLOCK):
         run_processes(jobs, notes, workers=1)
     (line,) = notes.said
@@ -94,7 +96,7 @@ FURTHER = (
 )
 
 
-def test_a_run_is_given_up_when_it_gets_no_further(tmp_path):
+def test_a_run_is_given_up_when_it_gets_no_further(StudyFolder(tmp_path)):
     folder, notes = StudyFolder(tmp_path), Notes()
     job = BlockJob(tiny_study(), tmp_path, BLOCK, ("start", "auber"), None)
     losses, watch = Losses(retries=1), Watch([job], notes)

@@ -21,7 +21,6 @@ from typing import NoReturn
 
 from auber.errors import ConfigError
 from auber.study.block import BlockJob, Listener, do_block, outcome_of
-from auber.study.folder import StudyFolder
 from auber.study.plan import Block
 from auber.system.locks import HeldError
 
@@ -34,9 +33,8 @@ _LEAVE_WITHIN = 10.0  # seconds that a stopped worker has to close its files
 def run_local(jobs: Sequence[BlockJob], listener: Listener) -> None:
     """Do one block after the other in this process."""
     for job in jobs:
-        claim = claim_block(job, listener)
-        if claim is not None:
-            with claim:
+        with ExitStack() as claim:
+            if claim_block(job, listener, claim):
                 do_block(job, listener)
 
 
@@ -47,32 +45,28 @@ def run_processes(
     require_pinned_threads(jobs, "processes")
     watch, losses = Watch(jobs, listener), Losses(retries)
     waiting = deque(jobs)
-    active: dict[SpawnProcess, BlockJob] = {}
-    claims: dict[Block, ExitStack] = {}
+    active: dict[SpawnProcess, tuple[BlockJob, ExitStack]] = {}
     # spawn: a forked child of a process that has used threads or a GPU can hang.
     context = multiprocessing.get_context("spawn")
     try:
         while waiting or active:
             while waiting and len(active) < workers:
-                job = waiting.popleft()
-                claim = claims.get(job.block) or claim_block(job, listener)
-                if claim is not None:
-                    claims[job.block] = claim
+                job, claim = waiting.popleft(), ExitStack()
+                if claim_block(job, listener, claim):
                     process = context.Process(target=_work, args=(job,), daemon=True)
                     process.start()
-                    active[process] = job
+                    active[process] = (job, claim)
             wait([process.sentinel for process in active], timeout=LOOK_INTERVAL)
             for process in [process for process in active if not process.is_alive()]:
-                job = active.pop(process)
+                job, claim = active.pop(process)
                 reason = f"its process was lost (exit code {process.exitcode})"
                 if process.exitcode and losses.may_retry(job, reason):
                     waiting.append(job)
-                else:
-                    claims.pop(job.block).close()
+                claim.close()
             watch.look()
     finally:
         _stop(active)
-        for claim in claims.values():
+        for _, claim in active.values():
             claim.close()
 
 
@@ -87,15 +81,14 @@ def _stop(processes: Iterable[SpawnProcess]) -> None:
         process.join()
 
 
-def claim_block(job: BlockJob, listener: Listener) -> ExitStack | None:
-    """Claim a block until the result is closed; if another process has it, report that."""
-    claim = ExitStack()
+def claim_block(job: BlockJob, listener: Listener, claims: ExitStack) -> bool:
+    """Claim a block until `claims` is closed; if another process has it, report that."""
     try:
-        claim.enter_context(StudyFolder(job.folder).claim(job.block))
+        claims.enter_context(job.folder.claim(job.block))
     except HeldError as error:
         listener.say(f"{job.block}: {error.reason}; left to it")
-        return None
-    return claim
+        return False
+    return True
 
 
 class Watch:
@@ -109,10 +102,9 @@ class Watch:
     def look(self) -> None:
         """Report the runs settled since the last look."""
         for (block, name), job in list(self._open.items()):
-            folder = StudyFolder(job.folder)
-            if folder.state(block, name).is_settled:
+            if job.folder.state(block, name).is_settled:
                 del self._open[block, name]
-                self._listener.settled(outcome_of(folder, block, name))
+                self._listener.settled(outcome_of(job.folder, block, name))
 
 
 class Losses:
@@ -133,23 +125,19 @@ class Losses:
         if not unsettled:
             return False
         # Runs are done in order, so the worker was in the first unsettled one.
-        key, folder = (job.block, unsettled[0]), StudyFolder(job.folder)
-        place = folder.advance(*key)
+        key = (job.block, unsettled[0])
+        place = job.folder.advance(*key)
         before, times = self._losses.get(key, (place, 0))
         times = times + 1 if place == before else 1
         self._losses[key] = (place, times)
         if times <= self._retries:
             return True
-        folder.record_failure(
+        job.folder.record_failure(
             *key,
             f"{reason}, {times} times without getting further: the run itself may end its worker, "
             "for example by the memory that it needs",
         )
         return len(unsettled) > 1
-
-
-class _Silent(Listener):
-    """The listener in a worker; the folder reports what is done."""
 
 
 def do_block_quietly(job: BlockJob) -> None:
@@ -159,7 +147,7 @@ def do_block_quietly(job: BlockJob) -> None:
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    do_block(job, _Silent())
+    do_block(job, Listener())  # the folder reports what is done
 
 
 def require_pinned_threads(jobs: Sequence[BlockJob], engine: str) -> None:

@@ -30,7 +30,6 @@ from auber.study.engines import (
     do_block_quietly,
     require_pinned_threads,
 )
-from auber.study.folder import StudyFolder
 from auber.study.plan import Block
 from auber.system import cluster
 
@@ -50,12 +49,7 @@ def run_ray(
     require_pinned_threads(jobs, "ray")
     resources = {name: amount for name, amount in resources.items() if amount}
     with ExitStack() as claims, _connected(workers, resources) as ray:
-        ours = []
-        for job in jobs:
-            claim = claim_block(job, listener)
-            if claim is not None:
-                claims.enter_context(claim)
-                ours.append(job)
+        ours = [job for job in jobs if claim_block(job, listener, claims)]
         _distribute(ray, ours, listener, resources, retries, patience)
 
 
@@ -114,7 +108,7 @@ def _distribute(
 def _record_failures(jobs: Sequence[BlockJob], error: BaseException | str) -> None:
     for job in jobs:
         for name in job.unsettled():
-            StudyFolder(job.folder).record_failure(job.block, name, error)
+            job.folder.record_failure(job.block, name, error)
 
 
 def _needs(job: BlockJob) -> set[tuple[Block, str]]:

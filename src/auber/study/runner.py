@@ -79,7 +79,7 @@ def run_study(
     jobs = [
         BlockJob(
             study=resolved,
-            folder=folder.path.resolve(),
+            folder=StudyFolder(folder.path.resolve()),
             block=block,
             names=tuple(unfinished),
             command=command,

@@ -170,9 +170,20 @@ class FolderLock:
 
 
 @contextmanager
-def held(folder: Path, name: str = LOCK) -> Iterator[None]:
-    """Hold the lock of a folder inside the context; raise `HeldError` if it is taken."""
-    lock = FolderLock(folder, name)
+def held(folder: Path, name: str = LOCK, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a folder inside the context.
+
+    Raise `HeldError` if it is taken and is not released within `wait` seconds.
+    """
+    ends = time.monotonic() + wait
+    while True:
+        try:
+            lock = FolderLock(folder, name)
+            break
+        except HeldError:
+            if time.monotonic() >= ends:
+                raise
+        time.sleep(0.05)
     try:
         yield
     finally:
