@@ -96,9 +96,9 @@ FURTHER = (
 )
 
 
-def test_a_run_is_given_up_when_it_gets_no_further(StudyFolder(tmp_path)):
+def test_a_run_is_given_up_when_it_gets_no_further(tmp_path):
     folder, notes = StudyFolder(tmp_path), Notes()
-    job = BlockJob(tiny_study(), tmp_path, BLOCK, ("start", "auber"), None)
+    job = BlockJob(tiny_study(), folder, BLOCK, ("start", "auber"), None)
     losses, watch = Losses(retries=1), Watch([job], notes)
     assert losses.may_retry(job, "lost")
     assert losses.may_retry(job, "lost"), "the other run is left"

@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from auber.cli import screen
+from auber.cli.status import RunStatus, StudyStatus, read_status
 from auber.errors import RunError, printable
 from auber.search.stages import is_layer_stage
 from auber.system.progress import describe_seconds
@@ -23,7 +24,7 @@ from auber.system.progress import describe_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from auber.cli.status import RunStatus, StudyStatus
+    from auber.run.records import ResultRecord
 
 RUN, STUDY = "run.json", "study.toml"
 # Between two runs of a study or of a folder, no process is at work.
@@ -61,8 +62,6 @@ def command(
 
     Example: auber watch runs/mrpc
     """
-    from auber.cli.status import read_status
-
     if not once and not json:
         with suppress(KeyboardInterrupt):
             if not _follow(folder, interval):
@@ -105,11 +104,9 @@ def find_place(folder: Path) -> Path | None:
 
 def _follow(folder: Path, interval: float) -> bool:
     """Show the status until the run or study is over; return whether it has its results."""
-    from auber.cli.status import read_status
-
     console = _console()
     is_live = console.is_terminal and not console.is_dumb_terminal
-    results: dict[Path, Any] = {}
+    results: dict[Path, ResultRecord] = {}
     last_sign, shown = time.monotonic(), ""
     with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
         while True:
@@ -144,8 +141,6 @@ def _console() -> Console:
 
 def draw(status: RunStatus | StudyStatus) -> Group:
     """Return the status to print, the important lines first: the screen may be short."""
-    from auber.cli.status import RunStatus
-
     return Group(*(_draw_run(status) if isinstance(status, RunStatus) else _draw_study(status)))
 
 

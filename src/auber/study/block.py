@@ -18,8 +18,7 @@ from auber.data.task import TaskData
 from auber.errors import RunError
 from auber.models import checkpoint
 from auber.run import provenance
-from auber.run.records import ResultRecord
-from auber.study.folder import State, StudyFolder
+from auber.study.folder import Listener, State, StudyFolder
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
 from auber.system.progress import Progress
 
@@ -43,31 +42,6 @@ class BlockJob:
         return [name for name in self.names if not self.folder.state(self.block, name).is_settled]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
-
-    block: Block
-    run: str
-    state: State
-    error: str | None
-    result: ResultRecord | None
-
-
-class Listener:
-    """A front end that follows a study; this one shows nothing."""
-
-    def working(self, block: Block, run: str) -> Progress:
-        """Return the progress that a run of this process reports to."""
-        return Progress()
-
-    def settled(self, outcome: Outcome) -> None:
-        """Note that a run has ended, here or in another process."""
-
-    def say(self, text: str) -> None:
-        """Show a message to the user."""
-
-
 def do_block(job: BlockJob, listener: Listener) -> None:
     """Do the runs of a job; the caller has claimed the block."""
     folder, block = job.folder, job.block
@@ -89,16 +63,9 @@ def do_block(job: BlockJob, listener: Listener) -> None:
                 logger.debug("%s %s failed", block, run.name, exc_info=True)
                 folder.record_failure(block, run.name, error)
             _free_memory()
-        listener.settled(outcome_of(folder, block, run.name))
+        listener.settled(folder.outcome(block, run))
         if not job.study.keep_weights:
             folder.drop_weights(block)
-
-
-def outcome_of(folder: StudyFolder, block: Block, run: str) -> Outcome:
-    """Return how a run ended, or its state if it has not."""
-    result, failure = folder.result(block, run), folder.failure(block, run)
-    state = folder.state(block, run) if result is None else State.COMPLETE
-    return Outcome(block, run, state, failure.error if failure else None, result)
 
 
 def _is_done(folder: StudyFolder, block: Block, run: StudyRun) -> bool:

@@ -20,7 +20,8 @@ from types import FrameType
 from typing import NoReturn
 
 from auber.errors import ConfigError
-from auber.study.block import BlockJob, Listener, do_block, outcome_of
+from auber.study.block import BlockJob, do_block
+from auber.study.folder import Listener
 from auber.study.plan import Block
 from auber.system.locks import HeldError
 
@@ -104,7 +105,7 @@ class Watch:
         for (block, name), job in list(self._open.items()):
             if job.folder.state(block, name).is_settled:
                 del self._open[block, name]
-                self._listener.settled(outcome_of(job.folder, block, name))
+                self._listener.settled(job.folder.outcome(block, name))
 
 
 class Losses:

@@ -16,6 +16,7 @@ import shutil
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
@@ -26,6 +27,7 @@ from auber.run.records import ResultRecord
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, PlacedRun, Study, StudyRun, read_study
 from auber.system.files import write_json, write_text
 from auber.system.locks import drop_foreign_lock, held
+from auber.system.progress import Progress
 from auber.system.records import Count, Record, read_if_there
 
 RECORD = "study.toml"
@@ -62,6 +64,31 @@ class FailureRecord(Record):
     run: str
     error: str
     skipped: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    block: Block
+    run: str
+    state: State
+    error: str | None
+    result: ResultRecord | None
+
+
+class Listener:
+    """A front end that follows a study; this one shows nothing."""
+
+    def working(self, block: Block, run: str) -> Progress:
+        """Return the progress that a run of this process reports to."""
+        return Progress()
+
+    def settled(self, outcome: Outcome) -> None:
+        """Note that a run has ended, here or in another process."""
+
+    def say(self, text: str) -> None:
+        """Show a message to the user."""
 
 
 class StudyFolder:
@@ -146,6 +173,13 @@ class StudyFolder:
         """Return the result of a run, None if it has none."""
         path = self.run_path(block, run) / _RESULT
         return read_if_there(ResultRecord, path, f"delete {path.parent} to repeat the run")
+
+    def outcome(self, block: Block, run: StudyRun | str) -> Outcome:
+        """Return how a run ended, or its state if it has not."""
+        result, failure = self.result(block, run), self.failure(block, run)
+        state = self.state(block, run) if result is None else State.COMPLETE
+        name = self.run_path(block, run).name
+        return Outcome(block, name, state, failure.error if failure else None, result)
 
     def pending(self, study: Study, runs: Sequence[PlacedRun]) -> list[PlacedRun]:
         """Return those of the runs that are not complete, block by block.

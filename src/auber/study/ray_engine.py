@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from auber.errors import ConfigError
-from auber.study.block import BlockJob, Listener
+from auber.study.block import BlockJob
 from auber.study.engines import (
     LOOK_INTERVAL,
     Losses,
@@ -30,6 +30,7 @@ from auber.study.engines import (
     do_block_quietly,
     require_pinned_threads,
 )
+from auber.study.folder import Listener
 from auber.study.plan import Block
 from auber.system import cluster
 
