@@ -26,7 +26,7 @@ def test_a_claimed_block_is_left_to_its_process_and_another_one_is_done(model, u
         BlockJob(study, StudyFolder(tmp_path), block, ("start",), None) for block in study.blocks()
     ]
     with folder.claim(BLOCK):
-        run_processes(jobs, notes, workers=1)
+        run_processes(jobs, notes, Place("processes"))
     (line,) = notes.said
     assert line.startswith(f"{BLOCK}: process {os.getpid()} on {platform.node()} (since ")
     assert line.endswith(") is at work in it; left to it")

@@ -132,7 +132,7 @@ def distribute(path, fate, monkeypatch, **changes):
     )
     names = tuple(run.name for run in study.runs(BLOCK))
     job = BlockJob(study, StudyFolder(path), BLOCK, names, None)
-    ray_engine._distribute(cluster, [job], notes, {"CPU": 1}, retries=2, patience=1)
+    ray_engine._distribute(cluster, [job], notes, Place("ray", retries=2, patience=1))
     assert cluster.max_retries == 0
     return [job.names[0] for job in cluster.handed_in], notes
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import textwrap
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +12,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from auber.system.distributed import is_main_process
-from auber.system.progress import Progress
+from auber.system.progress import LogProgress, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import TextIO
 
     from rich.progress import Progress as Bars
 
@@ -29,16 +26,16 @@ _SPEED_SECONDS = 600.0  # that the time left is estimated from: some stages last
 def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     """Yield a listener that shows progress on stderr, and set up logging.
 
-    It shows bars on a terminal, one line per stage in a file, nothing if `quiet`. Warnings are
-    shown even then, unless `warn` is off. Of several processes only the main one prints.
+    It shows bars on a terminal, a line per stage and minute in a file, nothing if `quiet`. Warnings
+    are shown even then, unless `warn` is off. Of several processes only the main one prints.
     """
     is_main = is_main_process()
     quiet = quiet or not is_main
-    logging.basicConfig(
-        level=logging.ERROR if quiet else logging.WARNING,
-        format="auber: %(message)s",
-        handlers=[_CurrentStderr()],
-    )
+    root = logging.getLogger()
+    # The handler of last resort prints to the current stderr: rich replaces it to print above bars.
+    if not root.handlers and logging.lastResort is not None:
+        logging.lastResort.setFormatter(logging.Formatter("auber: %(message)s"))
+        root.setLevel(logging.ERROR if quiet else logging.WARNING)
     _silence_libraries(quiet=quiet)
     logger, console = logging.getLogger("auber"), Console(stderr=True)
     level = logger.level
@@ -50,22 +47,9 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
             with _make_bars(console) as bars:
                 yield BarProgress(bars)
         else:
-            yield LineProgress(console)
+            yield LogProgress(lambda text: print_line(console, text))
     finally:
         logger.setLevel(level)
-
-
-class _CurrentStderr(logging.StreamHandler["TextIO"]):
-    """Log to the current stderr: while bars are shown, rich replaces it to print above them."""
-
-    @property
-    def stream(self) -> TextIO:
-        """Return the current stderr."""
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, value: TextIO) -> None:
-        """Ignore the stream that the base class sets."""
 
 
 def _silence_libraries(*, quiet: bool) -> None:
@@ -146,29 +130,6 @@ class BarProgress(Progress):
 
     def _move(self) -> None:
         self._bars.update(self._whole, completed=self.share or 0.0)
-
-
-class LineProgress(Progress):
-    """Print one line when a stage ends: for log files and pipes."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console, self._started = console, 0.0
-
-    def begin(self, stage: str, total: int) -> None:
-        """Begin a stage."""
-        super().begin(stage, total)
-        self._started = time.perf_counter()
-
-    def end(self) -> None:
-        """Print how long the stage took."""
-        note = f", {self.note}" if self.note else ""
-        self.say(f"{self.stage}: {time.perf_counter() - self._started:.1f} s{note}")
-        super().end()
-
-    def say(self, text: str) -> None:
-        """Print a line."""
-        print_line(self._console, text)
 
 
 def print_line(console: Console, text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -25,8 +24,6 @@ from auber.system.locks import is_alive, read_holder
 from auber.system.records import Record, read_if_there
 
 R = TypeVar("R", bound=Record)
-
-_STUDY = re.compile(r"(torchrun [-a-z]+ [0-9]+ -m )?auber study\b")
 
 
 class LayerStatus(Record):
@@ -103,7 +100,7 @@ def _read_run(folder: Path) -> RunStatus:
     if run is None:
         return RunStatus(folder=str(folder))
     result = _read(ResultRecord, folder / "result.json")
-    progress = _read(records.ProgressRecord, folder / "progress.json")
+    progress = None if result else _read(records.ProgressRecord, folder / "progress.json")
     found = {path.stem: _read(StageRecord, path) for path in (folder / "stages").glob("*.json")}
     done = {name: stage for name, stage in found.items() if stage is not None}
     lines = _read_lines(folder / "events.jsonl")  # last: they then cover what the files show
@@ -115,20 +112,16 @@ def _read_run(folder: Path) -> RunStatus:
     except (OSError, ValueError, RecursionError):
         config = {}
 
-    process = progress.process if progress else None
-    state = "complete" if result else _process_state(process, error)
+    state = "complete" if result else _process_state(progress, error)
     names = planned.stages if isinstance(planned, records.PlannedEvent) else sorted(done)
     stages = {name: done[name].seconds if name in done else None for name in names}
     if result is None:
         stages["evaluation"] = None
     current, *later = [name for name, seconds in stages.items() if seconds is None] or [""]
     facts: dict[str, object] = {
-        "run": run,
-        "state": state,
         "seed": printable(str(config.get("seed"))),
         "protocol": printable(str(config.get("protocol"))),
         "stages": stages,
-        "process": process,
         "result": result,
     }
     if isinstance(planned, records.PlannedEvent):
@@ -136,23 +129,21 @@ def _read_run(folder: Path) -> RunStatus:
         facts["layers"] = tuple(
             _layer_status(layer, done, result, current) for layer in range(planned.layers)
         )
-    if result is None:
-        times = [done[name].seconds for name in done if is_layer_stage(name)]
-        open_layers = sum(map(is_layer_stage, later))
-        if times and open_layers:
-            facts["layers_seconds_left"] = sum(times) / len(times) * open_layers
-        if state == "stopped":
-            facts |= {"error": error, "resume": _resume_command(folder, process)}
-        if progress is not None:
-            silent = max(0.0, time.time() - progress.time)
-            facts |= {"silent_seconds": silent, "share": progress.share}
-            if progress.stage is not None:
-                stage = progress.stage
-                facts |= {"stage": stage, "numbers": _last_numbers(lines, stage.began)}
-                if state != "stopped" and stage.done and stage.total:
-                    left = (progress.time - stage.began) / stage.done * (stage.total - stage.done)
-                    facts["stage_seconds_left"] = max(0.0, left - silent)
-    return RunStatus.model_validate({"folder": str(folder), **facts})
+    times = [stage.seconds for name, stage in done.items() if is_layer_stage(name)]
+    open_layers = sum(map(is_layer_stage, later))
+    if times and open_layers:
+        facts["layers_seconds_left"] = sum(times) / len(times) * open_layers
+    if state == "stopped":
+        facts |= {"error": error, "resume": _resume_command(folder, progress)}
+    if progress is not None:
+        silent, stage = max(0.0, time.time() - progress.time), progress.stage
+        facts |= {"process": progress.process, "silent_seconds": silent, "share": progress.share}
+        if stage is not None:
+            facts |= {"stage": stage, "numbers": _last_numbers(lines, stage.began)}
+            if state != "stopped" and stage.done and stage.total:
+                left = (progress.time - stage.began) / stage.done * (stage.total - stage.done)
+                facts["stage_seconds_left"] = max(0.0, left - silent)
+    return RunStatus(folder=str(folder), state=state, run=run).model_copy(update=facts)
 
 
 def _read_study(folder: Path, results: dict[Path, ResultRecord]) -> StudyStatus:
@@ -252,11 +243,12 @@ def _last_numbers(lines: list[bytes], since: float) -> dict[str, float]:
     return numbers
 
 
-def _process_state(process: ProcessRecord | None, error: str | None) -> str:
+def _process_state(progress: records.ProgressRecord | None, error: str | None) -> str:
     if error is not None:  # its process may live on, such as a notebook's
         return "stopped"
-    if process is None:
+    if progress is None:
         return "waiting"
+    process = progress.process
     if process.host not in (None, platform.node()):
         return "elsewhere"
     return "running" if is_alive(process.id, process.started, process.after_boot) else "stopped"
@@ -283,11 +275,12 @@ def _layer_status(
     return LayerStatus(state="searched" if stage else "searching" if name == current else "open")
 
 
-def _resume_command(folder: Path, process: ProcessRecord | None) -> str:
+def _resume_command(folder: Path, progress: records.ProgressRecord | None) -> str:
+    process = progress.process if progress else None
     if process is None or process.command is None:
         return f"the same call with out={str(folder)!r}, resume=True"
     command = process.command
-    if _STUDY.match(command):  # its runs may be computed in another folder than it was typed in
+    if "auber study " in command:  # its runs may be computed elsewhere than it was typed
         return command
     if "--resume" not in command.split():
         command = f"{command} --resume"

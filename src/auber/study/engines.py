@@ -14,24 +14,60 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import NoReturn
 
-from auber.errors import ConfigError
+from auber.errors import ConfigError, unknown_name
 from auber.study.block import BlockJob, do_block
 from auber.study.folder import Listener
 from auber.study.plan import Block
 from auber.system.locks import HeldError
 
 ENGINES = ("local", "processes", "ray")
-RETRIES = 10  # of a run that loses its worker and gets no further
 LOOK_INTERVAL = 0.5  # seconds between looks at the folder
 _LEAVE_WITHIN = 10.0  # seconds that a stopped worker has to close its files
 
 
-def run_local(jobs: Sequence[BlockJob], listener: Listener) -> None:
+@dataclass(frozen=True)
+class Place:
+    """Where a study is computed, and what each run gets there."""
+
+    engine: str = "local"
+    jobs: int = 1  # blocks at a time on this machine
+    num_cpus: float | None = None  # of a run on Ray; 1 if it is not given
+    num_gpus: float | None = None  # of a run on Ray; 0 if it is not given
+    retries: int = 10  # of a run that loses its worker and gets no further
+    patience: float = 300  # seconds to wait for a node of Ray with room; an autoscaler needs some
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ConfigError(unknown_name("engine", self.engine, ENGINES))
+        for option, value in (("--num-cpus", self.num_cpus), ("--num-gpus", self.num_gpus)):
+            if value is not None and self.engine != "ray":
+                raise ConfigError(
+                    f"{option} goes with --engine ray, found engine {self.engine}; leave it out"
+                )
+            if value is not None and value < 0:
+                raise ConfigError(f"{option} must be a number from 0, found {value:g}")
+        if self.jobs < 1:
+            raise ConfigError(f"--jobs must be a whole number from 1, found {self.jobs}")
+        if self.engine == "local" and self.jobs > 1:
+            raise ConfigError(
+                f"engine local does one run at a time, found --jobs {self.jobs}; "
+                "add --engine processes or ray"
+            )
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """Return what a run gets on Ray, by Ray's names."""
+        shares = {"CPU": 1 if self.num_cpus is None else self.num_cpus, "GPU": self.num_gpus or 0}
+        return {name: amount for name, amount in shares.items() if amount}
+
+
+def run_local(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
     """Do one block after the other in this process."""
     for job in jobs:
         with ExitStack() as claim:
@@ -39,19 +75,17 @@ def run_local(jobs: Sequence[BlockJob], listener: Listener) -> None:
                 do_block(job, listener)
 
 
-def run_processes(
-    jobs: Sequence[BlockJob], listener: Listener, *, workers: int, retries: int = RETRIES
-) -> None:
-    """Do up to `workers` blocks at a time, each in a process of its own; they share a GPU."""
+def run_processes(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
+    """Do some blocks at a time, each in a process of its own; they share a GPU."""
     require_pinned_threads(jobs, "processes")
-    watch, losses = Watch(jobs, listener), Losses(retries)
+    watch, losses = Watch(jobs, listener), Losses(place.retries)
     waiting = deque(jobs)
     active: dict[SpawnProcess, tuple[BlockJob, ExitStack]] = {}
     # spawn: a forked child of a process that has used threads or a GPU can hang.
     context = multiprocessing.get_context("spawn")
     try:
         while waiting or active:
-            while waiting and len(active) < workers:
+            while waiting and len(active) < place.jobs:
                 job, claim = waiting.popleft(), ExitStack()
                 if claim_block(job, listener, claim):
                     process = context.Process(target=_work, args=(job,), daemon=True)
@@ -116,7 +150,7 @@ class Losses:
     what ends its workers, for example by the memory that it needs.
     """
 
-    def __init__(self, retries: int = RETRIES) -> None:
+    def __init__(self, retries: int) -> None:
         self._retries = retries
         self._losses: dict[tuple[Block, str], tuple[tuple[int, int], int]] = {}
 

@@ -4,47 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
-from auber.errors import ConfigError, unknown_name
 from auber.run.trackers import check_trackers
 from auber.study.block import BlockJob
 from auber.study.checks import check_runs, identify_rows, identify_weights
-from auber.study.engines import ENGINES, RETRIES, run_local, run_processes
+from auber.study.engines import Place, run_local, run_processes
 from auber.study.folder import Listener, Outcome, StudyFolder
 from auber.study.plan import Block, PlacedRun, Study, select_runs
 from auber.study.ray_engine import run_ray
 from auber.system.locks import HeldError
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a study is computed, and what each run gets there."""
-
-    engine: str = "local"
-    jobs: int = 1  # blocks at a time on this machine
-    num_cpus: float | None = None  # of a run on Ray; 1 if it is not given
-    num_gpus: float | None = None  # of a run on Ray; 0 if it is not given
-    retries: int = RETRIES  # of a run that loses its worker and gets no further
-    patience: float = 300  # seconds to wait for a node of Ray with room; an autoscaler needs some
-
-    def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise ConfigError(unknown_name("engine", self.engine, ENGINES))
-        for option, value in (("--num-cpus", self.num_cpus), ("--num-gpus", self.num_gpus)):
-            if value is not None and self.engine != "ray":
-                raise ConfigError(
-                    f"{option} goes with --engine ray, found engine {self.engine}; leave it out"
-                )
-            if value is not None and value < 0:
-                raise ConfigError(f"{option} must be a number from 0, found {value:g}")
-        if self.jobs < 1:
-            raise ConfigError(f"--jobs must be a whole number from 1, found {self.jobs}")
-        if self.engine == "local" and self.jobs > 1:
-            raise ConfigError(
-                f"engine local does one run at a time, found --jobs {self.jobs}; "
-                "add --engine processes or ray"
-            )
 
 
 def run_study(
@@ -95,20 +63,7 @@ def run_study(
         )
         for block, unfinished in names.items()
     ]
-    if jobs and place.engine == "local":
-        run_local(jobs, listener)
-    elif jobs and place.engine == "processes":
-        run_processes(jobs, listener, workers=place.jobs, retries=place.retries)
-    elif jobs:
-        run_ray(
-            jobs,
-            listener,
-            workers=place.jobs,
-            resources={
-                "CPU": 1 if place.num_cpus is None else place.num_cpus,
-                "GPU": place.num_gpus or 0,
-            },
-            retries=place.retries,
-            patience=place.patience,
-        )
+    engines = {"local": run_local, "processes": run_processes, "ray": run_ray}
+    if jobs:
+        engines[place.engine](jobs, listener, place)
     return [folder.outcome(block, run) for block, run in runs]
