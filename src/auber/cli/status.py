@@ -18,8 +18,8 @@ from auber.run import records
 from auber.run.records import ProcessRecord, ResultRecord, RunIdentity, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
 from auber.study.estimate import Clock
-from auber.study.folder import CLAIM, RECORD, State, StudyFolder
-from auber.study.plan import Block, StudyRun, read_study, select_runs
+from auber.study.folder import CLAIM, RECORD, Outcome, State, StudyFolder
+from auber.study.plan import Block, read_study, select_runs
 from auber.system.locks import is_alive, read_holder
 from auber.system.records import Record, read_if_there
 
@@ -84,14 +84,14 @@ class StudyStatus(Record):
 
 
 def read_status(
-    folder: Path, results: dict[Path, ResultRecord] | None = None
+    folder: Path, finished: dict[Path, Outcome] | None = None
 ) -> RunStatus | StudyStatus:
     """Return the status of a run or a study; a damaged file raises `RunError`.
 
-    `results` keeps the results of a study for the next call.
+    `finished` keeps the finished runs of a study for the next call.
     """
     if (folder / RECORD).is_file():
-        return _read_study(folder, {} if results is None else results)
+        return _read_study(folder, {} if finished is None else finished)
     return _read_run(folder)
 
 
@@ -146,16 +146,32 @@ def _read_run(folder: Path) -> RunStatus:
     return RunStatus(folder=str(folder), state=state, run=run).model_copy(update=facts)
 
 
-def _read_study(folder: Path, results: dict[Path, ResultRecord]) -> StudyStatus:
+def _read_study(folder: Path, finished: dict[Path, Outcome]) -> StudyStatus:
     study, place, times = read_study(folder / RECORD), StudyFolder(folder), Clock()
-    runs = select_runs(study)
-    cells = tuple(_cell_status(place, block, run, times, results) for block, run in runs)
-    pending = [
-        placed
-        for placed, cell in zip(runs, cells, strict=True)
-        if cell.state not in (State.COMPLETE, State.FAILED, State.SKIPPED)
-    ]
+    runs, cells = select_runs(study), []
+    for block, run in runs:
+        path, status = place.run_path(block, run), None
+        outcome = finished.get(path) or place.outcome(block, run)
+        state, error, result = str(outcome.state), outcome.error, outcome.result
+        if result is not None:
+            finished[path] = outcome
+            times.add(block.task, run.method, result.cost.seconds["total"])
+        elif outcome.state is State.UNFINISHED:
+            status = _read_run(path)
+            state, error = status.state, status.error
+        cells.append(
+            CellStatus(
+                **asdict(block),
+                run=run.name,
+                state=state,
+                dev=result.dev.score if result else None,
+                error=printable(error) if error else None,
+                status=status,
+            )
+        )
     states = [cell.state for cell in cells]
+    settled = ("complete", "failed", "skipped")
+    pending = [placed for placed, state in zip(runs, states, strict=True) if state not in settled]
     if pending:
         state = _study_state(place, {block for block, _ in pending}, states)
     else:
@@ -166,34 +182,11 @@ def _read_study(folder: Path, results: dict[Path, ResultRecord]) -> StudyStatus:
         folder=str(folder),
         state=state,
         model=study.model_name,
-        cells=cells,
+        cells=tuple(cells),
         total=len(runs),
         settled=len(runs) - len(pending),
         seconds_left=None if seconds is None else seconds / max(1, at_work),
     )
-
-
-def _cell_status(
-    place: StudyFolder,
-    block: Block,
-    run: StudyRun,
-    times: Clock,
-    results: dict[Path, ResultRecord],
-) -> CellStatus:
-    state, path = place.state(block, run), place.run_path(block, run)
-    facts: dict[str, object] = {"state": str(state)}
-    if state is State.COMPLETE:
-        result = results.get(path) or place.result(block, run)
-        if result is not None:  # else it is being computed again
-            results[path] = result
-            facts["dev"] = result.dev.score
-            times.add(block.task, run.method, result.cost.seconds["total"])
-    elif state is State.UNFINISHED:
-        status = _read_run(path)
-        facts |= {"state": status.state, "error": status.error, "status": status}
-    elif (failure := place.failure(block, run)) is not None:
-        facts["error"] = printable(failure.error)
-    return CellStatus.model_validate({**asdict(block), "run": run.name, **facts})
 
 
 def _study_state(place: StudyFolder, open_blocks: set[Block], states: list[str]) -> str:

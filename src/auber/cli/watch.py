@@ -24,7 +24,7 @@ from auber.system.progress import describe_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from auber.run.records import ResultRecord
+    from auber.study.folder import Outcome
 
 RUN, STUDY = "run.json", "study.toml"
 # Between two runs of a study or of a folder, no process is at work.
@@ -106,12 +106,12 @@ def _follow(folder: Path, interval: float) -> bool:
     """Show the status until the run or study is over; return whether it has its results."""
     console = _console()
     is_live = console.is_terminal and not console.is_dumb_terminal
-    results: dict[Path, ResultRecord] = {}
+    finished: dict[Path, Outcome] = {}
     last_sign, shown = time.monotonic(), ""
     with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
         while True:
             place = find_place(folder)
-            status = read_status(place, results) if place else None
+            status = read_status(place, finished) if place else None
             waiting = f"waiting for a run or a study in {folder} (Ctrl-C exits)"
             frame = draw(status) if status else Text(waiting)
             if live is not None:
