@@ -119,8 +119,8 @@ def _read_run(folder: Path) -> RunStatus:
         stages["evaluation"] = None
     current, *later = [name for name, seconds in stages.items() if seconds is None] or [""]
     facts: dict[str, object] = {
-        "seed": printable(str(config.get("seed"))),
-        "protocol": printable(str(config.get("protocol"))),
+        "seed": printable(str(config.get("seed", "?"))),
+        "protocol": printable(str(config.get("protocol", "?"))),
         "stages": stages,
         "result": result,
     }
@@ -222,7 +222,8 @@ def _last_events(lines: list[bytes], *kinds: str) -> Iterator[records.Event]:
 
 def _last_numbers(lines: list[bytes], since: float) -> dict[str, float]:
     """Return the latest numbers of the current search or tuning that were reported since a time."""
-    current, numbers = "", {}
+    current = ""
+    numbers: dict[str, float] = {}
     for event in _last_events(lines, "numbers"):
         if not isinstance(event, records.NumbersEvent) or event.time < since:
             break

@@ -12,7 +12,8 @@ from auber.study.folder import Outcome, State, StudyFolder
 from auber.study.plan import Block, Study, change_study, make_study, read_study, select_runs
 
 if TYPE_CHECKING:
-    from auber.study.runner import Place, run_study
+    from auber.study.engines import Place
+    from auber.study.runner import run_study
 
 __all__ = [
     "Block",
