@@ -8,7 +8,7 @@ import pytest
 
 from auber import demo
 from auber.cli import app
-from auber.cli.status import RunReader
+from auber.cli.status import read_status
 from auber.run.files import read_result
 from tests.short_demo import SHORT
 
@@ -49,7 +49,7 @@ def test_watch_names_the_command_that_resumes_an_interrupted_demo(tmp_path, monk
     monkeypatch.setattr("auber.run.pipeline.Pipeline.run_stages", stop)
     assert app(words.split()[1:], standalone_mode=False) == 130
     (place,) = tmp_path.glob("**/start")
-    told = RunReader(place).read().resume
+    told = read_status(place).resume
     folder = place.parent.relative_to(tmp_path)
     assert told == (f"{words} --resume" if "--out" in words else f"{words} --out {folder} --resume")
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import auber
-from auber.cli.status import RunReader, StudyReader
+from auber.cli.status import read_status
 from auber.errors import RunError
 from auber.run import provenance
 from auber.study import StudyFolder, run_study, select_runs
@@ -27,7 +27,7 @@ def _now(monkeypatch):
 
 
 def read(folder):
-    return RunReader(folder.path).read()
+    return read_status(folder.path)
 
 
 @pytest.fixture
@@ -92,12 +92,11 @@ def test_a_given_number_of_heads_is_shared_after_all_searches(folder):
     ]
     search = {"unpruned_score": 0.5, "best_score": 0.625, "best": [1, 3]}
     folder.finish("layer-00", removed=[], search=search, sizes=sizes)
-    reader = RunReader(folder.path)
-    assert [layer.state for layer in reader.read().layers] == ["searched", "searching", "open"]
+    assert [layer.state for layer in read(folder).layers] == ["searched", "searching", "open"]
     folder.finish("layer-01", removed=[], search=search, sizes=sizes)
     folder.finish("layer-02", removed=[], search=search, sizes=sizes)
     folder.finish("budget", plan={"0": [2], "2": [1, 3]}, gain=0.0)
-    assert [(layer.state, layer.removed, layer.gain) for layer in reader.read().layers] == [
+    assert [(layer.state, layer.removed, layer.gain) for layer in read(folder).layers] == [
         ("decided", (2,), -0.125), ("decided", (), 0.0), ("decided", (1, 3), 0.125),
     ]  # fmt: skip
 
@@ -154,7 +153,7 @@ def test_the_resume_command_is_the_typed_one_and_the_result_names_no_folder(tmp_
 
     with pytest.raises(KeyboardInterrupt):
         prune(progress=Stopper())
-    assert RunReader(out).read().resume == f"{command} --resume"
+    assert read_status(out).resume == f"{command} --resume"
     assert prune(resume=True).result["command"] == "auber prune --model enc --out mine"
     assert not [path for path in out.rglob("*.json*") if str(tmp_path) in path.read_text()]
 
@@ -178,13 +177,13 @@ def test_a_complete_run(searching):
 
 
 def test_a_new_run_in_the_same_place(tmp_path):
-    reader = RunReader(tmp_path / "run")
-    assert reader.read().state == "waiting"
+    place = tmp_path / "run"
+    assert read_status(place).state == "waiting"
     RunFolder(tmp_path / "run").search_layer_1()
-    assert reader.read().stages["first"] == 12.0
+    assert read_status(place).stages["first"] == 12.0
     (tmp_path / "run").rename(tmp_path / "old")
     RunFolder(tmp_path / "run", method="greedy").start()
-    status = reader.read()
+    status = read_status(place)
     assert (status.run.method, status.stages["first"]) == ("greedy", None)
 
 
@@ -205,21 +204,20 @@ def test_a_damaged_file_is_named(searching, name, text, message):
 
 
 def test_a_line_is_read_when_it_is_complete(searching):
-    reader = RunReader(searching.path)
-    before = reader.read()
+    before = read(searching)
     event = json.dumps({"time": NOW, "event": "stopped", "error": "no \x1b luck"})
     with (searching.path / "events.jsonl").open("a") as file:
         file.write('nonsense\n3\n{"time": 1, "event": "planned", "layers": 1e9}\n')
         file.write(event)
         file.flush()
-        assert reader.read() == before, "damaged lines are skipped"
+        assert read(searching) == before, "damaged lines are skipped"
         file.write("\n")
-    assert reader.read().error == "no \\x1b luck"
+    assert read(searching).error == "no \\x1b luck"
 
 
 def test_a_real_run_at_every_step(tmp_path):
     """The status fits the result, and reading it changes nothing."""
-    reader, seen = RunReader(tmp_path / "run"), []
+    seen = []
 
     def files():
         return {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
@@ -227,7 +225,7 @@ def test_a_real_run_at_every_step(tmp_path):
     class Looker(Progress):
         def step(self, done, note=""):
             before = files()
-            seen.append(reader.read())
+            seen.append(read_status(tmp_path / "run"))
             assert files() == before
 
     model, tokenizer = small_start()
@@ -245,7 +243,7 @@ def test_a_real_run_at_every_step(tmp_path):
     }  # fmt: skip
     assert {"first", "scout-0", "rewind", "last"} <= tunings
     assert any("best_score" in status.numbers for status in seen)
-    end = reader.read()
+    end = read_status(tmp_path / "run")
     assert end.state == "complete"
     removed = {layer: status.removed for layer, status in enumerate(end.layers) if status.removed}
     assert removed == dict(outcome.plan.heads)
@@ -269,14 +267,14 @@ def study(finished, tmp_path):
 
 
 def states(study):
-    status = StudyReader(study.path).read()
+    status = read_status(study.path)
     found = [cell.state for cell in status.cells]
     assert found[:2] == ["complete", "complete"]
     return status.state, found[2:]
 
 
 def test_a_study_between_two_calls(study, run_auber):
-    status = StudyReader(study.path).read()
+    status = read_status(study.path)
     assert states(study) == ("stopped", ["missing", "missing"])
     assert (status.settled, status.total) == (2, 4)
     assert status.seconds_left > 0
@@ -319,7 +317,7 @@ def test_between_two_runs_the_claim_names_the_process(study):
 
 def test_failed_runs_of_a_study(study, run_auber):
     study.record_failure(BLOCK, "start", ValueError("no luck"))
-    study.record_skip(BLOCK, "original", "start")
+    study.record_failure(BLOCK, "original", "no start", skipped=True)
     assert states(study) == ("failed", ["failed", "skipped"])
     code, out, _ = run_auber("watch", study.path)
     assert code == 1

@@ -28,7 +28,7 @@ def test_plan_do_and_skip(call, file, tmp_path, monkeypatch):
     code, out, _ = call(file, "--dry-run")
     assert code == 0
     assert "4 runs: 4 missing." in out
-    assert "4 open runs: not measured yet; at most 0 rewards and 12 tuning steps" in out
+    assert "4 open runs: no estimate until one of their kind has finished" in out
     assert not (tmp_path / "o").exists()
 
     code, out, err = call(file, "--only", "seed=1")
@@ -77,7 +77,7 @@ def test_a_failure_is_printed_and_the_exit_code_is_1(call, file, monkeypatch):
 def test_a_plan_without_the_model(call, file):
     code, out, _ = call(file, "--dry-run", "--model", "./nowhere")
     assert code == 0
-    assert "4 open runs: not measured yet, and not counted: './nowhere': the model's size" in out
+    assert "not checked: ./nowhere: there is no such folder; give the one a model was saved" in out
 
 
 def test_devices_are_those_of_the_nodes_if_ray_computes(call, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from auber.cli import watch
-from auber.cli.status import RunReader
+from auber.cli.status import read_status
 from auber.errors import RunError
 from tests.cli.run_folder import NOW, RESULT, RunFolder
 
@@ -33,7 +33,7 @@ def folder(tmp_path):
 def drawn(folder, width=80):
     console = Console(width=width)
     with console.capture() as capture:
-        console.print(watch.draw(RunReader(folder.path).read()))
+        console.print(watch.draw(read_status(folder.path)))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 

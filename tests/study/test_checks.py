@@ -11,7 +11,7 @@ import torch
 
 from auber import api
 from auber.data import make_task
-from auber.errors import ConfigError, ModelError, RunError, TaskError
+from auber.errors import CheckpointError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
@@ -73,12 +73,16 @@ def test_the_outline_of_a_model_has_its_shape(model_type, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"model": "./nothing"}, ModelError, "'./nothing': the model's size cannot be read"),
+        (
+            {"model": "./nothing"},
+            CheckpointError,
+            "^./nothing: there is no such folder; give the one",
+        ),
         ({"model": "tiny", "tasks": ["rte"], "data": "nothing"}, TaskError, "nothing"),
         (
             {"model": "tiny", "settings": {**QUICK, "search.layers": "0,7"}},
             ConfigError,
-            r"^task agreement: search.layers must name layers of the model, which has 3 \(0 to 2\)",
+            r"^agreement seen start: search.layers must name layers of the model, which has 3",
         ),
         ({"model": "tiny", "weights": "abc"}, ConfigError, "^study: weights must be the digest of"),
         (

@@ -22,9 +22,11 @@ def test_a_claimed_block_is_left_to_its_process_and_another_one_is_done(model, u
     study = tiny_study(model, methods=["original"], seeds=[0, 1])
     folder, notes = StudyFolder(tmp_path), Notes()
     folder.open(study)
-    jobs = [BlockJob(study, tmp_path, block, ("start",), None) for block in study.blocks()]
+    jobs = [
+        BlockJob(study, StudyFolder(tmp_path), block, ("start",), None) for block in study.blocks()
+    ]
     with folder.claim(BLOCK):
-        run_processes(jobs, notes, workers=1)
+        run_processes(jobs, notes, Place("processes"))
     (line,) = notes.said
     assert line.startswith(f"{BLOCK}: process {os.getpid()} on {platform.node()} (since ")
     assert line.endswith(") is at work in it; left to it")
@@ -96,7 +98,7 @@ FURTHER = (
 
 def test_a_run_is_given_up_when_it_gets_no_further(tmp_path):
     folder, notes = StudyFolder(tmp_path), Notes()
-    job = BlockJob(tiny_study(), tmp_path, BLOCK, ("start", "auber"), None)
+    job = BlockJob(tiny_study(), folder, BLOCK, ("start", "auber"), None)
     losses, watch = Losses(retries=1), Watch([job], notes)
     assert losses.may_retry(job, "lost")
     assert losses.may_retry(job, "lost"), "the other run is left"

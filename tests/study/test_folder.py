@@ -15,6 +15,7 @@ from auber.study import StudyFolder, read_study, select_runs
 from auber.study import folder as study_folder
 from auber.study.folder import State
 from auber.study.plan import Block, StudyRun
+from auber.system import records
 from auber.system.locks import HeldError, held
 from tests.study.tiny import QUICK, tiny_study
 
@@ -135,7 +136,7 @@ def test_a_failure_is_recorded_beside_the_runs(tmp_path):
         raise ValueError("no good\nat all")
     except ValueError as error:
         folder.record_failure(BLOCK, "auber", error)
-    folder.record_skip(BLOCK, "random-0", "auber")
+    folder.record_failure(BLOCK, "random-0", "no auber", skipped=True)
     assert folder.state(BLOCK, "auber") is State.FAILED
     assert folder.state(BLOCK, "random-0") is State.SKIPPED
     assert json.loads((block / "auber.failed.json").read_text()) == {
@@ -147,7 +148,7 @@ def test_a_failure_is_recorded_beside_the_runs(tmp_path):
         "skipped": False,
     }
     assert "raise ValueError" in (block / "auber.failed.txt").read_text()
-    assert folder.failure(BLOCK, "random-0").error == "left out: 'auber' has no result"
+    assert folder.failure(BLOCK, "random-0").error == "no auber"
     folder.forget_failure(BLOCK, AUBER)
     assert folder.state(BLOCK, "auber") is State.MISSING
     assert [path.name for path in block.iterdir()] == ["random-0.failed.json"]
@@ -240,7 +241,7 @@ def test_a_damaged_result(tmp_path, content, message):
 
 
 def test_a_file_that_another_process_deletes_meanwhile_is_none(tmp_path, monkeypatch):
-    folder, read = StudyFolder(tmp_path), study_folder.read
+    folder, read = StudyFolder(tmp_path), records.read
     make_run(folder, "start", complete=True)
     folder.record_failure(BLOCK, "auber", "no good")
 
@@ -251,7 +252,7 @@ def test_a_file_that_another_process_deletes_meanwhile_is_none(tmp_path, monkeyp
             folder.forget_failure(BLOCK, AUBER)
         return read(cls, path, remedy)
 
-    monkeypatch.setattr(study_folder, "read", delete_and_read)
+    monkeypatch.setattr(records, "read", delete_and_read)
     assert folder.failure(BLOCK, "auber") is None
     assert folder.result(BLOCK, "start") is None
 

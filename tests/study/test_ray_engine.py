@@ -128,11 +128,11 @@ def distribute(path, fate, monkeypatch, **changes):
     monkeypatch.setattr(
         ray_engine,
         "do_block_quietly",
-        lambda job: StudyFolder(job.folder).record_skip(BLOCK, job.names[0], "x"),
+        lambda job: job.folder.record_failure(BLOCK, job.names[0], "no x", skipped=True),
     )
     names = tuple(run.name for run in study.runs(BLOCK))
-    job = BlockJob(study, path, BLOCK, names, None)
-    ray_engine._distribute(cluster, [job], notes, {"CPU": 1}, retries=2, patience=1)
+    job = BlockJob(study, StudyFolder(path), BLOCK, names, None)
+    ray_engine._distribute(cluster, [job], notes, Place("ray", retries=2, patience=1))
     assert cluster.max_retries == 0
     return [job.names[0] for job in cluster.handed_in], notes
 
@@ -144,7 +144,7 @@ def test_workers_lost_now_and_then_are_replaced(tmp_path, monkeypatch):
     methods = ["original", "greedy", "exhaustive"]
     _, notes = distribute(tmp_path, fate, monkeypatch, methods=methods)
     assert sorted(outcome.run for outcome in notes.ended) == sorted(["start", *methods])
-    assert {outcome.error for outcome in notes.ended} == {"left out: 'x' has no result"}
+    assert {outcome.error for outcome in notes.ended} == {"no x"}
 
 
 def test_a_run_that_ends_its_worker_each_time_fails(tmp_path, monkeypatch):
@@ -156,7 +156,7 @@ def test_a_run_that_ends_its_worker_each_time_fails(tmp_path, monkeypatch):
     errors = {outcome.run: outcome.error for outcome in notes.ended}
     lost = "its worker or node was lost (WorkerCrashedError), 3 times without getting further: "
     assert errors["start"].startswith(lost)
-    assert errors["original"] == "left out: 'x' has no result"
+    assert errors["original"] == "no x"
 
 
 def test_an_error_of_our_code_is_not_tried_again(tmp_path, monkeypatch):

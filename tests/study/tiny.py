@@ -12,7 +12,7 @@ from typing import Any
 from auber.models import checkpoint
 from auber.run import files as run_files
 from auber.study import Block, Outcome, Study, StudyFolder, make_study
-from auber.system.progress import Progress
+from auber.study.folder import Listener
 from tests.small import SETTINGS, small_start
 
 # Few tuning steps, so that a run takes a second.
@@ -52,15 +52,12 @@ def tiny_study(model: str | Path = "agreement", **changes: Any) -> Study:
     return make_study({**tables, **changes})
 
 
-class Notes:
+class Notes(Listener):
     """A listener that notes how each run ended."""
 
     def __init__(self) -> None:
         self.ended: list[Outcome] = []
         self.said: list[str] = []
-
-    def working(self, block, run):
-        return Progress()
 
     def settled(self, outcome):
         self.ended.append(outcome)

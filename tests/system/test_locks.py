@@ -75,21 +75,28 @@ def test_locks_with_different_names_are_independent(tmp_path):
     assert read_holder(tmp_path, ".claim") is None
 
 
-def test_waits_for_the_name_of_a_new_owner(tmp_path, monkeypatch):
-    leave(tmp_path, ended())  # the previous name, until the new owner has written its own
+def test_a_new_owner_is_not_called_by_the_name_of_the_previous_one(tmp_path):
+    leave(tmp_path, ended())  # until the new owner has written its own name
     taken = os.open(tmp_path / LOCK, os.O_RDWR)
     locks.fcntl.flock(taken, locks.fcntl.LOCK_EX)
-    name = json.dumps(own_name().to_json()).encode().ljust(200)
-    late = threading.Timer(0.1, lambda: os.pwrite(taken, name, 0))
-    late.start()
-    with pytest.raises(HeldError, match=f"process {os.getpid()} on {HERE} is at work in it"):
-        FolderLock(tmp_path)
-    late.join()
-    leave(tmp_path, ended())
-    monkeypatch.setattr(locks, "_NAME_SECONDS", 0.05)
     with pytest.raises(HeldError, match="another process is at work in it"):
         FolderLock(tmp_path)
+    leave(tmp_path, own_name())
+    with pytest.raises(HeldError, match=f"process {os.getpid()} on {HERE} is at work in it"):
+        FolderLock(tmp_path)
     os.close(taken)
+
+
+def test_a_lock_may_be_waited_for(tmp_path):
+    lock = FolderLock(tmp_path)
+    late = threading.Timer(0.2, lock.release)
+    late.start()
+    with pytest.raises(HeldError, match=HELD), held(tmp_path):
+        pass
+    with held(tmp_path, wait=30.0):
+        late.join()
+        assert read_holder(tmp_path).process == os.getpid()
+    assert not (tmp_path / LOCK).exists()
 
 
 def test_a_lock_that_is_garbage_collected_is_released(tmp_path):

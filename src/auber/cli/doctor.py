@@ -13,11 +13,7 @@ from packaging.requirements import Requirement
 
 from auber.cli import options, screen
 
-_EXTRAS = {
-    "ray": "studies and rewards on a Ray cluster",
-    "onnx": "auber export --to onnx",
-    "track": "--track tensorboard, --track mlflow",
-}
+_EXTRAS = ("ray", "onnx", "track")
 
 
 class Finding(NamedTuple):
@@ -43,13 +39,8 @@ def command(json: options.Json = False) -> None:
         rows = [finding._asdict() for finding in findings]
         screen.print_json({"ok": not broken, "findings": rows})
     else:
-        for section in dict.fromkeys(finding.section for finding in findings):
-            print(section)
-            for _, name, state, found, advice in (f for f in findings if f.section == section):
-                indent = " " * 34
-                print(screen.wrap(found, first=f"  {state:<8}{name:<23} ", later=indent))
-                if advice:
-                    print(f"{indent}{advice}")
+        for section, name, state, found, advice in findings:
+            print(f"{section:<10}{state:<9}{name:<20} {found}{advice and f'; {advice}'}")
         print(f"{broken} broken" if broken else "auber is ready to use.")
     if broken:
         raise typer.Exit(1)
@@ -58,27 +49,28 @@ def command(json: options.Json = False) -> None:
 def check_packages() -> Iterator[Finding]:
     """Check the packages that auber's metadata requires, and those of its extras."""
     yield Finding("versions", "python", "ok", platform.python_version())
-    version = _version("auber")
-    if version is None:
+    try:
+        yield Finding("versions", "auber", "ok", metadata.version("auber"))
+    except metadata.PackageNotFoundError:
         advice = "pip install . to have its requirements checked"
         yield Finding("versions", "auber", "note", "runs from its source, not installed", advice)
         return
-    yield Finding("versions", "auber", "ok", version)
-    requirements = sorted(map(Requirement, metadata.requires("auber") or ()), key=str)
-    for each in requirements:
-        if each.marker is None or each.marker.evaluate({"extra": ""}):
-            found, state, advice = _version(each.name) or "not installed", "ok", ""
-            if found == "not installed" or not each.specifier.contains(found, prereleases=True):
-                state, advice = "broken", f"pip install '{each.name}{each.specifier}'"
-                found = f"{found}, {each.specifier or 'any version'} is needed"
-            yield Finding("versions", each.name, state, found, advice)
-    for extra, purpose in _EXTRAS.items():
-        names = [each.name for each in requirements if f'extra == "{extra}"' in str(each.marker)]
-        versions = {name: _version(name) or "not installed" for name in names}
-        found = ", ".join(f"{name} {version}" for name, version in versions.items())
-        is_missing = "not installed" in versions.values()
-        advice = f"pip install 'auber[{extra}]' for {purpose}" if is_missing else ""
-        yield Finding("extras", extra, "missing" if is_missing else "ok", found, advice)
+    for each in map(Requirement, metadata.requires("auber") or ()):
+        is_wanted = each.marker.evaluate if each.marker else lambda _: True
+        extra = next((extra for extra in ("", *_EXTRAS) if is_wanted({"extra": extra})), None)
+        if extra is None:  # for the developers
+            continue
+        section, state, advice = f"[{extra}]" if extra else "versions", "ok", ""
+        try:
+            found = metadata.version(each.name)
+        except metadata.PackageNotFoundError:
+            found = "not installed"
+        if found == "not installed" or not each.specifier.contains(found, prereleases=True):
+            found = f"{found}, {each.specifier or 'any version'} is needed"
+            state = "missing" if extra else "broken"
+            package = f"auber[{extra}]" if extra else f"{each.name}{each.specifier}"
+            advice = f"pip install '{package}'"
+        yield Finding(section, each.name, state, found, advice)
 
 
 def check_device() -> Finding:
@@ -99,10 +91,3 @@ def check_device() -> Finding:
         advice = "install a CUDA build of torch, or check CUDA_VISIBLE_DEVICES"
         return Finding("device", "computes on", "note", f"{found}; the GPU is not used", advice)
     return Finding("device", "computes on", "ok", found)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

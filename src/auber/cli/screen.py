@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import textwrap
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +12,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from auber.system.distributed import is_main_process
-from auber.system.progress import Progress
+from auber.system.progress import LogProgress, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import TextIO
 
     from rich.progress import Progress as Bars
 
-_COLUMN_GAP = 2
 _SPEED_SECONDS = 600.0  # that the time left is estimated from: some stages last minutes
 
 
@@ -30,16 +26,16 @@ _SPEED_SECONDS = 600.0  # that the time left is estimated from: some stages last
 def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     """Yield a listener that shows progress on stderr, and set up logging.
 
-    It shows bars on a terminal, one line per stage in a file, nothing if `quiet`. Warnings are
-    shown even then, unless `warn` is off. Of several processes only the main one prints.
+    It shows bars on a terminal, a line per stage and minute in a file, nothing if `quiet`. Warnings
+    are shown even then, unless `warn` is off. Of several processes only the main one prints.
     """
     is_main = is_main_process()
     quiet = quiet or not is_main
-    logging.basicConfig(
-        level=logging.ERROR if quiet else logging.WARNING,
-        format="auber: %(message)s",
-        handlers=[_CurrentStderr()],
-    )
+    root = logging.getLogger()
+    # The handler of last resort prints to the current stderr: rich replaces it to print above bars.
+    if not root.handlers and logging.lastResort is not None:
+        logging.lastResort.setFormatter(logging.Formatter("auber: %(message)s"))
+        root.setLevel(logging.ERROR if quiet else logging.WARNING)
     _silence_libraries(quiet=quiet)
     logger, console = logging.getLogger("auber"), Console(stderr=True)
     level = logger.level
@@ -51,22 +47,9 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
             with _make_bars(console) as bars:
                 yield BarProgress(bars)
         else:
-            yield LineProgress(console)
+            yield LogProgress(lambda text: print_line(console, text))
     finally:
         logger.setLevel(level)
-
-
-class _CurrentStderr(logging.StreamHandler["TextIO"]):
-    """Log to the current stderr: while bars are shown, rich replaces it to print above them."""
-
-    @property
-    def stream(self) -> TextIO:
-        """Return the current stderr."""
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, value: TextIO) -> None:
-        """Ignore the stream that the base class sets."""
 
 
 def _silence_libraries(*, quiet: bool) -> None:
@@ -149,29 +132,6 @@ class BarProgress(Progress):
         self._bars.update(self._whole, completed=self.share or 0.0)
 
 
-class LineProgress(Progress):
-    """Print one line when a stage ends: for log files and pipes."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console, self._started = console, 0.0
-
-    def begin(self, stage: str, total: int) -> None:
-        """Begin a stage."""
-        super().begin(stage, total)
-        self._started = time.perf_counter()
-
-    def end(self) -> None:
-        """Print how long the stage took."""
-        note = f", {self.note}" if self.note else ""
-        self.say(f"{self.stage}: {time.perf_counter() - self._started:.1f} s{note}")
-        super().end()
-
-    def say(self, text: str) -> None:
-        """Print a line."""
-        print_line(self._console, text)
-
-
 def print_line(console: Console, text: str) -> None:
     """Print a text, wrapped between words on a terminal and on one line in a file."""
     console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
@@ -183,52 +143,25 @@ def print_json(data: Any) -> None:
 
 
 def print_table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
-    """Print a table on stdout, with numbers to the right.
-
-    Words are not split. If the columns do not fit side by side, each row is printed as a block.
-    """
+    """Print a table on stdout, with numbers to the right; words and the first column stay whole."""
     from rich.table import Table
     from rich.text import Text
 
     console = Console()
     if title is not None:
         console.print(Text(title, "italic"))
-    widths = _fit_columns(columns, rows, console.width)
-    if widths is None:
-        label_width = max(map(cell_len, columns[1:]), default=0)
-        for first, *cells in rows:
-            console.print(Text(first, "bold"), soft_wrap=True)
-            for column, cell in zip(columns[1:], cells, strict=True):
-                if cell:
-                    padding = " " * (label_width - cell_len(column))
-                    console.print(Text(f"  {column}{padding}  {cell}"), soft_wrap=True)
-        return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
-        is_numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
+    for index, cells in enumerate(zip(columns, *rows, strict=True)):
+        is_numeric = bool(rows) and all(map(_looks_numeric, cells[1:]))
+        words = cells if index == 0 else " ".join(cells).split()
         table.add_column(
-            Text(column), justify="right" if is_numeric else "left", width=width, overflow="fold"
+            Text(cells[0]),
+            justify="right" if is_numeric else "left",
+            min_width=max(map(cell_len, words), default=0),
         )
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table)
-
-
-def _fit_columns(columns: list[str], rows: list[list[str]], width: int) -> list[int] | None:
-    """Return column widths that split no word and no cell of the first column, or None."""
-    cells = list(zip(columns, *rows, strict=True))
-    widths = [max(map(cell_len, column)) for column in cells]
-    words = [
-        max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in cells
-    ]
-    least = [widths[0], *words[1:]]
-    room = width - _COLUMN_GAP * (len(columns) - 1)
-    if sum(least) > room:
-        return None
-    while sum(widths) > room:  # narrow the widest that can be narrowed
-        narrowable = [index for index in range(len(widths)) if widths[index] > least[index]]
-        widths[max(narrowable, key=widths.__getitem__)] -= 1
-    return widths
+    console.print(table, crop=False)
 
 
 def wrap(text: str, *, first: str = "", later: str = "") -> str:

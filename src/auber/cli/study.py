@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from auber.cli import options, screen
 from auber.errors import AuberError, ConfigError
+from auber.study.estimate import Clock, read_clock
+from auber.study.folder import Listener, Outcome, State, StudyFolder
+from auber.study.plan import Block, PlacedRun, Study, change_study, read_study, select_runs
 from auber.system.progress import Progress, describe_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from rich.progress import Progress as Bars
 
-    from auber.study import Block, Outcome, Place, Study, StudyFolder
-    from auber.study.estimate import Clock
-    from auber.study.plan import PlacedRun
+    from auber.study import Place
 
 _ONLY = "A part of it by task, seed, protocol and method, such as task=rte,seed=1; may be repeated."
 _ENGINE = "local, processes or ray. [default: local, with --jobs processes]"
@@ -74,11 +76,16 @@ def command(
 
     Example: auber study studies/quick.toml --out runs/quick
     """
-    from auber.study import StudyFolder, change_study, read_study, select_runs
+    from auber.study import Place
 
     study = change_study(read_study(file), model=model, seeds=seeds, data=data)
     runs, folder = select_runs(study, only or ()), StudyFolder(out)
-    place = _make_place(engine, jobs, num_cpus, num_gpus)
+    place = Place(
+        engine or ("local" if jobs is None else "processes"),
+        jobs=1 if jobs is None else jobs,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+    )
     folder.check(study)
     if dry_run:
         with screen.listening(quiet=True, warn=False):
@@ -87,15 +94,18 @@ def command(
 
     from auber.run.provenance import typed_command
     from auber.study import run_study
-    from auber.study.estimate import read_clock
 
     # The study draws its own bar; `listening` silences the libraries.
-    with screen.listening(quiet=True, warn=False), _draw_bar(quiet) as bars:
-        pending = folder.pending(study, runs)
+    with screen.listening(quiet=True, warn=False), ExitStack() as stack:
+        listener = Listener()
+        if not quiet:
+            bars = stack.enter_context(_make_bars())
+            pending, clock = folder.pending(study, runs), read_clock(study, folder)
+            listener = _Screen(bars, pending, clock, place.jobs)
         outcomes = run_study(
             study,
             folder,
-            _Screen(bars, pending, read_clock(study, folder), place.jobs),
+            listener,
             runs=runs,
             place=place,
             track=track or (),
@@ -114,44 +124,20 @@ def command(
         raise typer.Exit(1)
 
 
-def _make_place(
-    engine: str | None, jobs: int | None, num_cpus: float | None, num_gpus: float | None
-) -> Place:
-    from auber.study import Place
-
-    engine = engine or ("local" if jobs is None else "processes")
-    given = {"num_cpus": num_cpus, "num_gpus": num_gpus}
-    shares = {name: value for name, value in given.items() if value is not None}
-    for name, value in shares.items():
-        option = f"--{name.replace('_', '-')}"
-        if engine != "ray":
-            raise ConfigError(
-                f"{option} goes with --engine ray, found engine {engine}; leave it out"
-            )
-        if value < 0:
-            raise ConfigError(f"{option} must be a number from 0, found {value:g}")
-    return Place(
-        engine,
-        jobs=1 if jobs is None else jobs,
-        num_cpus=shares.get("num_cpus", 1.0),
-        num_gpus=shares.get("num_gpus", 0.0),
-    )
-
-
-class _Screen:
+class _Screen(Listener):
     """Show a bar over the runs with the time left, and print a line for each run."""
 
     def __init__(
-        self, bars: Bars | None, pending: Sequence[PlacedRun], clock: Clock, jobs: int
+        self, bars: Bars, pending: Sequence[PlacedRun], clock: Clock, num_blocks: int
     ) -> None:
-        self._bars, self._clock, self._jobs = bars, clock, jobs
+        self._bars, self._clock, self._num_blocks = bars, clock, num_blocks
         self._open = {(block, run.name): run for block, run in pending}
         self._total = len(self._open)
-        self._bar = bars.add_task("study", total=self._total, note="") if bars else None
+        self._bar = bars.add_task("study", total=self._total, note="")
 
     def working(self, block: Block, run: str) -> Progress:
         """Show the stages of a run."""
-        return Progress() if self._bars is None else _RunProgress(self, f"{block} {run}")
+        return _RunProgress(self, f"{block} {run}")
 
     def settled(self, outcome: Outcome) -> None:
         """Move the bar and print how the run ended."""
@@ -161,32 +147,30 @@ class _Screen:
         if outcome.result is not None:
             seconds = outcome.result.cost.seconds["total"]
             self._clock.add(outcome.block.task, run.method, seconds)
-        done = f"{self._total - len(self._open)}/{self._total}"
+        done = self._total - len(self._open)
         left = self._clock.guess([(block, run) for (block, _), run in self._open.items()])
         note = ""
         if left is not None:
-            seconds = left / min(self._jobs, len(self._open))
-            note = f", about {describe_seconds(seconds)} left"
-        self.say(f"[{done}] {outcome.block} {outcome.run}: {_describe(outcome)}{note}")
-        self.show(note.removeprefix(", "))
+            note = f"about {describe_seconds(left / min(self._num_blocks, len(self._open)))} left"
+        line = f"[{done}/{self._total}] {outcome.block} {outcome.run}: {_describe(outcome)}"
+        self.say(", ".join(filter(None, (line, note))))
+        self._bars.update(self._bar, completed=done)
+        self.show(note)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
-        if self._bars is not None:
-            screen.print_line(self._bars.console, text)
+        screen.print_line(self._bars.console, text)
 
     def show(self, note: str) -> None:
         """Show a note behind the bar."""
-        if self._bars is not None and self._bar is not None:
-            done = self._total - len(self._open)
-            self._bars.update(self._bar, completed=done, note=note)
+        self._bars.update(self._bar, note=note)
 
 
 class _RunProgress(Progress):
     """Show the stage of a run behind the bar of the study."""
 
     def __init__(self, study: _Screen, label: str) -> None:
-        super().__init__()
+        super().__init__(study)  # which receives messages
         self._study, self._label = study, label
 
     def begin(self, stage: str, total: int) -> None:
@@ -200,26 +184,16 @@ class _RunProgress(Progress):
         share = "" if self.share is None else f" {100 * self.share:.0f} %"
         self._study.show(f"{self._label}{share} {self.stage} {note}".strip())
 
-    def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        self._study.say(text)
 
-
-@contextmanager
-def _draw_bar(quiet: bool) -> Iterator[Bars | None]:
-    """Draw a bar on a terminal; in a log file there are only lines, and if quiet nothing."""
-    if quiet:
-        yield None
-        return
-    from rich.console import Console
+def _make_bars() -> Bars:
+    """Return a bar for a terminal; in a log file there are only lines."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
     note = TextColumn("{task.fields[note]}", markup=False)
     columns = (BarColumn(bar_width=28), MofNCompleteColumn(), TimeElapsedColumn(), note)
-    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield bars
+    return Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _state(outcome: Outcome) -> str:
@@ -249,8 +223,6 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _count_states(outcomes: Sequence[Outcome]) -> str:
-    from auber.study import State
-
     states = [outcome.state for outcome in outcomes]
     counts = [f"{states.count(state)} {state}" for state in State if state in states]
     return f"{len(outcomes)} runs: {', '.join(counts)}."
@@ -260,30 +232,20 @@ def _show_plan(
     study: Study, folder: StudyFolder, runs: Sequence[PlacedRun], place: Place, *, as_json: bool
 ) -> None:
     """Print the state of every run, and what the pending ones may cost."""
-    from auber.study.block import outcome_of
     from auber.study.checks import check_runs
-    from auber.study.estimate import count_bounds, read_clock
 
-    pending, clock = folder.pending(study, runs), read_clock(study, folder)
-    unreadable, bounds = "", None
+    pending = folder.pending(study, runs)
+    unreadable = ""
     try:
         check_runs(study, pending, elsewhere=place.engine == "ray")
     except ConfigError:
         raise
     except AuberError as error:  # a model or task that is not here; the plan is of use anyway
         unreadable = str(error)
-    outcomes = [outcome_of(folder, block, run.name) for block, run in runs]
-    estimate = clock.estimate(pending)
-    unmeasured = [
-        (block, run) for block, run in pending if clock.expect(block.task, run.method) is None
-    ]
-    if unmeasured and not unreadable:
-        bounds = count_bounds(study, unmeasured)
+    outcomes = [folder.outcome(block, run) for block, run in runs]
+    seconds, unknown = read_clock(study, folder).estimate(pending)
     if as_json:
-        cost = {"runs": estimate.open, "seconds": round(estimate.seconds, 1)}
-        cost |= {"runs_not_measured": estimate.unknown}
-        if bounds is not None:
-            cost |= {"most_rewards": bounds.rewards, "most_tuning_steps": bounds.tuning_steps}
+        cost = {"runs": len(pending), "seconds": round(seconds, 1), "runs_not_measured": unknown}
         screen.print_json({"runs": [_outcome_json(each) for each in outcomes], "open": cost})
         return
     rows = [
@@ -292,17 +254,13 @@ def _show_plan(
     ]
     screen.print_table(["task", "protocol", "seed", "run", "state"], rows)
     print(f"\n{_count_states(outcomes)}")
-    if estimate.open > estimate.unknown:
+    if len(pending) > unknown:
         shared = f", {place.jobs} blocks at a time" if place.jobs > 1 else ""
-        seconds = describe_seconds(estimate.seconds / place.jobs)
         print(
-            f"{estimate.open - estimate.unknown} open runs: about {seconds}{shared}, "
-            "as long as the finished ones of their kind"
+            f"{len(pending) - unknown} open runs: about {describe_seconds(seconds / place.jobs)}"
+            f"{shared}, as long as the finished ones of their kind"
         )
-    if bounds is not None:
-        print(
-            f"{estimate.unknown} open runs: not measured yet; at most {bounds.rewards:,} rewards "
-            f"and {bounds.tuning_steps:,} tuning steps"
-        )
-    elif unmeasured:
-        print(f"{estimate.unknown} open runs: not measured yet, and not counted: {unreadable}")
+    if unknown:
+        print(f"{unknown} open runs: no estimate until one of their kind has finished")
+    if unreadable:
+        print(f"not checked: {unreadable}")

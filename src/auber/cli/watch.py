@@ -16,12 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 from auber.cli import screen
+from auber.cli.status import RunStatus, StudyStatus, read_status
 from auber.errors import RunError, printable
 from auber.search.stages import is_layer_stage
 from auber.system.progress import describe_seconds
 
 if TYPE_CHECKING:
-    from auber.cli.status import RunReader, RunStatus, StudyReader, StudyStatus
+    from collections.abc import Iterator
+
+    from auber.study.folder import Outcome
 
 RUN, STUDY = "run.json", "study.toml"
 # Between two runs of a study or of a folder, no process is at work.
@@ -70,20 +73,13 @@ def command(
             f"{folder}: must hold a run or a study, found neither; without --once 'auber watch' "
             "waits for it"
         )
-    status = open_reader(place).read()
+    status = read_status(place)
     if json:
         screen.print_json(status.to_json())
     else:
         _console().print(draw(status))
     if status.state in ("stopped", "failed"):
         raise typer.Exit(1)
-
-
-def open_reader(place: Path) -> RunReader | StudyReader:
-    """Return the reader of the run or study in a folder."""
-    from auber.cli.status import RunReader, StudyReader
-
-    return StudyReader(place) if (place / STUDY).is_file() else RunReader(place)
 
 
 def find_place(folder: Path) -> Path | None:
@@ -110,18 +106,15 @@ def _follow(folder: Path, interval: float) -> bool:
     """Show the status until the run or study is over; return whether it has its results."""
     console = _console()
     is_live = console.is_terminal and not console.is_dumb_terminal
-    reader: RunReader | StudyReader | None = None
+    finished: dict[Path, Outcome] = {}
     last_sign, shown = time.monotonic(), ""
-    live = Live(console=console, auto_refresh=False)
-    with live if is_live else nullcontext():
+    with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
         while True:
             place = find_place(folder)
-            if place is not None and (reader is None or reader.folder != place):
-                reader = open_reader(place)
-            status = None if reader is None else reader.read()
+            status = read_status(place, finished) if place else None
             waiting = f"waiting for a run or a study in {folder} (Ctrl-C exits)"
-            frame = Text(waiting) if status is None else draw(status)
-            if is_live:
+            frame = draw(status) if status else Text(waiting)
+            if live is not None:
                 live.update(frame, refresh=True)
             else:
                 with console.capture() as capture:
@@ -133,7 +126,7 @@ def _follow(folder: Path, interval: float) -> bool:
             if state in ("waiting", "running", "elsewhere"):
                 last_sign = time.monotonic()
             # In a folder of several runs or an unfinished study, the next run may begin soon.
-            is_over = state in ("complete", "failed") and reader and reader.folder == folder
+            is_over = state in ("complete", "failed") and place == folder
             if is_over or time.monotonic() - last_sign >= _SURE_SECONDS:
                 return state == "complete"
             time.sleep(interval)
@@ -148,8 +141,6 @@ def _console() -> Console:
 
 def draw(status: RunStatus | StudyStatus) -> Group:
     """Return the status to print, the important lines first: the screen may be short."""
-    from auber.cli.status import RunStatus
-
     return Group(*(_draw_run(status) if isinstance(status, RunStatus) else _draw_study(status)))
 
 
@@ -162,53 +153,48 @@ def _draw_table(columns: list[str], rows: list[list[RenderableType]]) -> Table:
 
 
 def _bar(share: float) -> ProgressBar:
-    return ProgressBar(1.0, share, width=20)
+    return ProgressBar(1.0, min(1.0, share), width=20)
 
 
-def _left(seconds: float | None, before: str = "") -> str:
+def _left(before: str, seconds: float | None) -> str:
     return "" if seconds is None else f"{before}{describe_seconds(seconds)} left"
 
 
-def _draw_run(status: RunStatus) -> list[RenderableType]:
-    run = status.run
+def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
+    run, stage, folder = status.run, status.stage, printable(status.folder)
     if run is None:
-        return [Text(f"waiting for a run in {printable(status.folder)}", "yellow")]
+        yield Text(f"waiting for a run in {folder}", "yellow")
+        return
     method = f"  method {run.method}" if run.kind == "prune" else ""
     facts = f"seed {status.seed}  protocol {status.protocol}  model {run.model}"
-    standing = [status.state]
+    yield Text(f"auber {run.kind}  task {run.task}{method}  {facts}", "bold")
+    standing = status.state
     if status.process is not None and status.state != "complete":
         host = f" on {status.process.host}" if status.process.host else ""
-        standing.append(f"process {status.process.id}{host}")
-        if status.silent_seconds is not None:
-            standing.append(f"last sign {describe_seconds(status.silent_seconds)} ago")
-    parts: list[RenderableType] = [
-        Text(f"auber {run.kind}  task {run.task}{method}  {facts}", "bold"),
-        Text(
-            "  ".join([*standing, f"in {printable(status.folder)}"]),
-            _STYLES.get(status.state, "yellow"),
-        ),
-    ]
+        standing += f"  process {status.process.id}{host}"
+    if status.silent_seconds is not None:
+        standing += f"  last sign {describe_seconds(status.silent_seconds)} ago"
+    yield Text(f"{standing}  in {folder}", _STYLES.get(status.state, "yellow"))
     if status.result is not None:
-        parts += map(Text, screen.describe_result(status.result.to_json()))
+        yield from map(Text, screen.describe_result(status.result.to_json()))
     if status.error is not None:
-        parts.append(Text(_STOPS.get(status.error.partition(":")[0], status.error), "red"))
+        yield Text(_STOPS.get(status.error.partition(":")[0], status.error), "red")
     if status.resume is not None:
-        parts.append(Text(f"nobody is at work; go on with: {status.resume}", "yellow"))
-    if status.stage is not None:
-        stage, total = status.stage, status.stage.total
-        count = f"{stage.done}/{total or '?'}{_left(status.stage_seconds_left, '  ')}"
-        bar = _bar(min(1.0, stage.done / total) if total else 0.0)
+        yield Text(f"nobody is at work; go on with: {status.resume}", "yellow")
+    if stage is not None:
+        count = f"{stage.done}/{stage.total or '?'}{_left('  ', status.stage_seconds_left)}"
+        bar = _bar(stage.done / stage.total if stage.total else 0.0)
         rows: list[list[RenderableType]] = [[stage.name, bar, f"{count}  {stage.note}"]]
         if status.share is not None:
-            left = _left(status.layers_seconds_left, "  open layers: about ")
+            left = _left("  open layers: about ", status.layers_seconds_left)
             rows.append(["whole run", _bar(status.share), f"{status.share:.0%}{left}"])
-        parts.append(_draw_table(["", "", ""], rows))
+        yield _draw_table(["", "", ""], rows)
     if status.numbers:
         numbers = (f"{name.replace('_', ' ')} {n:.4g}" for name, n in status.numbers.items())
-        parts.append(Text("  ".join(numbers)))
+        yield Text("  ".join(numbers))
     later = [name for name, s in status.stages.items() if s is None and not is_layer_stage(name)]
     if later:
-        parts.append(Text(f"to come: {', '.join(later)}", "dim"))
+        yield Text(f"to come: {', '.join(later)}", "dim")
     if status.layers:
         layers: list[list[RenderableType]] = []
         for index, layer in enumerate(status.layers):
@@ -218,13 +204,11 @@ def _draw_run(status: RunStatus) -> list[RenderableType]:
             removed = str(len(layer.removed)) if is_decided else ""
             gain = "" if layer.gain is None else f"{100 * layer.gain:+.2f}"
             layers.append([str(index), "".join(heads), layer.state, removed, gain])
-        parts.append(_draw_table(["layer", "heads", "", "removed", "gain"], layers))
-    return parts
+        yield _draw_table(["layer", "heads", "", "removed", "gain"], layers)
 
 
-def _draw_study(status: StudyStatus) -> list[RenderableType]:
-    states = [cell.state for cell in status.cells]
-    folder = printable(status.folder)
+def _draw_study(status: StudyStatus) -> Iterator[RenderableType]:
+    states, folder = [cell.state for cell in status.cells], printable(status.folder)
     again = f"the same 'auber study ... --out {folder}'"
     bad = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
     standing = {
@@ -232,28 +216,24 @@ def _draw_study(status: StudyStatus) -> list[RenderableType]:
         "failed": f"all runs are settled, {bad}; {again} tries them again",
         "stopped": f"nobody is at work; {again} goes on from here",
     }.get(status.state, status.state)
-    left = _left(status.seconds_left, "  about ")
-    settled = f"{status.settled} of {status.total} runs settled{left}"
-    parts: list[RenderableType] = [
-        Text(f"study {folder}  model {status.model}", "bold"),
-        _draw_table(["", ""], [[_bar(status.settled / status.total), settled]]),
-        Text(standing, _STYLES.get(status.state, "yellow")),
-    ]
-    failed = [cell for cell in status.cells if cell.state == "failed"]
-    parts += [
-        Text(f"{cell.task} {cell.protocol} seed {cell.seed} {cell.run}: {cell.error}", "red")
-        for cell in failed[-3:]
-    ]
+    settled = f"{status.settled} of {status.total} runs settled"
+    settled += _left("  about ", status.seconds_left)
+    yield Text(f"study {folder}  model {status.model}", "bold")
+    yield _draw_table(["", ""], [[_bar(status.settled / status.total), settled]])
+    yield Text(standing, _STYLES.get(status.state, "yellow"))
+    for cell in [cell for cell in status.cells if cell.state == "failed"][-3:]:
+        place = f"{cell.task} {cell.protocol} seed {cell.seed} {cell.run}"
+        yield Text(f"{place}: {cell.error}", "red")
     blocks: dict[str, dict[str, list[str]]] = {}
     for cell in status.cells:
-        name = cell.run
-        if cell.status is not None and cell.status.stage is not None:
-            stage = cell.status.stage
-            name += f" ({stage.name} {stage.done}/{stage.total or '?'} {stage.note}".rstrip() + ")"
+        name, stage = cell.run, cell.status.stage if cell.status else None
+        if stage is not None:
+            steps = f"{stage.name} {stage.done}/{stage.total or '?'} {stage.note}"
+            name += f" ({steps.rstrip()})"
         block = blocks.setdefault(f"{cell.task} {cell.protocol} seed {cell.seed}", {})
         block.setdefault(cell.state, []).append(name)
-    rows: list[list[RenderableType]] = []
-    for block_name, runs in blocks.items():
-        words = (f"{state}: {', '.join(names)}" for state, names in runs.items())
-        rows.append([block_name, "\n".join(words)])
-    return [*parts, _draw_table(["block", "runs"], rows)]
+    rows: list[list[RenderableType]] = [
+        [block, "\n".join(f"{state}: {', '.join(names)}" for state, names in runs.items())]
+        for block, runs in blocks.items()
+    ]
+    yield _draw_table(["block", "runs"], rows)

@@ -99,12 +99,12 @@ def open_tracker(
     """
     for variable, value in _PRIVACY.items():
         os.environ.setdefault(variable, value)
-    with ExitStack() as stack:
+    with ExitStack() as closing:
         try:
             folder.mkdir(exist_ok=True)
             _initialize_accelerate()
             opener = _OPENERS.get(name, _open_other)
-            tracker, log = stack.enter_context(opener(name, folder, run_name))
+            tracker, log = opener(name, folder, run_name, closing)
             has_settings = folder / f"{name}-has-settings"
             if not has_settings.exists():
                 tracker.store_init_configuration(dict(settings))
@@ -125,30 +125,26 @@ def _initialize_accelerate() -> None:
     PartialState()
 
 
-@contextmanager
 def _open_tensorboard(
-    name: str, folder: Path, run_name: str
-) -> Iterator[tuple[GeneralTracker, Log]]:
+    name: str, folder: Path, run_name: str, closing: ExitStack
+) -> tuple[GeneralTracker, Log]:
     from accelerate.tracking import TensorBoardTracker
 
     tracker = TensorBoardTracker(name, folder)
     tracker.start()
-    # `log` of the class would wait for the disk; the writer does not.
-    writer = tracker.tracker
+    closing.callback(_close, name, tracker.finish)
 
     def log(values: dict[str, float], step: int) -> None:
+        # `log` of the class would wait for the disk; the writer does not.
         for key, value in values.items():
-            writer.add_scalar(key, value, global_step=step)
+            tracker.tracker.add_scalar(key, value, global_step=step)
 
-    try:
-        yield tracker, log
-    finally:
-        with _warning_only(name):
-            tracker.finish()
+    return tracker, log
 
 
-@contextmanager
-def _open_mlflow(name: str, folder: Path, run_name: str) -> Iterator[tuple[GeneralTracker, Log]]:
+def _open_mlflow(
+    name: str, folder: Path, run_name: str, closing: ExitStack
+) -> tuple[GeneralTracker, Log]:
     import mlflow
     from accelerate.tracking import MLflowTracker
 
@@ -157,6 +153,7 @@ def _open_mlflow(name: str, folder: Path, run_name: str) -> Iterator[tuple[Gener
     own_store = not mlflow.is_tracking_uri_set()
     if own_store:
         mlflow.set_tracking_uri(f"sqlite:///{(folder / 'mlflow.db').resolve()}")
+        closing.callback(mlflow.set_tracking_uri, None)
     record = folder / "mlflow-run.txt"
     tracker = MLflowTracker(
         PROJECT,
@@ -165,22 +162,20 @@ def _open_mlflow(name: str, folder: Path, run_name: str) -> Iterator[tuple[Gener
         run_id=record.read_text(encoding="utf-8").strip() if record.is_file() else None,
         nested_run=mlflow.active_run() is not None,
     )
-    status = "FAILED"
-    try:
-        tracker.start()
-        record.write_text(f"{tracker.tracker.info.run_id}\n", encoding="utf-8")
-        yield tracker, lambda values, step: tracker.log(values, step=step, synchronous=False)
-        status = "FINISHED"
-    finally:
-        with _warning_only(name):
-            mlflow.flush_async_logging()
-            mlflow.end_run(status)
-        if own_store:
-            mlflow.set_tracking_uri(None)
+
+    def end(error: object) -> None:
+        mlflow.flush_async_logging()
+        mlflow.end_run("FAILED" if error else "FINISHED")
+
+    closing.push(lambda error, *_: _close(name, end, error))
+    tracker.start()
+    record.write_text(f"{tracker.tracker.info.run_id}\n", encoding="utf-8")
+    return tracker, lambda values, step: tracker.log(values, step=step, synchronous=False)
 
 
-@contextmanager
-def _open_other(name: str, folder: Path, run_name: str) -> Iterator[tuple[GeneralTracker, Log]]:
+def _open_other(
+    name: str, folder: Path, run_name: str, closing: ExitStack
+) -> tuple[GeneralTracker, Log]:
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, WandBTracker
 
     if name == "wandb":
@@ -190,18 +185,14 @@ def _open_other(name: str, folder: Path, run_name: str) -> Iterator[tuple[Genera
         place = (str(folder),) if tracker_class.requires_logging_directory else ()
         tracker = tracker_class(f"{PROJECT} {run_name}", *place)
     tracker.start()
-    try:
-        yield tracker, lambda values, step: tracker.log(values, step=step)
-    finally:
-        with _warning_only(name):
-            tracker.finish()
+    closing.callback(_close, name, tracker.finish)
+    return tracker, lambda values, step: tracker.log(values, step=step)
 
 
-@contextmanager
-def _warning_only(name: str) -> Iterator[None]:
-    """Warn about an error while closing a tracker: the result is there."""
+def _close(name: str, close: Callable[..., object], *arguments: object) -> None:
+    """Close a tracker; an error is only a warning, because the result is there."""
     try:
-        yield
+        close(*arguments)
     except Exception as error:
         logger.warning(
             "tracker %s: could not be closed (%s: %s)", name, type(error).__name__, error

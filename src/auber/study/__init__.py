@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from auber.study.folder import State, StudyFolder
+from auber.study.folder import Outcome, State, StudyFolder
 from auber.study.plan import Block, Study, change_study, make_study, read_study, select_runs
 
 if TYPE_CHECKING:
-    from auber.study.block import Outcome
-    from auber.study.runner import Place, run_study
+    from auber.study.engines import Place
+    from auber.study.runner import run_study
 
 __all__ = [
     "Block",
@@ -31,6 +31,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("Outcome", "Place", "run_study"):
+    if name not in ("Place", "run_study"):
         raise AttributeError(f"module 'auber.study' has no attribute '{name}'")
     return getattr(importlib.import_module("auber.study.runner"), name)

@@ -11,16 +11,14 @@ import logging
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from auber import api
 from auber.data.task import TaskData
 from auber.errors import RunError
 from auber.models import checkpoint
 from auber.run import provenance
-from auber.run.folder import Resume
-from auber.run.records import ResultRecord
-from auber.study.folder import State, StudyFolder
+from auber.study.folder import Listener, State, StudyFolder
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
 from auber.system.progress import Progress
 
@@ -32,7 +30,7 @@ class BlockJob:
     """Runs of a block to be done, with all that another process needs to know."""
 
     study: Study
-    folder: Path
+    folder: StudyFolder
     block: Block
     names: tuple[str, ...]  # the runs that are not complete
     command: str | None  # the command line, recorded in the results
@@ -41,40 +39,12 @@ class BlockJob:
 
     def unsettled(self) -> list[str]:
         """Return the runs that have neither a result nor a failure, in order."""
-        folder = StudyFolder(self.folder)
-        return [name for name in self.names if not folder.state(self.block, name).is_settled]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
-
-    block: Block
-    run: str
-    state: State
-    error: str | None
-    result: ResultRecord | None
-
-
-class Listener(Protocol):
-    """A front end that follows a study; the defaults show nothing."""
-
-    def working(self, block: Block, run: str) -> Progress:
-        """Return the progress that a run of this process reports to."""
-        return Progress()
-
-    def settled(self, outcome: Outcome) -> None:
-        """Note that a run has ended, here or in another process."""
-        return
-
-    def say(self, text: str) -> None:
-        """Show a message to the user."""
-        return
+        return [name for name in self.names if not self.folder.state(self.block, name).is_settled]
 
 
 def do_block(job: BlockJob, listener: Listener) -> None:
     """Do the runs of a job; the caller has claimed the block."""
-    folder, block = StudyFolder(job.folder), job.block
+    folder, block = job.folder, job.block
     task: TaskData | None = None
     for run in job.study.runs(block):
         if run.name not in job.names or _is_done(folder, block, run):
@@ -82,26 +52,20 @@ def do_block(job: BlockJob, listener: Listener) -> None:
         states = {name: folder.state(block, name) for name in run.needs}
         missing = [name for name, state in states.items() if state is not State.COMPLETE]
         if missing:
-            folder.record_skip(block, run.name, missing[0])
+            reason = f"left out: '{missing[0]}' has no result"
+            folder.record_failure(block, run.name, reason, skipped=True)
         else:
             try:
                 task = task or job.study.load_task(block.task, block.seed)
-                _do_run(job, folder, run, task, listener.working(block, run.name))
+                _do_run(job, run, task, listener.working(block, run.name))
             # Any error, such as running out of memory, must not end the other runs.
             except Exception as error:
                 logger.debug("%s %s failed", block, run.name, exc_info=True)
                 folder.record_failure(block, run.name, error)
             _free_memory()
-        listener.settled(outcome_of(folder, block, run.name))
+        listener.settled(folder.outcome(block, run))
         if not job.study.keep_weights:
             folder.drop_weights(block)
-
-
-def outcome_of(folder: StudyFolder, block: Block, run: str) -> Outcome:
-    """Return how a run ended, or its state if it has not."""
-    result, failure = folder.result(block, run), folder.failure(block, run)
-    state = folder.state(block, run) if result is None else State.COMPLETE
-    return Outcome(block, run, state, failure.error if failure else None, result)
 
 
 def _is_done(folder: StudyFolder, block: Block, run: StudyRun) -> bool:
@@ -111,40 +75,26 @@ def _is_done(folder: StudyFolder, block: Block, run: StudyRun) -> bool:
     return state.is_settled
 
 
-def _do_run(
-    job: BlockJob, folder: StudyFolder, run: StudyRun, task: TaskData, progress: Progress
-) -> None:
-    block, study = job.block, job.study
+def _do_run(job: BlockJob, run: StudyRun, task: TaskData, progress: Progress) -> None:
+    block, study, folder = job.block, job.study, job.folder
     if run.from_start:
         _require_same_start(folder, study, block)
-    out, config = folder.prepare(block, run), study.config(block, run)
+    options: dict[str, Any] = {
+        "task": task,
+        "config": study.config(block, run),
+        "out": folder.prepare(block, run),
+        "resume": "upgrade" if job.allow_upgrade else True,
+        "progress": progress,
+        "track": job.track,
+    }
     model = folder.run_path(block, START) if run.from_start else _model(study, folder, block, task)
-    resume: Resume = "upgrade" if job.allow_upgrade else True
     with provenance.recording(job.command):
         if run.method is None:
-            api.finetune(
-                model,
-                task=task,
-                config=config,
-                out=out,
-                resume=resume,
-                progress=progress,
-                track=job.track,
-            )
+            api.finetune(model, **options)
             return
+        heads = folder.run_path(block, MATCHED) if run.is_matched else None
         origin = _model(study, folder, block, task) if study.needs_origin(block, run) else None
-        api.prune(
-            model,
-            task=task,
-            method=run.method,
-            heads=folder.run_path(block, MATCHED) if run.is_matched else None,
-            origin=origin,
-            config=config,
-            out=out,
-            resume=resume,
-            progress=progress,
-            track=job.track,
-        )
+        api.prune(model, method=run.method, heads=heads, origin=origin, **options)
 
 
 def _require_same_start(folder: StudyFolder, study: Study, block: Block) -> None:
@@ -152,12 +102,10 @@ def _require_same_start(folder: StudyFolder, study: Study, block: Block) -> None
 
     That happens on a GPU, where a second fine-tuning may differ in the last bits.
     """
+    results = {run.name: folder.result(block, run) for run in study.runs(block) if run.from_start}
     start = folder.result(block, START)
-    results = {
-        run.name: folder.result(block, run.name) for run in study.runs(block) if run.from_start
-    }
     others = [
-        name for name, result in results.items() if start and result and result.start != start.start
+        name for name, result in results.items() if start and result and start.start != result.start
     ]
     if others:
         raise RunError(

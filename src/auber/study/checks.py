@@ -19,7 +19,6 @@ from auber.models.source import read_config
 from auber.models.surgery import remove
 from auber.run.request import check_pruning
 from auber.search.registry import get_method
-from auber.study.estimate import model_size
 from auber.study.folder import StudyFolder
 from auber.study.plan import EMBEDDED, START, PlacedRun, Study
 
@@ -33,15 +32,7 @@ def check_runs(study: Study, pending: Sequence[PlacedRun], *, elsewhere: bool) -
         return
     # Runs that differ only in seed or draw have the same problems.
     distinct = {(block.task, block.protocol, run.method): (block, run) for block, run in pending}
-    num_layers, _ = model_size(study)
-    tasks: dict[str, TaskData] = {}
-    for block, run in distinct.values():
-        if block.task not in tasks:
-            try:
-                study.config(block, run).search.layers_of(num_layers)
-            except ConfigError as error:
-                raise ConfigError(f"task {block.task}: {error}") from error
-            tasks[block.task] = study.load_task(block.task)
+    tasks = {name: study.load_task(name) for name in dict.fromkeys(b.task for b, _ in pending)}
     models = {task.kind: _outline(study, task) for task in tasks.values()}
     for block, run in distinct.values():
         task, method = tasks[block.task], get_method(run.method or "original")

@@ -14,65 +14,94 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from types import FrameType
 from typing import NoReturn
 
-from auber.errors import ConfigError
-from auber.study.block import BlockJob, Listener, do_block, outcome_of
-from auber.study.folder import StudyFolder
+from auber.errors import ConfigError, unknown_name
+from auber.study.block import BlockJob, do_block
+from auber.study.folder import Listener
 from auber.study.plan import Block
 from auber.system.locks import HeldError
 
 ENGINES = ("local", "processes", "ray")
-RETRIES = 10  # of a run that loses its worker and gets no further
 LOOK_INTERVAL = 0.5  # seconds between looks at the folder
 _LEAVE_WITHIN = 10.0  # seconds that a stopped worker has to close its files
 
 
-def run_local(jobs: Sequence[BlockJob], listener: Listener) -> None:
+@dataclass(frozen=True)
+class Place:
+    """Where a study is computed, and what each run gets there."""
+
+    engine: str = "local"
+    jobs: int = 1  # blocks at a time on this machine
+    num_cpus: float | None = None  # of a run on Ray; 1 if it is not given
+    num_gpus: float | None = None  # of a run on Ray; 0 if it is not given
+    retries: int = 10  # of a run that loses its worker and gets no further
+    patience: float = 300  # seconds to wait for a node of Ray with room; an autoscaler needs some
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ConfigError(unknown_name("engine", self.engine, ENGINES))
+        for option, value in (("--num-cpus", self.num_cpus), ("--num-gpus", self.num_gpus)):
+            if value is not None and self.engine != "ray":
+                raise ConfigError(
+                    f"{option} goes with --engine ray, found engine {self.engine}; leave it out"
+                )
+            if value is not None and value < 0:
+                raise ConfigError(f"{option} must be a number from 0, found {value:g}")
+        if self.jobs < 1:
+            raise ConfigError(f"--jobs must be a whole number from 1, found {self.jobs}")
+        if self.engine == "local" and self.jobs > 1:
+            raise ConfigError(
+                f"engine local does one run at a time, found --jobs {self.jobs}; "
+                "add --engine processes or ray"
+            )
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """Return what a run gets on Ray, by Ray's names."""
+        shares = {"CPU": 1 if self.num_cpus is None else self.num_cpus, "GPU": self.num_gpus or 0}
+        return {name: amount for name, amount in shares.items() if amount}
+
+
+def run_local(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
     """Do one block after the other in this process."""
     for job in jobs:
-        claim = claim_block(job, listener)
-        if claim is not None:
-            with claim:
+        with ExitStack() as claim:
+            if claim_block(job, listener, claim):
                 do_block(job, listener)
 
 
-def run_processes(
-    jobs: Sequence[BlockJob], listener: Listener, *, workers: int, retries: int = RETRIES
-) -> None:
-    """Do up to `workers` blocks at a time, each in a process of its own; they share a GPU."""
+def run_processes(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
+    """Do some blocks at a time, each in a process of its own; they share a GPU."""
     require_pinned_threads(jobs, "processes")
-    watch, losses = Watch(jobs, listener), Losses(retries)
+    watch, losses = Watch(jobs, listener), Losses(place.retries)
     waiting = deque(jobs)
-    active: dict[SpawnProcess, BlockJob] = {}
-    claims: dict[Block, ExitStack] = {}
+    active: dict[SpawnProcess, tuple[BlockJob, ExitStack]] = {}
     # spawn: a forked child of a process that has used threads or a GPU can hang.
     context = multiprocessing.get_context("spawn")
     try:
         while waiting or active:
-            while waiting and len(active) < workers:
-                job = waiting.popleft()
-                claim = claims.get(job.block) or claim_block(job, listener)
-                if claim is not None:
-                    claims[job.block] = claim
+            while waiting and len(active) < place.jobs:
+                job, claim = waiting.popleft(), ExitStack()
+                if claim_block(job, listener, claim):
                     process = context.Process(target=_work, args=(job,), daemon=True)
                     process.start()
-                    active[process] = job
+                    active[process] = (job, claim)
             wait([process.sentinel for process in active], timeout=LOOK_INTERVAL)
             for process in [process for process in active if not process.is_alive()]:
-                job = active.pop(process)
+                job, claim = active.pop(process)
                 reason = f"its process was lost (exit code {process.exitcode})"
                 if process.exitcode and losses.may_retry(job, reason):
                     waiting.append(job)
-                else:
-                    claims.pop(job.block).close()
+                claim.close()
             watch.look()
     finally:
         _stop(active)
-        for claim in claims.values():
+        for _, claim in active.values():
             claim.close()
 
 
@@ -87,15 +116,14 @@ def _stop(processes: Iterable[SpawnProcess]) -> None:
         process.join()
 
 
-def claim_block(job: BlockJob, listener: Listener) -> ExitStack | None:
-    """Claim a block until the result is closed; if another process has it, report that."""
-    claim = ExitStack()
+def claim_block(job: BlockJob, listener: Listener, claims: ExitStack) -> bool:
+    """Claim a block until `claims` is closed; if another process has it, report that."""
     try:
-        claim.enter_context(StudyFolder(job.folder).claim(job.block))
+        claims.enter_context(job.folder.claim(job.block))
     except HeldError as error:
         listener.say(f"{job.block}: {error.reason}; left to it")
-        return None
-    return claim
+        return False
+    return True
 
 
 class Watch:
@@ -109,10 +137,9 @@ class Watch:
     def look(self) -> None:
         """Report the runs settled since the last look."""
         for (block, name), job in list(self._open.items()):
-            folder = StudyFolder(job.folder)
-            if folder.state(block, name).is_settled:
+            if job.folder.state(block, name).is_settled:
                 del self._open[block, name]
-                self._listener.settled(outcome_of(folder, block, name))
+                self._listener.settled(job.folder.outcome(block, name))
 
 
 class Losses:
@@ -123,7 +150,7 @@ class Losses:
     what ends its workers, for example by the memory that it needs.
     """
 
-    def __init__(self, retries: int = RETRIES) -> None:
+    def __init__(self, retries: int) -> None:
         self._retries = retries
         self._losses: dict[tuple[Block, str], tuple[tuple[int, int], int]] = {}
 
@@ -133,23 +160,19 @@ class Losses:
         if not unsettled:
             return False
         # Runs are done in order, so the worker was in the first unsettled one.
-        key, folder = (job.block, unsettled[0]), StudyFolder(job.folder)
-        place = folder.advance(*key)
+        key = (job.block, unsettled[0])
+        place = job.folder.advance(*key)
         before, times = self._losses.get(key, (place, 0))
         times = times + 1 if place == before else 1
         self._losses[key] = (place, times)
         if times <= self._retries:
             return True
-        folder.record_failure(
+        job.folder.record_failure(
             *key,
             f"{reason}, {times} times without getting further: the run itself may end its worker, "
             "for example by the memory that it needs",
         )
         return len(unsettled) > 1
-
-
-class _Silent(Listener):
-    """The listener in a worker; the folder reports what is done."""
 
 
 def do_block_quietly(job: BlockJob) -> None:
@@ -159,7 +182,7 @@ def do_block_quietly(job: BlockJob) -> None:
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    do_block(job, _Silent())
+    do_block(job, Listener())  # the folder reports what is done
 
 
 def require_pinned_threads(jobs: Sequence[BlockJob], engine: str) -> None:

@@ -13,22 +13,22 @@ Tasks, methods, seeds, protocols and draws may be added later; model, rows and s
 from __future__ import annotations
 
 import shutil
-import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
 
 from auber.config import Value, make_config
 from auber.errors import RunError
 from auber.run.records import ResultRecord
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, PlacedRun, Study, StudyRun, read_study
 from auber.system.files import write_json, write_text
-from auber.system.locks import FolderLock, HeldError, drop_foreign_lock, held
-from auber.system.records import Count, Record, read
+from auber.system.locks import drop_foreign_lock, held
+from auber.system.progress import Progress
+from auber.system.records import Count, Record, read_if_there
 
 RECORD = "study.toml"
 CLAIM = ".claim"
@@ -38,8 +38,6 @@ _RESULT = "result.json"
 _IDENTITY = "run.json"
 _RECORDING = ".recording"  # the lock for writing `study.toml`
 _RECORDED_WITHIN = 10.0  # seconds to wait for other processes that write it
-
-R = TypeVar("R", bound=Record)
 
 
 class State(StrEnum):
@@ -68,6 +66,31 @@ class FailureRecord(Record):
     skipped: bool
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    block: Block
+    run: str
+    state: State
+    error: str | None
+    result: ResultRecord | None
+
+
+class Listener:
+    """A front end that follows a study; this one shows nothing."""
+
+    def working(self, block: Block, run: str) -> Progress:
+        """Return the progress that a run of this process reports to."""
+        return Progress()
+
+    def settled(self, outcome: Outcome) -> None:
+        """Note that a run has ended, here or in another process."""
+
+    def say(self, text: str) -> None:
+        """Show a message to the user."""
+
+
 class StudyFolder:
     """The folder `path` of a study."""
 
@@ -92,19 +115,14 @@ class StudyFolder:
                 f"{self.path}: holds another study: {', '.join(changed)}; "
                 "use what it had or another --out"
             )
-        self._require_matched(recorded, joined_studies(recorded, study))
-
-    def _require_matched(self, recorded: Study, joined: Study) -> None:
-        """Raise `RunError` if runs that must be matched with `auber` were done without it."""
-        if MATCHED in recorded.methods or MATCHED not in joined.methods:
+        if MATCHED in recorded.methods or MATCHED not in study.methods:
             return
-        paths = (
+        alone = [
             self.run_path(block, run)
             for block in recorded.blocks()
-            for run in joined.runs(block)
-            if run.is_matched
-        )
-        alone = [path for path in paths if (path / _IDENTITY).is_file()]
+            for run in joined_studies(recorded, study).runs(block)
+            if run.is_matched and (self.run_path(block, run) / _IDENTITY).is_file()
+        ]
         if alone:
             more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
             raise RunError(
@@ -125,12 +143,9 @@ class StudyFolder:
             return  # nothing to write, so no lock to wait for
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = _lock_record(self.path)
-            try:  # read again: another call may have added to it
-                self.check(study)
+            with held(self.path, _RECORDING, wait=_RECORDED_WITHIN):
+                self.check(study)  # again: another call may have added to it
                 write_text(self.path / RECORD, _join_text(self.recorded(), study))
-            finally:
-                lock.release()
         except OSError as error:
             raise RunError(
                 f"{self.path}: cannot be written ({error.strerror}); choose another --out"
@@ -157,7 +172,14 @@ class StudyFolder:
     def result(self, block: Block, run: StudyRun | str) -> ResultRecord | None:
         """Return the result of a run, None if it has none."""
         path = self.run_path(block, run) / _RESULT
-        return _read_if_there(ResultRecord, path, f"delete {path.parent} to repeat the run")
+        return read_if_there(ResultRecord, path, f"delete {path.parent} to repeat the run")
+
+    def outcome(self, block: Block, run: StudyRun | str) -> Outcome:
+        """Return how a run ended, or its state if it has not."""
+        result, failure = self.result(block, run), self.failure(block, run)
+        state = self.state(block, run) if result is None else State.COMPLETE
+        name = self.run_path(block, run).name
+        return Outcome(block, name, state, failure.error if failure else None, result)
 
     def pending(self, study: Study, runs: Sequence[PlacedRun]) -> list[PlacedRun]:
         """Return those of the runs that are not complete, block by block.
@@ -198,7 +220,7 @@ class StudyFolder:
     def failure(self, block: Block, run: StudyRun | str) -> FailureRecord | None:
         """Return why a run failed or was skipped, None if it was neither."""
         path = self._failure_path(block, run)
-        return _read_if_there(FailureRecord, path, "delete it to try the run again")
+        return read_if_there(FailureRecord, path, "delete it to try the run again")
 
     def record_failure(
         self, block: Block, run: str, error: BaseException | str, *, skipped: bool = False
@@ -215,10 +237,6 @@ class StudyFolder:
             task=task, protocol=protocol, seed=seed, run=run, error=error, skipped=skipped
         )
         write_json(path, record.to_json())
-
-    def record_skip(self, block: Block, run: str, needed: str) -> None:
-        """Write that a run was skipped because another has no result."""
-        self.record_failure(block, run, f"left out: '{needed}' has no result", skipped=True)
 
     def forget_failure(self, block: Block, run: StudyRun) -> None:
         """Delete the failure of a run so that it is tried again."""
@@ -257,28 +275,6 @@ class StudyFolder:
             ) from error
         with held(folder, CLAIM):
             yield
-
-
-def _read_if_there(cls: type[R], path: Path, remedy: str) -> R | None:
-    """Return the record in a file, None if there is none or another process deletes it now."""
-    try:
-        return read(cls, path, remedy) if path.is_file() else None
-    except RunError:
-        if path.is_file():
-            raise
-        return None
-
-
-def _lock_record(folder: Path) -> FolderLock:
-    """Lock the record for writing; wait a while for other processes."""
-    ends = time.monotonic() + _RECORDED_WITHIN
-    while True:
-        try:
-            return FolderLock(folder, _RECORDING)
-        except HeldError:
-            if time.monotonic() > ends:
-                raise
-        time.sleep(0.05)
 
 
 def _delete_folder(folder: Path) -> None:

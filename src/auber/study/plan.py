@@ -240,19 +240,18 @@ class Study(Record):
         )
         for name, task in self.own.items():
             # A symbolic link keeps its name, whose suffix is the format of the file.
-            files = {key: getattr(task, key) for key in ("train", "dev")}
-            study = study.change_task(name, **{k: v and v.absolute() for k, v in files.items()})
+            train, dev = task.train and task.train.absolute(), task.dev and task.dev.absolute()
+            study = study.change_task(name, train=train, dev=dev)
         return study
 
     def to_toml(self) -> str:
         """Return the study as a file, without `keep_weights` and where model and data are."""
         tables = {name: task.to_table() for name, task in self.tasks.items()}
         has_tables = bool(self.own) or any(tables.values())
-        keys: dict[str, Any] = {"model": self.model_name}
-        keys |= {"weights": self.weights} if self.weights else {}
-        keys |= {} if has_tables else {"tasks": tuple(tables)}
-        keys |= {key: getattr(self, key) for key in ("methods", "seeds", "protocols", "preset")}
-        lines = _toml_lines({**keys, "draws": self.draws})
+        head: dict[str, Any] = {"model": self.model_name, "weights": self.weights}
+        head["tasks"] = None if has_tables else tuple(tables)
+        keys = ("methods", "seeds", "protocols", "preset", "draws")
+        lines = _toml_lines(head | {key: getattr(self, key) for key in keys})
         if self.settings:
             lines += ["", "[settings]", *_toml_lines(dict(sorted(self.settings.items())))]
         for name, table in tables.items() if has_tables else ():
@@ -266,6 +265,7 @@ def _toml_lines(values: Mapping[str, Any]) -> list[str]:
     return [
         f"{key} = {json.dumps(value, ensure_ascii=False, default=str)}"
         for key, value in values.items()
+        if value is not None
     ]
 
 
@@ -302,12 +302,8 @@ def change_study(
     study: Study, *, model: str | None = None, seeds: str | None = None, data: Path | None = None
 ) -> Study:
     """Return the study with the values of the command line."""
-    if seeds is not None:
-        study = study.change(seeds=_parse_seeds(seeds))
-    if model is not None:
-        study = study.change(model=model)
-    if data is not None:
-        study = study.change(data=data)
+    given = {"model": model, "data": data, "seeds": None if seeds is None else _parse_seeds(seeds)}
+    study = study.change(**{key: value for key, value in given.items() if value is not None})
     problems = _find_conflicts(study)
     if problems:
         raise ConfigError(f"study: {'; '.join(problems)}")

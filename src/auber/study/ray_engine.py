@@ -21,53 +21,32 @@ from dataclasses import replace
 from typing import Any
 
 from auber.errors import ConfigError
-from auber.study.block import BlockJob, Listener
+from auber.study.block import BlockJob
 from auber.study.engines import (
     LOOK_INTERVAL,
     Losses,
+    Place,
     Watch,
     claim_block,
     do_block_quietly,
     require_pinned_threads,
 )
-from auber.study.folder import StudyFolder
+from auber.study.folder import Listener
 from auber.study.plan import Block
 from auber.system import cluster
 
-Resources = Mapping[str, float]  # of a run, by Ray's names
 
-
-def run_ray(
-    jobs: Sequence[BlockJob],
-    listener: Listener,
-    *,
-    workers: int,
-    resources: Resources,
-    retries: int,
-    patience: float,
-) -> None:
-    """Do every run as a Ray task; `workers` is the size of a cluster on this machine."""
+def run_ray(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
+    """Do every run as a Ray task; the place's `jobs` is the size of a cluster on this machine."""
     require_pinned_threads(jobs, "ray")
-    resources = {name: amount for name, amount in resources.items() if amount}
-    with ExitStack() as claims, _connected(workers, resources) as ray:
-        ours = []
-        for job in jobs:
-            claim = claim_block(job, listener)
-            if claim is not None:
-                claims.enter_context(claim)
-                ours.append(job)
-        _distribute(ray, ours, listener, resources, retries, patience)
+    with ExitStack() as claims, _connected(place) as ray:
+        ours = [job for job in jobs if claim_block(job, listener, claims)]
+        _distribute(ray, ours, listener, place)
 
 
-def _distribute(
-    ray: Any,
-    jobs: Sequence[BlockJob],
-    listener: Listener,
-    resources: Resources,
-    retries: int,
-    patience: float,
-) -> None:
-    watch, losses = Watch(jobs, listener), Losses(retries)
+def _distribute(ray: Any, jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
+    resources = place.resources
+    watch, losses = Watch(jobs, listener), Losses(place.retries)
     task = ray.remote(do_block_quietly).options(
         num_cpus=resources.get("CPU", 0),
         num_gpus=resources.get("GPU", 0),
@@ -101,9 +80,9 @@ def _distribute(
                     waiting.append(run)
         if _has_room(ray, resources):
             last_room = time.monotonic()
-        elif time.monotonic() - last_room > patience:
+        elif time.monotonic() - last_room > place.patience:
             wanted = " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
-            message = f"no node with {wanted} is left, and none came in {patience:g} s"
+            message = f"no node with {wanted} is left, and none came in {place.patience:g} s"
             _record_failures([*waiting, *active.values()], message)
             for reference in active:
                 ray.cancel(reference, force=True)
@@ -114,7 +93,7 @@ def _distribute(
 def _record_failures(jobs: Sequence[BlockJob], error: BaseException | str) -> None:
     for job in jobs:
         for name in job.unsettled():
-            StudyFolder(job.folder).record_failure(job.block, name, error)
+            job.folder.record_failure(job.block, name, error)
 
 
 def _needs(job: BlockJob) -> set[tuple[Block, str]]:
@@ -123,7 +102,7 @@ def _needs(job: BlockJob) -> set[tuple[Block, str]]:
     return {(job.block, name) for name in needs}
 
 
-def _has_room(ray: Any, resources: Resources) -> bool:
+def _has_room(ray: Any, resources: Mapping[str, float]) -> bool:
     """Return whether a live node is large enough for a run, now or when others are done."""
     return any(
         node["Alive"]
@@ -133,36 +112,29 @@ def _has_room(ray: Any, resources: Resources) -> bool:
 
 
 @contextmanager
-def _own_signals() -> Iterator[None]:
-    """Keep our handling of SIGTERM: Ray's ends the process at once."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _connected(workers: int, resources: Resources) -> Iterator[Any]:
+def _connected(place: Place) -> Iterator[Any]:
     """Connect to Ray, or start it on this machine."""
-    address = os.environ.get("RAY_ADDRESS")
+    address, resources = os.environ.get("RAY_ADDRESS"), place.resources
     ray = cluster.import_ray("engine ray")
-    if address and workers > 1:
+    if address and place.jobs > 1:
         raise ConfigError(
-            f"engine ray: --jobs is for a cluster on this machine, found {workers} with "
+            f"engine ray: --jobs is for a cluster on this machine, found {place.jobs} with "
             "RAY_ADDRESS; leave it out and set --num-cpus and --num-gpus, which limit the runs of "
             "a node"
         )
-    with _own_signals():
+    before = signal.getsignal(signal.SIGTERM)
+    try:
         if address:
             cluster.join_ray(ray, address, "engine ray")
         else:
-            cluster.start_ray(ray, max(1, round(workers * resources.get("CPU", 0))))
+            cluster.start_ray(ray, max(1, round(place.jobs * resources.get("CPU", 0))))
+    finally:  # Ray's handling of SIGTERM ends the process at once
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
     try:
         if not address and not _has_room(ray, resources):
             raise ConfigError(
-                f"engine ray: a run asks for {dict(resources)}, this machine has "
+                f"engine ray: a run asks for {resources}, this machine has "
                 f"{ray.cluster_resources().get('GPU', 0):g} GPUs; ask for less or set RAY_ADDRESS "
                 "to a cluster"
             )

@@ -4,40 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
-from auber.errors import ConfigError, unknown_name
 from auber.run.trackers import check_trackers
-from auber.study.block import BlockJob, Listener, Outcome, outcome_of
+from auber.study.block import BlockJob
 from auber.study.checks import check_runs, identify_rows, identify_weights
-from auber.study.engines import ENGINES, RETRIES, run_local, run_processes
-from auber.study.folder import StudyFolder
+from auber.study.engines import Place, run_local, run_processes
+from auber.study.folder import Listener, Outcome, StudyFolder
 from auber.study.plan import Block, PlacedRun, Study, select_runs
 from auber.study.ray_engine import run_ray
 from auber.system.locks import HeldError
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a study is computed, and what each run gets there."""
-
-    engine: str = "local"
-    jobs: int = 1  # blocks at a time on this machine
-    num_cpus: float = 1  # of a run on Ray
-    num_gpus: float = 0
-    retries: int = RETRIES  # of a run that loses its worker and gets no further
-    patience: float = 300  # seconds to wait for a node of Ray with room; an autoscaler needs some
-
-    def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise ConfigError(unknown_name("engine", self.engine, ENGINES))
-        if self.jobs < 1:
-            raise ConfigError(f"--jobs must be a whole number from 1, found {self.jobs}")
-        if self.engine == "local" and self.jobs > 1:
-            raise ConfigError(
-                f"engine local does one run at a time, found --jobs {self.jobs}; "
-                "add --engine processes or ray"
-            )
 
 
 def run_study(
@@ -79,7 +54,7 @@ def run_study(
     jobs = [
         BlockJob(
             study=resolved,
-            folder=folder.path.resolve(),
+            folder=StudyFolder(folder.path.resolve()),
             block=block,
             names=tuple(unfinished),
             command=command,
@@ -88,17 +63,7 @@ def run_study(
         )
         for block, unfinished in names.items()
     ]
-    if jobs and place.engine == "local":
-        run_local(jobs, listener)
-    elif jobs and place.engine == "processes":
-        run_processes(jobs, listener, workers=place.jobs, retries=place.retries)
-    elif jobs:
-        run_ray(
-            jobs,
-            listener,
-            workers=place.jobs,
-            resources={"CPU": place.num_cpus, "GPU": place.num_gpus},
-            retries=place.retries,
-            patience=place.patience,
-        )
-    return [outcome_of(folder, block, run.name) for block, run in runs]
+    engines = {"local": run_local, "processes": run_processes, "ray": run_ray}
+    if jobs:
+        engines[place.engine](jobs, listener, place)
+    return [folder.outcome(block, run) for block, run in runs]

@@ -23,13 +23,9 @@ def _require_path(path: Any) -> Any:
     return path
 
 
-def _split_columns(names: Any) -> Any:
-    return split_names(names) if isinstance(names, str) else names and tuple(names)
-
-
 Text = Annotated[Name, Field(min_length=1, max_length=LONGEST_NAME)]
 Place = Annotated[Path, Field(strict=False), BeforeValidator(_require_path)]
-Columns = Annotated[tuple[Text, ...], BeforeValidator(_split_columns)]
+Columns = Annotated[tuple[Text, ...], BeforeValidator(split_names)]
 
 
 class StudyTask(Record):

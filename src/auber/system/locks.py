@@ -38,7 +38,6 @@ LOCK = ".lock"
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # the file system has no locks
 _SAME_START = 2.0  # seconds by which two readings of a process's start may differ
-_NAME_SECONDS = 1.0  # seconds a new owner may need to write its name
 _LONGEST = 4096  # bytes of a lock file; ours have a few hundred
 _LARGEST_PROCESS = 2**31 - 1
 _LATEST = 1e11  # seconds since 1970; within the range of calendars
@@ -133,7 +132,10 @@ class FolderLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise self._held(_wait_for_name(descriptor)) from error
+            # Until the owner has written its name, the file may hold that of an earlier one.
+            holder = _parse(_content(descriptor))
+            is_owner = holder is not None and (holder.is_running or not holder.is_here)
+            raise self._held(holder if is_owner else None) from error
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
@@ -170,9 +172,20 @@ class FolderLock:
 
 
 @contextmanager
-def held(folder: Path, name: str = LOCK) -> Iterator[None]:
-    """Hold the lock of a folder inside the context; raise `HeldError` if it is taken."""
-    lock = FolderLock(folder, name)
+def held(folder: Path, name: str = LOCK, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a folder inside the context.
+
+    Raise `HeldError` if it is taken and is not released within `wait` seconds.
+    """
+    ends = time.monotonic() + wait
+    while True:
+        try:
+            lock = FolderLock(folder, name)
+            break
+        except HeldError:
+            if time.monotonic() >= ends:
+                raise
+        time.sleep(0.05)
     try:
         yield
     finally:
@@ -223,21 +236,6 @@ def read_holder(folder: Path, name: str = LOCK) -> Holder | None:
             return _parse(file.read(_LONGEST))
     except OSError:
         return None
-
-
-def _wait_for_name(descriptor: int) -> Holder | None:
-    """Return the owner of a taken lock; None if it does not write its name for a while.
-
-    Before the owner has written its name, the file may hold the name of an earlier owner.
-    """
-    ends = time.monotonic() + _NAME_SECONDS
-    while True:
-        holder = _parse(_content(descriptor))
-        if holder is not None and (holder.is_running or not holder.is_here):
-            return holder
-        if time.monotonic() > ends:
-            return None
-        time.sleep(0.02)
 
 
 def _content(descriptor: int) -> bytes:

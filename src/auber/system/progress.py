@@ -97,11 +97,15 @@ class Progress:
 
 
 class LogProgress(Progress):
-    """Log each finished stage, a long stage once a minute, and messages, all at level INFO."""
+    """Log each finished stage, a long stage once a minute, and messages, by default at INFO."""
 
-    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        log: Callable[[str], object] = logger.info,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__()
-        self._timer = timer
+        self._log, self._timer = log, timer
         self._began = self._logged = timer()
 
     def begin(self, stage: str, total: int) -> None:
@@ -117,17 +121,17 @@ class LogProgress(Progress):
             return
         self._logged = now
         left = describe_seconds((now - self._began) / done * (self.total - done))
-        logger.info("%s: %d of %d steps, about %s left", self.stage, done, self.total, left)
+        self._log(f"{self.stage}: {done} of {self.total} steps, about {left} left")
 
     def end(self) -> None:
         """Log how long the stage took."""
         stage, seconds = self.stage, describe_seconds(self._timer() - self._began)
         super().end()
-        logger.info("%s: %s (stage %d of %d)", stage, seconds, self.finished, self.planned)
+        self._log(f"{stage}: {seconds} (stage {self.finished} of {self.planned})")
 
     def say(self, text: str) -> None:
         """Log a message."""
-        logger.info("%s", text)
+        self._log(text)
 
 
 def describe_seconds(seconds: float) -> str:
