@@ -8,10 +8,10 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-# What the commands of a job import.
+# What commands and runs import.
 _IMPORTS = [
     "auber.api",
     "auber.cli",
@@ -24,6 +24,14 @@ _IMPORTS = [
     "transformers.models.auto.tokenization_auto",
     "transformers.models.bert.modeling_bert",
 ]
+
+
+def make_starter() -> ForkServerContext:
+    """Return what forks processes from a server with all imports, on one thread and offline."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTS)
+    return context
 
 
 class Child:
@@ -59,13 +67,7 @@ class Starter:
 
     def __init__(self, folder: Path, *, slow_disk: float = 0.0) -> None:
         self._folder, self._slow_disk, self._count = folder, slow_disk, 0
-        os.environ |= {
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-        }
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(_IMPORTS)
+        self._context = make_starter()
 
     def start(self, commands: Sequence[Sequence[str]], largest_file: int | None = None) -> Child:
         """Start the commands; `largest_file` bounds the bytes of each file they write."""

@@ -1,7 +1,7 @@
 """Extract the code of a page: its `python` blocks and the console blocks that call `auber`.
 
-A comment above a block names the large things that it mentions; `standins.py` makes small ones. What
-needs several machines is not run:
+A comment above a block names the large things that it mentions, of which `standins.py` makes small
+ones, or that the block needs several machines and is not run:
 
     <!-- stand-ins: DIR, GLUE_DIR -->
     <!-- not run -->
