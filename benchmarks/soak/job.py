@@ -36,7 +36,8 @@ class Job:
         tiny.save_model(folder / "tiny")
         tiny.write_rows(folder, 60 if is_quick else 90)
         longer = {"agent__episodes": 60, "first__epochs": 8, "layer__epochs": 3, "last__epochs": 4}
-        settings = tiny.make_settings(**({} if is_quick else longer))
+        # The network values stopping so little that heads are removed.
+        settings = tiny.make_settings(agent__stop_value=-1000.0, **({} if is_quick else longer))
         (folder / "settings.toml").write_text(settings.to_toml(), encoding="utf-8")
         outcomes = []
         for _ in range(2):  # the first one warms everything up
