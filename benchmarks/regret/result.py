@@ -54,24 +54,23 @@ def measure_regret(
     panels = []
     for place, group in groupby(sorted(runs, key=lambda run: (place_of(run), run.seed)), place_of):
         found = list(group)
-        played: list[tuple[int, LayerTable, Plays]] = []
+        layers, played = [], []
         for run in found:
             for table in sorted(run.layers, key=lambda table: table.layer):
                 progress.begin(f"{run.task}, layer {table.layer}", 0)
-                played.append((run.seed, table, _play_all(table, players, configs, num_seeds)))
+                plays = _play_all(table, players, configs, num_seeds)
                 progress.end()
-        recorded = [run.to_json() for run in found]
+                played.append(plays)
+                layers.append(_describe_layer(run.seed, table, plays, configs))
         panels.append(
             {
-                "model": place[0],
-                "task": place[1],
-                "metric": place[3],
-                "protocol": place[2],
+                **dict(zip(("model", "task", "protocol", "metric"), place, strict=True)),
                 "recorded": [
-                    {key: run[key] for key in ("seed", "command", "provenance")} for run in recorded
+                    run.model_dump(mode="json", include={"seed", "command", "provenance"})
+                    for run in found
                 ],
-                "layers": [_describe_layer(*each, configs) for each in played],
-                "mean": _describe_mean([plays for *_, plays in played], configs),
+                "layers": layers,
+                "mean": _describe_mean(played, configs),
             }
         )
     return {
