@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pandas
@@ -150,35 +149,35 @@ def cut_development_rows(task: TaskData, share: float, seed: int) -> TaskData:
 
 def compare(experiments: Sequence[Experiment]) -> pandas.DataFrame:
     """Return the mean difference of each run from the control, over pairs of task and seed."""
+    runs = [
+        {
+            "run": name,
+            "task": each.task,
+            "seed": each.seed,
+            "gain": run.develop - control.develop,
+            "gap": (run.train - run.develop) - (control.train - control.develop),
+            "removed": run.num_removed,
+        }
+        for each in experiments
+        if (control := each.runs.get(CONTROL)) is not None
+        for name, run in each.runs.items()
+        if name != CONTROL
+    ]
     rows = []
-    names = dict.fromkeys(name for each in experiments for name in each.runs if name != CONTROL)
-    for name in names:
-        found: dict[tuple[str, int], list[tuple[RunRecord, RunRecord]]] = {}
-        for each in experiments:
-            if name in each.runs and CONTROL in each.runs:
-                pair = (each.runs[name], each.runs[CONTROL])
-                found.setdefault((each.task, each.seed), []).append(pair)
-        if not found:
-            continue
+    for name, found in pandas.DataFrame(runs).groupby("run", sort=False) if runs else ():
         # Several runs of one task and seed count once, by their mean.
-        gains = [fmean(a.develop - b.develop for a, b in pairs) for pairs in found.values()]
-        gaps = [fmean(_gap(a) - _gap(b) for a, b in pairs) for pairs in found.values()]
-        mine = [a for pairs in found.values() for a, _ in pairs]
+        pairs = found.groupby(["task", "seed"], sort=False)[["gain", "gap"]].mean()
         rows.append(
             {
                 "run": name,
-                "pairs": len(found),
-                "ahead in": sum(gain > 0 for gain in gains),
-                "develop": interval(gains),
-                "train minus develop": interval(gaps),
-                "heads removed": f"{fmean(run.num_removed for run in mine):.0f}",
+                "pairs": len(pairs),
+                "ahead in": int((pairs["gain"] > 0).sum()),
+                "develop": interval(list(pairs["gain"])),
+                "train minus develop": interval(list(pairs["gap"])),
+                "heads removed": f"{found['removed'].mean():.0f}",
             }
         )
     return pandas.DataFrame(rows)
-
-
-def _gap(run: RunRecord) -> float:
-    return run.train - run.develop
 
 
 def _describe(result: dict[str, Any]) -> RunRecord:

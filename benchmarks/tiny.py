@@ -1,4 +1,4 @@
-"""A whole job of seconds: the tiny encoder and the sentences of the golden tests, and settings."""
+"""A job of seconds, also for the tests: settings, the golden tests' tiny encoder and sentences."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ SETTINGS: dict[str, Any] = {
     "agent.hidden_size": 16,
     "agent.learning_starts": 8,
     "agent.batch_size": 8,
-    "agent.stop_value": -1000.0,  # so low that heads are removed
 }
 
 
 def make_settings(**changes: Any) -> Config:
-    """Return settings of a run of seconds; a key has `__` in the place of its dot."""
-    changed = {key.replace("__", "."): value for key, value in changes.items()}
-    return make_config("paper", settings=SETTINGS | changed)
+    """Return settings for a run of seconds; write `__` for the dot in the keys of changes."""
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    return make_config("paper", settings=SETTINGS | dotted)
 
 
 def save_model(folder: Path) -> Path:

@@ -78,11 +78,10 @@ def run_auber(monkeypatch, capsys):
 
 @pytest.fixture(scope="session")
 def starter():
-    """Start processes without import time."""
-    from tests.starter import Starter
+    """Start processes with all imports done: `starter.Process(target=..., args=...)`."""
+    from benchmarks.soak.processes import make_starter
 
-    with Starter() as running:
-        yield running
+    return make_starter()
 
 
 @pytest.fixture

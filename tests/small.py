@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from auber.config import Config, make_config
 from auber.data.encoding import EncodedRows, encode_rows
 from auber.data.generated import build_tokenizer, make_agreement, vocabulary
 from auber.data.task import TaskData
 from auber.system.progress import Progress
 from auber.training.devices import Hardware, resolve_hardware
+from benchmarks.tiny import SETTINGS as SETTINGS
+from benchmarks.tiny import make_settings as small_config
 from tests.tiny_models import tiny_model
-
-SETTINGS: dict[str, Any] = {
-    "threads": 1,
-    "device": "cpu",
-    "max_length": 24,
-    "first.epochs": 2,
-    "first.learning_rate": 1e-3,
-    "layer.epochs": 1,
-    "layer.learning_rate": 1e-3,
-    "last.epochs": 2,
-    "last.learning_rate": 1e-3,
-    "agent.episodes": 6,
-    "agent.hidden_size": 16,
-    "agent.learning_starts": 8,
-    "agent.batch_size": 8,
-}
-
-
-def small_config(**changes: Any) -> Config:
-    """Return settings for a run of seconds; write `__` for the dot in the keys of changes."""
-    dotted = {key.replace("__", "."): value for key, value in changes.items()}
-    return make_config("paper", settings={**SETTINGS, **dotted})
 
 
 def small_task(rows: int = 60) -> TaskData:

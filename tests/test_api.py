@@ -80,14 +80,6 @@ def test_the_result_describes_the_run(pruned):
     assert len(read(folder / "splits.json")["layers"]) == 3
 
 
-def test_the_same_seed_gives_the_same_run(pruned, start):
-    outcome, again = pruned[1], prune(start)
-    assert again.plan == outcome.plan
-    for key in ("dev", "train", "plan", "tuned_layers", "start"):
-        assert again.result[key] == outcome.result[key]
-    assert checkpoint.weights_digest(again.model) == checkpoint.weights_digest(outcome.model)
-
-
 def test_a_complete_run_is_returned_at_once(pruned, start):
     folder, outcome = pruned
     before = (folder / "result.json").stat().st_mtime_ns
@@ -177,13 +169,6 @@ def test_a_pruned_model_can_be_pruned_again(pruned):
         {*heads} <= {*again.plan.heads.get(layer, ())}
         for layer, heads in outcome.plan.heads.items()
     )
-
-
-class Stop(Progress):
-    """Stops a run at its first stage."""
-
-    def begin(self, stage, total):
-        raise KeyboardInterrupt
 
 
 def test_a_live_model_needs_its_tokenizer():

@@ -146,11 +146,6 @@ def test_what_was_trained_is_what_is_pruned(tmp_path, callback, monkeypatch):
     assert type(trainer.model).__module__.startswith("transformers.")  # nothing was removed
 
 
-def test_a_tasks_name_is_enough(monkeypatch):
-    monkeypatch.setattr("auber.callback.load_task", lambda name: {"agreement": small_task()}[name])
-    assert auber.AuberCallback(task="agreement").task == small_task()
-
-
 def test_mistakes_show_when_the_callback_is_made():
     task = small_task()
     with pytest.raises(auber.AuberError, match=r"^Unknown method 'rondom'. Did you mean 'random'"):

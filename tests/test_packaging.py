@@ -62,18 +62,8 @@ def run(*command: str | Path, folder: Path, **environment: str) -> str:
 
 def build(source: Path, out: Path) -> Built:
     """Build the wheel and source distribution of a tree like `make dist`."""
-    build_both = (
-        sys.executable,
-        "-m",
-        "build",
-        "--no-isolation",
-        "--sdist",
-        "--wheel",
-        "--outdir",
-        out,
-        source,
-    )
-    run(*build_both, folder=out.parent, SOURCE_DATE_EPOCH="1700000000")
+    words = ["-m", "build", "--no-isolation", "--sdist", "--wheel", "--outdir"]
+    run(sys.executable, *words, out, source, folder=out.parent, SOURCE_DATE_EPOCH="1700000000")
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     return Built(wheel, sdist)
 
@@ -134,16 +124,9 @@ def test_the_wheel_runs_in_an_empty_environment(built: Built, tmp_path: Path):
     """Install the tested versions with pip and run them outside this checkout."""
     venv.create(tmp_path / "empty", with_pip=True)
     programs = tmp_path / "empty" / "bin"
-    install = (
-        programs / "python",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--constraint",
-        ROOT / "constraints.txt",
-    )
-    install += ("--no-compile",)  # most modules of torch are never imported
+    # Most modules of torch are never imported.
+    install = [programs / "python", "-m", "pip", "install", "--quiet", "--no-compile"]
+    install += ["--constraint", ROOT / "constraints.txt"]
     # torch first, as in the Makefile
     run(*install, "torch", folder=tmp_path)
     run(*install, built.wheel, folder=tmp_path)
@@ -155,17 +138,7 @@ def test_the_wheel_runs_in_an_empty_environment(built: Built, tmp_path: Path):
     where = run(programs / "python", "-c", "import auber; print(auber.__file__)", folder=place)
     assert Path(where).is_relative_to(tmp_path / "empty")
     run(auber, "doctor", folder=place, **offline)
-    table = run(
-        programs / "python",
-        "-c",
-        SHORT_DEMO,
-        auber,
-        "demo",
-        "--out",
-        "demo",
-        "--quiet",
-        folder=place,
-        **offline,
-    )
+    demo = [programs / "python", "-c", SHORT_DEMO, auber, *["demo", "--out", "demo", "--quiet"]]
+    table = run(*demo, folder=place, **offline)
     assert "original+tuning" in table
     assert (place / "demo" / "auber" / "model" / "config.json").is_file()

@@ -1,8 +1,7 @@
 """Give many hostile inputs to all readers, and count the outcomes.
 
 An input that finds something is printed with its traceback and kept in a folder; the exit code is
-1. With --atheris one reader is fuzzed by coverage (`pip install atheris`), and the remaining words
-go to atheris.
+then 1.
 
 Example: python -m benchmarks.fuzz --inputs 10000 --reader plan --reader ledger
 """
@@ -22,8 +21,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from benchmarks.common import run_program
+
+if TYPE_CHECKING:
+    from benchmarks.fuzz.trial import Reader
 
 MEMORY = 12 * 2**30  # bytes of addresses; a reader that wants more because a file says so is found
 
@@ -44,25 +47,19 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--seed", type=int, default=0)
     add("--out", type=Path, help="a .json file for the counts")
     add("--kept", type=Path, default=Path(".cache/fuzz"), help="a folder for inputs that found")
-    add("--atheris", nargs=argparse.REMAINDER, help="fuzz the one --reader by coverage")
     arguments = parser.parse_args(words)
     _be_quiet()
     names = arguments.reader or list(READERS)
-    if arguments.atheris is not None:
-        fuzz_by_coverage(names[0], arguments.atheris)
-        return
-    counts: dict[str, dict[str, int]] = {}
+    counts: dict[str, Counter[str]] = {}
     began, shares = time.monotonic(), sum(READERS[name].share for name in names)
     for place, name in enumerate(names):
         wanted = max(1, round(arguments.inputs * READERS[name].share / shares))
         left = arguments.seconds - (time.monotonic() - began)
         seconds = left / (len(names) - place) * 2
         random = Random(f"{arguments.seed} {name}")
-        counts[name] = fuzz(name, wanted, seconds, random, arguments.kept)
-        print(f"{name}: {counts[name]}", flush=True)
-    total: Counter[str] = Counter()
-    for each in counts.values():
-        total.update(each)
+        counts[name] = fuzz(READERS[name], wanted, seconds, random, arguments.kept)
+        print(f"{name}: {dict(counts[name])}", flush=True)
+    total = sum(counts.values(), Counter[str]())
     findings = total.total() - total["taken"] - total["refused"]
     found = {"inputs": total.total(), "findings": findings, "verdicts": total, "readers": counts}
     print(f"{total.total()} inputs in {time.monotonic() - began:.0f} s: {dict(total)}")
@@ -72,16 +69,15 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(1)
 
 
-def fuzz(name: str, inputs: int, seconds: float, random: Random, kept: Path) -> dict[str, int]:
-    """Give one reader its inputs, and return the number of each verdict."""
-    from benchmarks.fuzz.readers import READERS
+def fuzz(reader: Reader, inputs: int, seconds: float, random: Random, kept: Path) -> Counter[str]:
+    """Give a reader its inputs, and return the number of each verdict."""
     from benchmarks.fuzz.trial import FORMS, Trial
 
     counts: Counter[str] = Counter()
     seen: set[str] = set()
     ends = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="auber-fuzz-") as folder:
-        trial = Trial(READERS[name], Path(folder) / "trial")
+        trial = Trial(reader, Path(folder) / "trial")
         for number in range(inputs):
             if time.monotonic() > ends:
                 break
@@ -97,41 +93,12 @@ def fuzz(name: str, inputs: int, seconds: float, random: Random, kept: Path) -> 
                 signature = f"{outcome.verdict} {[outcome.details[-200:], *places][-1].strip()}"
                 if signature not in seen:  # once for each place in the sources
                     seen.add(signature)
-                    path = keep(kept, name, target, data)
-                    print(f"\n{name}: {outcome.verdict}, {path}\n{outcome.details}", flush=True)
-    return dict(counts)
-
-
-def keep(folder: Path, name: str, target: str, data: bytes) -> Path:
-    """Store an input that found something, and return where."""
-    folder.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(data).hexdigest()[:8]
-    path = folder / f"{name}--{target.replace('/', '+')}--{digest}"
-    path.write_bytes(data)
-    return path
-
-
-def fuzz_by_coverage(name: str, words: Sequence[str]) -> None:
-    """Fuzz the first target of a reader with atheris, until it finds something or its limits."""
-    import atheris
-
-    with atheris.instrument_imports(include=["auber"]):
-        from benchmarks.fuzz.readers import READERS
-        from benchmarks.fuzz.trial import Trial
-    with tempfile.TemporaryDirectory(prefix="auber-fuzz-") as folder:
-        trial = Trial(READERS[name], Path(folder) / "trial")
-        target, corpus = trial.reader.targets[0], Path(folder) / "corpus"
-        corpus.mkdir()
-        (corpus / "example").write_bytes(trial.examples[target])
-
-        def test(data: bytes) -> None:
-            outcome = trial.run(target, data)
-            if outcome.is_finding:
-                print(f"{outcome.details}\nkept as {keep(Path(), name, target, data)}", flush=True)
-                os._exit(1)  # libFuzzer would end like a crashed process
-
-        atheris.Setup(["fuzz", *words, str(corpus)], test)
-        atheris.Fuzz()
+                    digest = hashlib.sha256(data).hexdigest()[:8]
+                    path = kept / f"{reader.name}--{target.replace('/', '+')}--{digest}"
+                    kept.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(data)
+                    print(f"\n{reader.name}: {outcome.verdict}, {path}\n{outcome.details}")
+    return counts
 
 
 def _be_quiet() -> None:

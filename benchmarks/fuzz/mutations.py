@@ -28,16 +28,8 @@ NUMBERS = [
     float("inf"),
 ]  # fmt: skip
 OTHERS: list[Any] = [
-    None,
-    True,
-    False,
-    [],
-    {},
-    [[]],
-    [None] * 300,
-    {"": {}},
-    {"a": {"b": [1, {"c": None}]}},
-]
+    None, True, False, [], {}, [[]], [None] * 300, {"": {}}, {"a": {"b": [1, {"c": None}]}},
+]  # fmt: skip
 _TOML_VALUES = [
     "nan", "-inf", "1e400", "0x" + "f" * 5000, "0o7", "9" * 400, "9" * 5000, "-1", "1.5", "true",
     '""', '"\\u0000"', '"../escaped"', '"/etc/passwd"', "'''\nmany\nlines'''", "[]", "[[[]]]", "{}",

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
+
 import auber
 from auber.models import checkpoint
 from auber.models.plan import PruningPlan
@@ -60,12 +62,7 @@ last.epochs = 1
 [tasks.books]
 rows = "9f86d081"
 """
-_SENTENCES = [
-    ("the cat sits", "yes"),
-    ('a, b and "c"', "no"),
-    ("dogs bark\tloud", "yes"),
-    ("ünï cödé", "no"),
-]
+_TEXTS = ["the cat sits", 'a, b and "c"', "dogs bark\tloud", "ünï cödé"]
 _CONLL = "-DOCSTART- O\n\nEU NNP B-ORG\nrejects VBZ O\n\nPeter NNP B-PER\nBlackburn NNP I-PER\n"
 _GLUE = {
     "MRPC": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\tA b\tA b\n0\t3\t4\tC d\tE f\n",
@@ -151,23 +148,8 @@ def _rows_reader(name: str, suffix: str, text: str | bytes, **options: Any) -> R
     return Reader(name, (f"train{suffix}",), prepare, read_rows, dialect=dialect)
 
 
-def _separated(separator: str) -> str:
-    quoted = [[f'"{word.replace(chr(34), chr(34) * 2)}"' for word in row] for row in _SENTENCES]
-    return "".join(separator.join(row) + "\n" for row in [["text", "label"], *quoted])
-
-
-def _json_rows(labels: list[Any]) -> str:
-    texts = [text for text, _ in _SENTENCES]
-    rows = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-def _parquet() -> bytes:
-    import pandas
-
-    file = io.BytesIO()
-    pandas.DataFrame(_SENTENCES, columns=["text", "label"]).to_parquet(file)
-    return file.getvalue()
+def _table(*labels: object) -> pandas.DataFrame:
+    return pandas.DataFrame({"text": _TEXTS, "label": labels or ["yes", "no", "yes", "no"]})
 
 
 def _squad() -> str:
@@ -230,10 +212,8 @@ def _take_lock(folder: Path) -> None:
     drop_foreign_lock(folder)
 
 
-def _lock() -> str:
-    """Return the lock of a process that has ended."""
-    holder = {"process": 2**31 - 1, "started": 1.5, "host": platform.node(), "since": 2.5}
-    return json.dumps(holder)
+# The lock of a process that has ended.
+_LOCK = {"process": 2**31 - 1, "started": 1.5, "host": platform.node(), "since": 2.5}
 
 
 def _report(*names: str) -> Place:
@@ -297,15 +277,20 @@ _READERS = (
     _one_file("settings.toml", tiny.make_settings().to_toml(), _read_config),
     _one_file("study.toml", STUDY, _read_study),
     _one_file("plan.json", '{"0": [3, 5], "11": [0]}', lambda f: PruningPlan.read(f / "plan.json")),
-    _one_file(".lock", _lock(), _take_lock, dialect="json"),
+    _one_file(".lock", json.dumps(_LOCK), _take_lock, dialect="json"),
     _one_file(
         "ledger.jsonl", (FIRST_EDITION / "finished" / "scores.jsonl").read_text(), _read_ledger
     ),
-    _rows_reader("csv", ".csv", _separated(",")),
-    _rows_reader("tsv", ".tsv", _separated("\t")),
-    _rows_reader("jsonl", ".jsonl", _json_rows(["yes", "no", "yes", "no"])),
-    _rows_reader("regression", ".jsonl", _json_rows([0.0, 0.25, 0.5, 0.75]), metric="pearson"),
-    _rows_reader("parquet", ".parquet", _parquet()),
+    _rows_reader("csv", ".csv", _table().to_csv(index=False)),
+    _rows_reader("tsv", ".tsv", _table().to_csv(index=False, sep="\t")),
+    _rows_reader("jsonl", ".jsonl", _table().to_json(orient="records", lines=True)),
+    _rows_reader(
+        "regression",
+        ".jsonl",
+        _table(0.0, 0.25, 0.5, 0.75).to_json(orient="records", lines=True),
+        metric="pearson",
+    ),
+    _rows_reader("parquet", ".parquet", _table().to_parquet()),
     _rows_reader("conll", ".conll", _CONLL, kind="tokens"),
     _rows_reader("squad", ".json", _squad(), kind="spans"),
     Reader("glue", tuple(_GLUE_FILES), _texts(_GLUE_FILES), _read_glue),

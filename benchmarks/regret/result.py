@@ -59,24 +59,28 @@ def measure_regret(
     panels = []
     for place, group in groupby(sorted(runs, key=lambda run: (place_of(run), run.seed)), place_of):
         found = list(group)
-        played: list[tuple[int, LayerTable, Plays]] = []
+        layers, played = [], []
         for run in found:
             for table in sorted(run.layers, key=lambda table: table.layer):
                 progress.begin(f"{run.task}, layer {table.layer}", 0)
-                played.append((run.seed, table, _play_all(table, players, configs, num_seeds)))
+                plays = _play_all(table, players, configs, num_seeds)
                 progress.end()
-        recorded = [run.to_json() for run in found]
+                played.append(plays)
+                layers.append(_describe_layer(run.seed, table, plays, configs))
         panels.append(
             {
-                "model": place[0],
-                "task": place[1],
-                "metric": place[3],
-                "protocol": place[2],
+                **dict(zip(("model", "task", "protocol", "metric"), place, strict=True)),
                 "recorded": [
-                    {key: run[key] for key in ("seed", "command", "provenance")} for run in recorded
+                    run.model_dump(mode="json", include={"seed", "command", "provenance"})
+                    for run in found
                 ],
-                "layers": [_describe_layer(*each, configs) for each in played],
-                "mean": _describe_mean([plays for *_, plays in played], configs),
+                "layers": layers,
+                "mean": {
+                    name: _describe(
+                        [plays[name] for plays in played], name in configs, is_mean=True
+                    )
+                    for name in played[0]
+                },
             }
         )
     return {
@@ -109,18 +113,6 @@ def _play_all(
 def _describe_layer(
     seed: int, table: LayerTable, plays: Plays, agents: Mapping[str, Config]
 ) -> dict[str, Any]:
-    searches = {}
-    for name, found in plays.items():
-        described: dict[str, Any] = {"regret": _mean_curve(found)}
-        for quantity in found[0].numbers:
-            values = [play.numbers[quantity] for play in found]
-            described[quantity] = {"mean": _round(fmean(values))}
-            if name in agents:
-                described[quantity] |= {
-                    "over_seeds": _interval(values),
-                    "plays": [_round(value) for value in values],
-                }
-        searches[name] = described
     return {
         "layer": table.layer,
         "seed": seed,
@@ -128,24 +120,27 @@ def _describe_layer(
         "reward_rows": table.reward_rows,
         "unpruned_score": table.scores[0],
         "optimum": {"removed": list(table.best), "score": table.optimum},
-        "searches": searches,
+        "searches": {
+            name: _describe([found], name in agents, is_mean=False) for name, found in plays.items()
+        },
     }
 
 
-def _describe_mean(layers: Sequence[Plays], agents: Mapping[str, Config]) -> dict[str, Any]:
-    means: dict[str, Any] = {}
-    for name in layers[0]:
-        plays = [layer[name] for layer in layers]
-        means[name] = {"regret": _mean_curve([play for layer in plays for play in layer])}
-        for quantity in plays[0][0].numbers:
-            values = [[play.numbers[quantity] for play in layer] for layer in plays]
-            by_layer = [fmean(layer) for layer in values]
-            described = {"mean": _round(fmean(by_layer)), "over_layers": _interval(by_layer)}
-            if name in agents:
-                by_seed = [fmean(seed) for seed in zip(*values, strict=True)]
-                described["over_seeds"] = _interval(by_seed)
-            means[name][quantity] = described
-    return means
+def _describe(layers: Sequence[Sequence[Play]], is_agent: bool, is_mean: bool) -> dict[str, Any]:
+    """Return the numbers of a search on one layer, or their means over the layers."""
+    described: dict[str, Any] = {"regret": _mean_curve([play for each in layers for play in each])}
+    for quantity in layers[0][0].numbers:
+        values = [[play.numbers[quantity] for play in layer] for layer in layers]
+        by_layer = [fmean(layer) for layer in values]
+        found: dict[str, Any] = {"mean": _round(fmean(by_layer))}
+        if is_mean:
+            found["over_layers"] = _interval(by_layer)
+        if is_agent:
+            found["over_seeds"] = _interval([fmean(each) for each in zip(*values, strict=True)])
+        if is_agent and not is_mean:
+            found["plays"] = [_round(value) for value in values[0]]
+        described[quantity] = found
+    return described
 
 
 def _mean_curve(plays: Sequence[Play]) -> list[float]:

@@ -14,16 +14,16 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from auber.config import Config, make_config, parse_assignment
 from auber.run import provenance
 from auber.system.files import write_json
 from auber.system.progress import Progress
-from auber.training.devices import Hardware, resolve_hardware
+from auber.training.devices import resolve_hardware
 from benchmarks.common import StageLines, command_line, run_program, show
-from benchmarks.scorer.floor import MatrixRate, measure_matrix_rate
+from benchmarks.scorer.floor import measure_matrix_rate
 from benchmarks.scorer.growth import measure_growth
 from benchmarks.scorer.record import Bench, DeviceRecord, SubjectRecord
 from benchmarks.scorer.rewards import Limits, compare_rewards
@@ -78,7 +78,7 @@ def main(words: Sequence[str] | None = None) -> None:
         show(table, title)
 
 
-def _whole(least: int):  # type: ignore[no-untyped-def]  # argparse names the function in its errors
+def _whole(least: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         value = int(text)
         if value < least:
@@ -100,8 +100,7 @@ def run_benchmark(arguments: argparse.Namespace, config: Config, progress: Progr
     else:
         subject = make_subject(SIZES[arguments.size], shape, count, config, hardware)
     layers = _check_layers(arguments.layers, subject.encoder.num_layers)
-    rate = measure_matrix_rate(hardware)
-    flops = rate.flops_per_second
+    matrix_size, flops = measure_matrix_rate(hardware)
     rewards = tuning = run = growth = None
     if "rewards" in parts:
         rewards = compare_rewards(subject, layers, flops, limits, progress)
@@ -115,7 +114,14 @@ def run_benchmark(arguments: argparse.Namespace, config: Config, progress: Progr
     return Bench(
         command=command_line("scorer"),
         subject=_describe_subject(subject),
-        device=_describe_device(hardware, rate, load),
+        device=DeviceRecord(
+            name=hardware.name,
+            precision=hardware.precision,
+            threads=hardware.threads,
+            matrix_size=matrix_size,
+            teraflops=flops / 1e12,
+            load=load,
+        ),
         rewards=rewards,
         tuning=tuning,
         search=run,
@@ -150,17 +156,6 @@ def _describe_subject(subject: Subject) -> SubjectRecord:
         longest=max(subject.rows.lengths),
         train_rows=len(subject.task.train),
         seed=subject.config.seed,
-    )
-
-
-def _describe_device(hardware: Hardware, rate: MatrixRate, load: float | None) -> DeviceRecord:
-    return DeviceRecord(
-        name=hardware.name,
-        precision=hardware.precision,
-        threads=hardware.threads,
-        matrix_size=rate.size,
-        teraflops=rate.flops_per_second / 1e12,
-        load=load,
     )
 
 

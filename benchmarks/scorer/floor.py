@@ -90,21 +90,14 @@ class Work:
         return tokens * self.hidden_size * (self.widths[layer] + 2 * self.intermediate_size)
 
 
-@dataclass(frozen=True)
-class MatrixRate:
-    """The speed of multiplying two square matrices of random numbers."""
+def measure_matrix_rate(hardware: Hardware) -> tuple[int, float]:
+    """Return a size of square matrices and the operations per second of multiplying two of them.
 
-    size: int
-    flops_per_second: float
-
-
-def measure_matrix_rate(hardware: Hardware, size: int | None = None) -> MatrixRate:
-    """Return the rate in the scorer's precision: the median of the fastest quarter of products.
-
+    It is the median of the fastest quarter of products of random numbers in the scorer's precision.
     A GPU that has multiplied for a while slows down to stay within its power; the floor must not
     profit from that.
     """
-    size = size or _MATRIX_SIZES.get(hardware.device.type, _CPU_MATRIX_SIZE)
+    size = _MATRIX_SIZES.get(hardware.device.type, _CPU_MATRIX_SIZE)
     generator = torch.Generator(hardware.device).manual_seed(0)
     # Random numbers instead of ones: a GPU clocks higher on data whose bits hardly change.
     left, right = (
@@ -119,7 +112,7 @@ def measure_matrix_rate(hardware: Hardware, size: int | None = None) -> MatrixRa
 
     seconds = time_each([multiply] * _MATRIX_REPEATS, hardware.device, _MATRIX_SECONDS)
     fastest = sorted(seconds)[: max(1, len(seconds) // 4)]
-    return MatrixRate(size, _PRODUCTS_PER_REPEAT * 2 * size**3 / median(fastest))
+    return size, _PRODUCTS_PER_REPEAT * 2 * size**3 / median(fastest)
 
 
 def timed(call: Callable[[], _Result], device: torch.device) -> tuple[_Result, float]:

@@ -36,29 +36,29 @@ def measure_growth(
     half = max(1, layers // 2)
     row_counts = {max(LEAST_ROWS, number) for number in (rows // 4, rows // 2, rows, 2 * rows)}
     layer_counts = {max(2, half), layers, layers + half, 2 * layers}
-    head_counts = {heads // 2, heads, 2 * heads, 4 * heads} - {0}
+    head_counts = {
+        number
+        for number in (heads // 2, heads, 2 * heads, 4 * heads)
+        if number and size.hidden_size % number == 0
+    }
     variants = {
-        "rows": {number: (size, number) for number in row_counts},
-        "layers": {number: (replace(size, num_layers=number), rows) for number in layer_counts},
-        "heads": {
-            number: (replace(size, num_heads=number), rows)
-            for number in head_counts
-            if size.hidden_size % number == 0
-        },
+        "rows": [(number, size, number) for number in row_counts],
+        "layers": [(number, replace(size, num_layers=number), rows) for number in layer_counts],
+        "heads": [(number, replace(size, num_heads=number), rows) for number in head_counts],
     }
     found = []
-    for axis, by_number in variants.items():
+    for axis, some in variants.items():
         points = []
-        for number, (variant, row_count) in sorted(by_number.items()):
+        for number, variant, row_count in sorted(some, key=lambda each: each[0]):
             progress.begin(f"growth: {number} {axis}", limits.repeats)
             subject = make_subject(variant, shape, row_count, config, hardware)
-            _, times = time_scorer(subject, 0, limits)
+            _, prepare_seconds, seconds = time_scorer(subject, 0, limits)
             flops = Work.of(subject.encoder, subject.rows.lengths).count_flops(0)
             points.append(
                 GrowthPoint(
                     size=number,
-                    milliseconds=1000 * times.reward,
-                    prepare_seconds=times.prepare,
+                    milliseconds=1000 * seconds,
+                    prepare_seconds=prepare_seconds,
                     floor_milliseconds=1000 * flops / flops_per_second,
                 )
             )

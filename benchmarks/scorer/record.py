@@ -52,32 +52,30 @@ class PlainRecord(Record):
     rewards_per_second: Number
 
 
-class LayerRecord(Record):
-    """A reward of one layer by the scorer."""
+class ScorerRecord(Record):
+    """A reward by the scorer, beside the plain ways and the floor."""
 
-    layer: Count
-    prepare_seconds: Number  # from a new scorer to its first reward
     milliseconds: Number
     rewards_per_second: Number
-    many: Count  # masks scored at once for the next number
-    many_milliseconds: Number  # per reward
     ratio: Number  # time of plain float32 over this
     low_precision_ratio: Number
     floor_milliseconds: Number
     floor_share: Number
+    prepare_seconds: Number  # from a new scorer to its first reward
 
 
-class TotalRecord(Record):
-    """All measured layers; ratios are those of summed times."""
+class LayerRecord(ScorerRecord):
+    """A reward of one layer."""
+
+    layer: Count
+    many: Count  # masks scored at once for the next number
+    many_milliseconds: Number  # per reward
+
+
+class TotalRecord(ScorerRecord):
+    """All measured layers: mean times, whose ratios these are, and the sum of `prepare_seconds`."""
 
     layers: Count
-    milliseconds: Number  # mean over the layers
-    rewards_per_second: Number
-    ratio: Number
-    low_precision_ratio: Number
-    floor_milliseconds: Number
-    floor_share: Number
-    prepare_seconds: Number  # sum over the layers
 
 
 class AgreementRecord(Record):

@@ -102,27 +102,7 @@ class PlainScorer:
         return float(self._metric.compute(logits, self._labels)), logits[self._places]
 
 
-@dataclass(frozen=True)
-class Check:
-    """A mask and its plain float32 score, to compare other answers with."""
-
-    layer: int
-    removed: tuple[int, ...]
-    score: float
-    logits: Tensor  # (rows, labels)
-
-    @property
-    def plan(self) -> PruningPlan:
-        """The mask as a plan."""
-        return PruningPlan({self.layer: self.removed})
-
-
-@dataclass(frozen=True)
-class ScorerTimes:
-    """Seconds of one layer's scorer."""
-
-    prepare: float  # until the first reward
-    reward: float  # median of those after it
+Answer = tuple[float, Tensor]  # the metric, and the logits (rows, labels)
 
 
 def compare_rewards(
@@ -133,44 +113,91 @@ def compare_rewards(
     progress: Progress,
 ) -> RewardsRecord:
     """Time the three ways and compare their answers."""
-    work = Work.of(subject.encoder, subject.rows.lengths)
+    work, length = Work.of(subject.encoder, subject.rows.lengths), subject.config.max_length
     progress.plan(2 + len(layers))
-    checks, plain = _time_float32(subject, layers, limits, progress)
-    low_precision, low_agreement = _time_low_precision(subject, checks, limits, progress)
+    masks = _spread_masks(subject, layers, limits.repeats)
+    plain, expected = _time_plain(
+        subject, masks, 1, "float32", _PLAIN_BATCH, length, limits, progress
+    )
+    masks = masks[: len(expected)]
+    # Every mask is answered, however long it takes; only further repeats stop at the limit.
+    low_precision, found = _time_plain(
+        subject,
+        [masks[number % len(masks)] for number in range(limits.repeats)],
+        len(masks),
+        subject.hardware.precision,
+        _SORTED_BATCH.get(subject.hardware.device.type, _PLAIN_BATCH),
+        None,
+        limits,
+        progress,
+    )
+    plain_seconds = plain.milliseconds, low_precision.milliseconds
     records, answers = [], []
     for layer in layers:
         progress.begin(f"layer {layer}: rewards", limits.repeats)
-        scorer, times = time_scorer(subject, layer, limits)
-        many, many_seconds = _time_many(subject, scorer, times.reward, limits)
-        milliseconds, floor = 1000 * times.reward, 1000 * work.count_flops(layer) / flops_per_second
+        scorer, prepare_seconds, seconds = time_scorer(subject, layer, limits)
+        many, many_seconds = _time_many(subject, scorer, seconds, limits)
+        floor = 1000 * work.count_flops(layer) / flops_per_second
         records.append(
             LayerRecord(
                 layer=layer,
-                prepare_seconds=times.prepare,
-                milliseconds=milliseconds,
-                rewards_per_second=1000 / milliseconds,
+                prepare_seconds=prepare_seconds,
                 many=many,
                 many_milliseconds=1000 * many_seconds,
-                ratio=plain.milliseconds / milliseconds,
-                low_precision_ratio=low_precision.milliseconds / milliseconds,
-                floor_milliseconds=floor,
-                floor_share=floor / milliseconds,
+                **_relate(1000 * seconds, floor, *plain_seconds),
             )
         )
-        answers += [
-            _answer(subject, scorer, each.removed) for each in checks if each.layer == layer
-        ]
+        answers += [_answer(subject, scorer, mask) for of, mask in masks if of == layer]
         del scorer  # frees its memory for the next layer
         progress.end()
-    # Answers come layer by layer, and checks ascend by layer, so both are in the same order.
+    milliseconds, floor = (
+        fmean(getattr(record, name) for record in records)
+        for name in ("milliseconds", "floor_milliseconds")
+    )
+    total = TotalRecord(
+        layers=len(records),
+        prepare_seconds=sum(record.prepare_seconds for record in records),
+        **_relate(milliseconds, floor, *plain_seconds),
+    )
+    # Answers come layer by layer, and masks ascend by layer, so both are in the same order.
     return RewardsRecord(
         plain=plain,
         low_precision=low_precision,
         layers=tuple(records),
-        total=_total(records, plain, low_precision),
-        low_precision_agreement=low_agreement,
-        scorer_agreement=_compare(subject, checks, answers),
+        total=total,
+        low_precision_agreement=_compare(subject, expected, found[: len(masks)]),
+        scorer_agreement=_compare(subject, expected, answers),
     )
+
+
+def _relate(
+    milliseconds: float, floor: float, plain: float, low_precision: float
+) -> dict[str, float]:
+    return {
+        "milliseconds": milliseconds,
+        "rewards_per_second": 1000 / milliseconds,
+        "ratio": plain / milliseconds,
+        "low_precision_ratio": low_precision / milliseconds,
+        "floor_milliseconds": floor,
+        "floor_share": floor / milliseconds,
+    }
+
+
+def _spread_masks(
+    subject: Subject, layers: Sequence[int], count: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Return layers with a mask each, spread over all layers from the lowest.
+
+    A single pass then checks the layer with most layers above it.
+    """
+    step = (len(layers) - 1) / max(1, count - 1)
+    found = []
+    for number in range(count):
+        layer = layers[round(number * step)]
+        heads = subject.encoder.present(layer)
+        mask = random_masks(heads, count, subject.config.seed, layer)[number]
+        found.append((layer, mask))
+    return found
 
 
 def random_masks(heads: Sequence[int], count: int, seed: int, layer: int) -> list[tuple[int, ...]]:
@@ -184,8 +211,8 @@ def random_masks(heads: Sequence[int], count: int, seed: int, layer: int) -> lis
     return masks
 
 
-def time_scorer(subject: Subject, layer: int, limits: Limits) -> tuple[LayerScorer, ScorerTimes]:
-    """Return the scorer of a layer and its times."""
+def time_scorer(subject: Subject, layer: int, limits: Limits) -> tuple[LayerScorer, float, float]:
+    """Return the scorer of a layer, the seconds until its first reward, and of one after that."""
     device = subject.hardware.device
     masks = random_masks(subject.encoder.present(layer), limits.repeats, subject.config.seed, layer)
 
@@ -198,85 +225,51 @@ def time_scorer(subject: Subject, layer: int, limits: Limits) -> tuple[LayerScor
     scorer, prepare_seconds = timed(prepare, device)
     scorer.score(masks[-1])
     seconds = time_each([partial(scorer.score, mask) for mask in masks], device, limits.seconds)
-    return scorer, ScorerTimes(prepare_seconds, median(seconds))
+    return scorer, prepare_seconds, median(seconds)
 
 
-def _time_float32(
-    subject: Subject, layers: Sequence[int], limits: Limits, progress: Progress
-) -> tuple[list[Check], PlainRecord]:
-    length = subject.config.max_length
+def _time_plain(
+    subject: Subject,
+    masks: Sequence[tuple[int, tuple[int, ...]]],
+    least: int,
+    precision: str,
+    batch_size: int,
+    padded_to: int | None,
+    limits: Limits,
+    progress: Progress,
+) -> tuple[PlainRecord, list[Answer]]:
+    """Time plain rewards of layers and masks, at least so many of them."""
     scorer = PlainScorer(
         subject.model,
         subject.rows,
         subject.task.metric,
-        dtype=torch.float32,
-        batch_size=_PLAIN_BATCH,
-        padded_to=length,
-    )
-    checks: list[Check] = []
-
-    def check(layer: int, removed: tuple[int, ...]) -> None:
-        score, logits = scorer.score(PruningPlan({layer: removed}))
-        checks.append(Check(layer, removed, score, logits))
-
-    # Spread over all layers from the lowest, so that a single pass checks the one with most above.
-    step = (len(layers) - 1) / max(1, limits.repeats - 1)
-    calls = []
-    for number in range(limits.repeats):
-        layer = layers[round(number * step)]
-        heads = subject.encoder.present(layer)
-        mask = random_masks(heads, limits.repeats, subject.config.seed, layer)[number]
-        calls.append(partial(check, layer, mask))
-    progress.begin("plain float32", limits.repeats)
-    scorer.warm_up()
-    seconds = time_each(calls, subject.hardware.device, limits.seconds)
-    progress.end()
-    return checks, _plain_record("float32", _PLAIN_BATCH, f"every row to {length}", seconds)
-
-
-def _time_low_precision(
-    subject: Subject, checks: Sequence[Check], limits: Limits, progress: Progress
-) -> tuple[PlainRecord, AgreementRecord]:
-    hardware = subject.hardware
-    batch_size = _SORTED_BATCH.get(hardware.device.type, _PLAIN_BATCH)
-    scorer = PlainScorer(
-        subject.model,
-        subject.rows,
-        subject.task.metric,
-        dtype=hardware.dtype,
+        dtype=torch.float32 if precision == "float32" else subject.hardware.dtype,
         batch_size=batch_size,
-        padded_to=None,
+        padded_to=padded_to,
     )
-    progress.begin(f"plain {hardware.precision}, sorted", limits.repeats)
+    is_sorted = padded_to is None
+    progress.begin(f"plain {precision}{', sorted' * is_sorted}", len(masks))
     scorer.warm_up()
     seconds: list[float] = []
-    answers: list[tuple[float, Tensor]] = []
-    for number in range(limits.repeats):
-        # Every check is answered, however long it takes; further repeats stop at the limit.
-        if number >= len(checks) and sum(seconds) >= limits.seconds:
+    answers: list[Answer] = []
+    for layer, mask in masks:
+        if len(seconds) >= least and sum(seconds) >= limits.seconds:
             break
-        plan = checks[number % len(checks)].plan
-        answer, taken = timed(partial(scorer.score, plan), hardware.device)
+        plan = PruningPlan({layer: mask})
+        answer, taken = timed(partial(scorer.score, plan), subject.hardware.device)
+        answers.append(answer)
         seconds.append(taken)
-        if number < len(checks):
-            answers.append(answer)
     progress.end()
-    padding = "sorted by length, to the longest of a batch"
-    record = _plain_record(hardware.precision, batch_size, padding, seconds)
-    return record, _compare(subject, checks, answers)
-
-
-def _plain_record(
-    precision: str, batch_size: int, padding: str, seconds: Sequence[float]
-) -> PlainRecord:
-    return PlainRecord(
+    longest = "sorted by length, to the longest of a batch"
+    record = PlainRecord(
         precision=precision,
         batch_size=batch_size,
-        padding=padding,
+        padding=longest if is_sorted else f"every row to {padded_to}",
         milliseconds=1000 * median(seconds),
         passes=len(seconds),
         rewards_per_second=1 / median(seconds),
     )
+    return record, answers
 
 
 def _time_many(
@@ -292,10 +285,8 @@ def _time_many(
     return many, timed(lambda: scorer.score_many(masks), subject.hardware.device)[1] / many
 
 
-def _answer(
-    subject: Subject, scorer: LayerScorer, removed: tuple[int, ...]
-) -> tuple[float, Tensor]:
-    """Return the scorer's metric, and its logits in the order of the rows."""
+def _answer(subject: Subject, scorer: LayerScorer, removed: tuple[int, ...]) -> Answer:
+    """Return the scorer's answer, with the logits in the order of the rows."""
     found = scorer.logits(removed)  # (rows, labels), longest row first
     lengths = subject.rows.lengths
     order = torch.tensor(sorted(range(len(lengths)), key=lambda row: -lengths[row]))
@@ -304,40 +295,20 @@ def _answer(
     return scorer.score(removed), logits
 
 
-def _total(
-    records: Sequence[LayerRecord], plain: PlainRecord, low_precision: PlainRecord
-) -> TotalRecord:
-    milliseconds = fmean(record.milliseconds for record in records)
-    floor = fmean(record.floor_milliseconds for record in records)
-    return TotalRecord(
-        layers=len(records),
-        milliseconds=milliseconds,
-        rewards_per_second=1000 / milliseconds,
-        ratio=plain.milliseconds / milliseconds,
-        low_precision_ratio=low_precision.milliseconds / milliseconds,
-        floor_milliseconds=floor,
-        floor_share=floor / milliseconds,
-        prepare_seconds=sum(record.prepare_seconds for record in records),
-    )
-
-
 def _compare(
-    subject: Subject, checks: Sequence[Check], answers: Sequence[tuple[float, Tensor]]
+    subject: Subject, expected: Sequence[Answer], found: Sequence[Answer]
 ) -> AgreementRecord:
-    """Return the distance of answers (metric, logits) from the checks."""
-    pairs = [(check, *answer) for check, answer in zip(checks, answers, strict=True)]
-    metric = [abs(check.score - score) for check, score, _ in pairs]
-    differing = [
-        int((check.logits.argmax(1) != found.argmax(1)).sum()) for check, _, found in pairs
-    ]
+    """Return the distance of answers from those of plain float32."""
+    metric = [abs(ours[0] - theirs[0]) for ours, theirs in zip(expected, found, strict=True)]
+    logits = [(ours[1], theirs[1]) for ours, theirs in zip(expected, found, strict=True)]
     return AgreementRecord(
-        masks=len(pairs),
-        largest_logit_difference=max(
-            float((check.logits - found).abs().max()) for check, _, found in pairs
+        masks=len(metric),
+        largest_logit_difference=max(float((ours - theirs).abs().max()) for ours, theirs in logits),
+        logit_spread=fmean(float(ours.std(0).mean()) for ours, _ in logits),
+        disagreements=sum(
+            int((ours.argmax(1) != theirs.argmax(1)).sum()) for ours, theirs in logits
         ),
-        logit_spread=fmean(float(check.logits.std(0).mean()) for check in checks),
-        disagreements=sum(differing),
-        predictions=len(pairs) * len(subject.rows),
+        predictions=len(metric) * len(subject.rows),
         largest_metric_difference=max(metric),
         mean_metric_difference=fmean(metric),
     )

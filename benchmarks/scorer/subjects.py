@@ -106,10 +106,10 @@ def load_subject(
     source: str, shape: RowShape, count: int | None, config: Config, hardware: Hardware
 ) -> Subject:
     """Return a model from a folder or the hub, with generated rows."""
-    model = checkpoint.load_classifier(
+    loaded = checkpoint.load_classifier(
         source, num_labels=2, seed=config.seed, device=hardware.device
-    ).model
-    return _assemble(Path(source).resolve().name, model, shape, count, config, hardware)
+    )
+    return _assemble(Path(source).resolve().name, loaded.model, shape, count, config, hardware)
 
 
 def make_subject(
@@ -155,21 +155,6 @@ def make_tokenizer(config: Any) -> PreTrainedTokenizerBase:
     return BertTokenizerFast(vocab={**special, **words}, model_max_length=LONGEST_ROW, **options)
 
 
-def make_task(
-    shape: RowShape, count: int, seed: int, tokenizer: PreTrainedTokenizerBase
-) -> TaskData:
-    """Return a task whose reward set, two thirds of train, has `count` rows; labels are random."""
-    random = seeds.generator(seed, f"bench rows/{shape.name}")
-    words = np.array(sorted(set(tokenizer.get_vocab()) - set(_SPECIAL_TOKENS)))
-    return TaskData(
-        name=f"{shape.name}-like",
-        train=_make_rows(shape, count * 3 // 2, words, random),
-        dev=_make_rows(shape, max(8, count // 6), words, random),
-        label_names=("no", "yes"),
-        metric=shape.metric,
-    )
-
-
 def _make_rows(shape: RowShape, count: int, words: Any, random: np.random.Generator) -> Rows:
     specials = 3 if shape.is_pair else 2  # [CLS] and a [SEP] after each text
     lengths = random.permutation(shape.lengths(count))
@@ -190,8 +175,18 @@ def _assemble(
     config: Config,
     hardware: Hardware,
 ) -> Subject:
+    """Return the model with a task whose reward set, two thirds of train, has `count` rows."""
+    count = count or shape.count
     tokenizer = make_tokenizer(model.config)
-    task = make_task(shape, count or shape.count, config.seed, tokenizer)
+    random = seeds.generator(config.seed, f"bench rows/{shape.name}")
+    words = np.array(sorted(set(tokenizer.get_vocab()) - set(_SPECIAL_TOKENS)))
+    task = TaskData(
+        name=f"{shape.name}-like",
+        train=_make_rows(shape, count * 3 // 2, words, random),
+        dev=_make_rows(shape, max(8, count // 6), words, random),
+        label_names=("no", "yes"),
+        metric=shape.metric,
+    )
     train = encode_split(tokenizer, task, "train", config.max_length)
     splits = make_splits(task.train.labels, config, encoder_of(model).num_layers, False)
     rows = train.select(splits.layers[0].reward)

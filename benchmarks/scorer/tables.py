@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import pandas
 
 from benchmarks.common import describe_origin
-from benchmarks.scorer.record import Bench, GrowthSeries
+from benchmarks.scorer.record import (
+    Bench,
+    GrowthSeries,
+    RewardsRecord,
+    SearchRecord,
+    TuningRecord,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,106 +46,92 @@ def describe(bench: Bench) -> str:
 
 def make_tables(benches: Sequence[Bench]) -> Iterator[tuple[str, pandas.DataFrame]]:
     """Yield each table that the results have numbers for, with its title."""
-    rewards = [bench for bench in benches if bench.rewards is not None]
+    rewards = [(name_of(bench), bench.rewards) for bench in benches if bench.rewards]
     if rewards:
         yield "One reward, mean over the searched layers", _rewards_table(rewards)
         yield "One reward by searched layer: ms (share of the floor)", _layers_table(rewards)
         yield "Answers, compared with plain float32", _agreement_table(rewards)
-    tuned = [bench for bench in benches if bench.tuning is not None]
-    if tuned:
-        yield "Tuning steps per second", _tuning_table(tuned)
+    tunings = [(name_of(bench), bench.tuning) for bench in benches if bench.tuning]
+    if tunings:
+        yield "Tuning steps per second", _tuning_table(tunings)
     for bench in benches:
-        if bench.search is not None:
-            run = bench.search
-            yield (
-                f"Seconds of a whole run: preset {run.preset}, {name_of(bench)}",
-                _run_table(bench),
-            )
+        if bench.search:
+            title = f"Seconds of a whole run: preset {bench.search.preset}, {name_of(bench)}"
+            yield title, _run_table(bench.search)
     for bench in benches:
-        if bench.growth is not None:
+        if bench.growth:
             yield f"Growth of a reward of layer 0: {name_of(bench)}", _growth_table(bench.growth)
 
 
-def _rewards_table(benches: Sequence[Bench]) -> pandas.DataFrame:
-    rows = []
-    for bench in benches:
-        rewards = bench.rewards
-        assert rewards is not None
-        total = rewards.total
-        rows.append(
-            {
-                "measured": name_of(bench),
-                "plain float32, ms": _short(rewards.plain.milliseconds),
-                "plain sorted, ms": _short(rewards.low_precision.milliseconds),
-                "scorer, ms": _short(total.milliseconds),
-                "floor, ms": _short(total.floor_milliseconds),
-                "times float32": f"{total.ratio:.1f}",
-                "times sorted": f"{total.low_precision_ratio:.1f}",
-                # Nothing is faster than its floor: something else kept the device busy meanwhile.
-                "of the floor": f"{100 * total.floor_share:.0f} %"
-                + " (invalid)" * (total.floor_share > 1),
-                "prepare, s": _short(total.prepare_seconds),
-            }
-        )
+def _rewards_table(found: Sequence[tuple[str, RewardsRecord]]) -> pandas.DataFrame:
+    rows = [
+        {
+            "measured": name,
+            "plain float32, ms": _short(rewards.plain.milliseconds),
+            "plain sorted, ms": _short(rewards.low_precision.milliseconds),
+            "scorer, ms": _short(rewards.total.milliseconds),
+            "floor, ms": _short(rewards.total.floor_milliseconds),
+            "times float32": f"{rewards.total.ratio:.1f}",
+            "times sorted": f"{rewards.total.low_precision_ratio:.1f}",
+            # Nothing is faster than its floor: something else kept the device busy meanwhile.
+            "of the floor": f"{100 * rewards.total.floor_share:.0f} %"
+            + " (invalid)" * (rewards.total.floor_share > 1),
+            "prepare, s": _short(rewards.total.prepare_seconds),
+        }
+        for name, rewards in found
+    ]
     return pandas.DataFrame(rows)
 
 
-def _layers_table(benches: Sequence[Bench]) -> pandas.DataFrame:
-    columns = {}
-    for bench in benches:
-        assert bench.rewards is not None
-        columns[name_of(bench)] = {
+def _layers_table(found: Sequence[tuple[str, RewardsRecord]]) -> pandas.DataFrame:
+    columns = {
+        name: {
             layer.layer: f"{_short(layer.milliseconds)} ({100 * layer.floor_share:.0f} %)"
-            for layer in bench.rewards.layers
+            for layer in rewards.layers
         }
+        for name, rewards in found
+    }
     table = pandas.DataFrame(columns).sort_index().fillna("-")
     return table.rename_axis("layer").reset_index()
 
 
-def _agreement_table(benches: Sequence[Bench]) -> pandas.DataFrame:
-    rows = []
-    for bench in benches:
-        rewards = bench.rewards
-        assert rewards is not None
-        for way, found in (
+def _agreement_table(found: Sequence[tuple[str, RewardsRecord]]) -> pandas.DataFrame:
+    rows = [
+        {
+            "measured": name,
+            "way": way,
+            "masks": agreement.masks,
+            "other predictions": f"{agreement.disagreements} of {agreement.predictions:,}",
+            "metric, mean points": f"{100 * agreement.mean_metric_difference:.2f}",
+            "largest": f"{100 * agreement.largest_metric_difference:.2f}",
+            "largest logit difference": f"{agreement.largest_logit_difference:.2g}",
+        }
+        for name, rewards in found
+        for way, agreement in (
             (f"plain sorted, {rewards.low_precision.precision}", rewards.low_precision_agreement),
             ("scorer", rewards.scorer_agreement),
-        ):
-            rows.append(
-                {
-                    "measured": name_of(bench),
-                    "way": way,
-                    "masks": found.masks,
-                    "other predictions": f"{found.disagreements} of {found.predictions:,}",
-                    "metric, mean points": f"{100 * found.mean_metric_difference:.2f}",
-                    "largest": f"{100 * found.largest_metric_difference:.2f}",
-                    "largest logit difference": f"{found.largest_logit_difference:.2g}",
-                }
-            )
-    return pandas.DataFrame(rows)
-
-
-def _tuning_table(benches: Sequence[Bench]) -> pandas.DataFrame:
-    rows = []
-    for bench in benches:
-        tuning = bench.tuning
-        assert tuning is not None
-        rows.append(
-            {
-                "measured": name_of(bench),
-                "steps": tuning.tune.steps,
-                "batch": tuning.batch_size,
-                "Trainer": _short(tuning.plain.steps_per_second),
-                "auber": _short(tuning.tune.steps_per_second),
-                "times": f"{tuning.ratio:.2f}",
-            }
         )
+    ]
     return pandas.DataFrame(rows)
 
 
-def _run_table(bench: Bench) -> pandas.DataFrame:
-    assert bench.search is not None
-    seconds = bench.search.seconds.to_json(drop_none=True)
+def _tuning_table(found: Sequence[tuple[str, TuningRecord]]) -> pandas.DataFrame:
+    rows = [
+        {
+            "measured": name,
+            "steps": tuning.tune.steps,
+            "batch": tuning.batch_size,
+            "Trainer": _short(tuning.plain.steps_per_second),
+            "auber": _short(tuning.tune.steps_per_second),
+            "times": f"{tuning.ratio:.2f}",
+        }
+        for name, tuning in found
+    ]
+    return pandas.DataFrame(rows)
+
+
+def _run_table(run: SearchRecord) -> pandas.DataFrame:
+    seconds = run.seconds.to_json(drop_none=True)
     rows = [
         {
             "part": _WORDS.get(part, part),

@@ -12,11 +12,13 @@ import copy
 import math
 import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from auber import api
 from auber.config import LayerTuning
 from auber.data.encoding import EncodedRows, pad_batch
+from auber.run.records import TIME_PARTS
 from auber.system.progress import Progress
 from auber.training.devices import Hardware
 from auber.training.tuning import tune
@@ -28,20 +30,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _WARM_UP_STEPS = 3
-# The seconds in a result's cost by the part that they are summed under.
-_PARTS = {
-    "first": "tuning",
-    "timing": "timing",
-    "choosing": "choosing",
-    "scouts": "tuning",
-    "rewards": "rewards",
-    "agent": "agent",
-    "rewind": "tuning",
-    "layer_tuning": "tuning",
-    "last": "tuning",
-    "evaluation": "evaluation",
-}
-
 _Tune = Callable[["PreTrainedModel", EncodedRows, LayerTuning], int]  # returns the steps
 
 
@@ -53,19 +41,13 @@ def compare_tunings(subject: Subject, steps: int, progress: Progress) -> TuningR
     else:
         epochs = max(1, round(steps / math.ceil(len(rows) / settings.batch_size)))
     settings = settings.model_copy(update={"epochs": epochs})
-    seed, hardware = subject.config.seed, subject.hardware
+    given: dict[str, Any] = {"seed": subject.config.seed, "hardware": subject.hardware}
 
     def tune_here(model: PreTrainedModel, some: EncodedRows, chosen: LayerTuning) -> int:
-        report = tune(
-            model, some, chosen, seed=seed, hardware=hardware, stage="tuning", progress=progress
-        )
-        return report.steps
-
-    def tune_plainly(model: PreTrainedModel, some: EncodedRows, chosen: LayerTuning) -> int:
-        return train_plainly(model, some, chosen, seed, hardware)
+        return tune(model, some, chosen, stage="tuning", progress=progress, **given).steps
 
     progress.begin("plain Trainer", 0)
-    plain = _time(subject, tune_plainly, rows, settings)
+    plain = _time(subject, partial(train_plainly, **given), rows, settings)
     progress.end()
     ours = _time(subject, tune_here, rows, settings)
     return TuningRecord(
@@ -78,7 +60,12 @@ def compare_tunings(subject: Subject, steps: int, progress: Progress) -> TuningR
 
 
 def train_plainly(
-    model: PreTrainedModel, rows: EncodedRows, settings: LayerTuning, seed: int, hardware: Hardware
+    model: PreTrainedModel,
+    rows: EncodedRows,
+    settings: LayerTuning,
+    *,
+    seed: int,
+    hardware: Hardware,
 ) -> int:
     """Tune a model in place with the Trainer's defaults and return the steps."""
     from transformers import PrinterCallback, Trainer, TrainingArguments
@@ -135,9 +122,9 @@ def measure_run(subject: Subject, preset: str, progress: Progress) -> SearchReco
         subject.hardware.device,
     )
     cost, heads = pruned.result["cost"], pruned.result["heads"]
-    parts = dict.fromkeys(_PARTS.values(), 0.0)
-    for name, part in _PARTS.items():
-        parts[part] += cost["seconds"].get(name, 0.0)
+    parts = dict.fromkeys((part.work for part in TIME_PARTS.values()), 0.0)
+    for name, part in TIME_PARTS.items():
+        parts[part.work] += cost["seconds"].get(name, 0.0)
     return SearchRecord(
         preset=preset,
         protocol=pruned.result["protocol"],

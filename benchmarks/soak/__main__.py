@@ -1,7 +1,6 @@
 """Do all drills at full length, about twenty minutes of two cores; mounting small disks needs root.
 
-The figures are written after each drill. If one fails, the reason and the last events of its failed
-runs are printed and kept beside the figures, and the others go on.
+The figures are written after each drill. If one fails, the reason is printed, and the others go on.
 
 Example: python -m benchmarks.soak --out results/soak.json --only kill_runs
 """
@@ -33,29 +32,29 @@ from benchmarks.soak.job import Job
 from benchmarks.soak.record import Figure, Soak
 
 _LOOK_EVERY = 0.2  # seconds
-_MOST_FAILED = 5  # failed runs that are described; a drill has up to a thousand
-_LAST_LINES = 40
+
+Drill = Callable[..., dict[str, Any]]
 
 # The name of each drill's figure, the drill, and how often it does its thing.
-ON_LOAD: tuple[tuple[str, Callable[..., dict[str, Any]], int], ...] = (
-    ("ledger", load.open_ledger, 100_000),
-    ("csv", load.read_rows, 1_000_000),
-    ("readers", load.feed_readers, 102_000),
-    ("ray study", partial(load.study_on_ray, kill_every=3.0), 201),
-    ("local study", load.study_here, 999),
-)
-ON_JOB: tuple[tuple[str, Callable[[Job, int], dict[str, Any]], int], ...] = (
-    ("kills", faults.kill_runs, 50),
-    ("stops", faults.stop_runs, 10),
-    ("full disks", faults.fill_disks, 5),
-    ("limited files", faults.limit_files, 2),
-    ("read-only disks", faults.close_disks, 3),
-    ("second starts", faults.start_twice, 3),
-    ("torn lines", faults.tear_lines, 3),
-    ("flipped bits", faults.flip_bits, 3),
-    ("foreign scores", faults.forge_scores, 3),
-    ("changed versions", faults.change_versions, 3),
-)
+ON_LOAD: dict[str, tuple[Drill, int]] = {
+    "ledger": (load.open_ledger, 100_000),
+    "csv": (load.read_rows, 1_000_000),
+    "readers": (load.feed_readers, 102_000),
+    "ray study": (partial(load.study_on_ray, kill_every=3.0), 201),
+    "local study": (load.study_here, 999),
+}
+ON_JOB: dict[str, tuple[Drill, int]] = {
+    "kills": (faults.kill_runs, 50),
+    "stops": (faults.stop_runs, 10),
+    "full disks": (faults.fill_disks, 5),
+    "limited files": (faults.limit_files, 2),
+    "read-only disks": (faults.close_disks, 3),
+    "second starts": (faults.start_twice, 3),
+    "torn lines": (faults.tear_lines, 3),
+    "flipped bits": (faults.flip_bits, 3),
+    "foreign scores": (faults.forge_scores, 3),
+    "changed versions": (faults.change_versions, 3),
+}
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -65,7 +64,7 @@ def main(words: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = [name for name, *_ in (*ON_LOAD, *ON_JOB)]
+    names = [*ON_LOAD, *ON_JOB]
     parser.add_argument("--out", type=Path, required=True, help="a .json file for the figures")
     parser.add_argument("--only", nargs="+", choices=names, help="these; other figures stay")
     parser.add_argument("--times", type=int, help="how often each drill does its thing")
@@ -74,23 +73,19 @@ def main(words: Sequence[str] | None = None) -> None:
     # Before anything is written, because the file is part of the checkout.
     origin = provenance.describe(resolve_hardware(make_config(settings={"device": "cpu"})))
     with tempfile.TemporaryDirectory(prefix="auber-soak-") as place:
-        jobs: list[Job] = []
-        for name, drill, times in (*ON_LOAD, *ON_JOB):
-            if name not in wanted:
-                continue
+        job = None
+        for name in wanted:
             folder = Path(place) / name.replace(" ", "-")
             folder.mkdir()
             try:
-                if (name, drill, times) in ON_JOB and not jobs:
-                    jobs.append(Job(folder, is_quick=False))
-                subject = folder if (name, drill, times) in ON_LOAD else jobs[0]
+                subject: Any = folder
+                if name in ON_JOB:
+                    subject = job = job or Job(folder, is_quick=False)
+                drill, times = (ON_LOAD | ON_JOB)[name]
                 figure = measure(name, drill, subject, arguments.times or times, origin)
-            except Exception as error:
+            except Exception:
                 failures += 1
-                text = describe_failure(name, error, Path(place))
-                print(text, file=sys.stderr, flush=True)
-                with arguments.out.with_suffix(".failures.txt").open("a") as file:
-                    file.write(text)
+                print(f"{name} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
                 continue
             write_figure(arguments.out, figure, origin)
             print(f"{name}: {figure.count} in {figure.seconds} s, {figure.details}", flush=True)
@@ -99,11 +94,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def measure(
-    name: str,
-    drill: Callable[..., dict[str, Any]],
-    subject: object,
-    times: int,
-    origin: dict[str, Any],
+    name: str, drill: Drill, subject: Path | Job, times: int, origin: dict[str, Any]
 ) -> Figure:
     """Do a drill and return its figure."""
     started = time.perf_counter()
@@ -129,19 +120,6 @@ def write_figure(path: Path, figure: Figure, origin: dict[str, Any]) -> None:
         drills={**drills, figure.name: figure},
     )
     write_json(path, soak.to_json(), follow=True)
-
-
-def describe_failure(name: str, error: BaseException, folder: Path) -> str:
-    """Return the error of a drill, and what failed runs below its folder left."""
-    parts = [f"=== {name} failed", "".join(traceback.format_exception(error)).rstrip()]
-    for record in sorted(folder.rglob("*.failed.json"))[:_MOST_FAILED]:
-        run = record.with_name(record.name.removesuffix(".failed.json"))
-        for path in (record, record.with_suffix(".txt"), run / "events.jsonl"):
-            if path.is_file():
-                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-                parts.append(f"--- {path.relative_to(folder)}")
-                parts += lines[-_LAST_LINES:]
-    return "\n".join(parts) + "\n"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import tiny
-from benchmarks.soak.processes import Child, Starter
+from benchmarks.soak.processes import Child, start
 
 _SLOW_DISK = 0.02  # seconds
 _PATIENCE = 120.0  # seconds
@@ -31,17 +31,18 @@ class Job:
 
     def __init__(self, folder: Path, *, is_quick: bool) -> None:
         self.folder = folder.resolve()
-        self._starter = Starter(folder, slow_disk=0.0 if is_quick else _SLOW_DISK)
+        self._slow_disk = 0.0 if is_quick else _SLOW_DISK
         self._numbers = itertools.count()
         tiny.save_model(folder / "tiny")
         tiny.write_rows(folder, 60 if is_quick else 90)
         longer = {"agent__episodes": 60, "first__epochs": 8, "layer__epochs": 3, "last__epochs": 4}
-        settings = tiny.make_settings(**({} if is_quick else longer))
+        # The network values stopping so little that heads are removed.
+        settings = tiny.make_settings(agent__stop_value=-1000.0, **({} if is_quick else longer))
         (folder / "settings.toml").write_text(settings.to_toml(), encoding="utf-8")
         outcomes = []
         for _ in range(2):  # the first one warms everything up
             self.unbroken = self.new_folder()
-            child = self._starter.start(self.commands(self.unbroken))
+            child = self.start(self.commands(self.unbroken))
             assert child.wait() == 0, child.output
             outcomes.append(outcome_of(self.unbroken))
             self.seconds = time.monotonic() - child.started
@@ -72,13 +73,14 @@ class Job:
         out.mkdir()
         return out
 
-    def start(self, commands: list[list[str]]) -> Child:
+    def start(self, commands: list[list[str]], largest_file: int | None = None) -> Child:
         """Start some commands."""
-        return self._starter.start(commands)
+        log = self.folder / f"child-{next(self._numbers)}.txt"
+        return start(commands, log, largest_file=largest_file, slow_disk=self._slow_disk)
 
     def start_until(self, moment: Callable[[Path], bool], out: Path) -> Child:
         """Start pruning and return at a moment that the folder shows."""
-        child = self._starter.start([self.prune(out)])
+        child = self.start([self.prune(out)])
         deadline = time.monotonic() + _PATIENCE
         while not moment(out):
             assert time.monotonic() < deadline, "the moment did not come"
@@ -93,7 +95,7 @@ class Job:
 
     def fail(self, out: Path, largest_file: int | None = None) -> str:
         """Prune, which must end with exit code 2; return its one line."""
-        child = self._starter.start([self.prune(out)], largest_file)
+        child = self.start([self.prune(out)], largest_file)
         assert child.wait() == 2, child.output
         return one_line(child)
 
@@ -102,7 +104,7 @@ class Job:
     ) -> None:
         """Resume pruning, or the `whole` job, and compare the outcome with the unbroken one."""
         commands = [self.prune(out, *more), *(self.commands(out)[1:] if whole else ())]
-        child = self._starter.start(commands)
+        child = self.start(commands)
         assert child.wait() == 0, child.output
         found = outcome_of(out)
         assert not whole or found.keys() == self.outcome.keys()

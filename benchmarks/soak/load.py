@@ -82,10 +82,11 @@ def study_on_ray(folder: Path, runs: int, kill_every: float) -> Details:
         # A worker needs seconds to start: without progress in between no work would be done.
         if _count_results(folder) == ended:
             continue
-        workers = [each for each in _descendants(study.pid) if _is_working(each)]
-        if workers:
-            ended = _count_results(folder)
-            with suppress(psutil.NoSuchProcess):
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(study.pid).children(recursive=True)
+            workers = [each for each in children if _is_working(each)]
+            if workers:
+                ended = _count_results(folder)
                 choice.choice(workers).send_signal(signal.SIGKILL)
                 killed += 1
     _check_reported(folder, study, runs)
@@ -210,13 +211,6 @@ def _check_reported(folder: Path, study: subprocess.Popen[str], runs: int) -> No
 
 def _count_results(folder: Path) -> int:
     return sum(1 for _ in (folder / "study").rglob("result.json"))
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return list(psutil.Process(pid).children(recursive=True))
-    except psutil.NoSuchProcess:
-        return []
 
 
 def _is_working(process: psutil.Process) -> bool:

@@ -8,10 +8,11 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from multiprocessing.context import ForkServerProcess
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
-# What the commands of a job import.
+# What commands and runs import.
 _IMPORTS = [
     "auber.api",
     "auber.cli",
@@ -26,12 +27,21 @@ _IMPORTS = [
 ]
 
 
+def make_starter() -> ForkServerContext:
+    """Return what forks processes from a server with all imports, on one thread and offline."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTS)
+    return context
+
+
+@dataclass(frozen=True)
 class Child:
     """A process that runs command lines one after the other, as if typed."""
 
-    def __init__(self, process: ForkServerProcess, log: Path) -> None:
-        self.process, self._log = process, log
-        self.started = time.monotonic()
+    process: ForkServerProcess
+    log: Path
+    started: float = field(default_factory=time.monotonic)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal; none is sent if the process has ended."""
@@ -48,33 +58,25 @@ class Child:
     @property
     def output(self) -> str:
         """What it wrote to stdout and stderr."""
-        return self._log.read_text(encoding="utf-8")
+        return self.log.read_text(encoding="utf-8")
 
 
-class Starter:
-    """Starts processes; `slow_disk` seconds are added to each wait for the disk.
+def start(
+    commands: Sequence[Sequence[str]],
+    log: Path,
+    *,
+    largest_file: int | None = None,
+    slow_disk: float = 0.0,
+) -> Child:
+    """Start commands that print into a log.
 
-    On a slow disk signals hit the writing of files as often as on old disks.
+    `largest_file` bounds the bytes of each file they write. `slow_disk` seconds are added to each
+    wait for the disk: signals then hit the writing of files as often as on old disks.
     """
-
-    def __init__(self, folder: Path, *, slow_disk: float = 0.0) -> None:
-        self._folder, self._slow_disk, self._count = folder, slow_disk, 0
-        os.environ |= {
-            "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
-            "TOKENIZERS_PARALLELISM": "false",
-        }
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(_IMPORTS)
-
-    def start(self, commands: Sequence[Sequence[str]], largest_file: int | None = None) -> Child:
-        """Start the commands; `largest_file` bounds the bytes of each file they write."""
-        self._count += 1
-        log = self._folder / f"child-{self._count}.txt"
-        arguments = (commands, str(log), largest_file, self._slow_disk)
-        process = self._context.Process(target=_run, args=arguments, daemon=True)
-        process.start()
-        return Child(process, log)
+    arguments = (commands, str(log), largest_file, slow_disk)
+    process = make_starter().Process(target=_run, args=arguments, daemon=True)
+    process.start()
+    return Child(process, log)
 
 
 def _run(

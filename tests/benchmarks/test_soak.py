@@ -33,7 +33,7 @@ def test_killed_jobs_end_like_an_unbroken_one(job):
 
 
 @pytest.mark.parametrize(
-    "drill", [drill for _, drill, _ in soak.ON_JOB[1:]], ids=lambda drill: drill.__name__
+    "drill", [drill for drill, _ in soak.ON_JOB.values()][1:], ids=lambda drill: drill.__name__
 )
 def test_faults(drill, job):
     if drill in DISKS and not faults.can_mount():
@@ -68,21 +68,16 @@ def test_a_csv_takes_little_more_than_its_rows(tmp_path):
     assert found["bytes_a_row"] < found["most_bytes_a_row"]
 
 
-def test_the_program_keeps_figures_and_failures(tmp_path, monkeypatch, capsys):
+def test_a_failed_drill_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
     def fail(folder, times):
-        (folder / "a.failed.json").write_text('{"error": "no luck"}')
         raise AssertionError(f"{times} runs")
 
-    drills = (("ledger", load.open_ledger, 100), ("csv", fail, 7))
-    monkeypatch.setattr(soak, "ON_LOAD", drills)
+    monkeypatch.setattr(soak, "ON_LOAD", {"csv": (fail, 7), "ledger": (load.open_ledger, 100)})
     out = tmp_path / "soak.json"
     with pytest.raises(SystemExit, match="1 drills failed"):
-        soak.main(["--out", str(out), "--only", "ledger", "csv"])
+        soak.main(["--out", str(out), "--only", "csv", "ledger"])
     assert read(Soak, out, "").drills["ledger"].count == 100
-    kept = (tmp_path / "soak.failures.txt").read_text()
-    assert "AssertionError: 7 runs" in kept
-    assert '{"error": "no luck"}' in kept
-    assert kept in capsys.readouterr().err
+    assert "AssertionError: 7 runs" in capsys.readouterr().err
 
 
 def test_the_kept_figures_are_shown():

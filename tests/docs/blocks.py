@@ -1,8 +1,10 @@
 """Extract the code of a page: its `python` blocks and the console blocks that call `auber`.
 
-A comment above a block names the large things that it mentions; `standins.py` makes small ones:
+A comment above a block names the large things that it mentions, of which `standins.py` makes small
+ones, or that the block needs several machines and is not run:
 
     <!-- stand-ins: DIR, GLUE_DIR -->
+    <!-- not run -->
 """
 
 from __future__ import annotations
@@ -17,15 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 # Generated pages; their commands document what was run.
-GENERATED = (
-    "encoders.md",
-    "performance.md",
-    "results.md",
-    "settings.md",
-)
+GENERATED = ("encoders.md", "performance.md", "results.md", "settings.md")
 
 _FENCE = re.compile(r"^```(\w*)")
-_MARK = re.compile(r"^<!-- stand-ins:(.*)-->$")
+_MARK = re.compile(r"^<!-- (?:stand-ins:(.*)|not run )-->$")
 _CONSOLE = ("", "bash", "console", "sh")
 
 
@@ -38,6 +35,7 @@ class Block:
     language: str  # python or console
     code: str
     stand_ins: tuple[str, ...] = ()
+    is_run: bool = True
 
     @property
     def where(self) -> str:
@@ -63,22 +61,22 @@ def blocks_of(path: Path) -> list[Block]:
 def parse(page: str, text: str) -> Iterator[Block]:
     """Yield the blocks of a text; a mark applies to the next block."""
     lines = text.splitlines()
-    stand_ins: tuple[str, ...] = ()
-    at = 0
+    mark, at = None, 0
     while at < len(lines):
-        if mark := _MARK.match(lines[at]):
-            stand_ins = tuple(name.strip() for name in mark[1].split(","))
+        if found := _MARK.match(lines[at]):
+            mark = found
             at += 1
-            continue
-        if not lines[at].strip():
+        elif not lines[at].strip():
             at += 1
-            continue
-        language, first, end, at = _code_at(lines, at)
-        code = textwrap.dedent("\n".join(lines[first:end])).rstrip() + "\n"
-        block = Block(page, first + 1, language, code, stand_ins)
-        if language == "python" or (language == "console" and block.commands()):
-            yield block
-        stand_ins = ()
+        else:
+            language, first, end, at = _code_at(lines, at)
+            code = textwrap.dedent("\n".join(lines[first:end])).rstrip() + "\n"
+            names = tuple(name.strip() for name in mark[1].split(",")) if mark and mark[1] else ()
+            is_run = mark is None or mark[1] is not None
+            block = Block(page, first + 1, language, code, names, is_run)
+            if language == "python" or (language == "console" and block.commands()):
+                yield block
+            mark = None
 
 
 def _calls(line: str) -> Iterator[list[str]]:

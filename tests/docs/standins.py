@@ -11,8 +11,7 @@ import functools
 import json
 import shutil
 import tempfile
-import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +22,8 @@ import pytest
 from auber import demo
 from auber.data.generated import build_model, build_tokenizer, vocabulary
 from auber.data.glue import FORMATS, HUB_DATASET
-from tests.docs import machines
-from tests.docs.blocks import ROOT, Block
-from tests.docs.hub_server import TOKEN, serve_hub
+from tests.docs.blocks import ROOT
+from tests.export.test_hub import Hub
 from tests.kinds import question_records, tagged_records
 from tests.report.made import make_regret
 from tests.short_demo import SHORT
@@ -46,21 +44,6 @@ layer.epochs = 0
 last.epochs = 0
 reward.folds = 2
 voita.epochs = 1
-"""
-
-
-# The tasks of the real study with almost no training.
-_TABLE2 = """
-model = {model}
-tasks = ["mrpc", "cola", "rte", "wnli"]
-methods = ["original"]
-seeds = {seeds}
-
-[settings]
-threads = 1
-max_length = 24
-first.epochs = 1
-last.epochs = 0
 """
 
 
@@ -98,7 +81,7 @@ class Scene:
 
     def make(self, name: str) -> None:
         """Create a stand-in unless it exists."""
-        if name in self.made or name in machines.NAMES:
+        if name in self.made:
             return
         self.made.add(name)
         if name in _OBJECTS:
@@ -108,32 +91,6 @@ class Scene:
         else:
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             _FILES[name](self.folder / name)
-
-
-def seeds_for(block: Block) -> list[int]:
-    """Return all seeds for an array job; one seed otherwise, because Ray starts slowly."""
-    return [0, 1, 2] if "#SBATCH --array" in block.code else [0]
-
-
-def put_studies(block: Block, folder: Path) -> None:
-    """Write the study that the machines will run."""
-    for name in block.stand_ins:
-        if Path(name).name == "table2.toml":
-            _table2(folder / name, seeds_for(block))
-
-
-def fill_shared(path: Path) -> None:
-    """Fill the folder that all machines share."""
-    make_glue(path / "glue")
-
-
-def check_shared(path: Path, seeds: list[int]) -> None:
-    """Raise unless it holds all results of `_TABLE2` with these seeds."""
-    study = tomllib.loads(_TABLE2.format(model='""', seeds=seeds))
-    wanted = {(task, f"seed-{seed}") for task in study["tasks"] for seed in study["seeds"]}
-    # STUDY/TASK/PROTOCOL/seed-N/METHOD/result.json
-    found = {result.parts[-5:-2:2] for result in path.glob("*/*/*/*/original/result.json")}
-    assert found == wanted, f"without a result: {sorted(wanted - found)}"
 
 
 def make_encoder(path: Path, layers: int = 2, heads: int = 4) -> None:
@@ -153,48 +110,22 @@ def make_encoder(path: Path, layers: int = 2, heads: int = 4) -> None:
 
 
 def make_glue(path: Path) -> None:
-    """Write the four tasks in GLUE's format, with sentences of the generated task."""
-    task = small_task()
+    """Write RTE in GLUE's format, with sentences of the generated task."""
+    task, words = small_task(), ("entailment", "not_entailment")
+    (path / "RTE").mkdir(parents=True)
     for split, rows in (("train", task.train), ("dev", task.dev)):
-        texts = [
-            (row, text, text, label)
-            for row, (text, label) in enumerate(zip(rows.first, rows.labels, strict=True))
-        ]
-        words = {0: "entailment", 1: "not_entailment"}
-        files = {
-            "CoLA": [f"made\t{label}\t\t{text}" for _, text, _, label in texts],
-            "MRPC": [
-                "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
-                *(
-                    f"{label}\t{row}\t{row}\t{first}\t{second}"
-                    for row, first, second, label in texts
-                ),
-            ],
-            "RTE": [
-                "index\tsentence1\tsentence2\tlabel",
-                *(
-                    f"{row}\t{first}\t{second}\t{words[label]}"
-                    for row, first, second, label in texts
-                ),
-            ],
-            "WNLI": [
-                "index\tsentence1\tsentence2\tlabel",
-                *(f"{row}\t{first}\t{second}\t{label}" for row, first, second, label in texts),
-            ],
-        }
-        for name, lines in files.items():
-            (path / name).mkdir(parents=True, exist_ok=True)
-            (path / name / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+        pairs = enumerate(zip(rows.first, rows.labels, strict=True))
+        lines = [f"{row}\t{text}\t{text}\t{words[label]}\n" for row, (text, label) in pairs]
+        header = "index\tsentence1\tsentence2\tlabel\n"
+        (path / "RTE" / f"{split}.tsv").write_text(header + "".join(lines))
 
 
-def _answer_as_the_hub(scene: Scene, task_name: str) -> None:
-    """Serve sentences of the generated task as the hub's rows of this GLUE task."""
+def _answer_as_the_hub(scene: Scene) -> None:
+    """Serve sentences of the generated task as the hub's rows of MRPC."""
     task = small_task()
 
     def load_dataset(path: str, name: str) -> dict[str, dict[str, Any]]:
-        assert (path, name) == (HUB_DATASET, task_name), (
-            f"the page has no stand-in for {name} of {path}"
-        )
+        assert (path, name) == (HUB_DATASET, "mrpc")
         return {
             split: {**dict.fromkeys(FORMATS[name].hub_text, rows.first), "label": rows.labels}
             for split, rows in (("train", task.train), ("validation", task.dev))
@@ -204,18 +135,14 @@ def _answer_as_the_hub(scene: Scene, task_name: str) -> None:
 
 
 def _take_uploads(scene: Scene) -> None:
-    """Run a local hub that accepts uploads; require an upload in the end."""
-    server = scene.stack.enter_context(serve_hub())
+    """Stand in for the hub; require an upload in the end."""
+    hub = Hub()
 
     def require_upload(kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            assert server.models, "nothing was pushed"
-            assert all(server.models.values()), "a model is empty"
+        assert kind is not None or hub.uploaded, "nothing was pushed"
 
     scene.stack.push(require_upload)
-    scene.monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.address)
-    scene.monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    scene.monkeypatch.setenv("HF_TOKEN", TOKEN)
+    scene.monkeypatch.setattr("huggingface_hub.HfApi", lambda **_: hub)
 
 
 def _hide_gpus(scene: Scene) -> None:
@@ -227,14 +154,6 @@ def _hide_gpus(scene: Scene) -> None:
 def _shorten_demo(scene: Scene) -> None:
     """Shorten the demo."""
     scene.monkeypatch.setattr("auber.demo.SETTINGS", demo.SETTINGS | SHORT)
-
-
-def _table2(path: Path, seeds: Sequence[int] = (0, 1, 2)) -> None:
-    """Write a small study with all tasks, and its model."""
-    model = path.with_name("table2-model").resolve()
-    if not model.exists():
-        make_encoder(model)
-    path.write_text(_TABLE2.format(model=json.dumps(str(model)), seeds=list(seeds)))
 
 
 def _films(path: Path) -> None:
@@ -363,8 +282,6 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "results/table2.json": _results_of_auber,
     "results/regret/regret.json": lambda path: path.write_text(json.dumps(make_regret())),
     "studies/quick.toml": lambda path: path.write_text(_STUDY),
-    "studies/table2.toml": _table2,
-    "table2.toml": _table2,
     "films.toml": _films,
     "old-model": lambda path: shutil.copytree(ROOT / "tests" / "fixtures" / "v4" / "bert", path),
 }
@@ -375,9 +292,9 @@ _OBJECTS: dict[str, Callable[[], Any]] = {
     "folder": lambda: "runs/mrpc-onnx",
 }
 _OUTSIDE: dict[str, Callable[[Scene], None]] = {
-    "mrpc": functools.partial(_answer_as_the_hub, task_name="mrpc"),
+    "mrpc": _answer_as_the_hub,
     "--push": _take_uploads,
     "reward.shards": _hide_gpus,
     "auber demo": _shorten_demo,
 }
-NAMES = frozenset({*_FILES, *_OBJECTS, *_OUTSIDE, *machines.NAMES})
+NAMES = frozenset({*_FILES, *_OBJECTS, *_OUTSIDE})

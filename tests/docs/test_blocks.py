@@ -31,6 +31,11 @@ import auber
 $ auber doctor
 ```
 
+<!-- not run -->
+
+    srun auber doctor
+    auber doctor
+
 ```toml
 auber = 1
 ```
@@ -41,7 +46,7 @@ auber = 1
 
 
 def test_a_page_is_parsed():
-    console, python, fenced = parse("page.md", PAGE)
+    console, python, fenced, job = parse("page.md", PAGE)
     assert (console.where, console.language, console.stand_ins) == ("page.md:3", "console", ())
     assert console.commands() == [
         ["doctor"],
@@ -50,15 +55,16 @@ def test_a_page_is_parsed():
     ]
     assert (python.where, python.code) == ("page.md:10", "import auber\n")
     assert (fenced.commands(), fenced.stand_ins) == ([["doctor"]], ("DIR", "model"))
+    assert [block.is_run for block in (console, python, fenced, job)] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_every_comment_is_a_mark_above_a_block(page):
     comments = re.findall(r"<!--.*?-->", page.read_text(), flags=re.DOTALL)
-    marks = [each for each in comments if each.startswith("<!-- stand-ins: ")]
+    marks = [each for each in comments if re.match("<!-- (stand-ins: |not run -->)", each)]
     others = [each for each in comments if each not in marks]
     assert all(re.match(r"<!-- (figures: |end of figures )", each) for each in others)
-    assert len(marks) == sum(bool(block.stand_ins) for block in blocks_of(page))
+    assert len(marks) == sum(bool(block.stand_ins) or not block.is_run for block in blocks_of(page))
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """Every block of every page runs, in the order of the page, in a folder of its own.
 
 Commands run in this process, because starting Python and importing torch for each would take most
-of the time. Blocks for several machines are run by a shell. Searches are shortened.
+of the time. Searches are shortened.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import sys
@@ -20,9 +19,8 @@ import torch
 
 from auber.cli import main
 from auber.config import PRESETS
-from tests.docs import machines
 from tests.docs.blocks import ROOT, Block, blocks_of, pages, parse
-from tests.docs.standins import Scene, check_shared, fill_shared, put_studies, seeds_for
+from tests.docs.standins import Scene
 
 # The Trainer warns on a machine without a GPU.
 pytestmark = [
@@ -64,27 +62,14 @@ def test_the_code_of_a_page_runs(page: Path, folder: Path, monkeypatch: pytest.M
     run(blocks_of(page), folder, monkeypatch)
 
 
-_JOB = """<!-- stand-ins: #SBATCH -->
-
-    #!/bin/bash
-    #SBATCH --array=0-2
-    auber --version; exit $SLURM_ARRAY_TASK_ID
-"""
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("    auber report nowhere\n", "page.md:1: auber report nowhere"),
         ("    ray exec cluster.yaml 'auber report nowhere'\n", "page.md:1: auber report nowhere"),
-        (
-            "<!-- stand-ins: ray -->\n\n    ray no-such-command\n    auber --version\n",
-            "page.md:3: .* ended with 2",
-        ),
-        (_JOB, "page.md:3: .* ended with 2"),
         ("```python\nassert False, 'wrong'\n```\n", "wrong"),
     ],
-    ids=["command", "quoted command", "program", "job", "python"],
+    ids=["command", "quoted command", "python"],
 )
 def test_failing_code_is_noticed(text, message, folder, monkeypatch):
     with pytest.raises(AssertionError, match=message):
@@ -96,13 +81,11 @@ def run(blocks: Iterable[Block], folder: Path, monkeypatch: pytest.MonkeyPatch) 
     with ExitStack() as stack:
         scene = Scene(folder, monkeypatch, stack)
         for block in blocks:
+            if not block.is_run:
+                continue
             for name in block.stand_ins:
                 scene.make(name)
-            if machines.is_for_machines(block):
-                put_studies(block, folder)
-                check = functools.partial(check_shared, seeds=seeds_for(block))
-                machines.run(block, folder, fill_shared, check)
-            elif block.language == "python":
+            if block.language == "python":
                 code = "\n" * (block.line - 1) + block.code  # tracebacks then name the page's line
                 exec(compile(code, block.where, "exec"), scene.names)
             else:

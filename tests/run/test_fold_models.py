@@ -11,9 +11,8 @@ import auber
 from auber.data.encoding import encode_split
 from auber.errors import RunError
 from auber.models.surgery import remove
-from auber.run import fold_models, steps, tunings
+from auber.run import steps, tunings
 from auber.run.files import read_json
-from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
 from auber.system.seeds import derive
 from auber.training.tuning import tune
@@ -145,13 +144,6 @@ def test_the_plan_is_applied_to_the_pretrained_or_the_fine_tuned_model(made, req
     assert same_weights(model, outcome.model)
 
 
-def test_rewinding_costs_another_first_tuning_for_the_search(run, unwound):
-    assert unwound[0].plan == run[0].plan
-    costs = [outcome.result["cost"] for outcome, _ in (run, unwound)]
-    assert costs[0]["tuning_steps"] == costs[1]["tuning_steps"]
-    assert costs[0]["scout_steps"] > costs[1]["scout_steps"]
-
-
 @pytest.mark.parametrize("cut", ["layer-02", "tuning-00"])
 def test_a_run_without_rewind_is_resumed(cut, unwound, monkeypatch, tmp_path):
     again = cut_and_resumed(monkeypatch, tmp_path / "run", cut, search__rewind=False)
@@ -185,34 +177,6 @@ def test_no_fold_model_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
         assert not all(tuple(ids) in seen[fold_model.mark] for ids in rows.input_ids)
     splits = read_splits(tmp_path / "run")
     assert sorted(row for fold in splits.folds for row in fold) == list(range(60))
-
-
-def test_a_fold_model_is_hashed_once(run, monkeypatch, tmp_path):
-    """The key of a score names the weights of the fold model and the heads it has lost."""
-    digested, named = [], []
-    digest, parts = fold_models.weights_digest, FoldModels.make_parts
-
-    def count(model):
-        digested.append(model)
-        return digest(model)
-
-    def listen(self, train, rows, plan):
-        made = parts(self, train, rows, plan)
-        named.extend((part.identity, digest(part.model)) for part in made)
-        return made
-
-    monkeypatch.setattr(fold_models, "weights_digest", count)
-    monkeypatch.setattr(FoldModels, "make_parts", listen)
-    assert prune(tmp_path / "run").plan == run[0].plan
-    assert len(digested) == 3
-    names, weights = zip(*named, strict=True)
-    assert len(set(names)) == len(set(weights)) == len(set(named)) > 3
-    whole = list(named)
-    named.clear()
-    cut_and_resumed(monkeypatch, tmp_path / "cut", "layer-01")
-    assert named == [*whole[:6], *whole[3:]], (
-        "layer 1 was begun twice, the second time with fold models from the disk"
-    )
 
 
 @pytest.mark.parametrize("cut", ["scout-1", "layer-02", "rewind", "last"])

@@ -35,18 +35,10 @@ def test_torchrun(tmp_path, protocol):
     root = Path(__file__).parents[2]
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node",
-        "2",
-        "--standalone",
-        str(script),
-    ]
+    torchrun = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone"]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, str(tmp_path / "run"), protocol],
+        [sys.executable, *torchrun, script, tmp_path / "run", protocol],
         cwd=root,
         env=environment,
         capture_output=True,

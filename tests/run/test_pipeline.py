@@ -8,7 +8,6 @@ import torch
 import auber
 from auber.errors import ModelError
 from auber.run.folder import Run
-from auber.training.devices import Hardware
 from tests.small import small_config, small_start, small_task
 
 
@@ -38,12 +37,6 @@ def test_only_the_layers_named_are_searched(order, expected, searched, tmp_path)
     assert searched == ["first", *(f"layer-{layer:02}" for layer in expected), "last"]
     assert outcome.plan.heads.get(1, ()) == ()
     assert outcome.result["config"]["search.layers"] == "0,2"
-
-
-def test_the_peak_of_gpu_memory_is_the_largest_of_the_stages(monkeypatch, tmp_path):
-    peaks = iter([300, 900, 500, 100])  # first, two layers, last
-    monkeypatch.setattr(Hardware, "peak_bytes", lambda self: next(peaks))
-    assert prune(tmp_path, search__layers="0,1").result["cost"]["peak_gpu_bytes"] == 900
 
 
 def test_a_ranking_that_runs_out_of_memory_says_so(monkeypatch, tmp_path):

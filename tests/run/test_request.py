@@ -94,17 +94,6 @@ def test_wrong_arguments(start, tmp_path, arguments, error, message):
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("work", [auber.prune, auber.finetune])
-def test_too_few_rows(work, tmp_path):
-    message = (
-        "^train, rows to watch: at least one row is needed, .* raise last.watch_fraction or give "
-        "more rows$"
-    )
-    with pytest.raises(TaskError, match=message):
-        work(*small_start(), task=small_task(4), config=CONFIG, out=tmp_path / "x")
-    assert not (tmp_path / "x").exists()
-
-
 def test_too_many_heads_for_exhaustive_search(tmp_path):
     model, tokenizer = small_start(hidden_size=34, num_attention_heads=17)
     message = "^layer 0: method 'exhaustive' scores every mask and takes layers of at most 16 heads"
@@ -244,11 +233,3 @@ def test_a_run_of_other_rows_or_another_seed(start, searched):
         auber.prune(*small_start(), task=small_task(40), config=CONFIG, **given)
     with pytest.raises(RunError, match="a run can be matched only with the same"):
         auber.prune(start, task=TASK, config=small_config(seed=3), **given)
-
-
-def test_a_damaged_run(start, tmp_path):
-    (tmp_path / "run.json").write_text("{}")
-    (tmp_path / "result.json").write_text('{"format": 1}')
-    message = "result.json: lacks 'kind'; .*it is damaged or of another version: put"
-    with pytest.raises(RunError, match=message):
-        auber.prune(start, task=TASK, method="random", heads=tmp_path, config=CONFIG)

@@ -19,12 +19,12 @@ from tests.small import small_config, small_start, small_task
 CONFIG = small_config(first__when="always", first__epochs=12, agent__episodes=40, layer__epochs=2)
 
 
-def prune_slowly(folder: str) -> None:
+def prune_slowly(folder: Path) -> None:
     """Prune with slow scores, so that the process can be killed in the middle."""
     torch.set_num_threads(1)
     score_many = LayerScorer.score_many
     LayerScorer.score_many = lambda *arguments: (time.sleep(0.05), score_many(*arguments))[1]
-    go_on(Path(folder), resume=False)
+    go_on(folder, resume=False)
 
 
 def go_on(folder, *, resume):
@@ -58,14 +58,16 @@ def between_layers(folder: Path) -> bool:
 
 def run_until(moment, folder: Path, starter) -> None:
     """Start the run in a process of its own and kill it at a moment."""
-    process = starter.start("tests.run.test_resume:prune_slowly", folder)
+    process = starter.Process(target=prune_slowly, args=(folder,))
+    process.start()
     deadline = time.monotonic() + 120
     while not moment(folder):
-        assert not process.has_ended, "the run ended before the moment came"
+        assert process.is_alive(), "the run ended before the moment came"
         assert time.monotonic() < deadline, "the moment never came"
         time.sleep(0.01)
     process.kill()
-    assert process.wait() == -signal.SIGKILL
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

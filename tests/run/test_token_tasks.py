@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
 
@@ -88,23 +87,6 @@ def test_finetune_then_prune_and_match(files, encoder, run_json, tmp_path):
     assert result["start"] == started["start"]
 
 
-@pytest.mark.parametrize("kind", TOKEN_KINDS)
-def test_rewards_in_parts_find_the_same_plan(kind, encoder, tmp_path):
-    metric, task = METRICS_OF[kind][0], small_kind_task(kind)
-    task = replace(task, metric=metric)
-    whole, sharded = (
-        auber.prune(
-            encoder,
-            task=task,
-            config=small_config(reward__shards=shards),
-            out=tmp_path / str(shards),
-        )
-        for shards in (1, 2)
-    )
-    assert whole.plan == sharded.plan
-    assert whole.result["dev"] == sharded.result["dev"]
-
-
 def test_fold_models_give_a_smooth_reward(files, encoder, run_json, tmp_path):
     """From the command line, with a recorded or a named pretrained model."""
     kind, train, dev = files
@@ -119,19 +101,6 @@ def test_fold_models_give_a_smooth_reward(files, encoder, run_json, tmp_path):
     assert result["cost"]["scout_steps"] > 0
     stage = json.loads((tmp_path / "run" / "stages" / "layer-00.json").read_text())
     assert 0 <= stage["search"]["unpruned_score"] <= 1
-
-
-@pytest.mark.parametrize("kind", TOKEN_KINDS)
-def test_a_live_model_of_the_kind(kind):
-    task = small_kind_task(kind)
-    model, tokenizer = small_start(kind=kind, num_labels=task.num_labels)
-    pruned = auber.prune(
-        model, tokenizer, task=task, method="random", heads=2, config=small_config()
-    )
-    assert pruned.plan.num_heads == 2
-    assert type(pruned.model) is type(model)
-    scores = auber.evaluate(pruned.model, tokenizer, task=task, config=small_config())
-    assert scores.score == pytest.approx(pruned.result["dev"]["score"])
 
 
 def test_a_model_of_another_kind_is_refused():

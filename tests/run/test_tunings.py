@@ -6,13 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-import auber
 from auber.data.splits import LayerSplit, Splits
 from auber.run import tunings
 from auber.run.tunings import Tunings
 from auber.system.progress import Progress
-from auber.training.tuning import TuningReport, tune
-from tests.small import cpu, small_config, small_rows, small_start, small_task
+from auber.training.tuning import TuningReport
+from tests.small import cpu, small_config, small_rows
 
 # Only the last row is watched, and the tuning after layer 1 has only rows of fold 2.
 SPLITS = Splits(
@@ -102,25 +101,3 @@ def test_the_first_again_has_a_name_of_its_own_and_is_the_same(heard):
     own.first_after_rewind("pruned")
     assert heard[1][:2] == ("first tuning of the pruned model", "rewind/tuning")
     assert heard[1][2:] == heard[0][2:], "rows, settings and seed"
-
-
-def test_captured_steps_are_shared_by_the_tunings_of_one_model(monkeypatch):
-    caches: dict[int, list[str]] = {}
-    kept = []
-
-    def listen(*arguments, name, step_cache, **options):
-        kept.append(step_cache)  # so that no other gets its id
-        caches.setdefault(id(step_cache), []).append(name)
-        return tune(*arguments, name=name, step_cache=step_cache, **options)
-
-    monkeypatch.setattr(tunings, "tune", listen)
-    config = small_config(
-        protocol="crossfit", reward__measure="smooth", reward__folds=2, first__when="always"
-    )
-    auber.prune(*small_start(), task=small_task(), config=config)
-    layers = [f"layer-0{layer}/tuning" for layer in range(3)]
-    names = ("first/tuning", *layers, "last/tuning")
-    groups = list(caches.values())
-    assert groups[1:3] == [[f"scout-{fold}/{name}" for name in names] for fold in range(2)]
-    assert groups[0] == caches[id(None)] == ["first/tuning", "rewind/tuning"], "heads go after it"
-    assert groups[3][-1] == "last/tuning"

@@ -214,26 +214,28 @@ def test_runs_that_make_the_generated_model_at_once_share_it(tmp_path, monkeypat
     assert [path.name for path in place.iterdir()] == ["agreement"]
 
 
-def study_slowly(model: str, folder: str) -> None:
+def study_slowly(model: Path, folder: Path) -> None:
     """Do a study slowly enough to be killed in a search."""
     torch.set_num_threads(1)
     score_many = LayerScorer.score_many
     LayerScorer.score_many = lambda *arguments: (time.sleep(0.2), score_many(*arguments))[1]
-    run_study(tiny_study(model), StudyFolder(Path(folder)), Notes())
+    run_study(tiny_study(model), StudyFolder(folder), Notes())
 
 
 def test_a_killed_study_goes_on_to_the_same_results(model, unbroken, starter, tmp_path):
     _, whole, _ = unbroken
     study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
-    process = starter.start("tests.study.test_runner:study_slowly", model, folder.path)
+    process = starter.Process(target=study_slowly, args=(model, folder.path))
+    process.start()
     ledger = folder.run_path(BLOCK, "auber") / "scores.jsonl"
     deadline = time.monotonic() + 120
     while not ledger.is_file() or ledger.read_text().count("\n") < 2:
-        assert not process.has_ended, "the study ended before it could be killed"
+        assert process.is_alive(), "the study ended before it could be killed"
         assert time.monotonic() < deadline, "the search never began"
         time.sleep(0.01)
     process.kill()
-    assert process.wait() == -signal.SIGKILL
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     assert states(study, folder)["start"] == "complete"
     assert states(study, folder)["auber"] == "unfinished"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from html.parser import HTMLParser
 
 import pytest
@@ -103,6 +104,7 @@ def test_a_head_shows_all_that_is_known_of_it(text):
 def test_hostile_names_are_text(tmp_path, text, name):
     changes = {"task": name, "model": name, "method": name, "config": {"seed": 0, name: name}}
     changes |= {"provenance.device": name, "metric": name, "data": name, "start": name}
+    changes["command"] = shlex.join(["auber", "prune", "--model", name])
     run = write_searched(tmp_path, "run", **changes)
     other = write_ranked(tmp_path, "other", task=name, metric=name, data=name)
     known = {tag for tag, _ in Elements(text).found} | {"details", "summary"}
