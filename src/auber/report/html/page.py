@@ -9,33 +9,31 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import jinja2
+from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from auber.errors import RunError
+from auber.report.analysis import Report
+from auber.report.answer import Verdict
 from auber.report.figures import SHADES, HeadMap, style, to_svg, write_figure
-from auber.report.tables import Table, is_numeric
-from auber.report.words import slug
+from auber.report.tables import LONG, Table, is_numeric
 from auber.system.files import write_text
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 INDEX, FIGURES = "index.html", "figures"
-
-_LONG = 40  # characters of a cell that wraps
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure; `name` is that of its files, `alt` its content in words."""
+    """One figure; `name` is that of its files."""
 
     name: str
     title: str
-    alt: str
     draw: Callable[[], Figure]
 
     @cached_property
@@ -83,16 +81,6 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What to know first: one sentence and its reasons."""
-
-    about: str
-    headline: str
-    points: tuple[str, ...]
-    label: str | None = None
-
-
-@dataclass(frozen=True)
 class Page:
     """The whole page."""
 
@@ -100,6 +88,7 @@ class Page:
     subtitle: str
     verdicts: Sequence[Verdict]
     sections: Sequence[Section]
+    report: Report | None = None  # of a study
 
     @property
     def drawings(self) -> Iterator[Drawing]:
@@ -113,32 +102,15 @@ def make_blocks(table: Table) -> list[Block]:
     """Return the tables of a report without empty columns, one for each section."""
     blocks = []
     for shown in table.sections():
-        rows = shown.cells.to_dict("records")
-        names = [*shown.cells]
-        kept = [name for name in names if name == names[0] or any(row[name] for row in rows)]
-        caption = table.title if shown.place is None else f"{table.title}; {shown.title}"
-        cells = [{name: row[name] for name in kept} for row in rows]
-        blocks.append(Block(caption, rows=cells, notes=(*shown.part.notes, *table.notes)))
+        cells = shown.cells
+        cells = cells.loc[:, cells.ne("").any() | (cells.columns == cells.columns[0])]
+        notes = (*shown.notes, *table.notes)
+        blocks.append(Block(shown.caption, rows=cells.to_dict("records"), notes=notes))
     return blocks
-
-
-def make_slugs(names: Iterable[str]) -> dict[str, str]:
-    """Return a part of file names and anchors for each name, no two the same."""
-    found: dict[str, str] = {}
-    for name in names:
-        number, free = 1, slug(name)
-        while free in found.values():
-            number += 1
-            free = f"{slug(name)}-{number}"
-        found[name] = free
-    return found
 
 
 def render_page(page: Page) -> str:
     """Return the page as one HTML file."""
-    import jinja2
-    from markupsafe import Markup
-
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("auber.report.html"),
         autoescape=True,
@@ -165,7 +137,7 @@ def _column_classes(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
     found = {}
     for name in rows[0]:
         cells = [row[name] for row in rows]
-        is_long = max(map(len, cells)) > _LONG
+        is_long = max(map(len, cells)) > LONG
         found[name] = "number" if is_numeric(cells) else "long" if is_long else ""
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from auber.config import settings
 from auber.errors import RunError
@@ -13,8 +12,8 @@ from auber.report.figures import TIME_PART_COLOURS, Curve, draw_bars, draw_searc
 from auber.report.html.page import Block, Drawing, Section, make_blocks
 from auber.report.layers import Run
 from auber.report.measurements import (
+    EXTRAS,
     REGRET,
-    SPEED,
     draw_regret,
     read_regret,
     read_speed,
@@ -25,14 +24,8 @@ from auber.report.records import RunRecord
 from auber.report.results_file import ResultsFile
 from auber.run.records import TIME_PARTS
 
-EXTRAS = (REGRET, SPEED)  # kinds of results that stand beside runs
-
 TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
 _TIME_COLOURS = dict(zip(TIMES.values(), TIME_PART_COLOURS, strict=True))
-_SEARCHES = (
-    "Best reward found so far against the number of different masks scored, in points over {} on "
-    "the reward set"
-)
 
 
 def time_parts(record: RunRecord) -> dict[str, float]:
@@ -45,20 +38,21 @@ def draw_times(
     name: str, title: str, panels: Mapping[str, Mapping[str, dict[str, float]]]
 ) -> Drawing:
     """Return a figure of the seconds of runs or methods."""
-    words = (
-        f"{panel} {row} {sum(parts.values()):.0f}"
-        for panel, rows in panels.items()
-        for row, parts in rows.items()
-    )
-    alt = f"Seconds: {'; '.join(map(str.strip, words))}"
-    return Drawing(name, title, alt, partial(draw_bars, panels, _TIME_COLOURS, "seconds"))
+    return Drawing(name, title, partial(draw_bars, panels, _TIME_COLOURS, "seconds"))
 
 
-def describe_searches(runs: Iterable[Run]) -> tuple[str, str]:
-    """Return what the searches count their gains from, and the caption of their figures."""
+def search_start(runs: Iterable[Run]) -> str:
+    """Return what the searches count their gains from."""
     has_prior = any(run.has_prior for run in runs)
-    begun = "the plan the search started from" if has_prior else "the unpruned layer"
-    return begun, _SEARCHES.format(begun)
+    return "the plan the search started from" if has_prior else "the unpruned layer"
+
+
+def search_caption(runs: Iterable[Run]) -> str:
+    """Return the caption of the figures of searches."""
+    return (
+        "Best reward found so far against the number of different masks scored, in points over "
+        f"{search_start(runs)} on the reward set"
+    )
 
 
 def curves_of(run: Run, prefix: str = "") -> list[Curve]:
@@ -77,46 +71,41 @@ def curves_of(run: Run, prefix: str = "") -> list[Curve]:
 
 def draw_curves(name: str, title: str, panels: Mapping[str, Sequence[Curve]]) -> list[Drawing]:
     """Return a figure of searches with a panel for each title, none without searches."""
-    if not panels:
-        return []
-    ends = (f"{each.title} {each.points[-1][1]:+.2f}" for of in panels.values() for each in of)
-    alt = f"Best gain of each search in points: {'; '.join(ends)}"
-    return [Drawing(name, title, alt, partial(draw_searches, panels))]
+    return [Drawing(name, title, partial(draw_searches, panels))] if panels else []
 
 
 def extra_sections(files: Sequence[ResultsFile]) -> Iterator[Section]:
     """Yield the sections of other commands' results."""
-    for place, file in enumerate(files):
-        number = sum(each.kind == file.kind for each in files[:place])
-        end = f"-{number + 1}" if number else ""
+    for number, file in enumerate(files, 1):
+        if file.kind not in EXTRAS:
+            raise RunError(
+                f"{file.name}: must be results of kind {' or '.join(EXTRAS)}, found '{file.kind}'; "
+                "leave it out"
+            )
+        end = f"-{number}" if number > 1 else ""
         if file.kind == REGRET:
             regret = read_regret(file)
             title = "Regret against the number of rewards"
-            drawing = Drawing(f"regret{end}", title, title, partial(draw_regret, regret))
+            drawing = Drawing(f"regret{end}", title, partial(draw_regret, regret))
             caption = (
                 "Searches replayed on the scores of every mask of some layers, from "
                 f"{file.name}: the mean over the layers."
             )
             blocks = [Block(caption, [drawing]), *make_blocks(regret_table(regret))]
             yield Section(f"regret{end}", "Regret", *blocks)
-        elif file.kind == SPEED:
+        else:
             tables = speed_tables(read_speed(file))
             blocks = [block for table in tables for block in make_blocks(table)]
             yield Section(f"speed{end}", "Speed", *blocks)
-        else:
-            raise RunError(
-                f"{file.name}: must be results of kind {' or '.join(EXTRAS)}, found '{file.kind}'; "
-                "leave it out"
-            )
 
 
 def settings_rows(columns: Mapping[str, Sequence[RunRecord]]) -> list[dict[str, str]]:
     """Return all settings, with the values that the runs of each column have."""
     meaning = {info.key: info.doc for info in settings()}
-    order = {key: place for place, key in enumerate(meaning)}
     used = dict.fromkeys(key for runs in columns.values() for run in runs for key in run.config)
     rows = []
-    for key in sorted(used, key=lambda key: order.get(key, len(order))):
+    unknown = [key for key in used if key not in meaning]
+    for key in (*(key for key in meaning if key in used), *unknown):
         row = {"setting": key}
         for name, runs in columns.items():
             values = dict.fromkeys(_text(run.config[key]) for run in runs if key in run.config)
@@ -125,7 +114,7 @@ def settings_rows(columns: Mapping[str, Sequence[RunRecord]]) -> list[dict[str, 
     return rows
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
