@@ -61,7 +61,7 @@ def test_the_command_prints_tables_and_verdicts(run_auber, tmp_path):
     code, out, err = run_auber("report", tmp_path, tmp_path / "regret.json")
     assert (code, err) == (0, "")
     headline, *points = out.splitlines()
-    assert headline.startswith("mpnet-base, protocol seen: No: neither the dev score nor its gap")
+    assert headline.startswith("mpnet-base, protocol seen: Yes: removing the heads that auber ")
     assert points[0].startswith("  Dev score of auber against original+tuning: ")
     assert "Table 2: the methods; mpnet-base, protocol seen" in out
     assert "4 (task, seed) pairs" in out

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from auber.report.analysis import analyse
-from auber.report.results_file import collect
-from tests.report.results import make_result, write_plan, write_run, write_study
+from tests.report.results import collect, make_result, write_plan, write_run, write_study
 
 CONTROL = "original+tuning"
 SCORES = {

@@ -6,8 +6,7 @@ import pytest
 
 from auber.report.analysis import analyse
 from auber.report.answer import verdicts
-from auber.report.results_file import collect
-from tests.report.results import make_result, write_plan, write_run, write_study
+from tests.report.results import collect, make_result, write_plan, write_run, write_study
 
 CONTROL = "original+tuning"
 EQUAL = (95.0, 95.0, 95.0)

@@ -56,7 +56,7 @@ def test_bars():
 
 
 def test_searches():
-    curves = [Curve("a", [(1, 0.0), (5, 2.0)], 11), Curve("b", [(1, 0.0)], 11)]
+    curves = [Curve([(1, 0.0), (5, 2.0)], 11), Curve([(1, 0.0)], 11)]
     (axes,) = draw_searches({"both": curves}).axes
     mean = max(axes.lines, key=lambda line: line.get_linewidth())
     assert dict(zip(*mean.get_data(), strict=True)) == {1: 0.0, 10: 1.0, 11: 1.0}
@@ -95,7 +95,7 @@ def test_maps_of_heads_are_drawn():
         ),
         HeadMap("two", [[1, -2, 0], [-9, 2, 3]], texts_of_heads, stop=True),
     ]
-    assert {"stop", "head", "layer", "one. l", "two. "} <= set(texts(draw_heads([maps, maps[:1]])))
+    assert {"stop", "head", "layer", "one. l", "two."} <= set(texts(draw_heads([maps, maps[:1]])))
 
 
 @pytest.mark.parametrize("suffix", ["svg", "pdf", "png"])

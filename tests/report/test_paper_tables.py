@@ -6,9 +6,8 @@ import pytest
 
 from auber.report.analysis import analyse
 from auber.report.paper_tables import all_tables
-from auber.report.results_file import collect
 from auber.report.tables import to_csv
-from tests.report.results import make_result, write_plan, write_run, write_study
+from tests.report.results import collect, make_result, write_plan, write_run, write_study
 
 ROOT = Path(__file__).parents[2]
 CONTROL = "original+tuning"

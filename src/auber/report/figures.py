@@ -199,7 +199,6 @@ def _limits(rows: Iterable[ScoreRow], majority: float | None) -> tuple[float, fl
 class Curve(NamedTuple):
     """The best gain of a search at each improvement, in points."""
 
-    title: str
     points: Sequence[tuple[int, float]]
     scored: int  # different masks in all
     chosen: float | None = None
@@ -273,7 +272,7 @@ def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:
     every = [each for row in rows for each in (*row, *[None] * (columns - len(row)))]
     layers, heads = np.max([np.shape(each.shades) for row in rows for each in row], axis=0)
     cell = min(0.2, 2.6 / heads)  # inches
-    width, height = max(cell * (heads + 3), 1.7), cell * layers + 0.7
+    width, height = max(cell * (heads + 3), 2.2), cell * layers + 0.7
     colours = LinearSegmentedColormap.from_list("heads", [LOSS, FAINT, GAIN], 2 * SHADES + 1)
     with style():
         figure, all_axes = make_figure(len(every), width, height, most=columns, room=(0.3, 0.3))
@@ -288,7 +287,11 @@ def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:
             bottom, last = len(each.shades) - 1, len(each.shades[0]) - 1
             axes.set_xticks([0, last], ["0", "stop" if each.stop else str(last)])
             axes.set_yticks([0, bottom])
-            title = textwrap.fill(f"{each.title}. {each.legend}", int(width / _LETTER))
+            axes.set_anchor("W")
+            for y, text in enumerate(each.counts):
+                axes.text(last + 0.8, y, text, va="center", color=GREY)
+            letters = int(width / _LETTER) - 5
+            title = textwrap.fill(f"{each.title}. {each.legend}".strip(), letters)
             axes.set_title(title, loc="left")
             axes.grid(visible=False)
             axes.spines[:].set_visible(False)

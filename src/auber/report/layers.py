@@ -129,7 +129,7 @@ def _labels(folders: Sequence[str | Path]) -> list[str]:
 
 
 def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
-    plan = _plan(record.plan)
+    plan = PruningPlan(_by_layer(record.plan))
     # The fine-tuned model may have lost all heads of a layer.
     plan.check(record.layers, record.heads, allow_empty_layers=True)
     if folder is None:
@@ -138,24 +138,28 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
     stages = {name: read(StageRecord, path, REMEDY) for name, path in paths.items()}
     budget = None
     if BUDGET in stages:
-        shares = stages[BUDGET].plan
-        if shares is None:
+        if (shares := stages[BUDGET].plan) is None:
             raise RunError(
                 f"{paths[BUDGET]}: lacks 'plan'; it is damaged or of another version: {REMEDY}"
             )
-        budget = _plan(shares)
-    layers = [
-        _layer(paths[name], stages, plan, record, budget) for name in stages if is_layer_stage(name)
-    ]
+        budget = _by_layer(shares)
     is_reversed = record.config.get("search.order") == "reverse"
-    layers.sort(key=lambda layer: layer.index, reverse=is_reversed)
+    layers = sorted(
+        (
+            _layer(path, stages, plan, record, budget)
+            for path in paths.values()
+            if is_layer_stage(path.stem)
+        ),
+        key=lambda layer: layer.index,
+        reverse=is_reversed,
+    )
     name, ranking = (stages[PLAN].ranking if PLAN in stages else None) or ("", {})
     scores = {(int(i), int(j)): score for i, of in ranking.items() for j, score in of.items()}
     return Run(label, record, plan, tuple(layers), name, scores, budget is not None)
 
 
-def _plan(removed: Mapping[str, Sequence[int]]) -> PruningPlan:
-    return PruningPlan({int(layer): heads for layer, heads in removed.items()})
+def _by_layer(removed: Mapping[str, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    return {int(layer): heads for layer, heads in removed.items()}
 
 
 def _layer(
@@ -163,7 +167,7 @@ def _layer(
     stages: Mapping[str, StageRecord],
     plan: PruningPlan,
     record: RunRecord,
-    budget: PruningPlan | None,
+    budget: Mapping[int, tuple[int, ...]] | None,
 ) -> Layer:
     index, stage = layer_of(path.stem), stages[path.stem]
     if index is None or index >= record.layers:
@@ -171,7 +175,7 @@ def _layer(
             f"{path}: must be named layer-NN for a layer below {record.layers}; remove it"
         )
     own = stage.removed if isinstance(stage.removed, tuple) else ()
-    removed = own if budget is None else budget.removed(index)
+    removed = own if budget is None else budget.get(index, ())
     # If all layers are decided before the tuning, that is a later stage of its own.
     later = stages.get(tuning_stage(index))
     tuning = stage.tuning if later is None else later.tuning

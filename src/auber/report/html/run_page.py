@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from auber.data import TASKS
 from auber.report.answer import Verdict
 from auber.report.figures import HeadMap, draw_heads, make_shades
 from auber.report.html.page import Block, Drawing, Page, Section
@@ -24,6 +23,10 @@ from auber.report.layers import Head, Run
 from auber.report.records import RunRecord
 from auber.report.results_file import ResultsFile
 
+_MORE_RUNS = (
+    "For a verdict: auber study with several seeds and the control original+tuning, then auber "
+    "report of its folder."
+)
 _RANKINGS = {
     "state": "State before any removal",
     "importance": "Importance (how much the loss depends on the head)",
@@ -96,7 +99,7 @@ def _judge_scores(record: RunRecord, alone: bool) -> Iterator[str]:
         share = 100 * (record.majority or 0)
         yield f"Careful: always giving the most frequent class scores {share:.2f}."
     if alone:
-        yield f"One run proves nothing.{_doubt(record)} For a verdict: {_more_runs(record)}."
+        yield f"One run proves nothing.{_doubt(record)} {_MORE_RUNS}"
 
 
 def _judge_searches(run: Run) -> Iterator[str]:
@@ -148,16 +151,8 @@ def _compare(runs: Sequence[Run]) -> Iterator[Verdict]:
         ]
         same_start = len({run.record.start for run in runs}) == 1
         start = "" if same_start else " They did not start from the same fine-tuned weights."
-        points.append(f"For a verdict: {_more_runs(first)}.{_doubt(first)}{start}")
+        points.append(f"{_MORE_RUNS}{_doubt(first)}{start}")
     yield Verdict("Side by side", headline, tuple(points))
-
-
-def _more_runs(record: RunRecord) -> str:
-    files = "" if record.task in TASKS else ", the files of your rows"
-    return (
-        f"auber study with several seeds{files} and the control original+tuning, then auber report "
-        "of its folder"
-    )
 
 
 def _doubt(record: RunRecord) -> str:
@@ -286,23 +281,17 @@ def _draw_course(runs: Sequence[Run], ends: Iterable[tuple[str, str]]) -> Block:
     for run, (end, prefix) in zip(runs, ends, strict=True):
         asked, computed = run.record.rewards_asked, run.record.rewards_computed
         title = f"{prefix}{asked} rewards requested, {computed} computed"
-        panels = {curve.title: [curve] for curve in curves_of(run)}
+        panels = {layer: [curve] for layer, curve in curves_of(run).items()}
         drawings += draw_curves(f"search{end}", title, panels)
     times = {run.label: time_parts(run.record) for run in runs}
     drawings.append(draw_times("time", "Where the time went", {"": times}))
     caption = ""
     if any(run.searched for run in runs):
         caption = f"{search_caption(runs)}. The dot is the choice, layers are in search order. "
-        if any(search.change_cost for run in runs for _, search in run.searched):
-            caption += "Each changed head had to gain a margin, which is not subtracted here. "
     return Block(f"{caption}Where the time went: seconds of the run.", drawings)
 
 
 def _list_layers(run: Run) -> Block:
-    begun = "started from" if run.has_prior else "unpruned"
-    # With a cost of each change the best score need not be what the search looked for.
-    has_cost = any(search.change_cost for _, search in run.searched)
-    best = "best after costs" if has_cost else "best scored"
     smooth = run.record.config.get("reward.measure") == "smooth"
     measure = "the smooth reward" if smooth else "the metric"
     rows = []
@@ -314,38 +303,22 @@ def _list_layers(run: Run) -> Block:
             "layer": str(layer.index),
             "removed": ", ".join(map(str, layer.removed)) or "none",
             "left": str(run.record.heads - len(run.plan.removed(layer.index))),
-            **dict(zip((begun, "chosen", best, "missed"), points, strict=True)),
+            **dict(zip(("start", "chosen", "best", "missed"), points, strict=True)),
             "rewards requested": str(search.rewards_asked) if search else "",
             "computed": str(search.rewards_computed) if search else "",
             "tuning steps": str(layer.tuning_steps),
             "seconds": f"{layer.seconds:.1f}",
         })  # fmt: skip
-    legend = (
-        f"{begun.capitalize()}, chosen, {best}: {measure} on the layer's reward set, in points. "
-        f"Missed: {best} minus chosen."
-    )
-    notes = (legend, *_search_notes(run))
-    return Block(f"{run.label}: layer by layer", rows=rows, notes=notes, folded=True)
-
-
-def _search_notes(run: Run) -> Iterator[str]:
-    given = sum(len(search.given) for _, search in run.searched)
-    if given:
-        changed = sum(len({*search.given} ^ {*layer.removed}) for layer, search in run.searched)
-        yield (
-            f"The searches started from a plan without {given} heads and changed {changed} of "
-            "its choices."
-        )
-    costs = [search.change_cost for _, search in run.searched if search.change_cost]
-    if costs:
-        low, high = f"{min(costs):.3g}", f"{max(costs):.3g}"
-        what, amount = "changed" if given else "removed", low if low == high else f"{low} to {high}"
-        yield f"A {what} head had to gain {amount} points."
+    notes = [
+        f"Start, chosen, best: {measure} on the layer's reward set, in points. Start: of "
+        f"{search_start([run])}. Best: of the mask that the search scored best, after the costs of "
+        "removing heads if there are any. Missed: best minus chosen."
+    ]
     untaught = [layer.index for layer, search in run.searched if search.updates == 0]
     if untaught:
-        yield (
-            f"The agent made no update in {_name_layers(untaught)}: its plan there is not learned."
-        )
+        layers = _name_layers(untaught)
+        notes.append(f"The agent made no update in {layers}: its plan there is not learned.")
+    return Block(f"{run.label}: layer by layer", rows=rows, notes=notes, folded=True)
 
 
 def _list_origins(runs: Iterable[Run]) -> Block:

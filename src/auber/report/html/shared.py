@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from auber.config import settings
-from auber.errors import RunError
 from auber.report.figures import TIME_PART_COLOURS, Curve, draw_bars, draw_searches
 from auber.report.html.page import Block, Drawing, Section, make_blocks
 from auber.report.layers import Run
 from auber.report.measurements import (
-    EXTRAS,
     REGRET,
     draw_regret,
     read_regret,
@@ -55,18 +53,17 @@ def search_caption(runs: Iterable[Run]) -> str:
     )
 
 
-def curves_of(run: Run, prefix: str = "") -> list[Curve]:
-    """Return the searches of a run as gains in points, named `prefix` and their layer."""
-    return [
-        Curve(
-            f"{prefix}layer {layer.index}",
+def curves_of(run: Run) -> dict[str, Curve]:
+    """Return the searches of a run as gains in points, by layer."""
+    return {
+        f"layer {layer.index}": Curve(
             layer.gains,
             search.rewards_computed,
             None if layer.chosen is None else 100 * (layer.chosen - (layer.begun or 0.0)),
         )
         for layer, search in run.searched
         if layer.gains
-    ]
+    }
 
 
 def draw_curves(name: str, title: str, panels: Mapping[str, Sequence[Curve]]) -> list[Drawing]:
@@ -77,11 +74,6 @@ def draw_curves(name: str, title: str, panels: Mapping[str, Sequence[Curve]]) ->
 def extra_sections(files: Sequence[ResultsFile]) -> Iterator[Section]:
     """Yield the sections of other commands' results."""
     for number, file in enumerate(files, 1):
-        if file.kind not in EXTRAS:
-            raise RunError(
-                f"{file.name}: must be results of kind {' or '.join(EXTRAS)}, found '{file.kind}'; "
-                "leave it out"
-            )
         end = f"-{number}" if number > 1 else ""
         if file.kind == REGRET:
             regret = read_regret(file)

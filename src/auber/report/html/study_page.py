@@ -164,7 +164,7 @@ def _draw_searches(cells: Cells, end: str) -> Block:
     panels = {
         title: curves
         for title, runs in by_panel.items()
-        if (curves := [c for run in runs for c in curves_of(run, f"seed {run.record.seed}, ")])
+        if (curves := [curve for run in runs for curve in curves_of(run).values()])
     }
     caption = (
         f"{search_caption(run for runs in by_panel.values() for run in runs)}; thin: a layer of a "
