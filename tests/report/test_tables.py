@@ -7,8 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from auber.errors import RunError
-from auber.report.tables import Part, Table, to_csv, to_latex, to_markdown, write_tables
+from auber.report.tables import Part, Table, to_csv, to_latex, to_markdown
 
 NASTY = "=SUM(A1)|<b>_x_*[y](z)&#%$^~\\{}`"
 LONG = "a sentence of more than forty characters, 95 % of it"
@@ -130,11 +129,3 @@ def test_an_empty_table_is_marked():
     assert to_markdown(EMPTY) == "# Title\n\nNothing here.\n"
     assert "% Nothing here." in to_latex(EMPTY)
     assert to_csv(EMPTY) == "name\n"
-
-
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "report").write_text("mine")
-    message = r"report: cannot be written \(.*\); it must be a folder of its own"
-    with pytest.raises(RunError, match=message):
-        write_tables([TABLE], tmp_path / "report")
-    assert (tmp_path / "report").read_text() == "mine"

@@ -12,7 +12,10 @@ from auber.cli import options, screen
 from auber.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from auber.report.analysis import Report
+    from auber.report.tables import Table
 
 
 def command(
@@ -124,9 +127,9 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
     from auber.report.html import make_page
     from auber.report.html.page import write_page
     from auber.report.measurements import EXTRAS
-    from auber.report.paper_tables import all_tables, summarise
+    from auber.report.paper_tables import summarise
     from auber.report.results_file import read_results_file
-    from auber.report.tables import FOLDER, write_tables
+    from auber.report.tables import FOLDER
 
     files = {place: read_results_file(place) for place in places if place.is_file()}
     extras = {place: file for place, file in files.items() if file.kind in EXTRAS}
@@ -141,11 +144,7 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
     if open_page and out is None:
         raise ConfigError("--open needs a page that is written, found no --out; add --out DIR")
     page = make_page(places, list(extras.values()))
-    written: list[str] = []
-    if out is not None:
-        if page.report is not None:
-            write_tables(all_tables(page.report), out)
-        written = [str(file) for file in write_page(page, out)]
+    written = [] if out is None else [str(file) for file in write_page(page, out)]
     if as_json:
         facts = {"page": written[0] if written else None, "figures": written[1:]}
         verdicts = {"verdicts": [asdict(verdict) for verdict in page.verdicts]}
@@ -157,7 +156,7 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
             for point in verdict.points:
                 print(screen.wrap(point, first="  ", later="    "))
         if page.report is not None:
-            _print_report(page.report)
+            _print_report(page.report, page.tables)
             print(f"tables: {out or 'not written; choose a folder with --out DIR'}")
         if written:
             print(f"page: {written[0]}, figures beside it as SVG and PDF")
@@ -169,16 +168,14 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
         webbrowser.open(Path(written[0]).resolve().as_uri())
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: Report, tables: Iterable[Table]) -> None:
     """Print the tables of methods and of ablations, and what to be careful about."""
-    from auber.report.paper_tables import all_tables
     from auber.report.records import CONTROL, SUBJECT
 
-    for table in all_tables(report):
-        if table.name in ("table2", "table3"):
-            for shown in table.sections(brief=True):
-                rows = shown.cells.to_numpy().tolist()
-                screen.print_table([*shown.cells], rows, title=shown.caption)
+    for table in tables:
+        for shown in table.sections(brief=True) if table.brief else ():
+            rows = shown.cells.to_numpy().tolist()
+            screen.print_table([*shown.cells], rows, title=shown.caption)
     if report.sections:
         print(
             f"P: heads removed; difference to {CONTROL}, in table 3 to {SUBJECT}; in points, 100 "

@@ -22,8 +22,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from auber.errors import RunError
-
 COLOURS = (
     "#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00", "#4aa3df", "#d1638f", "#2f8f8f",
     "#9ac04a", "#222222", "#777777",
@@ -101,11 +99,8 @@ def to_svg(figure: Figure) -> str:
 def write_figure(figure: Figure, path: Path) -> None:
     """Write a figure as SVG, PDF or PNG, by the ending of the path."""
     dates = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}
-    try:
-        with style():
-            figure.savefig(path, metadata=dates.get(path.suffix), dpi=200)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be written ({error}); choose another place") from error
+    with style():
+        figure.savefig(path, metadata=dates.get(path.suffix), dpi=200)
 
 
 def add_legend(figure: Figure, *every: Axes) -> None:
@@ -136,10 +131,12 @@ def draw_bars(
             ends = np.zeros(len(places))
             for part in used:
                 widths = np.array([parts.get(part, 0.0) for parts in places.values()])
-                axes.barh(list(places), widths, 0.7, left=ends, color=colours[part], label=part)
+                bars = axes.barh(
+                    list(places), widths, 0.7, left=ends, color=colours[part], label=part
+                )
                 ends += widths
-            for last in axes.containers[-1:]:
-                axes.bar_label(last, [f"{end:.0f}" for end in ends], padding=3, color=GREY)
+                if part == used[-1]:
+                    axes.bar_label(bars, [f"{end:.0f}" for end in ends], padding=3, color=GREY)
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.15 if len(panels) == 1 else 0.25)  # room for the totals
             axes.set_xlim(left=0)
@@ -263,7 +260,8 @@ def make_shades(values: Sequence[Sequence[float | None]], scale: str) -> list[li
     shares = (sizes - low) / (high - low) if high > low else np.ones_like(sizes)
     is_loss = (scale == "counts") | ((scale == "signed") & (numbers < 0))
     shades = (1 + np.round((SHADES - 1) * shares)) * np.where(is_loss, -1, 1)
-    return np.where(is_shaded, shades, 0).astype(int).tolist()
+    found: list[list[int]] = np.where(is_shaded, shades, 0).astype(int).tolist()
+    return found
 
 
 def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:
@@ -281,15 +279,14 @@ def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:
                 axes.set_visible(False)
                 continue
             axes.imshow(each.shades, colours, vmin=-SHADES, vmax=SHADES, interpolation="none")
-            if each.removed:
-                y, x = zip(*sorted(each.removed), strict=True)
-                axes.plot(x, y, "x", color=INK, markersize=cell * 30, markeredgewidth=0.8)
+            for layer, head in sorted(each.removed):
+                axes.plot(head, layer, "x", color=INK, markersize=cell * 30, markeredgewidth=0.8)
             bottom, last = len(each.shades) - 1, len(each.shades[0]) - 1
             axes.set_xticks([0, last], ["0", "stop" if each.stop else str(last)])
             axes.set_yticks([0, bottom])
             axes.set_anchor("W")
-            for y, text in enumerate(each.counts):
-                axes.text(last + 0.8, y, text, va="center", color=GREY)
+            for layer, text in enumerate(each.counts):
+                axes.text(last + 0.8, layer, text, va="center", color=GREY)
             letters = int(width / _LETTER) - 5
             title = textwrap.fill(f"{each.title}. {each.legend}".strip(), letters)
             axes.set_title(title, loc="left")

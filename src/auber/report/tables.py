@@ -7,15 +7,11 @@ become "84.3 ± 0.7", `interval low` and `interval high` become "-0.5 to +2.0".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-
-from auber.errors import RunError
-from auber.system.files import write_text
 
 FOLDER = "report"  # of tables and page in the folder of a run or a study
 
@@ -131,27 +127,6 @@ def is_numeric(cells: Iterable[str]) -> bool:
     """Return whether a column of text holds numbers, which are aligned to the right."""
     found = [cell for cell in cells if cell]
     return bool(found) and all(re.match(r"[-+]?\d[\d.]*( |$)", cell) for cell in found)
-
-
-# --- files ---
-
-
-def write_tables(tables: Sequence[Table], out: Path) -> tuple[Path, ...]:
-    """Write every table in every format."""
-    texts = {
-        f"{table.name}.{suffix}": write(table)
-        for table in tables
-        for suffix, write in WRITERS.items()
-    }
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            write_text(out / name, text)
-    except OSError as error:
-        raise RunError(
-            f"{out}: cannot be written ({error}); it must be a folder of its own"
-        ) from error
-    return tuple(out / name for name in texts)
 
 
 def to_markdown(table: Table, level: int = 1) -> str:

@@ -22,7 +22,7 @@ from auber.errors import RunError
 from auber.report.analysis import Report
 from auber.report.answer import Verdict
 from auber.report.figures import SHADES, HeadMap, style, to_svg, write_figure
-from auber.report.tables import LONG, Table, is_numeric
+from auber.report.tables import LONG, WRITERS, Table, is_numeric
 from auber.system.files import write_text
 
 INDEX, FIGURES = "index.html", "figures"
@@ -89,6 +89,7 @@ class Page:
     verdicts: Sequence[Verdict]
     sections: Sequence[Section]
     report: Report | None = None  # of a study
+    tables: Sequence[Table] = ()  # that are also files
 
     @property
     def drawings(self) -> Iterator[Drawing]:
@@ -143,11 +144,14 @@ def _column_classes(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def write_page(page: Page, out: Path) -> tuple[Path, ...]:
-    """Write the page, and each figure as SVG and PDF; the page is the first of the paths."""
+    """Write the page, its tables, and each figure as SVG and PDF; return page and figures."""
     written = [out / INDEX]
     try:
         (out / FIGURES).mkdir(parents=True, exist_ok=True)
         write_text(out / INDEX, render_page(page))
+        for table in page.tables:
+            for suffix, write in WRITERS.items():
+                write_text(out / f"{table.name}.{suffix}", write(table))
         for drawing in page.drawings:
             path = out / FIGURES / f"{drawing.name}.svg"
             write_text(path, drawing.svg)

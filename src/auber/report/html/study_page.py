@@ -64,7 +64,7 @@ def make_study_page(
     tasks = sorted({row.task for row in report.tasks})
     subtitle = f"{', '.join(models)}; {', '.join(tasks)}; {count(report.runs, 'finished run')}"
     title = "Does pruning heads help here, and what does it cost?"
-    return Page(title, subtitle, verdicts(report), sections, report)
+    return Page(title, subtitle, verdicts(report), sections, report, tables)
 
 
 def _evidence(
