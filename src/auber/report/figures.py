@@ -123,8 +123,8 @@ def draw_bars(
     x_label: str,
 ) -> Figure:
     """Draw a bar for each name in each panel, stacked of the parts that `colours` has in order."""
-    bars = [parts for of_panel in panels.values() for parts in of_panel.values()]
-    used = [part for part in colours if any(parts.get(part, 0.0) > 0 for parts in bars)]
+    every = [parts for of_panel in panels.values() for parts in of_panel.values()]
+    used = [part for part in colours if any(parts.get(part, 0.0) > 0 for parts in every)]
     with style():
         figure, drawn = _make_panels(panels, x_label)
         for axes, places in drawn:

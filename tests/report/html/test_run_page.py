@@ -5,8 +5,8 @@ import json
 import pytest
 
 from auber.report.html import make_page
+from auber.report.html.page import TIMES, settings_rows, time_parts
 from auber.report.html.run_page import standard_error
-from auber.report.html.shared import TIMES, settings_rows, time_parts
 from auber.report.layers import read_runs
 from auber.report.results_file import ResultsFile
 from auber.run.records import TIME_PARTS

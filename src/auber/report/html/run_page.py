@@ -8,8 +8,11 @@ from functools import partial
 
 from auber.report.answer import Verdict
 from auber.report.figures import HeadMap, draw_heads, make_shades
-from auber.report.html.page import Block, Drawing, Page, Section
-from auber.report.html.shared import (
+from auber.report.html.page import (
+    Block,
+    Drawing,
+    Page,
+    Section,
     curves_of,
     draw_curves,
     draw_times,

@@ -13,12 +13,16 @@ from auber.report.analysis import Report, analyse
 from auber.report.analysis import Section as Evidence
 from auber.report.answer import verdicts
 from auber.report.figures import HeadMap, ScoreRow, draw_heads, draw_scores, make_shades
-from auber.report.html.page import Block, Drawing, Page, Section, make_blocks
-from auber.report.html.shared import (
+from auber.report.html.page import (
+    Block,
+    Drawing,
+    Page,
+    Section,
     curves_of,
     draw_curves,
     draw_times,
     extra_sections,
+    make_blocks,
     search_caption,
     settings_rows,
     time_parts,
