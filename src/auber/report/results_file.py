@@ -18,18 +18,17 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from auber.errors import ConfigError, RunError
 from auber.report.records import RunRecord
 from auber.report.runs import LeftOut, Source, read_folder
+from auber.study.folder import joined_studies, study_differences
+from auber.study.plan import Study, make_study
 from auber.system.files import write_text
 from auber.system.records import Name, Record, parse, read_json
-
-if TYPE_CHECKING:
-    from auber.study.plan import Study
 
 FORMAT = 1
 KIND = "runs"
@@ -108,8 +107,6 @@ def runs_of(file: ResultsFile) -> Source:
         )
     studies: dict[str, Study] = {}
     if content.study is not None:
-        from auber.study.plan import make_study
-
         studies["."] = make_study(content.study, where=f"{file.name}: study")
     records = tuple(_from_line(line, content.settings) for line in content.runs)
     return Source(file.name, records, content.left_out, studies, content.notes)
@@ -224,8 +221,6 @@ def _join(path: Path, old: Study | None, place: str | Path, new: Study | None) -
         )
     if old is None or new is None:
         return None
-    from auber.study.folder import joined_studies, study_differences
-
     changed = study_differences(old, new)
     if changed:
         raise RunError(

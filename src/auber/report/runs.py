@@ -13,16 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import ConfigDict
 
 from auber.errors import RunError
 from auber.report.records import Key, RunRecord, group, read_run
+from auber.study.plan import Study, read_study
 from auber.system.records import Name, Record, read
-
-if TYPE_CHECKING:
-    from auber.study.plan import Study
 
 RESULT, STUDY, FAILED = "result.json", "study.toml", ".failed.json"
 
@@ -106,8 +104,6 @@ def read_folder(folder: str | Path) -> Source:
                 unfinished.append(name)
             continue
         if STUDY in files:
-            from auber.study.plan import read_study
-
             studies[name] = read_study(Path(place, STUDY))
         for path in (Path(place, file) for file in files if file.endswith(FAILED)):
             failure = read(_Failure, path, "delete it to try the run again")

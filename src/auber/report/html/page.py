@@ -28,8 +28,6 @@ from auber.report.figures import (
     TIME_PART_COLOURS,
     Curve,
     HeadMap,
-    draw_bars,
-    draw_searches,
     style,
     to_svg,
     write_figure,
@@ -51,7 +49,7 @@ from auber.system.files import write_text
 
 INDEX, FIGURES = "index.html", "figures"
 TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
-_TIME_COLOURS = dict(zip(TIMES.values(), TIME_PART_COLOURS, strict=True))
+TIME_COLOURS = dict(zip(TIMES.values(), TIME_PART_COLOURS, strict=True))
 
 
 @dataclass(frozen=True)
@@ -145,13 +143,6 @@ def time_parts(record: RunRecord) -> dict[str, float]:
     return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
 
 
-def draw_times(
-    name: str, title: str, panels: Mapping[str, Mapping[str, dict[str, float]]]
-) -> Drawing:
-    """Return a figure of the seconds of runs or methods."""
-    return Drawing(name, title, partial(draw_bars, panels, _TIME_COLOURS, "seconds"))
-
-
 def search_start(runs: Iterable[Run]) -> str:
     """Return what the searches count their gains from."""
     has_prior = any(run.has_prior for run in runs)
@@ -177,11 +168,6 @@ def curves_of(run: Run) -> dict[str, Curve]:
         for layer, search in run.searched
         if layer.gains
     }
-
-
-def draw_curves(name: str, title: str, panels: Mapping[str, Sequence[Curve]]) -> list[Drawing]:
-    """Return a figure of searches with a panel for each title, none without searches."""
-    return [Drawing(name, title, partial(draw_searches, panels))] if panels else []
 
 
 def extra_sections(files: Sequence[ResultsFile]) -> Iterator[Section]:

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from auber.report.answer import Verdict
-from auber.report.figures import HeadMap, draw_heads, make_shades
+from auber.report.figures import HeadMap, draw_bars, draw_heads, draw_searches, make_shades
 from auber.report.html.page import (
+    TIME_COLOURS,
     Block,
     Drawing,
     Page,
     Section,
     curves_of,
-    draw_curves,
-    draw_times,
     extra_sections,
     search_caption,
     search_start,
@@ -285,9 +284,11 @@ def _draw_course(runs: Sequence[Run], ends: Iterable[tuple[str, str]]) -> Block:
         asked, computed = run.record.rewards_asked, run.record.rewards_computed
         title = f"{prefix}{asked} rewards requested, {computed} computed"
         panels = {layer: [curve] for layer, curve in curves_of(run).items()}
-        drawings += draw_curves(f"search{end}", title, panels)
-    times = {run.label: time_parts(run.record) for run in runs}
-    drawings.append(draw_times("time", "Where the time went", {"": times}))
+        if panels:
+            drawings.append(Drawing(f"search{end}", title, partial(draw_searches, panels)))
+    times = {"": {run.label: time_parts(run.record) for run in runs}}
+    draw = partial(draw_bars, times, TIME_COLOURS, "seconds")
+    drawings.append(Drawing("time", "Where the time went", draw))
     caption = ""
     if any(run.searched for run in runs):
         caption = f"{search_caption(runs)}. The dot is the choice, layers are in search order. "

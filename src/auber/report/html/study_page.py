@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
 
 import numpy as np
+import pandas as pd
 
 from auber.report.analysis import Report, analyse
 from auber.report.analysis import Section as Evidence
 from auber.report.answer import verdicts
-from auber.report.figures import HeadMap, ScoreRow, draw_heads, draw_scores, make_shades
+from auber.report.figures import (
+    HeadMap,
+    ScoreRow,
+    draw_bars,
+    draw_heads,
+    draw_scores,
+    draw_searches,
+    make_shades,
+)
 from auber.report.html.page import (
+    TIME_COLOURS,
     Block,
     Drawing,
     Page,
     Section,
     curves_of,
-    draw_curves,
-    draw_times,
     extra_sections,
     make_blocks,
     search_caption,
@@ -174,19 +181,22 @@ def _draw_searches(cells: Cells, end: str) -> Block:
         f"{search_caption(run for runs in by_panel.values() for run in runs)}; thin: a layer of a "
         "run, strong: the mean. A gain in reward need not be a gain on dev."
     )
-    return Block(caption, draw_curves(f"search{end}", "Searches", panels))
+    drawing = Drawing(f"search{end}", "Searches", partial(draw_searches, panels))
+    return Block(caption, [drawing] if panels else [])
 
 
 def _draw_times(cells: Cells, end: str) -> Block:
-    panels: dict[str, dict[str, dict[str, float]]] = {}
-    for task, by_method in cells.items():
-        panels[task] = {}
-        for method, runs in by_method.items():
-            parts = [time_parts(run.record) for run in runs]
-            panels[task][method] = {name: fmean(each[name] for each in parts) for name in parts[0]}
+    panels = {
+        task: {
+            method: pd.DataFrame([time_parts(run.record) for run in runs]).mean().to_dict()
+            for method, runs in by_method.items()
+        }
+        for task, by_method in cells.items()
+    }
     caption = "Where the seconds of a run went, mean over the runs of each method."
-    drawings = [draw_times(f"time{end}", "Seconds of a run", panels)] if panels else []
-    return Block(caption, drawings)
+    draw = partial(draw_bars, panels, TIME_COLOURS, "seconds")
+    drawing = Drawing(f"time{end}", "Seconds of a run", draw)
+    return Block(caption, [drawing] if panels else [])
 
 
 def _list_runs(runs: Iterable[Run]) -> Block:
