@@ -27,11 +27,10 @@ from auber.report.measurements import (
     speed_tables,
 )
 from auber.report.paper_tables import RULE
-from auber.report.records import CONTROL, SUBJECT, is_ablation, ordered
+from auber.report.records import CONTROL, SUBJECT, count, is_ablation, ordered
 from auber.report.results_file import KIND, ResultsFile, read_results_file, runs_of
 from auber.report.runs import Source, pool
 from auber.report.tables import escape_markdown, to_markdown
-from auber.report.words import commit_of, count, device_of
 from auber.system.files import write_text
 
 _INTRODUCTION = """\
@@ -93,7 +92,7 @@ def _of_runs(sources: Sequence[Source], speeds: Sequence[RunSpeed]) -> list[str]
     answer = [*_answer(judged), *_speeds(speeds), *(_matrix(judged) if judged else ())]
     parts = ["## Should I prune heads to regularise my model?\n", "\n".join(answer) + "\n"]
     for section in report.sections:
-        label = f" ({section.coverage.label})" if section.missing and section.coverage else ""
+        label = f" ({section.label})" if section.label else ""
         parts.append(f"## {escape_markdown(_name(section))}{label}\n")
         for title, rows in (
             ("Table 2: methods", section.methods),
@@ -293,8 +292,10 @@ def _origins(sources: Sequence[Source]) -> str:
     for source in sources:
         name = escape_markdown(source.name)
         hours = sum(record.seconds for record in source.records) / 3600
-        devices = sorted({device_of(record.origin) for record in source.records})
-        commits = sorted({commit_of(record.origin) for record in source.records})
+        devices, commits = (
+            sorted({record.origin.facts[name] for record in source.records})
+            for name in ("device", "commit")
+        )
         facts = (str(len(source.records)), f"{hours:.1f}", "; ".join(devices), ", ".join(commits))
         lines.append(f"| {' | '.join([name, *map(escape_markdown, facts)])} |")
         notes += [f"- {name}: {escape_markdown(note)}" for note in source.notes]

@@ -6,10 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+from auber.report.results_file import read_place
+from auber.report.runs import Collection, pool
 from auber.study import make_study
 
 SIZES = {"mrpc": (3668, 408), "rte": (2490, 277), "wnli": (635, 71), "agreement": (600, 400)}
 MAJORITY = {"mrpc": 0.6838, "rte": 0.5271, "wnli": 0.5634, "agreement": 0.5}
+
+
+def collect(*places: Path) -> Collection:
+    return pool([read_place(place) for place in places])
 
 
 def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -> dict[str, Any]:

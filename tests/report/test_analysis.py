@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from auber.report.analysis import analyse
-from auber.report.results_file import collect
-from tests.report.results import make_result, write_plan, write_run, write_study
+from tests.report.results import collect, make_result, write_plan, write_run, write_study
 
 CONTROL = "original+tuning"
 SCORES = {
@@ -164,7 +163,7 @@ def test_a_model_or_protocol_that_has_no_run_yet_has_its_section(tmp_path):
     write_plan(tmp_path, ["rte"], ["auber"], [0], protocols=["seen", "heldout"])
     heldout, seen = analyse(collect(tmp_path)).sections
     assert (heldout.methods, heldout.coverage.complete, heldout.coverage.blocks) == ((), 0, 1)
-    assert (seen.coverage.complete, seen.coverage.missing, seen.ablations_coverage) == (1, (), None)
+    assert (seen.coverage.complete, seen.coverage.missing, seen.label) == (1, (), None)
 
 
 def test_what_the_seeds_share_is_noted(tmp_path):

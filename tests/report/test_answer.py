@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from auber.report.analysis import analyse
-from auber.report.answer import answers
-from auber.report.results_file import collect
-from tests.report.results import make_result, write_plan, write_run, write_study
+from auber.report.answer import verdicts
+from tests.report.results import collect, make_result, write_plan, write_run, write_study
 
 CONTROL = "original+tuning"
 EQUAL = (95.0, 95.0, 95.0)
 
 
 def answer(folder):
-    (found,) = answers(analyse(collect(folder)))
+    (found,) = verdicts(analyse(collect(folder)))
     return found
 
 

@@ -32,31 +32,31 @@ def texts(figure):
 
 
 def scores():
-    return draw_scores({"rte": ROWS}, "dev accuracy", {"rte": 62.0})
+    return draw_scores({"rte": ROWS}, {"rte": 62.0})
 
 
 def test_scores():
     figure = scores()
     words = texts(figure)
-    assert {"auber", "random", "dev accuracy", "one run", "majority class"} <= set(words)
+    assert {"auber", "random", "points", "one run", "majority class"} <= set(words)
     left, right = figure.axes[0].get_xlim()
     assert left > 50
     assert right < 80, "a wide interval does not set the axis"
 
 
 def test_bars():
-    bars = {"auber": {"rewards": 2.0, "last": 1.0}, "x": {"_before": 3.0, "last": 1.0}}
-    colours = {"_before": "none", "rewards": "#0b5fa5", "last": "#b5482a", "no": "#ffffff"}
+    bars = {"auber": {"rewards": 2.0, "last": 1.0}, "x": {"last": 1.0}}
+    colours = {"rewards": "#0b5fa5", "last": "#b5482a", "no": "#ffffff"}
     figure = draw_bars({"": bars}, colours, "seconds")
     words = texts(figure)
-    assert {"auber", "rewards", "last", "seconds", "3"} <= set(words)
-    assert {"no", "_before"}.isdisjoint(words)
+    assert {"auber", "rewards", "last", "seconds", "3", "1"} <= set(words)
+    assert "no" not in words
     places = [(patch.get_x(), patch.get_width()) for patch in figure.axes[0].patches]
-    assert places[2:] == [(0.0, 2.0), (3.0, 0.0), (2.0, 1.0), (3.0, 1.0)]
+    assert places == [(0.0, 2.0), (0.0, 0.0), (2.0, 1.0), (0.0, 1.0)]
 
 
 def test_searches():
-    curves = [Curve("a", [(1, 0.0), (5, 2.0)], 11), Curve("b", [(1, 0.0)], 11)]
+    curves = [Curve([(1, 0.0), (5, 2.0)], 11), Curve([(1, 0.0)], 11)]
     (axes,) = draw_searches({"both": curves}).axes
     mean = max(axes.lines, key=lambda line: line.get_linewidth())
     assert dict(zip(*mean.get_data(), strict=True)) == {1: 0.0, 10: 1.0, 11: 1.0}
@@ -66,7 +66,7 @@ def test_searches():
 
 def test_rows_of_one_name_share_a_line():
     panels = {"rte": ROWS, "mrpc": {"random": ROWS["random"]}}
-    first, second = draw_scores(panels, "points", {}).axes
+    first, second = draw_scores(panels, {}).axes
     assert [label.get_text() for label in first.get_yticklabels()] == ["auber", "random"]
     assert {y for line in second.lines for y in line.get_ydata()} == {1.0}
 
@@ -79,6 +79,7 @@ def test_rows_of_one_name_share_a_line():
         ([[2.0, -1.0, 0.0]], "signed", [10, -5, 1]),
         ([[0.0, 1.0, 2.0]], "counts", [0, -5, -10]),
         ([[None]], "range", [0]),
+        ([[1.0, float("nan"), float("inf")]], "signed", [10, 0, 0]),
         ([[0.0, 0.0]], "counts", [0, 0]),
     ],
 )
@@ -94,15 +95,7 @@ def test_maps_of_heads_are_drawn():
         ),
         HeadMap("two", [[1, -2, 0], [-9, 2, 3]], texts_of_heads, stop=True),
     ]
-    assert {"stop", "head", "layer", "one. l", "-1"} <= set(texts(draw_heads([maps, maps[:1]])))
-
-
-@pytest.mark.parametrize("suffix", ["svg", "pdf", "png"])
-def test_the_same_numbers_give_the_same_bytes(tmp_path, suffix):
-    paths = [tmp_path / f"{name}.{suffix}" for name in "ab"]
-    for path in paths:
-        write_figure(scores(), path)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert {"stop", "head", "layer", "one. l", "two."} <= set(texts(draw_heads([maps, maps[:1]])))
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "$x^2$", r"\frac{", "名前"])

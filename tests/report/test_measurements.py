@@ -27,24 +27,35 @@ def test_regret():
     found = read_regret(regret())
     table = regret_table(found)
     assert table.title == "Regret in points, 2 plays of each agent on each layer"
-    assert table.columns[2:6] == ("task", "layers", "search", "after 50 rewards")
-    cells = {row[4]: row[2:6] for row in table.rows}
-    assert cells["agent, preset paper"] == (
-        *("toys", 2, "agent, preset paper"),
-        "0.50 (-1.40 to 2.40)",
-    )
-    assert cells["random masks, in expectation"][3] == "0.80"
-    assert "agent, preset paper" in to_svg(draw_regret(found))
+    rows = table.data.set_index("search")
+    assert rows.loc["agent, preset paper", ["task", "layers", "after 50 rewards"]].tolist() == [
+        *("toys", 2, "0.50 (-1.40 to 2.40)"),
+    ]
+    assert rows.loc["random masks, in expectation", "after 300 rewards"] == "0.80"
+
+
+@pytest.mark.parametrize("panels", [1, 2, 4])
+def test_the_legend_of_the_regret_figure_is_within_it(panels):
+    panel = make_regret()["panels"][0]
+    figure = draw_regret(read_regret(regret(panels=[panel] * panels)))
+    assert "random masks, in expectation" in to_svg(figure)
+    box, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+    assert whole.y0 <= box.y0 < box.y1 <= whole.y1
 
 
 def test_speed():
     sizes, times = speed_tables(read_speed(speed()))
-    assert sizes.columns[:4] == ("run", "heads removed", "parameters", "multiply-adds per row")
-    assert sizes.rows[0][:3] == ("rte auber seed 0", "40 of 144", "101 M of 109.5 M (-7.7 %)")
-    assert sizes.rows[0][4:] == ("2.00 (2.00 to 2.00)", "0.80 (0.80 to 0.80) slower")
+    assert [*sizes.data][:4] == ["run", "heads removed", "parameters", "multiply-adds per row"]
+    (row,) = sizes.data.to_numpy().tolist()
+    assert row[:3] == ["rte auber seed 0", "40 of 144", "101 M of 109.5 M (-7.7 %)"]
+    assert row[4:] == ["2.00 (2.00 to 2.00)", "0.80 (0.80 to 0.80) slower"]
     assert "128 tokens" in sizes.notes[0]
     assert "torch on a GPU: there is none here" in sizes.notes[1]
-    assert times.rows[0][1:4] == ("torch, cpu, float32, batch 1", "40 (40 to 40)", "20 (20 to 20)")
+    setting, *columns = times.data.iloc[0, 1:4]
+    assert (setting, *columns) == (
+        *("torch, cpu, float32, batch 1", "40 (40 to 40)", "20 (20 to 20)"),
+    )
 
 
 def bad_speed_run():

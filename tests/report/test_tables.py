@@ -4,30 +4,35 @@ import csv
 import io
 import re
 
+import pandas as pd
 import pytest
 
-from auber.errors import RunError
-from auber.report.tables import Part, Table, to_csv, to_latex, to_markdown, write_tables
+from auber.report.tables import Part, Table, to_csv, to_latex, to_markdown
 
 NASTY = "=SUM(A1)|<b>_x_*[y](z)&#%$^~\\{}`"
 LONG = "a sentence of more than forty characters, 95 % of it"
 
+DATA = pd.DataFrame(
+    [
+        ("m_1", "seen", NASTY, LONG, 3, 80.1234567, 1.0, -1.0, 2.0, 0.03125),
+        ("m_2", "heldout", "-b", None, -4, 1.0, None, None, None, None),
+    ],
+    columns=[
+        "model", "protocol", "name", "words", "pairs", "dev", "dev deviation",
+        "difference interval low", "difference interval high", "p",
+    ],
+    dtype=object,
+)  # fmt: skip
 TABLE = Table(
     "t",
     "Title_1",
-    (
-        "model", "protocol", "name", "words", "pairs", "dev", "dev deviation",
-        "difference interval low", "difference interval high", "p",
-    ),
-    (
-        ("m_1", "seen", NASTY, LONG, 3, 80.1234567, 1.0, -1.0, 2.0, 0.03125),
-        ("m_2", "heldout", "-b", None, -4, 1.0, None, None, None, None),
-    ),
+    DATA,
     hidden=("p",),
+    brief=("name", "dev"),
     parts={("m_1", "seen"): Part("incomplete", ("a note",))},
     notes=("for all",),
-)  # fmt: skip
-EMPTY = Table("t", "Title", ("name",), (), empty="Nothing here.")
+)
+EMPTY = Table("t", "Title", pd.DataFrame(columns=["name"]), empty="Nothing here.")
 
 
 @pytest.mark.parametrize(
@@ -50,8 +55,22 @@ EMPTY = Table("t", "Title", ("name",), (), empty="Nothing here.")
 )
 def test_the_text_of_cells(column, ends, values, text):
     columns = [column + end for end in (ends if len(ends) == 2 else ("", *ends))]
-    (shown,) = Table("t", "T", tuple(columns), (values,)).sections()
+    (shown,) = Table("t", "T", pd.DataFrame([values], columns=columns, dtype=object)).sections()
     assert shown.cells.to_dict("list") == {column: [text]}
+
+
+def test_sections():
+    first, second = TABLE.sections(brief=True)
+    assert first.caption == "Title_1; m_1, protocol seen (incomplete)"
+    assert first.cells.to_dict("records") == [{"name": NASTY, "dev": "80.12 ± 1.00"}]
+    assert (second.heading, second.notes) == ("m_2, protocol heldout", ())
+    alone, notes = TABLE.of(("m_1", "seen"))
+    assert (notes, alone.notes, alone.parts) == (
+        ("a note",),
+        (),
+        {("m_1", "seen"): Part("incomplete")},
+    )
+    assert alone.data["name"].tolist() == [NASTY]
 
 
 def test_markdown():
@@ -73,7 +92,7 @@ def test_markdown():
 
 def test_csv():
     assert list(csv.reader(io.StringIO(to_csv(TABLE)))) == [
-        list(TABLE.columns),
+        list(DATA),
         ["m_1", "seen", f"'{NASTY}", LONG, "3", "80.123457", "1", "-1", "2", "0.03125"],
         ["m_2", "heldout", "'-b", "", "-4", "1", "", "", "", ""],
     ]
@@ -83,7 +102,8 @@ def test_csv():
     "text", ["=1+1", "=a\r=1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1"]
 )
 def test_csv_text_is_no_formula(text):
-    table = Table("t", "T", ("model", "protocol", "a", "b"), ((text, "seen", text, -1.5),))
+    data = pd.DataFrame({"model": [text], "protocol": ["seen"], "a": [text], "b": [-1.5]})
+    table = Table("t", "T", data.astype(object))
     (_, row) = csv.reader(io.StringIO(to_csv(table), newline=""))
     quoted = f"'{text}".replace("\r", " ")
     assert row == [quoted, "seen", quoted, "-1.5"]
@@ -109,11 +129,3 @@ def test_an_empty_table_is_marked():
     assert to_markdown(EMPTY) == "# Title\n\nNothing here.\n"
     assert "% Nothing here." in to_latex(EMPTY)
     assert to_csv(EMPTY) == "name\n"
-
-
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "report").write_text("mine")
-    message = r"report: cannot be written \(.*\); it must be a folder of its own"
-    with pytest.raises(RunError, match=message):
-        write_tables([TABLE], tmp_path / "report")
-    assert (tmp_path / "report").read_text() == "mine"

@@ -164,7 +164,7 @@ SEARCH = {"rewards_asked": 1, "rewards_computed": 1, "reward_seconds": 0.5, "sec
             "'sizes' must be at least 1 entries long",
             "",
         ),
-        ("prior", {"seconds": 1, "plan": {"a": []}}, "'plan' must be a plan .plan: a layer must", ""),
+        ("prior", {"seconds": 1, "plan": {"a": []}}, "'plan' must be a plan .plan: a layer", ""),
         ("prior", {"seconds": 1}, "lacks 'plan'", ""),
         ("plan", {"seconds": 1}, "lacks 'removed'", ""),
     ],

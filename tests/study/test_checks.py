@@ -16,9 +16,10 @@ from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
-from auber.report.results_file import collect, save_results
+from auber.report.results_file import save_results
 from auber.study import StudyFolder, run_study, select_runs
 from auber.study.checks import _outline
+from tests.report.results import collect
 from tests.small import small_start, small_task
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
 from tests.tiny_models import MODEL_TYPES, tiny_model, tiny_tokenizer

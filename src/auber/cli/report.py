@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,50 +12,47 @@ from auber.cli import options, screen
 from auber.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from auber.report.analysis import Report
     from auber.report.tables import Table
-
-_WIDEST = 40  # characters of a cell; longer ones are printed below the table
-
-_Places = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="RUN|DIR|FILE.json...",
-        help="Runs, folders of runs such as a study's, results files (also of speed, regret).",
-        show_default=False,
-    ),
-]
-_Out = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of tables and page. [default: report/ in the one RUN or DIR]",
-        show_default=False,
-    ),
-]
-_Save = Annotated[
-    Path | None, typer.Option(help="Add the runs to this results file.", show_default=False)
-]
-_ModelName = Annotated[
-    str | None, typer.Option(help="With --save: another name of the model.", show_default=False)
-]
-_Notes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--note",
-        metavar="SENTENCE",
-        help="With --save: a remark for readers of the numbers; may be repeated.",
-        show_default=False,
-    ),
-]
-_OpenPage = Annotated[bool, typer.Option("--open", help="Show the HTML page in the browser.")]
 
 
 def command(
-    places: _Places = None,
-    out: _Out = None,
-    save: _Save = None,
-    model_name: _ModelName = None,
-    notes: _Notes = None,
-    open_page: _OpenPage = False,
+    places: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="RUN|DIR|FILE.json...",
+            help="Runs, folders of runs such as a study's, results files (also of speed, regret).",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of tables and page. [default: report/ in the one RUN or DIR]",
+            show_default=False,
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Add the runs to this results file.", show_default=False)
+    ] = None,
+    model_name: Annotated[
+        str | None,
+        typer.Option(help="With --save: another name of the model.", show_default=False),
+    ] = None,
+    notes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--note",
+            metavar="SENTENCE",
+            help="With --save: a remark for readers of the numbers; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Show the HTML page in the browser.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Write an HTML page of finished runs, and the paper's tables with intervals and verdicts.
@@ -129,9 +126,9 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
     """Write the page, and the tables unless every place is a run."""
     from auber.report.html import make_page
     from auber.report.html.page import write_page
-    from auber.report.html.shared import EXTRAS
+    from auber.report.measurements import EXTRAS
+    from auber.report.paper_tables import summarise
     from auber.report.results_file import read_results_file
-    from auber.report.runs import is_run
     from auber.report.tables import FOLDER
 
     files = {place: read_results_file(place) for place in places if place.is_file()}
@@ -147,47 +144,43 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
     if open_page and out is None:
         raise ConfigError("--open needs a page that is written, found no --out; add --out DIR")
     page = make_page(places, list(extras.values()))
-    if all(map(is_run, places)):
-        facts: dict[str, Any] = {"verdicts": [asdict(verdict) for verdict in page.verdicts]}
-        for verdict in () if as_json else page.verdicts:
-            print(f"{verdict.about}: {verdict.headline}")
-            for point in verdict.points:
-                print(screen.wrap(point, first="  ", later="    "))
-    else:
-        facts = _write_tables(places, out, as_json=as_json)
     written = [] if out is None else [str(file) for file in write_page(page, out)]
     if as_json:
-        screen.print_json(
-            {**facts, "page": written[0] if written else None, "figures": written[1:]}
-        )
-    elif written:
-        print(f"page: {written[0]}, figures beside it as SVG and PDF")
+        facts = {"page": written[0] if written else None, "figures": written[1:]}
+        verdicts = {"verdicts": [asdict(verdict) for verdict in page.verdicts]}
+        screen.print_json({**(summarise(page.report) if page.report else verdicts), **facts})
     else:
-        print("page: not written; choose a folder with --out DIR")
+        for verdict in page.verdicts:
+            label = f" ({verdict.label})" if verdict.label else ""
+            print(f"{verdict.about}{label}: {verdict.headline}")
+            for point in verdict.points:
+                print(screen.wrap(point, first="  ", later="    "))
+        if page.report is not None:
+            _print_report(page.report, page.tables)
+            print(f"tables: {out or 'not written; choose a folder with --out DIR'}")
+        if written:
+            print(f"page: {written[0]}, figures beside it as SVG and PDF")
+        else:
+            print("page: not written; choose a folder with --out DIR")
     if open_page:
         import webbrowser
 
         webbrowser.open(Path(written[0]).resolve().as_uri())
 
 
-def _write_tables(places: list[Path], out: Path | None, *, as_json: bool) -> dict[str, Any]:
-    """Write and print the tables; return the report as JSON."""
-    from auber.report.analysis import analyse
-    from auber.report.paper_tables import all_tables, summarise
-    from auber.report.results_file import collect
-    from auber.report.tables import write_tables
+def _print_report(report: Report, tables: Iterable[Table]) -> None:
+    """Print the tables of methods and of ablations, and what to be careful about."""
+    from auber.report.records import CONTROL, SUBJECT
 
-    report = analyse(collect(*places))
-    tables = all_tables(report)
-    if out is not None:
-        write_tables(tables, out)
-    if as_json:
-        return summarise(report)
     for table in tables:
-        if table.name in ("table2", "table3", "comparisons", "overfitting"):
-            _print_table(table)
+        for shown in table.sections(brief=True) if table.brief else ():
+            rows = shown.cells.to_numpy().tolist()
+            screen.print_table([*shown.cells], rows, title=shown.caption)
     if report.sections:
-        print("P: heads removed; gap: train minus dev; scores in points, 100 times the metric.")
+        print(
+            f"P: heads removed; difference to {CONTROL}, in table 3 to {SUBJECT}; in points, 100 "
+            "times the metric."
+        )
     for section in report.sections:
         name = f"{section.model}, {section.protocol}"
         for row in section.rows:
@@ -195,34 +188,9 @@ def _write_tables(places: list[Path], out: Path | None, *, as_json: bool) -> dic
                 print(f"{name}: careful: {row.task}, {row.method}: {flag}")
         for note in section.notes:
             print(f"{name}: {note}")
-        if section.missing and section.coverage is not None:
-            print("\n  ".join([f"{name}: {section.coverage.label}; missing:", *section.missing]))
     print(
         f"runs: {report.runs} finished, {len(report.left_out)} without a result; "
         f"fine-tuned starts: {report.starts}"
     )
     for run in report.left_out:
         print(f"  left out: {run.folder} ({run.reason})")
-    print(f"tables: {out or 'not written; choose a folder with --out DIR'}")
-    return summarise(report)
-
-
-def _print_table(table: Table) -> None:
-    """Print narrow columns as a table, and long sentences line by line below it."""
-    for shown in table.sections(brief=True):
-        cells = shown.cells
-        # What all are compared with is in the title of some tables.
-        if "against" in cells and cells["against"].eq(table.title.split(" against ")[-1]).all():
-            cells = cells.drop(columns="against")
-        is_long = cells.map(len).max() > _WIDEST
-        narrow = cells.loc[:, ~is_long]
-        rows = narrow.to_numpy().tolist()
-        screen.print_table([*narrow], rows, title=f"{table.title}; {shown.title}")
-        names = narrow.columns.intersection(["task", "method", "against", "tasks"])
-        about = narrow[names].agg(", ".join, axis=1)
-        for title, sentences in cells.loc[:, is_long].items():
-            print(f"\n{title}:")
-            for name, sentence in zip(about, sentences, strict=True):
-                if sentence:
-                    print(screen.wrap(f"{name}: {sentence}", first="  ", later="    "))
-        print()

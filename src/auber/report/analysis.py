@@ -11,33 +11,19 @@ against the other methods forms a family.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeVar
+
+import pandas as pd
 
 from auber.metrics.statistics import Comparison, Summary, compare, summary, verdict
 from auber.report.caveats import find_collapse, find_flags, find_notes
 from auber.report.published import Published, published
-from auber.report.records import CONTROL, SUBJECT, Key, RunRecord, is_ablation, ordered
+from auber.report.records import CONTROL, SUBJECT, Key, RunRecord, group, is_ablation, ordered
 from auber.report.runs import Collection, Coverage, LeftOut, cover
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 PAIRS = "(task, seed) pairs"
-
-Item = TypeVar("Item")
-Group = TypeVar("Group")
-
-
-def group(items: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group, list[Item]]:
-    """Group items by a key in the order they come."""
-    groups: dict[Group, list[Item]] = defaultdict(list)
-    for item in items:
-        groups[key(item)].append(item)
-    return dict(groups)
 
 
 @dataclass(frozen=True)
@@ -137,7 +123,7 @@ class GapRow(PooledRow):
 
 @dataclass(frozen=True)
 class Section:
-    """Everything about one model under one protocol. Coverages are None without a study."""
+    """Everything about one model under one protocol. The coverage is None without a study."""
 
     model: str
     protocol: str
@@ -150,8 +136,6 @@ class Section:
     gaps: tuple[GapRow, ...]
     notes: tuple[str, ...]
     coverage: Coverage | None
-    methods_coverage: Coverage | None
-    ablations_coverage: Coverage | None
 
     @property
     def rows(self) -> list[MethodRow]:
@@ -163,6 +147,11 @@ class Section:
     def missing(self) -> tuple[str, ...]:
         """The wanted runs that are not there."""
         return () if self.coverage is None else self.coverage.missing
+
+    @property
+    def label(self) -> str | None:
+        """How many blocks are there, if some are missing."""
+        return None if self.coverage is None else self.coverage.label
 
 
 @dataclass(frozen=True)
@@ -199,21 +188,9 @@ def _section(
     records: Sequence[RunRecord],
     wanted: Sequence[Key],
 ) -> Section:
-    # Of the ablations, and of the subject in the blocks that have one.
-    blocks = {(key[2], key[4]) for key in wanted if is_ablation(key[3])}
-    with_ablations = [
-        key
-        for key in wanted
-        if (key[2], key[4]) in blocks and (is_ablation(key[3]) or key[3] == SUBJECT)
-    ]
-    found = {record.key for record in records}
-    coverages = (
-        cover(wanted, found),
-        cover([key for key in wanted if not is_ablation(key[3])], found),
-        cover(with_ablations, found),
-    )
+    coverage = cover(wanted, {record.key for record in records})
     if not records:
-        return Section(*place, presets, (), (), (), (), (), (), *coverages)
+        return Section(*place, presets, (), (), (), (), (), (), coverage)
     runs = _make_frame(records)
     means = runs.groupby(["task", "method", "seed"])[_MEANS].mean()
     dev = means["dev"].unstack("method")
@@ -231,14 +208,12 @@ def _section(
         tuple(_learned(means, dev, rivals)),
         tuple(_gap_rows(means, [*methods, *ablations])),
         tuple(find_notes(runs, place[1])),
-        *coverages,
+        coverage,
     )
 
 
 def _make_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
     """Return a row for each run with its scores in points."""
-    import pandas as pd
-
     frame = pd.DataFrame([
         {
             **dict(record),

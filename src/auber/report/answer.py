@@ -17,19 +17,18 @@ from auber.report.records import CONTROL, SUBJECT
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The verdict on one model under one protocol."""
+class Verdict:
+    """What to know first: one sentence and its reasons."""
 
-    model: str
-    protocol: str
-    label: str | None  # that runs are missing
+    about: str
     headline: str
     points: tuple[str, ...]
+    label: str | None = None  # that runs are missing
 
 
-def answers(report: Report) -> tuple[Answer, ...]:
+def verdicts(report: Report) -> tuple[Verdict, ...]:
     """Return the verdict on every model and protocol."""
-    return tuple(map(_answer, report.sections))
+    return tuple(map(_judge, report.sections))
 
 
 def control_row(rows: Sequence[PooledRow]) -> PooledRow | None:
@@ -55,7 +54,7 @@ def own_seconds(section: Section, method: str) -> float | None:
     return fmean(seconds) if seconds else None
 
 
-def _answer(section: Section) -> Answer:
+def _judge(section: Section) -> Verdict:
     row, gap = control_row(section.pooled), gap_row(section)
     learned = control_row(section.learned)
     headline = _headline(learned or row, gap)
@@ -63,9 +62,8 @@ def _answer(section: Section) -> Answer:
         headline = f"{headline[:-1]}, on the tasks that {CONTROL} has learned."
     if section.missing:
         headline = f"Preliminary: {headline[0].lower()}{headline[1:]}"
-    label = section.coverage.label if section.coverage else None
     points = (*_scores(section, row, learned, gap), *_circumstances(section))
-    return Answer(section.model, section.protocol, label, headline, points)
+    return Verdict(f"{section.model}, protocol {section.protocol}", headline, points, section.label)
 
 
 def _headline(row: PooledRow | None, gap: GapRow | None) -> str:

@@ -6,15 +6,12 @@ They read data frames of `auber.report.analysis` with a row for each run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from auber.config import Config
 from auber.data.user_rows import OWN
-from auber.report.records import CONTROL, CONTROLS, MATCHED, SUBJECT
-from auber.report.words import count
-
-if TYPE_CHECKING:
-    import pandas as pd
+from auber.report.records import CONTROL, CONTROLS, MATCHED, SUBJECT, count
 
 # Settings that may differ between runs of one method: they name the run or the hardware.
 _FREE_SETTINGS = {"seed", "random.draw", "device", "precision", "threads"}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from auber.errors import RunError
 from auber.models.plan import MOST_NEURONS, PruningPlan
 from auber.report.records import REMEDY, RunRecord, read_run
 from auber.report.results_file import read_place
-from auber.report.runs import RESULT, Source, is_run
+from auber.report.runs import RESULT, Source
 from auber.run.records import SearchRecord, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 from auber.system.records import read
+
+Head = tuple[int, int]  # layer and head
 
 
 @dataclass(frozen=True)
@@ -23,12 +26,18 @@ class Layer:
     index: int
     removed: tuple[int, ...]
     seconds: float
-    tuning_seconds: float
     tuning_steps: int
     search: SearchRecord | None
     begun: float | None  # score of what the search started from
     chosen: float | None  # score of the heads that were removed
     present: tuple[int, ...]  # heads before the search
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the choice scored below what the search started from."""
+        return (
+            self.chosen is not None and self.begun is not None and self.chosen < self.begun - 1e-12
+        )
 
     @property
     def missed(self) -> float | None:
@@ -44,16 +53,6 @@ class Layer:
             return []
         return [(count, 100 * (score - self.begun)) for count, score in self.search.curve]
 
-    @property
-    def state(self) -> dict[int, float]:
-        """The state by head, empty if the method has none."""
-        return dict(zip(self.present, self.search.state if self.search else (), strict=False))
-
-    @property
-    def values(self) -> dict[int, float]:
-        """The Q-values in points of removing a head first, by head."""
-        return dict(zip(self.present, self.search.q_values if self.search else (), strict=False))
-
 
 @dataclass(frozen=True)
 class Run:
@@ -64,13 +63,30 @@ class Run:
     plan: PruningPlan
     layers: tuple[Layer, ...] = ()
     ranking: str = ""  # the name of the scores that a ranking method sorted the heads by
-    scores: Mapping[tuple[int, int], float] = field(default_factory=dict)  # by layer and head
+    scores: Mapping[Head, float] = field(default_factory=dict)
     size_was_given: bool = False  # the layers shared a given number of heads at the end
 
     @property
     def searched(self) -> list[tuple[Layer, SearchRecord]]:
         """The layers that were searched."""
         return [(layer, layer.search) for layer in self.layers if layer.search is not None]
+
+    @cached_property
+    def states(self) -> dict[Head, float]:
+        """The state that the agent sees first, empty if the method has none."""
+        return self._by_head(lambda search: search.state)
+
+    @cached_property
+    def values(self) -> dict[Head, float]:
+        """The Q-values in points of removing a head first."""
+        return self._by_head(lambda search: search.q_values)
+
+    def _by_head(self, numbers: Callable[[SearchRecord], Sequence[float]]) -> dict[Head, float]:
+        return {
+            (layer.index, head): number
+            for layer, search in self.searched
+            for head, number in zip(layer.present, numbers(search), strict=False)
+        }
 
     @property
     def has_prior(self) -> bool:
@@ -82,8 +98,6 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[Run, ...]:
     """Return finished runs, each from its own folder, in the order given."""
     found = []
     for folder, label in zip(map(Path, folders), _labels(folders), strict=True):
-        if not is_run(folder):
-            raise RunError(f"{folder}: not a run's folder (it has no run.json)")
         if not (folder / RESULT).is_file():
             raise RunError(f"{folder}: the run is not finished; continue it with --resume")
         found.append(_read(folder, label, read_run(folder / RESULT, label)))
@@ -92,16 +106,14 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[Run, ...]:
 
 def read_sources(places: Sequence[str | Path]) -> tuple[tuple[Source, ...], tuple[Run, ...]]:
     """Return the content of folders and results files, and their runs without the starts."""
-    sources = [(place, read_place(place)) for place in map(Path, places)]
+    sources = tuple(map(read_place, places))
     runs = [
-        _read(place / record.folder if place.is_dir() else None, record.folder, record)
-        for place, source in sources
+        _read(Path(place) / record.folder if Path(place).is_dir() else None, record.folder, record)
+        for place, source in zip(places, sources, strict=True)
         for record in source.records
         if not record.is_start
     ]
-    return tuple(source for _, source in sources), tuple(
-        sorted(runs, key=lambda run: run.record.key)
-    )
+    return sources, tuple(sorted(runs, key=lambda run: run.record.key))
 
 
 def _labels(folders: Sequence[str | Path]) -> list[str]:
@@ -126,16 +138,20 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
     stages = {name: read(StageRecord, path, REMEDY) for name, path in paths.items()}
     budget = None
     if BUDGET in stages:
-        budget = stages[BUDGET].plan
-        if budget is None:
+        if (budget := stages[BUDGET].plan) is None:
             raise RunError(
                 f"{paths[BUDGET]}: lacks 'plan'; it is damaged or of another version: {REMEDY}"
             )
-    layers = [
-        _layer(paths[name], stages, plan, record, budget) for name in stages if is_layer_stage(name)
-    ]
     is_reversed = record.config.get("search.order") == "reverse"
-    layers.sort(key=lambda layer: layer.index, reverse=is_reversed)
+    layers = sorted(
+        (
+            _layer(path, stages, plan, record, budget)
+            for path in paths.values()
+            if is_layer_stage(path.stem)
+        ),
+        key=lambda layer: layer.index,
+        reverse=is_reversed,
+    )
     name, ranking = (stages[PLAN].ranking if PLAN in stages else None) or ("", {})
     scores = {(int(i), int(j)): score for i, of in ranking.items() for j, score in of.items()}
     return Run(label, record, plan, tuple(layers), name, scores, budget is not None)
@@ -175,7 +191,6 @@ def _layer(
         index,
         removed,
         stage.seconds + (later.seconds if later else 0.0),
-        tuning.seconds if tuning else 0.0,
         tuning.steps if tuning else 0,
         search,
         stage.scores.given,

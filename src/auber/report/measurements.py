@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import pandas as pd
+from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field
 
 from auber.export.speed import Speed, describe, make_tables
 from auber.report.figures import COLOURS, add_legend, make_figure, style
 from auber.report.results_file import ResultsFile
-from auber.report.tables import Table, Value
+from auber.report.tables import Table
 from auber.system.records import Count, Name, Number, Record, parse
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-SPEED, REGRET = "speed", "auber regret"  # kinds of results
+SPEED, REGRET = "speed", "auber regret"
+EXTRAS = (REGRET, SPEED)  # kinds of results that stand beside runs
 _REMEDY = "measure it again"
 _OTHERS = {"greedy": "greedy", "random": "random masks, in expectation"}
 
@@ -86,32 +85,34 @@ def read_regret(file: ResultsFile) -> Regret:
 def speed_tables(speed: Speed) -> tuple[Table, Table]:
     """Return sizes and ratios of each run, and the times of every pair."""
     sizes, times = (
-        Table(name, table.title, tuple(table.columns), tuple(map(tuple, table.rows)))
-        for name, table in zip(("speed1", "speed2"), make_tables(speed), strict=True)
+        (table.title, pd.DataFrame(table.rows, columns=table.columns, dtype=object))
+        for table in make_tables(speed)
     )
-    return replace(sizes, notes=tuple(describe(speed).splitlines())), times
+    return Table("speed1", *sizes, notes=tuple(describe(speed).splitlines())), Table(
+        "speed2", *times
+    )
 
 
 def regret_table(regret: Regret) -> Table:
     """Return the mean regret of each search on each task."""
-    rows: tuple[tuple[Value, ...], ...] = tuple(
-        (
-            *(panel.model, panel.protocol, panel.task, len(panel.layers), _label(name)),
-            *map(str, search.after.values()),
-            *(str(found or "") for found in (search.rollout, search.choice)),
-        )
+    rows = [
+        {
+            "model": panel.model,
+            "protocol": panel.protocol,
+            "task": panel.task,
+            "layers": len(panel.layers),
+            "search": _label(name),
+            **{f"after {budget} rewards": str(mean) for budget, mean in search.after.items()},
+            "roll-out": str(search.rollout or ""),
+            "plan": str(search.choice or ""),
+        }
         for panel in regret.panels
         for name, search in panel.mean.items()
-    )
+    ]
     return Table(
         "regret",
         f"Regret in points, {regret.seeds} plays of each agent on each layer",
-        (
-            *("model", "protocol", "task", "layers", "search"),
-            *(f"after {budget} rewards" for budget in (50, 100, 200, 300)),
-            *("roll-out", "plan"),
-        ),
-        rows,
+        pd.DataFrame(rows, dtype=object),
         notes=(
             "Points (100 times the metric) by which the best mask found after a number of rewards "
             "is below the best mask of the layer, mean over the layers, with its 95 % t interval "
@@ -125,19 +126,15 @@ def regret_table(regret: Regret) -> Table:
 
 def draw_regret(regret: Regret) -> Figure:
     """Draw the mean regret of each search over the rewards."""
-    columns = min(3, len(regret.panels))
-    rows = -(-len(regret.panels) // columns)
     with style():
-        figure, every = make_figure(2.6 * columns, 2.2 * rows + 0.6, rows=rows, columns=columns)
-        for axes, panel in zip(every, regret.panels, strict=False):
+        figure, every = make_figure(len(regret.panels), 2.6, 2.2, most=3, room=(0.0, 0.3))
+        for axes, panel in zip(every, regret.panels, strict=True):
             axes.set_title(f"{panel.task}: {panel.model}, {panel.protocol}")
             axes.set(xlabel="rewards", ylabel=f"regret, points of {panel.metric}")
             for (name, search), colour in zip(panel.mean.items(), COLOURS, strict=False):
                 axes.plot(regret.rewards, search.regret, color=colour, label=_label(name))
                 means = [found.mean for found in search.after.values()]
                 axes.plot([*search.after], means, "o", color=colour, markersize=3)
-        for axes in every[len(regret.panels) :]:
-            axes.set_visible(False)
         add_legend(figure, every[0])
     return figure
 

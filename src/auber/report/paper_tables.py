@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
+from operator import attrgetter
 from typing import Any
+
+import pandas as pd
 
 from auber.metrics.statistics import FEWEST_PAIRS, LEVEL
 from auber.report.analysis import MethodRow, PooledRow, Report, Section
@@ -48,9 +51,13 @@ _PAIRS: Columns = {
 def all_tables(report: Report) -> tuple[Table, ...]:
     """Return every table of a report in the order of reading."""
     tables = (
-        _tasks(report), _methods(report), _ablations(report), _comparisons(report),
-        _overfitting(report), _costs(report),
-    )  # fmt: skip
+        _tasks(report),
+        _method_table(report, "table2"),
+        _method_table(report, "table3"),
+        _comparisons(report),
+        _overfitting(report),
+        _costs(report),
+    )
     if not report.left_out:
         return tables
     number = len(report.left_out)
@@ -90,26 +97,25 @@ def summarise(report: Report) -> dict[str, Any]:
 
 
 def _make(
+    report: Report,
     name: str,
     title: str,
     columns: Columns,
-    found: Sequence[tuple[Section, Iterable[MethodRow | PooledRow]]],
-    note: str,
+    rows: Callable[[Section], Iterable[MethodRow | PooledRow]],
+    **options: Any,
 ) -> Table:
     """Return a table with the rows of each section."""
-    rows = tuple(
+    values = [
         (section.model, section.protocol, *(_value(row, column) for column in columns.values()))
-        for section, of_section in found
-        for row in of_section
-    )
+        for section in report.sections
+        for row in rows(section)
+    ]
+    data = pd.DataFrame(values, columns=["model", "protocol", *columns], dtype=object)
     parts = {}
-    for each, _ in found:
-        missing = each.missing and f"Missing so far: {'; '.join(each.missing)}."
-        label = None if each.coverage is None else each.coverage.label
-        parts[each.model, each.protocol] = Part(
-            label, (missing, *each.notes) if missing else each.notes
-        )
-    return Table(name, title, ("model", "protocol", *columns), rows, parts=parts, notes=(note,))
+    for each in report.sections:
+        missing = (f"Missing so far: {'; '.join(each.missing)}.",) if each.missing else ()
+        parts[each.model, each.protocol] = Part(each.label, (*missing, *each.notes))
+    return Table(name, title, data, parts=parts, **options)
 
 
 def _value(row: Any, column: str | Callable[[Any], Value]) -> Value:
@@ -122,44 +128,39 @@ def _value(row: Any, column: str | Callable[[Any], Value]) -> Value:
 
 
 def _tasks(report: Report) -> Table:
-    columns = (
-        "task", "metric", "classes", "train rows", "dev rows", "dev majority class low",
-        "dev majority class high",
-    )  # fmt: skip
-    rows = tuple(
+    columns = [
+        *("task", "metric", "classes", "train rows", "dev rows"),
+        *("dev majority class low", "dev majority class high"),
+    ]
+    rows = [
         (*tuple(asdict(row).values())[:-1], *(row.majority or (None, None))) for row in report.tasks
-    )
+    ]
     note = (
         "Dev majority class: the share of the most frequent class in %, which is the accuracy of "
         "always giving it."
     )
-    return Table("table1", "Table 1: the tasks", columns, rows, notes=(note,))
+    data = pd.DataFrame(rows, columns=columns, dtype=object)
+    return Table("table1", "Table 1: the tasks", data, notes=(note,))
 
 
-def _methods(report: Report) -> Table:
-    title, empty = "Table 2: the methods", "No run of a method other than ablations."
-    found = [(replace(s, coverage=s.methods_coverage), s.methods) for s in report.sections]
-    return _method_table("table2", title, CONTROL, found, empty)
-
-
-def _ablations(report: Report) -> Table:
-    title, empty = f"Table 3: {SUBJECT} and its ablations", "No run of an ablation."
-    found = [(replace(s, coverage=s.ablations_coverage), s.ablations) for s in report.sections]
-    return _method_table("table3", title, SUBJECT, found, empty)
-
-
-def _method_table(
-    name: str,
-    title: str,
-    reference: str,
-    found: Sequence[tuple[Section, tuple[MethodRow, ...]]],
-    empty: str,
-) -> Table:
+def _method_table(report: Report, name: str) -> Table:
+    title, reference, empty = {
+        "table2": (
+            "Table 2: the methods",
+            CONTROL,
+            "No run of a method other than ablations.",
+        ),
+        "table3": (
+            f"Table 3: {SUBJECT} and its ablations",
+            SUBJECT,
+            "No run of an ablation.",
+        ),
+    }[name]
     legend = (
         "Scores are in points (the metric times 100), mean ± sample deviation over the seeds, with "
         "the 95 % t interval of the mean. P: removed heads. Gap: train minus dev. The verdict is "
         f"on the paired differences to {reference}, p corrected for the comparisons of the task. "
-        f"{RULE} One run proves nothing."
+        "One run proves nothing."
     )
     on_published = (
         f"Columns named published are the paper's numbers for {PUBLISHED_MODEL}, of an unstated "
@@ -177,20 +178,15 @@ def _method_table(
         "careful": lambda row: "; ".join(row.flags),
         "published P": "published.removed", "published dev": "published.score",
     }  # fmt: skip
-    table = _make(name, title, columns, found, legend)
-    parts = dict(table.parts)
-    for section, rows in found:
-        is_other = section.model.rpartition("/")[2] != PUBLISHED_MODEL
-        if is_other and any(row.published for row in rows):
-            part = parts[section.model, section.protocol]
-            other = f"Published: another model ({PUBLISHED_MODEL}, here {section.model})."
-            parts[section.model, section.protocol] = part._replace(notes=(*part.notes, other))
-    return replace(
-        table,
+    return _make(
+        report,
+        name,
+        title,
+        columns,
+        attrgetter("methods" if name == "table2" else "ablations"),
         hidden=(*_PAGE, *_DATA),
-        wide=("dev interval", "train", "careful", "published P", "published dev"),
-        parts=parts,
-        notes=(legend, on_published),
+        brief=("task", "method", "P", "dev", "difference interval", "corrected p"),
+        notes=(legend, RULE, on_published),
         empty=empty,
     )
 
@@ -207,24 +203,26 @@ def _comparisons(report: Report) -> Table:
         "points. p is corrected together for the competitors and together for the ablations. Rows "
         f"of learned tasks leave out those on which {CONTROL} is no better than always giving the "
         "most frequent answer; there p is corrected together for the competitors, and the "
-        f"comparison with {CONTROL} stands alone. {RULE} Detectable: the difference that this "
-        "number of pairs detects with a power of 80 % in one uncorrected t test, if the observed "
-        "deviation is the true one."
+        f"comparison with {CONTROL} stands alone. Detectable: the difference that this number of "
+        "pairs detects with a power of 80 % in one uncorrected t test, if the observed deviation "
+        "is the true one."
     )
-    found = []
-    for section in report.sections:
+
+    def rows(section: Section) -> Iterable[PooledRow]:
+        yield from section.pooled
         whole = {row.reference: row.tasks for row in section.pooled}
-        learned = [
-            replace(row, tasks=(f"learned: {row.tasks[0]}", *row.tasks[1:]))
-            for row in section.learned
-            if row.tasks != whole[row.reference]
-        ]
-        found.append((section, [*section.pooled, *learned]))
-    columns = {**_PAIRS, **_COMPARISON, "verdict": "verdict"}
-    return replace(
-        _make("comparisons", f"{SUBJECT} against each other method", columns, found, legend),
+        for row in section.learned:
+            if row.tasks != whole[row.reference]:
+                yield replace(row, tasks=(f"learned: {row.tasks[0]}", *row.tasks[1:]))
+
+    return _make(
+        report,
+        "comparisons",
+        f"{SUBJECT} against each other method",
+        {**_PAIRS, **_COMPARISON, "verdict": "verdict"},
+        rows,
         hidden=_DATA,
-        wide=_PAGE,
+        notes=(legend, RULE),
         empty=f"No run of {SUBJECT} has a run of another method of the same task and seed.",
     )
 
@@ -233,7 +231,7 @@ def _overfitting(report: Report) -> Table:
     legend = (
         "Gap: train minus dev in points, mean over all pairs of a task and a seed that both "
         "methods have. A gap shrinks if dev rises or if train falls; the two differences "
-        f"distinguish these. p is corrected together for all methods. {RULE}"
+        "distinguish these. p is corrected together for all methods."
     )
     columns: Columns = {
         **_PAIRS,
@@ -244,11 +242,14 @@ def _overfitting(report: Report) -> Table:
         **{f"gap {name}": column for name, column in _COMPARISON.items()},
         "verdict": "verdict",
     }
-    found = [(section, section.gaps) for section in report.sections]
-    return replace(
-        _make("overfitting", f"Overfitting, against {CONTROL}", columns, found, legend),
+    return _make(
+        report,
+        "overfitting",
+        f"Overfitting, against {CONTROL}",
+        columns,
+        attrgetter("gaps"),
         hidden=tuple(f"gap {name}" for name in _DATA),
-        wide=("tasks", *(f"gap {name}" for name in _PAGE)),
+        notes=(legend, RULE),
         empty=f"No run has a run of {CONTROL} of the same task and seed.",
     )
 
@@ -269,8 +270,5 @@ def _costs(report: Report) -> Table:
         "fold model steps": "cost.scout_steps",
         "seconds": "cost.seconds",
     }
-    found = [(section, section.rows) for section in report.sections]
-    table = _make("costs", "Cost of a run", columns, found, legend)
-    return replace(
-        table, parts={place: part._replace(notes=()) for place, part in table.parts.items()}
-    )
+    rows = attrgetter("rows")
+    return _make(report, "costs", "Cost of a run", columns, rows, notes=(legend,))

@@ -6,9 +6,10 @@ A record names models and data but holds no path of the machine that computed it
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -42,6 +43,23 @@ def ordered(methods: Iterable[str]) -> list[str]:
     return sorted(methods, key=lambda name: (places.get(name, len(places)), name))
 
 
+Item = TypeVar("Item")
+Group = TypeVar("Group")
+
+
+def group(items: Iterable[Item], key: Callable[[Item], Group]) -> dict[Group, list[Item]]:
+    """Group items by a key in the order they come."""
+    groups: dict[Group, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return dict(groups)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 run`, `2 runs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class Origin(Record):
     """The environment that a run was computed in."""
 
@@ -51,6 +69,23 @@ class Origin(Record):
     precision: Name
     threads: Count
     versions: dict[Name, Name]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Command, commit and device as text."""
+        commit = "none recorded"
+        if self.commit is not None:
+            commit = self.commit[:12] + (" with changes" if self.commit.endswith("+") else "")
+        return {
+            "command": self.command or "started from Python",
+            "commit": commit,
+            "device": f"{self.device}, {self.precision}, {count(self.threads, 'CPU thread')}",
+        }
+
+    @property
+    def packages(self) -> str:
+        """The versions of the packages."""
+        return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
 
 class RunRecord(Record):
@@ -107,6 +142,11 @@ class RunRecord(Record):
         return self.kind == "finetune"
 
     @property
+    def title(self) -> str:
+        """The method, or that it is a start."""
+        return "Fine-tuned start" if self.is_start else self.method
+
+    @property
     def seconds(self) -> float:
         """The total time."""
         return self.times["total"]
@@ -144,10 +184,10 @@ class RunRecord(Record):
 def read_run(path: Path, folder: str) -> RunRecord:
     """Return the record of a `result.json`; `folder` is the place of its run."""
     found = read(ResultRecord, path, REMEDY)
-    commit, names = found.provenance.commit, RunRecord.model_fields
+    provenance, commit = found.provenance, found.provenance.commit
     values = {
-        **{name: value for name, value in found if name in names},
-        **{name: value for name, value in found.cost if name in names},
+        **dict(found),
+        **dict(found.cost),
         "folder": folder,
         "plan": found.plan.to_json(),
         "draw": found.config.get("random.draw", 0),
@@ -162,11 +202,12 @@ def read_run(path: Path, folder: str) -> RunRecord:
         "removed": found.heads.removed,
         "times": found.cost.seconds,
         "origin": {
-            **{name: value for name, value in found.provenance if name in Origin.model_fields},
+            **{name: value for name, value in provenance if name in Origin.model_fields},
             "command": found.command and strip_paths(found.command, found.model),
             "commit": commit and f"{commit.id}{'+' * commit.dirty}",
         },
     }
+    values = {name: values[name] for name in RunRecord.model_fields}
     return parse(RunRecord, values, str(path), REMEDY)
 
 

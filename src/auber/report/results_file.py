@@ -15,21 +15,20 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from auber.errors import ConfigError, RunError
 from auber.report.records import RunRecord
-from auber.report.runs import Collection, LeftOut, Source, pool, read_folder
+from auber.report.runs import LeftOut, Source, read_folder
+from auber.study.folder import joined_studies, study_differences
+from auber.study.plan import Study, make_study
 from auber.system.files import write_text
 from auber.system.records import Name, Record, parse, read_json
-
-if TYPE_CHECKING:
-    from auber.study.plan import Study
 
 FORMAT = 1
 KIND = "runs"
@@ -66,18 +65,10 @@ class ResultsFile:
 class Saved:
     """What saving changed."""
 
-    path: Path
     added: int
     present: int  # runs that the file had before
     total: int  # runs in the file now, including starts
     left_out: tuple[LeftOut, ...]
-
-
-def collect(*places: str | Path) -> Collection:
-    """Return the runs of folders and results files."""
-    if not places:
-        raise ConfigError("a report needs runs, found nothing named; give folders or results files")
-    return pool([read_place(place) for place in places])
 
 
 def read_place(place: str | Path) -> Source:
@@ -116,8 +107,6 @@ def runs_of(file: ResultsFile) -> Source:
         )
     studies: dict[str, Study] = {}
     if content.study is not None:
-        from auber.study.plan import make_study
-
         studies["."] = make_study(content.study, where=f"{file.name}: study")
     records = tuple(_from_line(line, content.settings) for line in content.runs)
     return Source(file.name, records, content.left_out, studies, content.notes)
@@ -164,20 +153,24 @@ def save_results(
             )
     finished = {record.folder for record in records.values()}
     left_out = {run.folder: run for run in (*before.left_out, *source.left_out)}
-    text = _to_text(
-        study,
-        common,
-        [left_out[name] for name in sorted(left_out) if name not in finished],
-        list(dict.fromkeys((*before.notes, *source.notes, *map(str.strip, notes)))),
-        [records[key] for key in sorted(records)],
-    )
+    all_notes = list(dict.fromkeys((*before.notes, *source.notes, *map(str.strip, notes))))
+    content = {
+        "format": FORMAT,
+        "kind": KIND,
+        "study": None if study is None else tomllib.loads(study.to_toml()),
+        "settings": dict(common),
+        "left_out": [left_out[name].to_json() for name in sorted(left_out) if name not in finished],
+        **({"notes": all_notes} if all_notes else {}),
+        "runs": [_to_line(records[key], common) for key in sorted(records)],
+    }
+    text = ",\n".join(f"{json.dumps(key)}: {_to_text(key, part)}" for key, part in content.items())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text, follow=True)
+        write_text(path, f"{{\n{text}\n}}\n", follow=True)
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({error}); choose another --save") from error
     added = len(records) - len(before.records)
-    return Saved(path, added, len(source.records) - added, len(records), source.left_out)
+    return Saved(added, len(source.records) - added, len(records), source.left_out)
 
 
 def _identity(record: RunRecord) -> tuple[Any, ...]:
@@ -228,8 +221,6 @@ def _join(path: Path, old: Study | None, place: str | Path, new: Study | None) -
         )
     if old is None or new is None:
         return None
-    from auber.study.folder import joined_studies, study_differences
-
     changed = study_differences(old, new)
     if changed:
         raise RunError(
@@ -239,28 +230,9 @@ def _join(path: Path, old: Study | None, place: str | Path, new: Study | None) -
     return joined_studies(old, new)
 
 
-def _to_text(
-    study: Study | None,
-    common: Mapping[str, Any],
-    left_out: Iterable[LeftOut],
-    notes: Sequence[str],
-    records: Iterable[RunRecord],
-) -> str:
+def _to_text(key: str, part: Any) -> str:
     """Write one line for each run, so that differences between versions can be read."""
-
-    def line(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False)
-
-    def lines(items: Sequence[Any]) -> str:
-        return "[\n" + ",\n".join(map(line, items)) + "\n]" if items else "[]"
-
-    entries = {
-        "format": line(FORMAT),
-        "kind": line(KIND),
-        "study": line(None if study is None else tomllib.loads(study.to_toml())),
-        "settings": line(dict(common)),
-        "left_out": lines([run.to_json() for run in left_out]),
-        **({"notes": lines(notes)} if notes else {}),
-        "runs": lines([_to_line(record, common) for record in records]),
-    }
-    return "{\n" + ",\n".join(f"{line(key)}: {text}" for key, text in entries.items()) + "\n}\n"
+    if key not in ("left_out", "notes", "runs") or not part:
+        return json.dumps(part, ensure_ascii=False)
+    lines = ",\n".join(json.dumps(item, ensure_ascii=False) for item in part)
+    return f"[\n{lines}\n]"

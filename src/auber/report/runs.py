@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
-from collections.abc import Collection as Container
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from pydantic import ConfigDict
 
 from auber.errors import RunError
-from auber.report.records import Key, RunRecord, read_run
+from auber.report.records import Key, RunRecord, group, read_run
+from auber.study.plan import Study, read_study
 from auber.system.records import Name, Record, read
-
-if TYPE_CHECKING:
-    from auber.study.plan import Study
 
 RESULT, STUDY, FAILED = "result.json", "study.toml", ".failed.json"
 
@@ -35,6 +32,9 @@ class LeftOut(Record):
 
     folder: Name
     reason: Name
+
+
+Found = TypeVar("Found", RunRecord, LeftOut)
 
 
 class _Failure(Record):
@@ -104,8 +104,6 @@ def read_folder(folder: str | Path) -> Source:
                 unfinished.append(name)
             continue
         if STUDY in files:
-            from auber.study.plan import read_study
-
             studies[name] = read_study(Path(place, STUDY))
         for path in (Path(place, file) for file in files if file.endswith(FAILED)):
             failure = read(_Failure, path, "delete it to try the run again")
@@ -132,7 +130,14 @@ def read_folder(folder: str | Path) -> Source:
 def pool(sources: Sequence[Source]) -> Collection:
     """Put the runs of several sources together; raise `RunError` if they do not belong together."""
     if len(sources) > 1:
-        sources = [_with_place(source) for source in sources]
+        sources = [
+            replace(
+                source,
+                records=tuple(_within(source, record) for record in source.records),
+                left_out=tuple(_within(source, run) for run in source.left_out),
+            )
+            for source in sources
+        ]
     records = [record for source in sources for record in source.records]
     runs = sorted((each for each in records if not each.is_start), key=lambda each: each.key)
     _check(runs)
@@ -156,23 +161,14 @@ def pool(sources: Sequence[Source]) -> Collection:
     )
 
 
-def _with_place(source: Source) -> Source:
-    """Name the source in every folder."""
-
-    def place(found: RunRecord | LeftOut) -> dict[str, str]:
-        return {"folder": f"{source.name}: {found.folder}"}
-
-    return replace(
-        source,
-        records=tuple(each.model_copy(update=place(each)) for each in source.records),
-        left_out=tuple(each.model_copy(update=place(each)) for each in source.left_out),
-    )
+def _within(source: Source, found: Found) -> Found:
+    """Return a run whose folder names its source."""
+    return found.model_copy(update={"folder": f"{source.name}: {found.folder}"})
 
 
 def _check(runs: Iterable[RunRecord]) -> None:
     """Raise `RunError` if a run is there twice, or if pairs have different rows or metrics."""
     same: dict[object, RunRecord] = {}
-    pairs: dict[object, RunRecord] = {}
     for run in runs:
         other = same.setdefault(run.key, run)
         if other is not run:
@@ -180,7 +176,7 @@ def _check(runs: Iterable[RunRecord]) -> None:
                 f"{other.folder} and {run.folder}: two runs of {run}; a report needs one of each, "
                 "move one away"
             )
-        other = pairs.setdefault((run.task, run.seed), run)
+        other = same.setdefault((run.task, run.seed), run)
         if (run.data, run.metric) != (other.data, other.metric):
             raise RunError(
                 f"{other.folder} and {run.folder}: task {run.task}, seed {run.seed} must have the "
@@ -189,24 +185,19 @@ def _check(runs: Iterable[RunRecord]) -> None:
             )
 
 
-def cover(wanted: Iterable[Key], found: Container[Key]) -> Coverage | None:
+def cover(wanted: Iterable[Key], found: AbstractSet[Key]) -> Coverage | None:
     """Return how many of the wanted runs are found, None if none is wanted."""
-    blocks: dict[tuple[str, int], dict[str, list[Key]]] = defaultdict(lambda: defaultdict(list))
-    for key in sorted(wanted):
-        _, _, task, method, seed, _ = key
-        blocks[task, seed][method].append(key)
-    if not blocks:
-        return None
+    blocks = group(sorted(wanted), lambda key: (key[2], key[4]))
     missing = []
-    for (task, seed), methods in blocks.items():
+    for (task, seed), keys in blocks.items():
         names = []
-        whole = True
-        for method, keys in methods.items():
-            draws = [str(key[5]) for key in keys if key not in found]
-            whole = whole and len(draws) == len(keys)
+        for method, of_method in group(keys, lambda key: key[3]).items():
+            draws = [str(key[5]) for key in of_method if key not in found]
             if draws:
-                is_part = len(draws) < len(keys)
-                names.append(f"{method} (draw {', '.join(draws)})" if is_part else method)
+                part = f" (draw {', '.join(draws)})" if len(draws) < len(of_method) else ""
+                names.append(f"{method}{part}")
+        if not found & {*keys}:
+            names = ["everything"]
         if names:
-            missing.append(f"{task}, seed {seed}: {'everything' if whole else ', '.join(names)}")
-    return Coverage(len(blocks), len(blocks) - len(missing), tuple(missing))
+            missing.append(f"{task}, seed {seed}: {', '.join(names)}")
+    return Coverage(len(blocks), len(blocks) - len(missing), tuple(missing)) if blocks else None

@@ -7,25 +7,20 @@ become "84.3 ± 0.7", `interval low` and `interval high` become "-0.5 to +2.0".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from auber.errors import RunError
-from auber.system.files import write_text
-
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 FOLDER = "report"  # of tables and page in the folder of a run or a study
 
 _DECIMALS = {"P": 1, "p": 4, "corrected p": 4, "smallest exact p": 6, "seconds": 1}
 _TWO_DECIMALS = re.compile(r"^(published )?dev(?! rows)|^train(?! rows)|gap|difference|detectable")
 _SIGNED = re.compile(r"^gap( of .*)?$|difference")
-_PLACE = ("model", "protocol")
+_PLACE = ["model", "protocol"]
 _PAIR = re.compile(r" (deviation|low|high)$")
-_LONG = 40  # characters of a cell that wraps
+LONG = 40  # characters of a cell that wraps
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Characters of Markdown and LaTeX that would not stand for themselves.
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~#&$])")
@@ -45,7 +40,6 @@ _LATEX = str.maketrans({
     "*": "{*}",
 })  # fmt: skip
 
-
 Value = str | float | None
 Place = tuple[str, str]  # model and protocol
 
@@ -60,9 +54,9 @@ class Part(NamedTuple):
 class Shown(NamedTuple):
     """What is displayed of one section of a table."""
 
-    title: str
-    place: Place | None
-    part: Part
+    caption: str
+    heading: str | None  # model and protocol
+    notes: tuple[str, ...]
     cells: pd.DataFrame  # of text
 
 
@@ -72,44 +66,39 @@ class Table:
 
     name: str
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Value, ...], ...]
+    data: pd.DataFrame  # one value per cell
     hidden: tuple[str, ...] = ()  # columns for data files only
-    wide: tuple[str, ...] = ()  # columns that a terminal has no room for
+    brief: tuple[str, ...] = ()  # columns for a terminal
     parts: Mapping[Place, Part] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     empty: str = "No runs."
 
-    @property
-    def data(self) -> pd.DataFrame:
-        """One value per cell."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows), columns=list(self.columns), dtype=object)
+    def of(self, place: Place) -> tuple[Table, tuple[str, ...]]:
+        """Return the table of one model and protocol without any notes, and its own notes."""
+        part = self.parts.get(place, Part())
+        data = self.data[self.data[_PLACE].eq(list(place)).all(axis=1)]
+        return replace(self, data=data, parts={place: Part(part.label)}, notes=()), part.notes
 
     def sections(self, *, brief: bool = False) -> Iterator[Shown]:
-        """Yield what is displayed of each model and protocol."""
-        left_out = {*_PLACE, *self.hidden, *(self.wide if brief else ())}
-        if self.columns[:2] != _PLACE:
-            if self.rows:
-                yield Shown(self.title, None, Part(), _show(self.data, left_out))
+        """Yield what is displayed of each model and protocol; columns of a pair are joined."""
+        titles = dict.fromkeys(_PAIR.sub("", column) for column in self.data)
+        left_out = {*_PLACE, *self.hidden}
+        columns = self.brief if brief else [title for title in titles if title not in left_out]
+
+        def show(data: pd.DataFrame) -> pd.DataFrame:
+            rows = data.to_dict("records")
+            return pd.DataFrame({title: [_cell(title, row) for row in rows] for title in columns})
+
+        if self.data.empty:
             return
-        for place, data in self.data.groupby(list(_PLACE), sort=False):
+        if [*self.data][:2] != _PLACE:
+            yield Shown(self.title, None, (), show(self.data))
+            return
+        for place, data in self.data.groupby(_PLACE, sort=False):
             part = self.parts.get(place, Part())
             label = f" ({part.label})" if part.label else ""
-            title = f"{place[0]}, protocol {place[1]}{label}"
-            yield Shown(title, place, part, _show(data, left_out))
-
-
-def _show(data: pd.DataFrame, left_out: set[str]) -> pd.DataFrame:
-    """Return the text of each cell; columns of a pair are joined."""
-    import pandas as pd
-
-    titles = dict.fromkeys(_PAIR.sub("", column) for column in data)
-    rows = data.to_dict("records")
-    return pd.DataFrame({
-        title: [_cell(title, row) for row in rows] for title in titles if title not in left_out
-    })  # fmt: skip
+            heading = f"{place[0]}, protocol {place[1]}{label}"
+            yield Shown(f"{self.title}; {heading}", heading, part.notes, show(data))
 
 
 def _cell(title: str, row: Mapping[str, Value]) -> str:
@@ -140,39 +129,18 @@ def is_numeric(cells: Iterable[str]) -> bool:
     return bool(found) and all(re.match(r"[-+]?\d[\d.]*( |$)", cell) for cell in found)
 
 
-# --- files ---
-
-
-def write_tables(tables: Sequence[Table], out: Path) -> tuple[Path, ...]:
-    """Write every table in every format."""
-    texts = {
-        f"{table.name}.{suffix}": write(table)
-        for table in tables
-        for suffix, write in WRITERS.items()
-    }
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            write_text(out / name, text)
-    except OSError as error:
-        raise RunError(
-            f"{out}: cannot be written ({error}); it must be a folder of its own"
-        ) from error
-    return tuple(out / name for name in texts)
-
-
 def to_markdown(table: Table, level: int = 1) -> str:
     """Return a table as Markdown that begins with a heading of this level."""
     lines = [f"{'#' * level} {escape_markdown(table.title)}", ""]
-    if not table.rows:
+    if table.data.empty:
         lines += [escape_markdown(table.empty), ""]
     for shown in table.sections():
-        if shown.place is not None:
-            lines += [f"{'#' * (level + 1)} {escape_markdown(shown.title)}", ""]
+        if shown.heading is not None:
+            lines += [f"{'#' * (level + 1)} {escape_markdown(shown.heading)}", ""]
         cells = shown.cells.map(escape_markdown).rename(columns=escape_markdown)
         rules = ["--:" if is_numeric(shown.cells[title]) else "---" for title in shown.cells]
         rows = [[*cells], rules, *cells.to_numpy().tolist()]
-        lines += [*(f"| {' | '.join(row)} |" for row in rows), "", *_notes(shown.part.notes)]
+        lines += [*(f"| {' | '.join(row)} |" for row in rows), "", *_notes(shown.notes)]
     return "\n".join([*lines, *_notes(table.notes)]).rstrip("\n") + "\n"
 
 
@@ -204,7 +172,7 @@ def to_latex(table: Table) -> str:
     floats = [
         r"% \usepackage{booktabs} in the preamble; wide: use a landscape page or \footnotesize"
     ]
-    if not table.rows:
+    if table.data.empty:
         floats.append(f"% {table.empty}")
     for shown in table.sections():
         cells, shape = shown.cells, ""
@@ -214,10 +182,9 @@ def to_latex(table: Table) -> str:
                 shape += "r"
                 escaped[title] = escaped[title].str.replace("-", "$-$")
             else:
-                long = cells[title].str.len().max() > _LONG
+                long = cells[title].str.len().max() > LONG
                 shape += r"p{0.22\linewidth}" if long else "l"
-        title = table.title if shown.place is None else f"{table.title}; {shown.title}"
-        notes = (f"{title}.", *shown.part.notes, *table.notes)
+        notes = (f"{shown.caption}.", *shown.notes, *table.notes)
         styler = escaped.rename(columns=escape_latex).style.hide(axis="index")
         text = styler.to_latex(
             environment="table*",

@@ -50,6 +50,7 @@ def test_a_study(tmp_path):
     assert left_out.rows == [{"run": "x", "reason": "failed: no room"}]
     (legend,) = blocks["reading"]
     assert sum("pairs is significant if" in sentence for sentence in legend.notes) == 1
+    assert len(set(legend.notes)) == len(legend.notes)
 
 
 def test_a_study_shows_its_searches(tmp_path):
@@ -57,7 +58,6 @@ def test_a_study_shows_its_searches(tmp_path):
     write_ranked(tmp_path)
     (drawing,) = [found for found in make_page([tmp_path]).drawings if "search" in found.name]
     assert drawing.name == "search"
-    assert "seed 0, layer 2 +2.00" in drawing.alt
     assert "auber" in drawing.svg
 
 
@@ -70,7 +70,7 @@ def test_models_and_protocols_stand_apart(tmp_path):
         "mpnet-base, protocol seen",
     ]
     assert titles(page)[0] == "Dev scores: minilm, seen"
-    assert "heads-minilm-seen" in names(page)
+    assert {"heads-1", "heads-2"} <= set(names(page))
 
 
 def test_notes_of_a_results_file_are_shown(tmp_path):

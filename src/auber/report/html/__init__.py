@@ -1,7 +1,4 @@
-"""The report as one HTML page that opens from disk: runs side by side, or a study.
-
-`page` has the parts of a page and writes it, `run_page` and `study_page` fill it.
-"""
+"""The report as one HTML page that opens from disk: runs side by side, or a study."""
 
 from __future__ import annotations
 

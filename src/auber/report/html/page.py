@@ -9,33 +9,55 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import jinja2
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from auber.config import settings
 from auber.errors import RunError
-from auber.report.figures import SHADES, HeadMap, style, to_svg, write_figure
-from auber.report.tables import Table, is_numeric
-from auber.report.words import slug
+from auber.report.analysis import Report
+from auber.report.answer import Verdict
+from auber.report.figures import (
+    SHADES,
+    TIME_PART_COLOURS,
+    Curve,
+    HeadMap,
+    style,
+    to_svg,
+    write_figure,
+)
+from auber.report.layers import Run
+from auber.report.measurements import (
+    REGRET,
+    draw_regret,
+    read_regret,
+    read_speed,
+    regret_table,
+    speed_tables,
+)
+from auber.report.records import RunRecord
+from auber.report.results_file import ResultsFile
+from auber.report.tables import LONG, WRITERS, Table, is_numeric
+from auber.run.records import TIME_PARTS
 from auber.system.files import write_text
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 INDEX, FIGURES = "index.html", "figures"
-
-_LONG = 40  # characters of a cell that wraps
+TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
+TIME_COLOURS = dict(zip(TIMES.values(), TIME_PART_COLOURS, strict=True))
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure; `name` is that of its files, `alt` its content in words."""
+    """One figure; `name` is that of its files."""
 
     name: str
     title: str
-    alt: str
     draw: Callable[[], Figure]
 
     @cached_property
@@ -83,16 +105,6 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What to know first: one sentence and its reasons."""
-
-    about: str
-    headline: str
-    points: tuple[str, ...]
-    label: str | None = None
-
-
-@dataclass(frozen=True)
 class Page:
     """The whole page."""
 
@@ -100,6 +112,8 @@ class Page:
     subtitle: str
     verdicts: Sequence[Verdict]
     sections: Sequence[Section]
+    report: Report | None = None  # of a study
+    tables: Sequence[Table] = ()  # that are also files
 
     @property
     def drawings(self) -> Iterator[Drawing]:
@@ -113,32 +127,95 @@ def make_blocks(table: Table) -> list[Block]:
     """Return the tables of a report without empty columns, one for each section."""
     blocks = []
     for shown in table.sections():
-        rows = shown.cells.to_dict("records")
-        names = [*shown.cells]
-        kept = [name for name in names if name == names[0] or any(row[name] for row in rows)]
-        caption = table.title if shown.place is None else f"{table.title}; {shown.title}"
-        cells = [{name: row[name] for name in kept} for row in rows]
-        blocks.append(Block(caption, rows=cells, notes=(*shown.part.notes, *table.notes)))
+        cells = shown.cells
+        cells = cells.loc[:, cells.ne("").any() | (cells.columns == cells.columns[0])]
+        notes = (*shown.notes, *table.notes)
+        blocks.append(Block(shown.caption, rows=cells.to_dict("records"), notes=notes))
     return blocks
 
 
-def make_slugs(names: Iterable[str]) -> dict[str, str]:
-    """Return a part of file names and anchors for each name, no two the same."""
-    found: dict[str, str] = {}
-    for name in names:
-        number, free = 1, slug(name)
-        while free in found.values():
-            number += 1
-            free = f"{slug(name)}-{number}"
-        found[name] = free
-    return found
+# --- parts that several pages share ---
+
+
+def time_parts(record: RunRecord) -> dict[str, float]:
+    """Return where the seconds of a run went."""
+    parts = {words: record.times.get(name, 0.0) for name, words in TIMES.items()}
+    return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
+
+
+def search_start(runs: Iterable[Run]) -> str:
+    """Return what the searches count their gains from."""
+    has_prior = any(run.has_prior for run in runs)
+    return "the plan the search started from" if has_prior else "the unpruned layer"
+
+
+def search_caption(runs: Iterable[Run]) -> str:
+    """Return the caption of the figures of searches."""
+    return (
+        "Best reward found so far against the number of different masks scored, in points over "
+        f"{search_start(runs)} on the reward set"
+    )
+
+
+def curves_of(run: Run) -> dict[str, Curve]:
+    """Return the searches of a run as gains in points, by layer."""
+    return {
+        f"layer {layer.index}": Curve(
+            layer.gains,
+            search.rewards_computed,
+            None if layer.chosen is None else 100 * (layer.chosen - (layer.begun or 0.0)),
+        )
+        for layer, search in run.searched
+        if layer.gains
+    }
+
+
+def extra_sections(files: Sequence[ResultsFile]) -> Iterator[Section]:
+    """Yield the sections of other commands' results."""
+    for number, file in enumerate(files, 1):
+        end = f"-{number}" if number > 1 else ""
+        if file.kind == REGRET:
+            regret = read_regret(file)
+            title = "Regret against the number of rewards"
+            drawing = Drawing(f"regret{end}", title, partial(draw_regret, regret))
+            caption = (
+                "Searches replayed on the scores of every mask of some layers, from "
+                f"{file.name}: the mean over the layers."
+            )
+            blocks = [Block(caption, [drawing]), *make_blocks(regret_table(regret))]
+            yield Section(f"regret{end}", "Regret", *blocks)
+        else:
+            tables = speed_tables(read_speed(file))
+            blocks = [block for table in tables for block in make_blocks(table)]
+            yield Section(f"speed{end}", "Speed", *blocks)
+
+
+def settings_rows(columns: Mapping[str, Sequence[RunRecord]]) -> list[dict[str, str]]:
+    """Return all settings, with the values that the runs of each column have."""
+    meaning = {info.key: info.doc for info in settings()}
+    used = dict.fromkeys(key for runs in columns.values() for run in runs for key in run.config)
+    rows = []
+    unknown = [key for key in used if key not in meaning]
+    for key in (*(key for key in meaning if key in used), *unknown):
+        row = {"setting": key}
+        for name, runs in columns.items():
+            values = dict.fromkeys(_text(run.config[key]) for run in runs if key in run.config)
+            row[name] = ", ".join(values) or "not recorded"
+        rows.append({**row, "meaning": meaning.get(key, "")})
+    return rows
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# --- files ---
 
 
 def render_page(page: Page) -> str:
     """Return the page as one HTML file."""
-    import jinja2
-    from markupsafe import Markup
-
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("auber.report.html"),
         autoescape=True,
@@ -165,17 +242,20 @@ def _column_classes(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
     found = {}
     for name in rows[0]:
         cells = [row[name] for row in rows]
-        is_long = max(map(len, cells)) > _LONG
+        is_long = max(map(len, cells)) > LONG
         found[name] = "number" if is_numeric(cells) else "long" if is_long else ""
     return found
 
 
 def write_page(page: Page, out: Path) -> tuple[Path, ...]:
-    """Write the page, and each figure as SVG and PDF; the page is the first of the paths."""
+    """Write the page, its tables, and each figure as SVG and PDF; return page and figures."""
     written = [out / INDEX]
     try:
         (out / FIGURES).mkdir(parents=True, exist_ok=True)
         write_text(out / INDEX, render_page(page))
+        for table in page.tables:
+            for suffix, write in WRITERS.items():
+                write_text(out / f"{table.name}.{suffix}", write(table))
         for drawing in page.drawings:
             path = out / FIGURES / f"{drawing.name}.svg"
             write_text(path, drawing.svg)

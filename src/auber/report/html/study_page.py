@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
 
-from auber.report.analysis import Report, analyse, group
+import numpy as np
+import pandas as pd
+
+from auber.report.analysis import Report, analyse
 from auber.report.analysis import Section as Evidence
-from auber.report.answer import answers
-from auber.report.figures import HeadMap, ScoreRow, draw_heads, draw_scores, make_shades
+from auber.report.answer import verdicts
+from auber.report.figures import (
+    HeadMap,
+    ScoreRow,
+    draw_bars,
+    draw_heads,
+    draw_scores,
+    draw_searches,
+    make_shades,
+)
 from auber.report.html.page import (
+    TIME_COLOURS,
     Block,
     Drawing,
     Page,
     Section,
-    Verdict,
-    make_blocks,
-    make_slugs,
-)
-from auber.report.html.shared import (
     curves_of,
-    describe_searches,
-    draw_curves,
-    draw_times,
     extra_sections,
+    make_blocks,
+    search_caption,
     settings_rows,
     time_parts,
 )
 from auber.report.layers import Run
-from auber.report.paper_tables import RULE, all_tables
-from auber.report.records import CONTROLS, SUBJECT, ordered
+from auber.report.paper_tables import all_tables
+from auber.report.records import CONTROLS, SUBJECT, count, group, ordered
 from auber.report.results_file import ResultsFile
 from auber.report.runs import Source, pool
 from auber.report.tables import Table
-from auber.report.words import commit_of, count, device_of, versions_of
 
 Cells = Mapping[str, Mapping[str, Sequence[Run]]]  # runs by task and method
 
@@ -47,33 +50,32 @@ def make_study_page(
     """Return everything about a study, or about runs that are read together."""
     report = analyse(pool(sources))
     tables = all_tables(report)
-    places = [f"{section.model}, {section.protocol}" for section in report.sections]
-    slugs = make_slugs(places)
-    by_place = group(runs, lambda run: f"{run.record.model}, {run.record.protocol}")
+    by_place = group(runs, lambda run: (run.record.model, run.record.protocol))
     sections: list[Section] = []
-    for section, place in zip(report.sections, places, strict=True):
-        ends = (f"-{slugs[place]}", f": {place}") if len(places) > 1 else ("", "")
+    for number, section in enumerate(report.sections, 1):
+        place = (section.model, section.protocol)
+        ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {', '.join(place)}")
         sections += _evidence(section, by_place.get(place, []), tables[1:], *ends)
-    every = settings_rows({"value": [record for source in sources for record in source.records]})
+    records = [record for source in sources for record in source.records]
     caption = "All settings, with every value in these runs"
+    legends = dict.fromkeys(note for table in tables for note in table.notes)
     sections += [
         *extra_sections(extras),
         Section("tasks", "Tasks", *make_blocks(replace(tables[0], notes=()))),
-        Section("reading", "How to read the tables", Block(notes=_legends(tables))),
+        Section("reading", "How to read the tables", Block(notes=[*legends])),
         Section("runs", "Every run", _list_runs(runs), _list_left_out(report)),
-        Section("settings", "Configuration", Block(caption, rows=every, folded=True)),
-        Section("origins", "Provenance", *_origins(sources)),
+        Section(
+            "settings",
+            "Configuration",
+            Block(caption, rows=settings_rows({"value": records}), folded=True),
+        ),
+        Section("origins", "Provenance", *_list_origins(sources)),
     ]
     models = sorted({section.model for section in report.sections})
     tasks = sorted({row.task for row in report.tasks})
     subtitle = f"{', '.join(models)}; {', '.join(tasks)}; {count(report.runs, 'finished run')}"
-    verdicts = [
-        Verdict(f"{each.model}, protocol {each.protocol}", each.headline, each.points, each.label)
-        for each in answers(report)
-    ]
-    return Page(
-        "Does pruning heads help here, and what does it cost?", subtitle, verdicts, sections
-    )
+    title = "Does pruning heads help here, and what does it cost?"
+    return Page(title, subtitle, verdicts(report), sections, report, tables)
 
 
 def _evidence(
@@ -86,24 +88,21 @@ def _evidence(
         cells[task] = {method: by_method[method] for method in ordered(by_method)}
     own: dict[str, list[Block]] = {}
     notes: dict[str, None] = {}
-    key = (section.model, section.protocol)
     for table in tables:
-        rows = tuple(row for row in table.rows if row[:2] == key)
-        part = table.parts.get(key)
-        parts = {key: part._replace(notes=())} if part else {}
-        own[table.name] = make_blocks(replace(table, rows=rows, notes=(), parts=parts))
-        notes |= dict.fromkeys(part.notes if part and rows else ())
+        of_place, of_table = table.of((section.model, section.protocol))
+        own[table.name] = make_blocks(of_place)
+        notes |= dict.fromkeys(of_table if own[table.name] else ())
     careful = Block(notes=tuple(notes))
-    scores = (_scores(section, cells, end), *own["table2"], *own["table3"], careful)
+    scores = (_draw_scores(section, cells, end), *own["table2"], *own["table3"], careful)
     yield Section(f"scores{end}", f"Dev scores{place}", *scores)
     comparisons = (*own["comparisons"], *own["overfitting"])
     yield Section(f"comparisons{end}", f"Comparisons{place}", *comparisons)
-    yield Section(f"heads{end}", f"Heads{place}", *_heads(cells, end))
-    yield Section(f"search{end}", f"Search{place}", _searches(cells, end))
-    yield Section(f"time{end}", f"Time{place}", _times(cells, end), *own["costs"])
+    yield Section(f"heads{end}", f"Heads{place}", *_map_heads(cells, end))
+    yield Section(f"search{end}", f"Search{place}", _draw_searches(cells, end))
+    yield Section(f"time{end}", f"Time{place}", _draw_times(cells, end), *own["costs"])
 
 
-def _scores(section: Evidence, cells: Cells, end: str) -> Block:
+def _draw_scores(section: Evidence, cells: Cells, end: str) -> Block:
     panels: dict[str, dict[str, ScoreRow]] = {}
     majority: dict[str, float] = {}
     for task, rows in group(section.rows, lambda row: row.task).items():
@@ -124,95 +123,80 @@ def _scores(section: Evidence, cells: Cells, end: str) -> Block:
             majority[title] = 100 * share
     if not panels:
         return Block()
-    alt = "Dev scores. " + "; ".join(
-        f"{title}: {', '.join(f'{name} {row.mean:.2f}' for name, row in rows.items())}"
-        for title, rows in panels.items()
-    )
-    draw = partial(draw_scores, panels, "points", majority)
     caption = (
         "Dev scores: single runs, their mean over the seeds, and its 95 % t interval, which may go "
         "on beyond the edge. With two seeds an interval means little."
     )
-    return Block(caption, [Drawing(f"scores{end}", "Dev scores", alt, draw)])
+    draw = partial(draw_scores, panels, majority)
+    return Block(caption, [Drawing(f"scores{end}", "Dev scores", draw)])
 
 
-def _heads(cells: Cells, end: str) -> list[Block]:
+def _map_heads(cells: Cells, end: str) -> Iterator[Block]:
     """Map how often each head was removed, by task and method; one figure has all maps."""
-    by_task = {
-        task: [
-            found
-            for method, runs in by_method.items()
-            if method not in CONTROLS and (found := _map_method(method, runs))
-        ]
-        for task, by_method in cells.items()
-    }
-    caption = "in how many runs each head was removed; stronger means more often."
-    blocks = [Block(f"{task}: {caption}", maps=maps) for task, maps in by_task.items() if maps]
-    rows = [
-        [replace(each, title=f"{task}: {each.title}") for each in maps]
-        for task, maps in by_task.items()
-        if maps
-    ]
-    draw = partial(draw_heads, rows)
-    drawing = Drawing(f"heads{end}", f"Heads removed in {', '.join(by_task)}", "", draw)
-    return [*blocks[:-1], *(replace(block, drawings=[drawing]) for block in blocks[-1:])]
+    found: dict[str, list[HeadMap]] = {}
+    for task, by_method in cells.items():
+        for method, runs in by_method.items():
+            sizes = {(run.record.layers, run.record.heads) for run in runs}
+            # Heads of models of different sizes are different heads.
+            if method not in CONTROLS and len(sizes) == 1:
+                found.setdefault(task, []).append(_map_method(method, runs, sizes.pop()))
+    for task, maps in found.items():
+        drawings = []
+        if task == [*found][-1]:
+            rows = [
+                [replace(each, title=f"{name}: {each.title}") for each in row]
+                for name, row in found.items()
+            ]
+            title = f"Heads removed in {', '.join(found)}"
+            drawings = [Drawing(f"heads{end}", title, partial(draw_heads, rows))]
+        caption = f"{task}: in how many runs each head was removed; stronger means more often."
+        yield Block(caption, drawings, maps)
 
 
-def _map_method(method: str, runs: Sequence[Run]) -> HeadMap | None:
-    sizes = {(run.record.layers, run.record.heads) for run in runs}
-    if len(sizes) > 1:
-        return None  # heads of models of different sizes are different heads
-    ((num_layers, num_heads),) = sizes
-    counts = Counter(
-        (layer, head) for run in runs for layer, heads in run.plan.heads.items() for head in heads
-    )
-    numbers = [[counts[layer, head] for head in range(num_heads)] for layer in range(num_layers)]
+def _map_method(method: str, runs: Sequence[Run], size: tuple[int, int]) -> HeadMap:
+    numbers = np.zeros(size, dtype=int)
+    for run in runs:
+        for layer, heads in run.plan.heads.items():
+            numbers[layer, list(heads)] += 1
     texts = [
         [f"layer {i}, head {j}: removed in {n} of {len(runs)}" for j, n in enumerate(row)]
         for i, row in enumerate(numbers)
     ]
     title = f"{method}, {count(len(runs), 'run')}"
-    return HeadMap(title, make_shades(numbers, "counts"), texts)
+    return HeadMap(title, make_shades(numbers.tolist(), "counts"), texts)
 
 
-def _searches(cells: Cells, end: str) -> Block:
-    panels = {}
-    for task, by_method in cells.items():
-        for method, runs in by_method.items():
-            curves = [
-                curve for run in runs for curve in curves_of(run, f"seed {run.record.seed}, ")
-            ]
-            if curves:
-                panels[f"{task}, {method}"] = curves
-    runs = [run for by_method in cells.values() for found in by_method.values() for run in found]
+def _draw_searches(cells: Cells, end: str) -> Block:
+    by_panel = {
+        f"{task}, {method}": runs
+        for task, by_method in cells.items()
+        for method, runs in by_method.items()
+    }
+    panels = {
+        title: curves
+        for title, runs in by_panel.items()
+        if (curves := [curve for run in runs for curve in curves_of(run).values()])
+    }
     caption = (
-        f"{describe_searches(runs)[1]}; thin: a layer of a run, strong: the mean. A gain in reward "
-        "need not be a gain on dev."
+        f"{search_caption(run for runs in by_panel.values() for run in runs)}; thin: a layer of a "
+        "run, strong: the mean. A gain in reward need not be a gain on dev."
     )
-    return Block(caption, draw_curves(f"search{end}", "Searches", panels))
+    drawing = Drawing(f"search{end}", "Searches", partial(draw_searches, panels))
+    return Block(caption, [drawing] if panels else [])
 
 
-def _times(cells: Cells, end: str) -> Block:
-    panels: dict[str, dict[str, dict[str, float]]] = {}
-    for task, by_method in cells.items():
-        panels[task] = {}
-        for method, runs in by_method.items():
-            parts = [time_parts(run.record) for run in runs]
-            panels[task][method] = {name: fmean(each[name] for each in parts) for name in parts[0]}
+def _draw_times(cells: Cells, end: str) -> Block:
+    panels = {
+        task: {
+            method: pd.DataFrame([time_parts(run.record) for run in runs]).mean().to_dict()
+            for method, runs in by_method.items()
+        }
+        for task, by_method in cells.items()
+    }
     caption = "Where the seconds of a run went, mean over the runs of each method."
-    drawings = [draw_times(f"time{end}", "Seconds of a run", panels)] if panels else []
-    return Block(caption, drawings)
-
-
-def _legends(tables: Iterable[Table]) -> list[str]:
-    """Return the notes of all tables, each once, the rule of all verdicts first."""
-    seen: set[str] = set()
-    sentences = [RULE]
-    for table in tables:
-        new = [note for note in table.notes if note not in seen]
-        seen.update(new)
-        sentences += [f"{table.title}. {' '.join(new).replace(f' {RULE}', '')}"] if new else []
-    return sentences
+    draw = partial(draw_bars, panels, TIME_COLOURS, "seconds")
+    drawing = Drawing(f"time{end}", "Seconds of a run", draw)
+    return Block(caption, [drawing] if panels else [])
 
 
 def _list_runs(runs: Iterable[Run]) -> Block:
@@ -239,25 +223,18 @@ def _list_left_out(report: Report) -> Block:
     return Block("Runs without a result, in no number here", rows=rows)
 
 
-def _origins(sources: Sequence[Source]) -> tuple[Block, Block]:
+def _list_origins(sources: Sequence[Source]) -> tuple[Block, Block]:
     notes = dict.fromkeys(f"Note: {note}" for source in sources for note in source.notes)
     records = [record for source in sources for record in source.records]
-    by_origin = group(
-        records,
-        lambda record: (
-            record.origin.command or "started from Python",
-            commit_of(record.origin),
-            device_of(record.origin),
-        ),
-    )
+    by_origin = group(records, lambda record: tuple(record.origin.facts.items()))
     rows = [
         {
-            **dict(zip(("command", "commit", "device"), origin, strict=True)),
+            **dict(origin),
             "runs and starts": str(len(found)),
             "seconds": f"{sum(record.seconds for record in found):.0f}",
         }
         for origin, found in sorted(by_origin.items())
     ]
-    versions = sorted({versions_of(record.origin) for record in records})
+    versions = sorted({record.origin.packages for record in records})
     table = Block("Where the numbers come from", rows=rows, notes=versions)
     return Block(notes=tuple(notes)), table
