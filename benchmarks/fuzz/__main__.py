@@ -1,7 +1,8 @@
 """Give many hostile inputs to all readers, and count the outcomes.
 
 An input that finds something is printed with its traceback and kept in a folder; the exit code is
-then 1.
+then 1. With --atheris one reader is fuzzed by coverage (`pip install atheris`), and the remaining
+words go to atheris.
 
 Example: python -m benchmarks.fuzz --inputs 10000 --reader plan --reader ledger
 """
@@ -47,9 +48,13 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--seed", type=int, default=0)
     add("--out", type=Path, help="a .json file for the counts")
     add("--kept", type=Path, default=Path(".cache/fuzz"), help="a folder for inputs that found")
+    add("--atheris", nargs=argparse.REMAINDER, help="fuzz the one --reader by coverage")
     arguments = parser.parse_args(words)
     _be_quiet()
     names = arguments.reader or list(READERS)
+    if arguments.atheris is not None:
+        fuzz_by_coverage(names[0], arguments.atheris, arguments.kept)
+        return
     counts: dict[str, Counter[str]] = {}
     began, shares = time.monotonic(), sum(READERS[name].share for name in names)
     for place, name in enumerate(names):
@@ -93,12 +98,41 @@ def fuzz(reader: Reader, inputs: int, seconds: float, random: Random, kept: Path
                 signature = f"{outcome.verdict} {[outcome.details[-200:], *places][-1].strip()}"
                 if signature not in seen:  # once for each place in the sources
                     seen.add(signature)
-                    digest = hashlib.sha256(data).hexdigest()[:8]
-                    path = kept / f"{reader.name}--{target.replace('/', '+')}--{digest}"
-                    kept.mkdir(parents=True, exist_ok=True)
-                    path.write_bytes(data)
+                    path = keep(kept, reader.name, target, data)
                     print(f"\n{reader.name}: {outcome.verdict}, {path}\n{outcome.details}")
     return counts
+
+
+def keep(folder: Path, name: str, target: str, data: bytes) -> Path:
+    """Store an input that found something, and return where."""
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(data).hexdigest()[:8]
+    path = folder / f"{name}--{target.replace('/', '+')}--{digest}"
+    path.write_bytes(data)
+    return path
+
+
+def fuzz_by_coverage(name: str, words: Sequence[str], kept: Path) -> None:
+    """Fuzz the first target of a reader with atheris, until it finds something or its limits."""
+    import atheris
+
+    with atheris.instrument_imports(include=["auber"]):
+        from benchmarks.fuzz.readers import READERS
+        from benchmarks.fuzz.trial import Trial
+    with tempfile.TemporaryDirectory(prefix="auber-fuzz-") as folder:
+        trial = Trial(READERS[name], Path(folder) / "trial")
+        target, corpus = trial.reader.targets[0], Path(folder) / "corpus"
+        corpus.mkdir()
+        (corpus / "example").write_bytes(trial.examples[target])
+
+        def test(data: bytes) -> None:
+            outcome = trial.run(target, data)
+            if outcome.is_finding:
+                print(f"{outcome.details}\nkept as {keep(kept, name, target, data)}", flush=True)
+                os._exit(1)  # libFuzzer would end like a crashed process
+
+        atheris.Setup(["fuzz", *words, str(corpus)], test)
+        atheris.Fuzz()
 
 
 def _be_quiet() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auber.config import PROTOCOLS, Reward, Search, make_config
+from auber.config import PRESETS, PROTOCOLS, Reward, Search, make_config, settings
 from auber.errors import ConfigError
 
 # The paper's values; the reference's where the paper is silent; ours where both are.
@@ -92,6 +92,11 @@ def test_paper_and_reference_are_pinned(task, protocol):
     own = {"protocol": protocol}
     assert make_config("paper", task=task, settings=own).flat() == paper
     assert make_config("reference", task=task, settings=own).flat() == reference
+
+
+def test_paper_and_reference_spell_out_every_setting():
+    every = {info.key for info in settings()}
+    assert PRESETS["paper"].settings.keys() == PRESETS["reference"].settings.keys() == every
 
 
 def test_settings_for_a_protocol_are_used_with_that_protocol_only():

@@ -1,6 +1,7 @@
 """Presets: named settings.
 
-The defaults are the settings of `paper`; the others give what differs from them.
+`paper` and `reference` give every setting, so that no later change of a default alters them;
+`default` gives what differs from the defaults.
 """
 
 from __future__ import annotations
@@ -22,28 +23,88 @@ class Preset:
     per_protocol: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
-# Of the defaults, from the paper itself are
-#   protocol, max_length, first.epochs, first.learning_rate, first.batch_size, reward.fraction,
-#   reward.stop, reward.measure, search.order, search.layers, search.matrix, search.norm,
-#   agent.hidden_size, agent.hidden_layers, agent.batch_size, agent.replay_size, agent.gamma,
-#   agent.epsilon_*, agent.choose, layer.learning_rate and last.patience;
-# from the authors' code, where the paper is silent,
-#   reward.scale, agent.episodes, agent.optimizer, agent.learning_rate, agent.momentum,
-#   agent.gradient_clamp, agent.learning_starts, agent.updates_per_episode, agent.target_every,
-#   layer.epochs and layer.batch_size;
-# the rest is ours.
+# P: from the paper itself; R: from the authors' code, where the paper is silent; the rest is ours.
+_PAPER: dict[str, Value] = {
+    "seed": 0,
+    "protocol": "seen",  # P
+    "max_length": 128,  # P
+    "device": "auto",
+    "precision": "auto",
+    "threads": 0,
+    "first.when": "auto",
+    "first.epochs": 3,  # P
+    "first.learning_rate": 2e-5,  # P
+    "first.batch_size": 32,  # P
+    "reward.fraction": 2 / 3,  # P
+    "reward.max_rows": 0,
+    "reward.scale": 100.0,  # R
+    "reward.stop": 0.0,  # P
+    "reward.measure": "metric",  # P
+    "reward.caution": 0.0,
+    "reward.folds": 3,
+    "reward.head": 0.0,
+    "reward.latency": 0.0,
+    "reward.latency_rows": 1,
+    "reward.shards": 1,
+    "reward.spread": "devices",
+    "search.order": "forward",  # P
+    "search.layers": "all",  # P
+    "search.prior": "none",
+    "search.prior_share": 1 / 3,
+    "search.heads": 0,
+    "search.rewind": True,
+    "search.matrix": "value",  # P
+    "search.norm": "l1",  # P
+    "agent.episodes": 150,  # R
+    "agent.hidden_size": 512,  # P
+    "agent.hidden_layers": 3,  # P
+    "agent.scale_state": False,
+    "agent.optimizer": "sgd",  # R
+    "agent.learning_rate": 0.03,  # R
+    "agent.momentum": 0.9,  # R
+    "agent.gradient_clamp": 1.0,  # R
+    "agent.batch_size": 128,  # P
+    "agent.learning_starts": 128,  # R
+    "agent.updates_per_episode": 1,  # R
+    "agent.replay_size": 5000,  # P
+    "agent.target_every": 35,  # R
+    "agent.gamma": 1.0,  # P
+    "agent.epsilon_start": 1.0,  # P
+    "agent.epsilon_end": 0.05,  # P
+    "agent.epsilon_decay": 256.0,  # P
+    "agent.double_q": False,
+    "agent.stop_value": None,
+    "agent.choose": "rollout",  # P
+    "layer.epochs": 3,  # R
+    "layer.learning_rate": 2e-6,  # P
+    "layer.batch_size": 32,  # R
+    "last.epochs": 6,
+    "last.learning_rate": 2e-6,
+    "last.batch_size": 32,
+    "last.watch_fraction": 0.1,
+    "last.evaluations_per_epoch": 8,
+    "last.patience": 20,  # P
+    "last.watch": "metric",
+    "random.draw": 0,
+    "voita.epochs": 3,
+    "voita.learning_rate": 0.1,
+    "voita.batch_size": 32,
+    "voita.temperature": 2 / 3,
+    "voita.stretch": 0.1,
+    "voita.trials": 8,
+}
 _RTE_FIRST: dict[str, Value] = {"first.epochs": 4, "first.learning_rate": 1e-5}  # P
 
 PRESETS: dict[str, Preset] = {
     "paper": Preset(
         "The settings of the paper; of the authors' code where the paper is silent; ours where "
         "both are.",
-        {},
+        _PAPER,
         {"rte": _RTE_FIRST},
     ),
     "reference": Preset(
         "The settings of the authors' code.",
-        {"search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2},
+        {**_PAPER, "search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2},
         {"rte": {**_RTE_FIRST, "reward.fraction": 1.0}, "wnli": {"reward.fraction": 1.0}},
     ),
     "default": Preset(

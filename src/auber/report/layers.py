@@ -136,12 +136,11 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
         return Run(label, record, plan)
     paths = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}
     stages = {name: read(StageRecord, path, REMEDY) for name, path in paths.items()}
-    budget = None
-    if BUDGET in stages:
-        if (budget := stages[BUDGET].plan) is None:
-            raise RunError(
-                f"{paths[BUDGET]}: lacks 'plan'; it is damaged or of another version: {REMEDY}"
-            )
+    budget = stages[BUDGET].plan if BUDGET in stages else None
+    if BUDGET in stages and budget is None:
+        raise RunError(
+            f"{paths[BUDGET]}: lacks 'plan'; it is damaged or of another version: {REMEDY}"
+        )
     is_reversed = record.config.get("search.order") == "reverse"
     layers = sorted(
         (

@@ -120,7 +120,7 @@ class Encoder(ABC):
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
         self.hidden_size: int = config.hidden_size
-        self.head_dim = self.hidden_size // self.num_heads
+        self.head_dim: int = self.hidden_size // self.num_heads
         if getattr(config, "is_decoder", False):
             raise ModelError(
                 f"{type(model).__name__} is configured as a decoder (is_decoder); "
