@@ -207,7 +207,7 @@ def assert_refused(trainer, message):
     [
         (
             {"method": "random"},
-            "^method 'random' must be given the number of heads to remove; give --heads P",
+            "^method 'random' must be given what to remove; give --keep SHARE, --heads P",
         ),
         (
             {"config": small_config(**CROSSFIT, reward__shards=2)},

@@ -20,7 +20,7 @@ from auber.run.files import read_row_settings
 from auber.run.fine_tuned import NO_TOKENIZER, check_fit, check_lengths, warn_of_classes
 from auber.run.folder import Resume, check_place
 from auber.run.pipeline import Pruned, carry_out
-from auber.run.request import request_finetuning, request_pruning
+from auber.run.request import check_keep, request_finetuning, request_pruning
 from auber.run.trackers import check_trackers
 from auber.system.distributed import is_main_process, num_processes
 from auber.system.progress import LogProgress, Progress
@@ -40,6 +40,7 @@ def prune(
     task: str | TaskData,
     method: str = "auber",
     heads: int | str | Path | None = None,
+    keep: float | None = None,
     origin: str | Path | PreTrainedModel | None = None,
     config: Config | str = "default",
     out: str | Path | None = None,
@@ -47,7 +48,7 @@ def prune(
     progress: Progress | None = None,
     track: Sequence[str] = (),
 ) -> Pruned:
-    """Prune the heads of an encoder for a task and fine-tune what is left.
+    """Prune an encoder for a task and fine-tune what is left.
 
     Args:
         model: A folder, hub name, finished run, or a live model, which is not changed.
@@ -56,6 +57,8 @@ def prune(
         method: One of the methods that `auber methods` lists.
         heads: How many heads a ranking removes; or a finished run, to remove as many and be tuned
             like it. Under protocol crossfit a search takes a number too.
+        keep: The share of the encoder's multiply-adds that a ranking leaves, such as 0.5. Heads and
+            neurons go; `size.units` and `size.even` change that.
         origin: The pretrained model behind a fine-tuned `model`, for protocol crossfit. A run of
             `finetune` knows it.
         config: The name of a preset, or the settings that `auber.make_config` returns.
@@ -68,6 +71,8 @@ def prune(
     """
     trackers = _check_folder(out, resume, track)
     task, settings = _load_task(task, config)
+    if keep is not None:
+        settings = settings.replace({"size.keep": check_keep(keep)})
     listener = _make_listener(progress)
     request = request_pruning(
         model,

@@ -68,3 +68,35 @@ def test_a_stopped_run_and_auber_watch_name_the_same_command(
     assert (code, f"--out {run} " in command) == (130, True)
     code, out, _ = run_auber("watch", run, "--json")
     assert (code, json.loads(out)["resume"]) == (1, command)
+
+
+def test_a_target_size(run_auber, files, own_rows, tmp_path):
+    command = ["prune", "--model", files / "model", *own_rows, *SMALL, "--method", "fisher"]
+    code, out, err = run_auber(*command, "--keep", "0.6", "--out", tmp_path / "run", "--quiet")
+    assert code == 0, err
+    assert re.search(
+        r"^\d+ of \d+ heads and \d+ of \d+ neurons removed; [\d.]+ % of the multiply-adds \(rows "
+        r"of \d+ tokens\) and [\d.]+ % of the parameters remain$",
+        out,
+        re.MULTILINE,
+    )
+    even = (*command, "--keep", "0.9", "--even", "--out", tmp_path / "even", "--json", "--quiet")
+    code, out, err = run_auber(*even)
+    assert code == 0, err
+    assert json.loads(out)["plan"]["heads"] == {}
+    for options, message in (
+        (["--units", "heads"], "auber: --units goes with --keep; add it, such as --keep 0.5\n"),
+        (["--even"], "auber: --even goes with --keep; add it, such as --keep 0.5\n"),
+        (
+            ["--keep", "0.5", "--even", "--units", "both"],
+            "auber: --even removes neurons only, found --units both; leave it out\n",
+        ),
+        (
+            ["--keep", "2"],
+            "auber: --keep must be a share of the encoder's multiply-adds, above 0 and at most 1, "
+            "found 2.0; give one such as 0.5\n",
+        ),
+    ):
+        code, _, err = run_auber(*command, *options, "--out", tmp_path / "other")
+        assert (code, err) == (2, message)
+    assert not (tmp_path / "other").exists()

@@ -21,11 +21,12 @@ def test_the_summary_of_a_result():
     found = result("entity_f1", 0.75)
     assert describe_result(found) == [
         "dev entity_f1 75.00, train 87.50, gap +12.50 points (protocol heldout, seed 7)",
-        "2 of 12 heads removed; 20 rewards computed of 40 requested; 9 tuning steps; 61 s",
+        "2 of 12 heads removed",
+        "20 rewards computed of 40 requested; 9 tuning steps; 61 s",
     ]
     found["cost"] |= {"scout_steps": 1252, "gate_steps": 285}
     steps = "; 9 tuning steps (and 1252 of fold models, 285 of gates); 61 s"
-    assert steps in describe_result(found)[1]
+    assert steps in describe_result(found)[2]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_the_summary_of_a_result():
     ],
 )
 def test_warnings_about_a_score(metric, score, dev, warnings):
-    lines = describe_result(result(metric, score, **dev))[2:]
+    lines = describe_result(result(metric, score, **dev))[3:]
     assert len(lines) == len(warnings)
     for line, words in zip(lines, warnings, strict=True):
         assert words in line

@@ -81,7 +81,7 @@ def test_a_complete_run(folder):
     lines = drawn(folder, 400)
     assert lines[1] == f"complete  in {folder.path}"
     assert lines[2].startswith("dev accuracy 75.00, train 87.50, gap +12.50 points")
-    assert lines[3].startswith("2 of 12 heads removed; ")
+    assert lines[3].startswith("2 of 12 heads removed")
 
 
 def test_once_and_json(run_auber, folder):

@@ -36,7 +36,11 @@ def searched(start):
     [
         ({"method": "aubre"}, ConfigError, "Unknown method 'aubre'. Did you mean 'auber'?"),
         ({"heads": 2}, ConfigError, "method 'auber' decides itself how many heads to remove; "),
-        ({"method": "random"}, ConfigError, "method 'random' must be given the number of heads "),
+        (
+            {"method": "random"},
+            ConfigError,
+            "method .random. must be given what to remove; give --keep SHARE, ",
+        ),
         (
             {"method": "random", "heads": 10},
             ConfigError,

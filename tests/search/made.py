@@ -51,7 +51,10 @@ def silence_heads(model: Any, heads: Mapping[int, Iterable[int]]) -> None:
 
 
 def ranking_inputs(
-    model: Any, num_removed: int = 0, rows: EncodedRows | None = None, config: Config | None = None
+    model: Any,
+    num_removed: int | None = 0,
+    rows: EncodedRows | None = None,
+    config: Config | None = None,
 ) -> RankingInputs:
     """Return the inputs of a ranking."""
     config = config or small_config()

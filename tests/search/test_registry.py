@@ -16,7 +16,8 @@ from tests.search.made import ranking_inputs
 from tests.small import small_config, small_start, small_task
 from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, tiny_model
 
-RANKINGS = ["random", "confidence", "michel", "voita"]
+RANKINGS = ["random", "confidence", "michel", "fisher", "voita"]
+TO_SIZE = ["random", "michel", "fisher", "voita"]
 CONFIG = small_config(voita__epochs=1, voita__trials=2)
 
 
@@ -29,7 +30,7 @@ def choose(name, model, num_removed, config=CONFIG, rows=None):
 def test_the_registry():
     assert list(METHODS) == [
         "auber", "auber-query", "auber-key", "auber-l2", "auber-reverse", "greedy", "exhaustive",
-        "random", "confidence", "michel", "voita", "original", "original+tuning",
+        "random", "confidence", "michel", "fisher", "voita", "original", "original+tuning",
     ]  # fmt: skip
     for name, method in METHODS.items():
         assert name == method.name
@@ -58,6 +59,20 @@ def test_every_task_type_loses_the_number_asked_for(name, labels):
     else:
         model, rows = tiny_model(num_labels=labels), None
     assert choose(name, model, 5, rows=rows).plan.num_heads == 5
+
+
+@pytest.mark.parametrize("units", ["heads", "neurons", "both"])
+@pytest.mark.parametrize("name", TO_SIZE)
+def test_a_target_size_is_reached(name, units):
+    for model_type in ("bert", "modernbert"):
+        model = tiny_model(model_type)
+        config = CONFIG.replace({"size.keep": 0.75, "size.units": units})
+        plan = choose(name, model, None, config).plan
+        assert 0.6 < plan.cost(model, 24).multiply_adds <= 0.75
+        assert bool(plan.heads) or units == "neurons"
+        assert not (plan.heads and units == "neurons")
+        assert not (plan.neurons and units == "heads")
+        remove(model, plan)
 
 
 @pytest.mark.parametrize("name", RANKINGS)

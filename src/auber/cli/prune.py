@@ -1,9 +1,9 @@
-"""`auber prune`: search for heads to remove, remove them, fine-tune, report."""
+"""`auber prune`: search for units to remove, remove them, fine-tune, report."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -36,6 +36,26 @@ _HeadsFrom = Annotated[
         help="Remove as many heads as that run did, with the same fine-tuning.",
     ),
 ]
+_Keep = Annotated[
+    float | None,
+    typer.Option(
+        "--keep",
+        metavar="SHARE",
+        help="The share of the encoder's multiply-adds that remains, such as 0.5, for the methods "
+        f"{', '.join(method.name for method in METHODS.values() if method.removes_neurons)}.",
+    ),
+]
+_Units = Annotated[
+    Literal["heads", "neurons", "both"] | None,
+    typer.Option("--units", help="What --keep removes. Default: both."),
+]
+_Even = Annotated[
+    bool,
+    typer.Option(
+        "--even",
+        help="Remove neurons only, as many in every layer: the model loads without extra code.",
+    ),
+]
 _Origin = Annotated[
     str | None,
     typer.Option(
@@ -63,6 +83,9 @@ def command(
     method: _Method = "auber",
     heads: _Heads = None,
     heads_from: _HeadsFrom = None,
+    keep: _Keep = None,
+    units: _Units = None,
+    even: _Even = False,
     origin: _Origin = None,
     resume: options.Resume = False,
     allow_upgrade: options.AllowUpgrade = False,
@@ -75,7 +98,7 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find the heads a model can do without, remove them, and fine-tune what is left.
+    """Find what a model can do without, remove it, and fine-tune what is left.
 
     A pretrained model is fine-tuned on the task first; a fine-tuned one is used as it is. The
     pruned model is saved in OUT/model: load it with auber.load("OUT/model"). A run that was stopped
@@ -91,10 +114,17 @@ def command(
 
     if heads is not None and heads_from is not None:
         raise ConfigError("--heads and --heads-from exclude each other; give one")
+    if keep is None and (units is not None or even):
+        option = "--even" if even else "--units"
+        raise ConfigError(f"{option} goes with --keep; add it, such as --keep 0.5")
+    if even and units not in (None, "neurons"):
+        raise ConfigError(f"--even removes neurons only, found --units {units}; leave it out")
     get_method(method)  # before rows are read
     options.require_model(model)
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
+    size = {"size.units": units, "size.even": even or None}
+    settings = settings.replace({key: value for key, value in size.items() if value is not None})
     with screen.listening(quiet=quiet) as progress:
         rows = options.task_from_options(
             task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
@@ -106,6 +136,7 @@ def command(
                 task=rows,
                 method=method,
                 heads=heads_from if heads is None else heads,
+                keep=keep,
                 origin=origin,
                 config=settings,
                 out=out,

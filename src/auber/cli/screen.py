@@ -183,18 +183,36 @@ def _looks_numeric(cell: str) -> bool:
 
 def describe_result(result: dict[str, Any]) -> list[str]:
     """Return the lines that summarise a result."""
-    dev, heads, cost = result["dev"], result["heads"], result["cost"]
+    dev, cost = result["dev"], result["cost"]
     others = {"fold models": cost.get("scout_steps"), "gates": cost.get("gate_steps")}
     more = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
     return [
         f"dev {result['metric']} {100 * dev['score']:.2f}, train "
         f"{100 * result['train']['score']:.2f}, gap {100 * result['gap']:+.2f} points (protocol "
         f"{result['protocol']}, seed {result['seed']})",
-        f"{heads['removed']} of {heads['total']} heads removed; {cost['rewards_computed']} "
-        f"rewards computed of {cost['rewards_asked']} requested; {cost['tuning_steps']} tuning "
-        f"steps{f' (and {more})' if more else ''}; {cost['seconds']['total']:.0f} s",
+        describe_size(result),
+        f"{cost['rewards_computed']} rewards computed of {cost['rewards_asked']} requested; "
+        f"{cost['tuning_steps']} tuning steps{f' (and {more})' if more else ''}; "
+        f"{cost['seconds']['total']:.0f} s",
         *describe_warnings(dev, result["metric"], "dev"),
     ]
+
+
+def describe_size(result: dict[str, Any]) -> str:
+    """Return what was removed and what remains, in one line."""
+    removed = [
+        f"{counts['removed']:,} of {counts['total']:,} {unit}"
+        for unit in ("heads", "neurons")
+        if (counts := result.get(unit)) is not None
+    ]
+    remaining = result.get("remaining")
+    if remaining is None:
+        return f"{' and '.join(removed)} removed"
+    return (
+        f"{' and '.join(removed)} removed; {100 * remaining['multiply_adds']:.1f} % of the "
+        f"multiply-adds (rows of {remaining['length']} tokens) and "
+        f"{100 * remaining['parameters']:.1f} % of the parameters remain"
+    )
 
 
 def describe_warnings(scores: dict[str, Any], metric: str, split: str) -> Iterator[str]:

@@ -23,6 +23,7 @@ from auber.config.sections import (
     RandomPruning,
     Reward,
     Search,
+    Size,
     Voita,
     settings,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "RandomPruning",
     "Reward",
     "Search",
+    "Size",
     "Value",
     "Voita",
     "flatten_tables",

@@ -55,6 +55,10 @@ _PAPER: dict[str, Value] = {
     "search.rewind": True,
     "search.matrix": "value",  # P
     "search.norm": "l1",  # P
+    "size.keep": 0.0,
+    "size.units": "both",
+    "size.even": False,
+    "size.multiple": 8,
     "agent.episodes": 150,  # R
     "agent.hidden_size": 512,  # P
     "agent.hidden_layers": 3,  # P

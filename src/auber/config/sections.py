@@ -210,6 +210,29 @@ class Search(Section):
         return chosen
 
 
+class Size(Section):
+    """The target size of the encoder, for rankings."""
+
+    keep: float = setting(
+        0.0,
+        "share of the encoder's multiply-adds that remains, in rows of max_length tokens; 0: no "
+        "target, a number of heads is given",
+        ge=0,
+        le=1,
+    )
+    units: Literal["heads", "neurons", "both"] = setting(
+        "both", "units to remove: attention heads, feed-forward neurons, or both"
+    )
+    even: bool = setting(
+        False,
+        "remove neurons only, as many in every layer: an ordinary model with a smaller "
+        "intermediate_size",
+    )
+    multiple: Int = setting(
+        8, "number that the neurons left in a layer are a multiple of; 1: any number", ge=1
+    )
+
+
 class Agent(Section):
     """The deep Q-network that plays a layer."""
 
@@ -283,6 +306,7 @@ class Config(Section):
     first: FirstTuning = Field(default_factory=FirstTuning)
     reward: Reward = Field(default_factory=Reward)
     search: Search = Field(default_factory=Search)
+    size: Size = Field(default_factory=Size)
     agent: Agent = Field(default_factory=Agent)
     layer: LayerTuning = Field(default_factory=LayerTuning)
     last: LastTuning = Field(default_factory=LastTuning)

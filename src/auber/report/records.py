@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from auber.errors import RunError
-from auber.run.records import MOST_HEADS, Plan, ResultRecord
+from auber.run.records import MOST_HEADS, NeuronCounts, Plan, RemainingSize, ResultRecord
 from auber.system.records import Count, Name, Number, Record, Whole, parse, read
 
 DATA = "GLUE"  # replaces the folder of the data in commands
@@ -113,6 +113,8 @@ class RunRecord(Record):
     heads: Annotated[int, Field(ge=1, le=MOST_HEADS)]  # of each layer before pruning
     removed: Count
     plan: Plan
+    neurons: NeuronCounts | None = None  # like `remaining`, unknown in runs of the first edition
+    remaining: RemainingSize | None = None
     tuned_layers: tuple[Count, ...]
     rewards_asked: Count
     rewards_computed: Count
@@ -190,6 +192,8 @@ def read_run(path: Path, folder: str) -> RunRecord:
         **dict(found.cost),
         "folder": folder,
         "plan": found.plan.to_json(),
+        "neurons": found.neurons and found.neurons.to_json(),
+        "remaining": found.remaining and found.remaining.to_json(),
         "draw": found.config.get("random.draw", 0),
         "train_rows": found.rows.train,
         "dev_rows": found.rows.dev,

@@ -40,9 +40,12 @@ class Decisions:
         self._given: set[str] = set()  # messages that are given once
 
     def rank(
-        self, method: Method, model: PreTrainedModel, rows: EncodedRows, num_removed: int
+        self, method: Method, model: PreTrainedModel, rows: EncodedRows, num_removed: int | None
     ) -> RankingChoice:
-        """Return the plan of a ranking method, the run's own or the prior."""
+        """Return the plan of a ranking method, the run's own or the prior.
+
+        Without a number of heads, it removes units down to the size in the settings.
+        """
         assert method.choose_plan is not None
         hardware, config = self._request.hardware, self._request.config
         work = RankingInputs(

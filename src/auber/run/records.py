@@ -266,6 +266,22 @@ class HeadCounts(Record):
         return self
 
 
+class NeuronCounts(Record):
+    """How many feed-forward neurons a model has and lost."""
+
+    removed: Count
+    total: Count
+    per_layer: Count
+
+
+class RemainingSize(Record):
+    """What remains of the unpruned model, as shares of 1."""
+
+    multiply_adds: Share  # of the encoder's layers, in rows of `length` tokens
+    parameters: Share  # of the whole model
+    length: Count
+
+
 class CostRecord(Record):
     """What a run took."""
 
@@ -328,6 +344,8 @@ class ResultRecord(Record):
     train: ScoreRecord
     gap: Number
     heads: HeadCounts
+    neurons: NeuronCounts | None = None  # like `remaining`, not in results of the first edition
+    remaining: RemainingSize | None = None
     plan: Plan
     tuned_layers: tuple[Count, ...]
     start: Name  # digest of the fine-tuned weights

@@ -31,7 +31,8 @@ from auber.run.fine_tuned import (
 from auber.run.records import ResultRecord, RunIdentity
 from auber.scoring import check_caution
 from auber.search.methods import Method
-from auber.search.registry import get_method
+from auber.search.rankings.selection import check_size
+from auber.search.registry import METHODS, get_method
 from auber.system.distributed import num_processes
 from auber.system.progress import Progress
 from auber.training.devices import Hardware, resolve_hardware
@@ -51,7 +52,7 @@ class Request:
     hardware: Hardware
     method: Method
     needs_first_tuning: bool
-    num_removed: int | None = None  # for ranking methods
+    num_removed: int | None = None  # heads that a ranking removes; None: to the target size
     matched: ResultRecord | None = None  # result of the run that this one is compared with
     pretrained: PreTrainedModel | None = None  # what fold models are trained from
     command: str | None = None  # the command line
@@ -69,8 +70,13 @@ class Request:
 
     @property
     def tuned_layers(self) -> tuple[int, ...] | None:
-        """The layers to tune after, where the matched run prescribes them."""
-        return None if self.matched is None else self.matched.tuned_layers
+        """The layers to tune after; None: those that the method decides one by one.
+
+        The matched run prescribes them. A target size is reached at once, so that there are none.
+        """
+        if self.matched is not None:
+            return self.matched.tuned_layers
+        return () if self.config.size.keep else None
 
     @property
     def layers(self) -> list[int]:
@@ -120,9 +126,11 @@ def request_pruning(
     """Return the request to prune a model; the arguments are those of `auber.prune`."""
     chosen = get_method(method)
     config, number, run = _assign_heads(chosen, config, heads)
+    matched = None if run is None else _read_matched(run, task, config)
+    if matched is not None and chosen.removes_heads:
+        config = _match_size(chosen, config, matched)
     start = load_fine_tuned(model, tokenizer, task, config)
     warn_of_classes(start.name, start.classes, task)
-    matched = None if run is None else _read_matched(run, task, config)
     request = _make_request(start, task, chosen, config, number, matched)
     _check_fold_models(request, has_origin=origin is not None)
     if request.needs_fold_models:
@@ -160,6 +168,16 @@ def request_finetuning(
         needs_first_tuning=True,
         command=provenance.recorded_command(),
     )
+
+
+def check_keep(keep: float) -> float:
+    """Return the share to keep; raise `ConfigError` unless it is one."""
+    if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 0 < keep <= 1:
+        raise ConfigError(
+            "--keep must be a share of the encoder's multiply-adds, above 0 and at most 1, found "
+            f"{keep!r:.40}; give one such as 0.5"
+        )
+    return float(keep)
 
 
 def check_pruning(
@@ -209,7 +227,7 @@ def _make_request(
         resolve_hardware(config),
         method,
         needs_first_tuning=when == "always" or (when == "auto" and not start.has_classifier),
-        num_removed=_count_removed(method, heads, matched, encoder),
+        num_removed=_count_removed(method, config, heads, matched, encoder),
         matched=matched,
         command=provenance.recorded_command(),
     )
@@ -217,6 +235,8 @@ def _make_request(
     layers = request.layers  # also raises if the settings name others than the model has
     if method.choose_layer is not None:
         _check_search(request, encoder, layers)
+    if config.size.keep and method.removes_heads:
+        check_size(encoder, config.size, config.max_length)
     _check_rows(start, task, config)
     return request
 
@@ -228,7 +248,7 @@ def _check_rows(start: FineTuned, task: TaskData, config: Config) -> None:
     make_splits(task.train.labels, config, num_layers, not task.has_classes)
 
 
-# The number of heads
+# What to remove
 
 
 def _assign_heads(
@@ -239,6 +259,9 @@ def _assign_heads(
     Under crossfit, the number of heads for a search is a setting.
     """
     config = config.replace(method.settings)
+    if config.size.keep:
+        _check_target(method, config, heads)
+        return config, None, None
     run = Path(heads) if isinstance(heads, (str, Path)) else None
     number = None if isinstance(heads, (str, Path)) else heads
     if number is not None and type(number) is not int:
@@ -268,16 +291,54 @@ def _assign_heads(
         raise ConfigError(f"method '{method.name}' removes no heads; leave out --heads")
     if heads is None and method.removes_heads and not method.decides_number:
         raise ConfigError(
-            f"method '{method.name}' must be given the number of heads to remove; give --heads P "
-            "or --heads-from RUN"
+            f"method '{method.name}' must be given what to remove; give --keep SHARE, --heads P or "
+            "--heads-from RUN"
         )
     return config, number, run
 
 
+def _check_target(method: Method, config: Config, heads: int | str | Path | None) -> None:
+    """Raise `ConfigError` unless the method can prune to a target size."""
+    size = config.size
+    if heads is not None:
+        raise ConfigError(
+            f"--keep {size.keep:g} and a number of heads exclude each other; give --keep, --heads "
+            "or --heads-from alone"
+        )
+    if method.decides_number:
+        able = ", ".join(each.name for each in METHODS.values() if each.removes_neurons)
+        raise ConfigError(
+            f"method '{method.name}' decides by its rewards how many heads go; leave out --keep, "
+            f"or choose --method {able}"
+        )
+    if not method.removes_heads:
+        raise ConfigError(f"method '{method.name}' removes nothing; leave out --keep")
+    if not method.removes_neurons and (size.even or size.units != "heads"):
+        raise ConfigError(
+            f"method '{method.name}' ranks heads only; add --units heads, or choose another method"
+        )
+
+
+def _match_size(method: Method, config: Config, matched: ResultRecord) -> Config:
+    """Return the settings with the target size of the run to match, if it had one."""
+    size = {key: value for key, value in matched.config.items() if key.startswith("size.")}
+    if not size.get("size.keep"):
+        return config
+    config = config.replace(size)
+    _check_target(method, config, None)
+    return config
+
+
 def _count_removed(
-    method: Method, heads: int | None, matched: ResultRecord | None, encoder: Encoder
+    method: Method,
+    config: Config,
+    heads: int | None,
+    matched: ResultRecord | None,
+    encoder: Encoder,
 ) -> int | None:
     if method.decides_number or not method.removes_heads:
+        return None
+    if config.size.keep:
         return None
     number = heads if matched is None else matched.heads.removed - encoder.removed.num_heads
     assert number is not None, "_assign_heads requires a number for ranking methods"

@@ -59,6 +59,12 @@ def describe_result(
             "layers": encoder.num_layers,
             "per_layer": encoder.num_heads,
         },
+        "neurons": {
+            "removed": plan.num_neurons,
+            "total": encoder.num_layers * encoder.num_neurons,
+            "per_layer": encoder.num_neurons,
+        },
+        "remaining": _describe_size(encoder, config.max_length),
         "plan": plan.to_json(),
         "tuned_layers": find_tuned_layers(stages),
         "start": stages["first"].digest,
@@ -67,6 +73,13 @@ def describe_result(
         "data": task.content_hash,
         "provenance": found,
     }
+
+
+def _describe_size(encoder: Encoder, max_length: int) -> dict[str, float]:
+    length = min(max_length, encoder.num_positions)
+    cost = encoder.removed.cost(encoder.model, length)
+    shares = {"multiply_adds": cost.multiply_adds, "parameters": cost.parameters}
+    return {**{name: round(share, 6) for name, share in shares.items()}, "length": length}
 
 
 def find_tuned_layers(stages: Stages) -> list[int]:

@@ -154,10 +154,10 @@ class Steps:
         return {"plan": PruningPlan(plan).to_json(), **choice.details}
 
     def choose_plan(self) -> dict[str, Any]:
-        """Decide all heads at once and remove them."""
+        """Decide all units at once and remove them."""
         rows = self.train.select(self.splits.first)
-        method, number = self.request.method, self.request.num_removed or 0
-        choice = self._decisions.rank(method, self.model, rows, number)
+        request = self.request
+        choice = self._decisions.rank(request.method, self.model, rows, request.num_removed)
         remove(self.model, choice.plan)
         return {"removed": choice.plan.to_json(), **choice.details}
 

@@ -77,15 +77,27 @@ def score_curve(scores: Iterable[float]) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class RankingInputs:
-    """The inputs of a ranking: the fine-tuned model, its training rows, and a number of heads."""
+    """The inputs of a ranking: the fine-tuned model, its training rows, and what to remove."""
 
     model: PreTrainedModel  # must not be changed
     encoder: Encoder
-    num_removed: int
+    num_removed: int | None  # heads; None: to the target size of the settings
     rows: EncodedRows
     hardware: Hardware
     config: Config
     progress: Progress
+
+    @property
+    def ranks_heads(self) -> bool:
+        """Whether heads are among the units to remove."""
+        size = self.config.size
+        return self.num_removed is not None or not (size.even or size.units == "neurons")
+
+    @property
+    def ranks_neurons(self) -> bool:
+        """Whether neurons are among the units to remove."""
+        size = self.config.size
+        return self.num_removed is None and (size.even or size.units != "heads")
 
 
 @dataclass(frozen=True)
@@ -110,6 +122,7 @@ class Method:
     choose_plan: Callable[[RankingInputs], RankingChoice] | None = None
     settings: Mapping[str, Value] = field(default_factory=dict)  # that an ablation changes
     removes_heads: bool = True
+    removes_neurons: bool = False
     tunes: bool = True
     # Of a layer search: raises `ConfigError` if it cannot use the settings or the number of heads
     # of a layer, given by layer.

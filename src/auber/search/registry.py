@@ -9,7 +9,7 @@ from auber.errors import ConfigError, unknown_name
 from auber.models.plan import PruningPlan
 from auber.search.methods import Method, RankingChoice, RankingInputs
 from auber.search.players import auber, exhaustive, greedy
-from auber.search.rankings import confidence, michel, random, voita
+from auber.search.rankings import confidence, fisher, michel, random, voita
 
 
 def _remove_nothing(inputs: RankingInputs) -> RankingChoice:
@@ -32,7 +32,7 @@ _CONTROLS = (
     ),
 )
 
-_MODULES = (auber, greedy, exhaustive, random, confidence, michel, voita)
+_MODULES = (auber, greedy, exhaustive, random, confidence, michel, fisher, voita)
 
 METHODS: dict[str, Method] = {
     method.name: method

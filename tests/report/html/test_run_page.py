@@ -6,11 +6,11 @@ import pytest
 
 from auber.report.html import make_page
 from auber.report.html.page import TIMES, settings_rows, time_parts
-from auber.report.html.run_page import standard_error
+from auber.report.html.run_page import make_run_page, standard_error
 from auber.report.layers import read_runs
 from auber.report.results_file import ResultsFile
 from auber.run.records import TIME_PARTS
-from tests.report.html.made import LAYERS, write_ranked, write_searched
+from tests.report.html.made import LAYERS, PLAN, write_ranked, write_searched
 from tests.report.made import make_regret, make_speed
 from tests.report.results import make_result, write_run
 
@@ -199,3 +199,25 @@ def test_results_of_other_commands(tmp_path):
     page = make_page([run], [regret, ResultsFile("speed.json", "speed", make_speed().to_json())])
     assert titles(page)[3:5] == ["Regret", "Speed"]
     assert "regret" in names(page)
+
+
+def test_neurons_and_what_remains_are_shown(tmp_path):
+    folder = write_searched(
+        tmp_path,
+        plan={
+            "heads": {str(layer): heads for layer, heads in PLAN.items()},
+            "neurons": {"0": "0-98", "2": "5-6"},
+        },
+        neurons={"removed": 101, "total": 400, "per_layer": 100},
+        remaining={"multiply_adds": 0.504, "parameters": 0.7, "length": 128},
+    )
+    page = make_run_page(read_runs([folder]))
+    (verdict,) = page.verdicts
+    assert "3 of 12 heads and 101 of 400 neurons removed, 50.4 % of the multiply-adds remain" in (
+        verdict.headline
+    )
+    blocks = [block for section in page.sections for block in section.blocks]
+    (widths,) = [block for block in blocks if "neurons left in each layer" in block.caption]
+    (drawing,) = widths.drawings
+    labels = {text.get_text() for axes in drawing.figure.axes for text in axes.texts}
+    assert {"1", "98"} <= labels

@@ -1,70 +1,17 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from auber.errors import ModelError, PlanError
-from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from auber.search.rankings.common import (
     padded_batches,
     present_heads,
-    remove_lowest,
     row_losses,
 )
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.search.made import ranking_inputs
 from tests.tiny_models import tiny_model
-
-layers = st.dictionaries(
-    st.integers(0, 5),
-    st.dictionaries(st.integers(0, 7), st.integers(-3, 3).map(float), max_size=5),
-    max_size=4,
-)
-
-
-@given(layers, st.data())
-def test_the_lowest_go_and_one_stays(scores, data):
-    most = sum(max(0, len(heads) - 1) for heads in scores.values())
-    count = data.draw(st.integers(0, most))
-    plan = remove_lowest(scores, count)
-    assert plan.num_heads == count
-    for layer, heads in scores.items():
-        gone = [(heads[head], layer, head) for head in plan.heads.get(layer, ())]
-        for other, others in scores.items():
-            left = [
-                (score, other, head)
-                for head, score in others.items()
-                if head not in plan.heads.get(other, ())
-            ]
-            assert left or not others
-            # Everything that goes is lower than everything that stays, except in another layer
-            # that could not spare a head.
-            if other == layer or len(left) > 1:
-                assert all(one < another for one in gone for another in left)
-
-
-def test_of_equal_scores_the_first_goes():
-    assert remove_lowest({1: {0: 1.0, 3: 1.0}, 0: {2: 1.0, 1: 1.0}}, 1) == PruningPlan({0: [1]})
-
-
-@pytest.mark.parametrize(
-    ("score", "count", "error", "message"),
-    [
-        (0.0, 2, PlanError, "plan: the number of heads to remove must be from 0 to 1 .one head "
-         "stays in each layer., found 2$"),
-        (math.nan, 0, ModelError, "layer 1, head 2: its score must be a finite number, found nan"),
-        (math.inf, 0, ModelError, "layer 1, head 2: its score must be a finite number, found inf"),
-    ],
-)  # fmt: skip
-def test_scores_and_numbers_that_cannot_be(score, count, error, message):
-    with pytest.raises(error, match=f"^{message}"):
-        remove_lowest({0: {0: 1.0}, 1: {2: score, 3: 0.0}, 2: {}}, count)
-
 
 # --- passes over the rows ------------------------------------------------------------------------
 
@@ -100,4 +47,4 @@ def test_the_loss_of_a_row_does_not_depend_on_its_batch(kind):
 def test_layers_without_heads_are_left_out():
     model = tiny_model()
     remove(model, {0: [2], 1: [0, 1, 2, 3]}, allow_empty_layers=True)
-    assert present_heads(ranking_inputs(model).encoder) == {0: (0, 1, 3), 2: (0, 1, 2, 3)}
+    assert present_heads(ranking_inputs(model)) == {0: (0, 1, 3), 2: (0, 1, 2, 3)}

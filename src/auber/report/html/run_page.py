@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from auber.report.answer import Verdict
-from auber.report.figures import HeadMap, draw_bars, draw_heads, draw_searches, make_shades
+from auber.report.figures import GAIN, HeadMap, draw_bars, draw_heads, draw_searches, make_shades
 from auber.report.html.page import (
     TIME_COLOURS,
     Block,
@@ -58,6 +58,7 @@ def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Pa
             "heads",
             "Heads, and the agent's values" if has_values else "Heads",
             *(_map_heads(run, *end) for run, end in pruned),
+            *(_draw_widths(run, *end) for run, end in pruned),
         ),
         Section(
             "course",
@@ -83,10 +84,19 @@ def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Pa
 
 def _judge(run: Run, *, alone: bool) -> Verdict:
     record = run.record
-    total = record.layers * record.heads
-    removed = f"{record.removed} of {total} heads removed" if record.removed else "no head removed"
-    headline = f"Dev {record.metric} {100 * record.dev:.2f}, {removed}."
+    headline = f"Dev {record.metric} {100 * record.dev:.2f}, {_describe_size(record)}."
     return Verdict(run.label, headline, (*_judge_scores(record, alone), *_judge_searches(run)))
+
+
+def _describe_size(record: RunRecord) -> str:
+    """Return what was removed, and the size that remains if neurons went too."""
+    total, neurons = record.layers * record.heads, record.neurons
+    heads = f"{record.removed} of {total} heads removed" if record.removed else "no head removed"
+    if neurons is None or not neurons.removed or record.remaining is None:
+        return heads
+    share = f"{100 * record.remaining.multiply_adds:.1f} % of the multiply-adds remain"
+    removed = f"{record.removed} of {total} heads"
+    return f"{removed} and {neurons.removed:,} of {neurons.total:,} neurons removed, {share}"
 
 
 def _judge_scores(record: RunRecord, alone: bool) -> Iterator[str]:
@@ -272,6 +282,20 @@ def _head_facts(run: Run, index: int, head: int) -> Iterator[str]:
         yield f"{'in' if head in search.best else 'not in'} the best mask scored"
     if (index, head) in run.scores:
         yield f"{run.ranking} {run.scores[index, head]:.4g}"
+
+
+def _draw_widths(run: Run, end: str, prefix: str) -> Block:
+    """Draw the number of neurons left in each layer, if any went."""
+    neurons = run.record.neurons
+    if neurons is None or not neurons.removed:
+        return Block()
+    bars = {
+        f"layer {layer}": {"left": neurons.per_layer - len(run.plan.neurons.get(layer, ()))}
+        for layer in range(run.record.layers)
+    }
+    draw = partial(draw_bars, {"": bars}, {"left": GAIN}, "neurons")
+    caption = f"{prefix}Feed-forward neurons left in each layer, of {neurons.per_layer:,}."
+    return Block(caption, [Drawing(f"widths{end}", f"{prefix}Neurons left", draw)])
 
 
 # --- search and time ---

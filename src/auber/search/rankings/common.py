@@ -1,4 +1,4 @@
-"""What rankings share: removing the heads with the lowest scores, and passes over the rows.
+"""What rankings share: the units to rank, and passes over the rows.
 
 Importing this module does not import torch.
 """
@@ -6,55 +6,20 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from auber.errors import ModelError, PlanError
-from auber.models.plan import PruningPlan
 from auber.search.methods import RankingInputs
+from auber.search.rankings.selection import LayerScores, UnitScores
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-    from auber.models.encoders import Encoder
     from auber.training.outputs import Targets
 
-HeadScores = Mapping[int, Mapping[int, float]]  # by layer, then by present head
 
-
-def remove_lowest(scores: HeadScores, num_removed: int) -> PruningPlan:
-    """Return the plan that removes the heads with the lowest scores and leaves one in each layer.
-
-    Of equal scores the lower layer goes first, then the lower head.
-    """
-    ranked = sorted(
-        (score, layer, head) for layer, heads in scores.items() for head, score in heads.items()
-    )
-    for score, layer, head in ranked:
-        if not math.isfinite(score):
-            raise ModelError(
-                f"layer {layer}, head {head}: its score must be a finite number, found {score}; "
-                "check the model's weights"
-            )
-    removable = {layer: max(0, len(heads) - 1) for layer, heads in scores.items()}
-    most = sum(removable.values())
-    if not 0 <= num_removed <= most:
-        raise PlanError(
-            f"plan: the number of heads to remove must be from 0 to {most} (one head stays in each "
-            f"layer), found {num_removed}"
-        )
-    removed: dict[int, list[int]] = {layer: [] for layer in scores}
-    left = num_removed
-    for _, layer, head in ranked:
-        if left and len(removed[layer]) < removable[layer]:
-            removed[layer].append(head)
-            left -= 1
-    return PruningPlan(removed)
-
-
-def scores_to_json(scores: HeadScores) -> dict[str, dict[str, float]]:
+def scores_to_json(scores: LayerScores) -> dict[str, dict[str, float]]:
     """Return the scores as a JSON object whose keys are layers and heads."""
     return {
         str(layer): {str(head): score for head, score in heads.items()}
@@ -68,11 +33,18 @@ def frozen_copy(inputs: RankingInputs) -> PreTrainedModel:
     return model.to(inputs.hardware.device).eval().requires_grad_(False)
 
 
-def present_heads(encoder: Encoder) -> dict[int, tuple[int, ...]]:
-    """Return the present heads by layer, without the layers that have none."""
-    return {
-        layer: heads for layer in range(encoder.num_layers) if (heads := encoder.present(layer))
-    }
+def present_heads(inputs: RankingInputs) -> dict[int, tuple[int, ...]]:
+    """Return the heads to rank by layer, without the layers that have none."""
+    encoder = inputs.encoder
+    layers = range(encoder.num_layers) if inputs.ranks_heads else ()
+    return {layer: heads for layer in layers if (heads := encoder.present(layer))}
+
+
+def present_neurons(inputs: RankingInputs) -> dict[int, tuple[int, ...]]:
+    """Return the neurons to rank by layer, without the layers that have none."""
+    encoder = inputs.encoder
+    layers = range(encoder.num_layers) if inputs.ranks_neurons else ()
+    return {layer: neurons for layer in layers if (neurons := encoder.present_neurons(layer))}
 
 
 def padded_batches(
@@ -95,3 +67,70 @@ def row_losses(
 
     outputs = OUTPUTS[kind]
     return outputs.row_losses(outputs.logits(model(**batch)), targets, batch["attention_mask"])
+
+
+# Per pass: the backward pass of a base-size encoder then needs about 2 GB.
+_TOKENS_PER_BATCH = 2048
+
+
+def sum_gate_gradients(
+    inputs: RankingInputs, measure: Callable[[Tensor], Tensor], stage: str
+) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+    """Return the sums over rows of what is measured of the gates' gradients, by layer.
+
+    Each unit's output is multiplied by a gate that stands at 1. Every row has its own gates, so one
+    backward pass over a batch gives the derivatives of all its rows' losses. The first result has
+    (present_heads,) for each layer, the second (present_neurons,).
+    """
+    import torch
+
+    from auber.models.surgery import gated
+
+    device = inputs.hardware.device
+    model = frozen_copy(inputs)
+    kinds = (present_heads(inputs), present_neurons(inputs))
+    sums = tuple(_zeros(present) for present in kinds)
+    inputs.progress.begin(stage, len(inputs.rows))
+    done = 0
+    for batch, targets in padded_batches(inputs, _TOKENS_PER_BATCH):
+        num_rows = len(batch["input_ids"])
+        gates = tuple(
+            {
+                layer: torch.ones(num_rows, len(units), device=device, requires_grad=True)
+                for layer, units in present.items()
+            }
+            for present in kinds
+        )
+        with gated(model, *gates):
+            loss = row_losses(model, inputs.rows.kind, batch, targets).sum()
+            places = [(kind, layer) for kind, by_layer in enumerate(gates) for layer in by_layer]
+            wanted = [gates[kind][layer] for kind, layer in places]
+            gradients = torch.autograd.grad(loss, wanted)
+        for (kind, layer), gradient in zip(places, gradients, strict=True):  # (rows, units)
+            sums[kind][layer] += measure(gradient).sum(0).cpu()
+        done += num_rows
+        inputs.progress.step(done)
+    inputs.progress.end()
+    return sums[0], sums[1]
+
+
+def name_scores(
+    inputs: RankingInputs, heads: Mapping[int, Tensor], neurons: Mapping[int, Tensor]
+) -> UnitScores:
+    """Return the scores by the unit's number, from those of the present units in order."""
+    return UnitScores(_name(present_heads(inputs), heads), _name(present_neurons(inputs), neurons))
+
+
+def _zeros(present: Mapping[int, Sequence[int]]) -> dict[int, Tensor]:
+    import torch
+
+    return {layer: torch.zeros(len(units), dtype=torch.float64) for layer, units in present.items()}
+
+
+def _name(
+    present: Mapping[int, Sequence[int]], scores: Mapping[int, Tensor]
+) -> dict[int, dict[int, float]]:
+    return {
+        layer: dict(zip(units, scores[layer].tolist(), strict=True))
+        for layer, units in present.items()
+    }

@@ -15,9 +15,9 @@ from auber.search.rankings.common import (
     frozen_copy,
     padded_batches,
     present_heads,
-    remove_lowest,
     scores_to_json,
 )
+from auber.search.rankings.selection import UnitScores, select_units
 
 # Per pass: the attention weights of one layer of a base-size encoder then take about 50 MB.
 _TOKENS_PER_BATCH = 8192
@@ -26,7 +26,7 @@ _TOKENS_PER_BATCH = 8192
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
     """Remove the heads with the lowest confidence."""
     scores = head_confidence(inputs)
-    plan = remove_lowest(scores, inputs.num_removed)
+    plan = select_units(inputs, UnitScores(heads=scores))
     return RankingChoice(plan, {"confidence": scores_to_json(scores)})
 
 
@@ -37,7 +37,7 @@ def head_confidence(inputs: RankingInputs) -> dict[int, dict[int, float]]:
     from auber.models.encoders import encoder_of
 
     encoder = encoder_of(frozen_copy(inputs))
-    heads = present_heads(encoder)
+    heads = present_heads(inputs)
     sums = {
         layer: torch.zeros(len(present), dtype=torch.float64) for layer, present in heads.items()
     }

@@ -1,8 +1,11 @@
-"""Hard-concrete gates on the heads of a model with fixed weights, trained with the task's loss.
+"""Hard-concrete gates on the units of a model with fixed weights, trained with the task's loss.
+
+A gate stands for a head or for a block of a layer's neurons.
 
 A gate (Louizos, Welling and Kingma 2018) is a stretched binary concrete variable, clipped to
 [0, 1]: it is exactly 0 or 1 with some probability and still has a gradient. A penalty on the
-expected number of open gates is added to the loss. Dropout is off. Each row draws its own gates,
+expected number of open gates is added to the loss; for a target size, gates count by their
+multiply-adds. Dropout is off. Each row draws its own gates,
 which reduces the gradient's noise. All penalties use the same draws, which makes the number of
 closed gates a smoother function of the penalty. On a GPU all trainings replay captured steps.
 """
@@ -10,9 +13,10 @@ closed gates a smoother function of the penalty. On a GPU all trainings replay c
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,10 +24,11 @@ import torch
 from torch import Tensor
 
 from auber.data.encoding import part_batch
-from auber.models.encoders import encoder_of
+from auber.models.encoders import Encoder, encoder_of
 from auber.models.surgery import gated
 from auber.search.methods import RankingInputs
-from auber.search.rankings.common import frozen_copy, present_heads, row_losses
+from auber.search.rankings.common import frozen_copy, present_heads, present_neurons, row_losses
+from auber.search.rankings.selection import UnitScores, costs_of
 from auber.system import seeds
 from auber.training.batches import CAPTURE_WIDTH, LengthGroups, RowCollator
 from auber.training.cuda_graphs import Batch, Capture, CaptureError, ShapeGraphs
@@ -31,6 +36,7 @@ from auber.training.cuda_graphs import Batch, Capture, CaptureError, ShapeGraphs
 logger = logging.getLogger(__name__)
 
 _FIRST_LOCATION = 2.0  # all gates begin open: with the usual shape, 97 % of the draws are above 0
+_BLOCKS = 16  # of a layer's neurons, of about the same size
 _UNIFORM = "uniform"  # the column of random numbers in a batch
 
 
@@ -65,7 +71,7 @@ class Trial:
     closed: int
     expected_open: float
     loss: float  # the task's, mean over the last epoch, with drawn gates
-    locations: tuple[float, ...]  # of all gates, layer by layer
+    locations: tuple[float, ...]  # of all gates: of heads, then of blocks, layer by layer
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the locations."""
@@ -74,8 +80,28 @@ class Trial:
         return fields
 
 
+def rank_blocks(
+    encoder: Encoder, layer: int, present: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Return a layer's neurons in blocks by the norm of their column of the contracting matrix."""
+    norms = encoder.parts(layer).contract.weight.detach().float().norm(dim=0)  # (present_neurons,)
+    order = norms.argsort(stable=True).tolist()
+    count = min(_BLOCKS, len(present))
+    bounds = [round(index * len(present) / count) for index in range(count + 1)]
+    return tuple(
+        tuple(present[place] for place in order[low:high])
+        for low, high in itertools.pairwise(bounds)
+    )
+
+
+def _find_blocks(blocks: Sequence[Sequence[int]]) -> Tensor:
+    """Return the index of each present neuron's block: (present_neurons,)."""
+    of = {neuron: index for index, block in enumerate(blocks) for neuron in block}
+    return torch.tensor([of[neuron] for neuron in sorted(of)])
+
+
 class GateTraining:
-    """Trains gates on all present heads of a model; every training begins with the same state.
+    """Trains gates on the units of a model; every training begins with the same state.
 
     It holds a copy of the model and, with `capture`, the memory of the captured steps until
     `close`.
@@ -86,10 +112,22 @@ class GateTraining:
         self._settings = inputs.config.voita
         self._hardware, self._device = inputs.hardware, inputs.hardware.device
         self._model = frozen_copy(inputs)
-        self.heads = present_heads(encoder_of(self._model))
+        self.heads = present_heads(inputs)
+        encoder = encoder_of(self._model)
+        self.blocks = {
+            layer: rank_blocks(encoder, layer, neurons)
+            for layer, neurons in present_neurons(inputs).items()
+        }
+        self._block_of = {
+            layer: _find_blocks(blocks).to(self._device) for layer, blocks in self.blocks.items()
+        }
+        # The multiply-adds of each gate, as shares of the encoder's; None: all count alike.
+        self.shares: Tensor | None = None
+        if inputs.num_removed is None:
+            self.shares = self._find_shares(inputs).to(self._device)
         self._distribution = HardConcrete(self._settings.temperature, self._settings.stretch)
         self._collate = RowCollator(inputs.rows, CAPTURE_WIDTH if capture else 1)
-        num_gates = sum(map(len, self.heads.values()))
+        num_gates = sum(map(len, [*self.heads.values(), *self.blocks.values()]))
         self._location = torch.zeros(num_gates, device=self._device, requires_grad=True)
         # A captured step reads and writes these tensors, so they stay the same for all trainings.
         self._penalty = torch.zeros((), device=self._device)
@@ -99,7 +137,7 @@ class GateTraining:
 
     @property
     def num_gates(self) -> int:
-        """The number of gates, one per head."""
+        """The number of gates, one per head or block of neurons."""
         return len(self._location)
 
     @property
@@ -140,10 +178,36 @@ class GateTraining:
             locations=tuple(found.tolist()),
         )
 
+    def measure_closed(self, trial: Trial) -> float:
+        """Return the number of closed gates, or their share of the encoder's multiply-adds."""
+        if self.shares is None:
+            return float(trial.closed)
+        values = self._distribution.value(torch.tensor(trial.locations))
+        return float(self.shares.cpu()[values == 0].sum())
+
+    def score(self, trial: Trial) -> UnitScores:
+        """Return the location of each unit's gate; the neurons of a block share one."""
+        locations = iter(trial.locations)
+        heads = {
+            layer: {head: next(locations) for head in present}
+            for layer, present in self.heads.items()
+        }
+        neurons: dict[int, dict[int, float]] = {}
+        for layer, blocks in self.blocks.items():
+            of_block = [(block, next(locations)) for block in blocks]
+            neurons[layer] = {neuron: score for block, score in of_block for neuron in block}
+        return UnitScores(heads, neurons)
+
     def close(self) -> None:
         """Free the memory of the captured steps."""
         self._captured = None
         self._hardware.free_unused()
+
+    def _find_shares(self, inputs: RankingInputs) -> Tensor:
+        costs = costs_of(inputs.encoder, inputs.config.max_length)
+        heads = [costs.head for present in self.heads.values() for _ in present]
+        blocks = [costs.neuron * len(block) for each in self.blocks.values() for block in each]
+        return torch.tensor([cost / costs.total for cost in (*heads, *blocks)])
 
     def _to_device(self, batch: Batch) -> Batch:
         if self._device.type != "cuda":
@@ -177,15 +241,23 @@ class GateTraining:
         columns = {name: tensor for name, tensor in batch.items() if name != _UNIFORM}
         inputs, targets = part_batch(columns)
         drawn = self._distribution.draw(self._location, batch[_UNIFORM])
-        sizes = list(map(len, self.heads.values()))
-        gates = torch.split_with_sizes(drawn, sizes, dim=1)  # per layer: (rows, present_heads)
+        sizes = list(map(len, [*self.heads.values(), *self.blocks.values()]))
+        gates = list(torch.split_with_sizes(drawn, sizes, dim=1))  # per layer: (rows, units)
+        heads = dict(zip(self.heads, gates, strict=False))
+        neurons = {
+            layer: of_blocks[:, self._block_of[layer]]
+            for layer, of_blocks in zip(self.blocks, gates[len(heads) :], strict=True)
+        }
         half = self._hardware.precision == "bfloat16"
         with (
-            gated(self._model, dict(zip(self.heads, gates, strict=True))),
+            gated(self._model, heads, neurons),
             torch.autocast(self._device.type, torch.bfloat16, enabled=half),
         ):
             losses = row_losses(self._model, self._rows.kind, inputs, targets)  # (rows,)
-        open_gates = self._distribution.open_probability(self._location).sum()
+        is_open = self._distribution.open_probability(self._location)
+        # Shares are scaled to a mean of 1, so that penalties mean about the same.
+        scaled = is_open if self.shares is None else is_open * (self.shares / self.shares.mean())
+        open_gates = scaled.sum()
         loss = losses.mean() + self._penalty * open_gates
         (gradient,) = torch.autograd.grad(loss, self._location)
         self._gradient.copy_(gradient)

@@ -1,73 +1,49 @@
-"""Michel, Levy and Neubig (2019): remove the heads on which the loss depends least.
+"""Michel, Levy and Neubig (2019): remove the units on which the loss depends least.
 
-Each head's output is multiplied by a gate that stands at 1. A head's importance is the mean over
+Each unit's output is multiplied by a gate that stands at 1. A unit's importance is the mean over
 rows of the absolute derivative of the row's loss by the gate, divided by the Euclidean norm of its
-layer's importances. Every row has its own gates, so one backward pass over a batch gives the
-derivatives of all its rows. If all importances of a layer are 0, they stay 0.
+layer's importances. If all importances of a layer are 0, they stay 0.
 
-Ours: one head stays in each layer, and all heads are removed at once.
+Ours: one head stays in each layer, all units are removed at once, and neurons are ranked beside
+heads if a target size is given; the layer's norm is then that of both.
 """
 
 from __future__ import annotations
 
 from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.rankings.common import (
-    frozen_copy,
-    padded_batches,
-    present_heads,
-    remove_lowest,
-    row_losses,
-    scores_to_json,
-)
-
-# Per pass: the backward pass of a base-size encoder then needs about 2 GB.
-_TOKENS_PER_BATCH = 2048
+from auber.search.rankings.common import name_scores, scores_to_json, sum_gate_gradients
+from auber.search.rankings.selection import UnitScores, divide_by_costs, select_units
 
 
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
-    """Remove the heads with the lowest importance."""
-    scores = head_importance(inputs)
-    plan = remove_lowest(scores, inputs.num_removed)
-    return RankingChoice(plan, {"importance": scores_to_json(scores)})
+    """Remove the units with the lowest importance."""
+    scores = unit_importance(inputs)
+    details = {"importance": scores_to_json(scores.heads)} if scores.heads else {}
+    ranked = divide_by_costs(inputs, scores) if inputs.num_removed is None else scores
+    return RankingChoice(select_units(inputs, ranked), details)
 
 
-def head_importance(inputs: RankingInputs) -> dict[int, dict[int, float]]:
-    """Return the importance of every present head within its layer, by layer."""
+def unit_importance(inputs: RankingInputs) -> UnitScores:
+    """Return the importance of every present unit within its layer."""
     import torch
 
-    from auber.models.encoders import encoder_of
-    from auber.models.surgery import gated
-
-    device = inputs.hardware.device
-    model = frozen_copy(inputs)
-    heads = present_heads(encoder_of(model))
-    sums = {
-        layer: torch.zeros(len(present), dtype=torch.float64) for layer, present in heads.items()
-    }
-    inputs.progress.begin("importance of the heads", len(inputs.rows))
-    done = 0
-    for batch, targets in padded_batches(inputs, _TOKENS_PER_BATCH):
-        num_rows = len(batch["input_ids"])
-        gates = {
-            layer: torch.ones(num_rows, len(present), device=device, requires_grad=True)
-            for layer, present in heads.items()
-        }
-        with gated(model, gates):
-            loss = row_losses(model, inputs.rows.kind, batch, targets).sum()
-            derivatives = torch.autograd.grad(loss, list(gates.values()))
-        for layer, derivative in zip(gates, derivatives, strict=True):  # (rows, present_heads)
-            sums[layer] += derivative.abs().sum(0).cpu()
-        done += num_rows
-        inputs.progress.step(done)
-    inputs.progress.end()
+    heads, neurons = sum_gate_gradients(inputs, torch.abs, "importance of the units")
     # The number of rows cancels when an importance is divided by its layer's norm.
-    importance = {layer: found / (found.norm() or 1.0) for layer, found in sums.items()}
-    return {
-        layer: dict(zip(present, importance[layer].tolist(), strict=True))
-        for layer, present in heads.items()
+    norms = {
+        layer: torch.cat([of[layer] for of in (heads, neurons) if layer in of]).norm() or 1.0
+        for layer in {**heads, **neurons}
     }
+    heads, neurons = (
+        {layer: found / norms[layer] for layer, found in of.items()} for of in (heads, neurons)
+    )
+    return name_scores(inputs, heads, neurons)
 
 
 METHODS = (
-    Method("michel", "removes the heads that change the loss least", choose_plan=choose_plan),
+    Method(
+        "michel",
+        "removes the units that change the loss least",
+        choose_plan=choose_plan,
+        removes_neurons=True,
+    ),
 )

@@ -5,7 +5,9 @@ The gates are trained with the task's loss plus a penalty times the expected num
 with the lowest gates go, and one stays in each layer.
 
 Ours: the weights stay fixed and only the gates learn. Voita et al. train both; here that would be
-tuning that other methods do not get.
+tuning that other methods do not get. For a target size, blocks of neurons have gates too, a gate
+counts by its multiply-adds, and the penalty is searched until the closed gates have the share of
+multiply-adds that is to go.
 """
 
 from __future__ import annotations
@@ -16,14 +18,15 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.rankings.common import remove_lowest, scores_to_json
+from auber.search.rankings.common import scores_to_json
+from auber.search.rankings.selection import costs_of, select_units
 
 if TYPE_CHECKING:
     from auber.search.rankings.gates import Trial
 
 _FIRST_PENALTY = 0.01
 _PENALTY_FACTOR = 10.0  # between penalties, until the wanted number lies between two of them
-_TOLERANCE = 0.02  # share of all heads by which closed gates and heads to remove may differ
+_TOLERANCE = 0.02  # share of all by which what closes and what is to be removed may differ
 
 
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
@@ -42,23 +45,25 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
             trials.append(training.train(penalty, lambda step: progress.step(done + step, note)))
             return trials[-1]
 
-        chosen = search_penalty(train, inputs.num_removed, training.num_gates, most_trials)
-        # A penalty may close another number of gates than heads that are removed.
-        note = f"{_describe(chosen)}; the {inputs.num_removed} lowest go"
-        progress.step(len(trials) * training.steps, note)
+        if inputs.num_removed is None:
+            now = costs_of(inputs.encoder, inputs.config.max_length).share(inputs.encoder.removed)
+            target, whole = now - inputs.config.size.keep, 1.0
+        else:
+            target, whole = float(inputs.num_removed), float(training.num_gates)
+        chosen = search_penalty(
+            train, training.measure_closed, target, _TOLERANCE * whole, most_trials
+        )
+        # A penalty may close other gates than those of the units that are removed.
+        progress.step(len(trials) * training.steps, f"{_describe(chosen)}; the lowest go")
         progress.end()
-    locations = iter(chosen.locations)
-    scores = {
-        layer: {head: next(locations) for head in present}
-        for layer, present in training.heads.items()
-    }
+    scores = training.score(chosen)
     details = {
-        "gates": scores_to_json(scores),
+        "gates": scores_to_json(scores.heads),
         "penalty": chosen.penalty,
         "trials": [trial.to_json() for trial in trials],
         "gate_steps": len(trials) * training.steps,
     }
-    return RankingChoice(remove_lowest(scores, inputs.num_removed), details)
+    return RankingChoice(select_units(inputs, scores), details)
 
 
 def _describe(trial: Trial) -> str:
@@ -66,22 +71,27 @@ def _describe(trial: Trial) -> str:
 
 
 def search_penalty(
-    train: Callable[[float], Trial], num_closed: int, num_gates: int, most_trials: int
+    train: Callable[[float], Trial],
+    measure: Callable[[Trial], float],
+    target: float,
+    tolerance: float,
+    most_trials: int,
 ) -> Trial:
-    """Return the trial that comes closest to closing this many gates.
+    """Return the trial whose closed gates come closest to the target.
 
-    The penalty changes by a factor until the number lies between two trials; then its logarithm is
+    The penalty changes by a factor until the target lies between two trials; then its logarithm is
     bisected.
     """
     penalty, too_low, too_high = _FIRST_PENALTY, 0.0, math.inf
     best: Trial | None = None
     for _ in range(most_trials):
         trial = train(penalty)
-        if best is None or abs(trial.closed - num_closed) < abs(best.closed - num_closed):
+        closed = measure(trial)
+        if best is None or abs(closed - target) < abs(measure(best) - target):
             best = trial
-        if abs(trial.closed - num_closed) <= _TOLERANCE * num_gates:
+        if abs(closed - target) <= tolerance:
             break
-        if trial.closed < num_closed:
+        if closed < target:
             too_low = penalty
         else:
             too_high = penalty
@@ -98,7 +108,8 @@ def search_penalty(
 METHODS = (
     Method(
         "voita",
-        "trains a gate per head with a penalty; removes the lowest",
+        "trains a gate per unit with a penalty; removes the lowest",
         choose_plan=choose_plan,
+        removes_neurons=True,
     ),
 )
