@@ -124,3 +124,29 @@ def test_a_layer_begins_in_the_state_of_its_projections_norms(norm, dtype):
     state = projection_state(weight, 4, norm)
     assert torch.equal(state, head_state(head_norms(weight.detach().float(), 4, norm)))
     assert not state.requires_grad
+
+
+@given(
+    tokens=st.integers(1, 6),
+    neurons=st.integers(1, 8),
+    size=st.integers(1, 8),
+    seed=st.integers(0, 10_000),
+    activation=st.sampled_from([torch.relu, torch.nn.functional.gelu, torch.nn.functional.silu]),
+    is_gated=st.booleans(),
+)
+def test_the_bound_of_a_block_of_neurons(tokens, neurons, size, seed, activation, is_gated):
+    draw = torch.Generator().manual_seed(seed)
+
+    def random(*shape):
+        return 3 * torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    def norm(tensor):
+        return float(tensor.abs().sum())
+
+    hidden, contract = random(tokens, size), random(neurons, size)
+    inner, bound = torch.ones(tokens, neurons, dtype=torch.float64), norm(contract)
+    for function in (activation, lambda outer: outer)[: 1 + is_gated]:
+        expand, bias = random(size, neurons), random(neurons)
+        inner = inner * function(hidden @ expand + bias)
+        bound *= norm(hidden) * norm(expand) + tokens * norm(bias)
+    assert norm(inner @ contract) <= bound * (1 + 1e-9)
