@@ -94,7 +94,7 @@ def test_a_run_without_a_listener_is_logged(caplog):
         config=small_config(layer__epochs=0),
     )
     assert [message.partition(":")[0] for message in caplog.messages] == [
-        "drawing heads",
+        "drawing units",
         "last tuning",
         "evaluating",
     ]
