@@ -106,4 +106,4 @@ def test_the_reference_is_made_from_docstrings(site: dict[Path, Page]):
     # Also what it shares with other scorers.
     assert "auber.scoring.LayerScorer.score_many" in anchors
     text = (ROOT / "site" / "api.html").read_text()
-    assert "Prune the heads of an encoder for a task and fine-tune what is left." in text
+    assert "Prune an encoder for a task and fine-tune what is left." in text
