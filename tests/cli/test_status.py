@@ -48,7 +48,7 @@ def test_a_search(searching):
         "first": 12.0, "layer-00": 30.0, "layer-01": None, "layer-02": None, "last": None,
         "evaluation": None,
     }  # fmt: skip
-    assert (status.stage.done, status.stage.total, status.share) == (3, 12, 0.40625)
+    assert (status.progress.stage.done, status.progress.share) == (3, 0.40625)
     assert status.stage_seconds_left == pytest.approx(20 / 3 * 9 - 4)
     assert status.layers_seconds_left == 30
     assert [(layer.state, layer.removed) for layer in status.layers] == [
