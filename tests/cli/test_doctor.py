@@ -73,11 +73,6 @@ def test_an_extra(versions):
     assert find("onnxscript")[1:3] == ("ok", "3.0")
 
 
-def test_a_source_tree_that_is_not_installed(versions):
-    versions["auber"] = None
-    assert find("auber").state == "note"
-
-
 def test_a_gpu_that_torch_does_not_see(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")

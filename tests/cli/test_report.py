@@ -6,12 +6,9 @@ import json
 
 import pytest
 
-import auber
-from auber.models.surgery import remove
 from tests.report.html.made import write_ranked, write_searched
 from tests.report.made import make_regret
 from tests.report.results import make_result, write_plan, write_run, write_study
-from tests.small import small_config, small_start, small_task
 
 SCORES = {
     "mrpc": {
@@ -192,25 +189,3 @@ def test_a_mistake_is_one_line(run_auber, tmp_path, arguments, message):
     code, out, err = run_auber("report", *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"auber: {message.replace('{}', str(tmp_path))}")
-
-
-def test_a_start_may_have_lost_all_heads_of_a_layer(run_auber, tmp_path):
-    """A model pruned elsewhere; its run is shown by its folder and by its results file."""
-    model, tokenizer = small_start()
-    remove(model, {0: range(4), 1: [0, 1, 2]}, allow_empty_layers=True)
-    run = tmp_path / "study" / "run"
-    auber.prune(
-        model,
-        tokenizer,
-        task=small_task(),
-        method="greedy",
-        config=small_config(reward__head=1.0),
-        out=run,
-    )
-    code, out, err = run_auber("report", run)
-    assert (code, err) == (0, "")
-    assert "of 12 heads removed" in out
-    assert run_auber("report", tmp_path / "study", "--save", tmp_path / "study.json")[0] == 0
-    code, _, err = run_auber("report", tmp_path / "study.json", "--out", tmp_path / "page")
-    assert (code, err) == (0, "")
-    assert (tmp_path / "page" / "index.html").is_file()

@@ -10,7 +10,6 @@ import pytest
 import auber
 from auber.cli.status import read_status
 from auber.errors import RunError
-from auber.run import provenance
 from auber.study import StudyFolder, run_study, select_runs
 from auber.study.plan import Block
 from auber.system.progress import Progress
@@ -61,19 +60,6 @@ def test_a_search(searching):
     json.dumps(status.to_json())
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [
-        {"given_score": 0.5, "unpruned_score": 0.75},
-        {"unpruned_score": 0.5},  # of the first edition
-    ],
-)
-def test_gains_over_the_plan_that_the_search_began_with(searching, scores):
-    search = {"given": [3], "best_score": 0.625, "best": [1, 3], **scores}
-    searching.finish("layer-00", removed=[1, 3], search=search)
-    assert read(searching).layers[0].gain == 0.125
-
-
 def test_a_ranking_method_decides_all_layers_before_its_tunings(folder):
     folder.start(("first", "plan", "layer-02", "last"))
     folder.finish("first")
@@ -101,18 +87,6 @@ def test_a_given_number_of_heads_is_shared_after_all_searches(folder):
     ]  # fmt: skip
 
 
-def test_a_stage_may_have_several_tunings(folder):
-    folder.start(("first", "scout-0", "layer-00", "last"))
-    folder.finish("first")
-    folder.event("numbers", NOW - 30, step=9, values={"scout-0/first/tuning/loss": 0.5})
-    folder.progress("a tuning", 8, 16)
-    assert read(folder).numbers == {}, "reported before the stage began"
-    for step, name in enumerate(("first", "layer-00", "last", "first"), 1):
-        folder.event("numbers", step=step, values={f"scout-0/{name}/tuning/loss": 0.25 / step})
-        folder.event("numbers", step=step, values={"layers/removed": 3})
-        assert read(folder).numbers == {"loss": 0.25 / step}
-
-
 @pytest.mark.parametrize(
     ("command", "resume"),
     [
@@ -136,28 +110,6 @@ def test_how_a_stopped_run_resumes(searching, command, resume):
     assert read(searching).resume == "cd '/my work' && auber prune --out o --resume"
 
 
-def test_the_resume_command_is_the_typed_one_and_the_result_names_no_folder(tmp_path):
-    class Stopper(Progress):
-        def begin(self, stage, total):
-            if stage == "layer 1: searching":
-                raise KeyboardInterrupt
-
-    out = tmp_path / "runs" / "mine"
-    command = f"auber prune --model {tmp_path}/enc --out {out}"
-
-    def prune(**changes):
-        model, tokenizer = small_start()
-        settings = {"task": small_task(), "config": small_config(), "out": out}
-        with provenance.recording(command):
-            return auber.prune(model, tokenizer, **settings, **changes)
-
-    with pytest.raises(KeyboardInterrupt):
-        prune(progress=Stopper())
-    assert read_status(out).resume == f"{command} --resume"
-    assert prune(resume=True).result["command"] == "auber prune --model enc --out mine"
-    assert not [path for path in out.rglob("*.json*") if str(tmp_path) in path.read_text()]
-
-
 def test_an_error_stops_a_run_whose_process_lives_on(searching):
     searching.event("stopped", error="ValueError: no luck")
     status = read(searching)
@@ -174,17 +126,6 @@ def test_a_complete_run(searching):
     status = read(searching)
     assert (status.state, status.result.dev.score) == ("complete", 0.75)
     assert [layer.removed for layer in status.layers] == [(1, 3), (), ()]
-
-
-def test_a_new_run_in_the_same_place(tmp_path):
-    place = tmp_path / "run"
-    assert read_status(place).state == "waiting"
-    RunFolder(tmp_path / "run").search_layer_1()
-    assert read_status(place).stages["first"] == 12.0
-    (tmp_path / "run").rename(tmp_path / "old")
-    RunFolder(tmp_path / "run", method="greedy").start()
-    status = read_status(place)
-    assert (status.run.method, status.stages["first"]) == ("greedy", None)
 
 
 @pytest.mark.parametrize(

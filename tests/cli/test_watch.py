@@ -166,24 +166,6 @@ def test_ctrl_c_exits_quietly(run_auber, folder, monkeypatch):
     assert (code, err) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("files", "found"),
-    [
-        (["x/run.json", "x/below/run.json"], "x"),
-        (["x/study.toml", "x/below/run.json"], "x"),
-        (["x/below/run.json", "x/notes.txt"], "x/below"),
-        ([], None),
-        (["x/config.toml", "x/.lock"], None),  # a run that is being created
-        (["x/run/config.toml", "x/run/.lock"], None),
-    ],
-)
-def test_the_place_that_is_read(tmp_path, files, found):
-    for name in files:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert watch.find_place(tmp_path / "x") == (tmp_path / found if found else None)
-
-
 @pytest.mark.parametrize("name", ["x/thesis/a.tex", "x/thesis.pdf", "x"])
 def test_something_else_is_an_error(tmp_path, name):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from auber.report.results_file import save_results
-from auber.study import StudyFolder, run_study, select_runs
+from auber.study import StudyFolder, run_study
 from auber.study.checks import _outline
 from tests.report.results import collect
 from tests.small import small_start, small_task
@@ -179,15 +179,6 @@ def test_rows_that_change_during_a_study_are_in_no_run(model, place, monkeypatch
     found = [str(outcome.state) for outcome in outcomes]
     assert found == ["complete", "complete", "failed", "skipped"]
     assert outcomes[2].error.startswith("TaskError: tasks.films: the rows of ")
-
-
-def test_the_record_has_the_rows_of_later_calls_too(model, place):
-    study = films_study(model, tasks={"films": FILMS, "books": {**FILMS, "dev": "a.csv"}})
-    folder = StudyFolder(place / "o")
-    run_study(study, folder, Notes(), runs=select_runs(study, ["task=films"]))
-    books = make_task("a.csv", "a.csv", text="said", label="y")
-    assert folder.recorded().own["books"].rows == books.content_hash
-    assert [block.task for block in folder.recorded().blocks()] == ["films", "books"]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from auber.errors import ConfigError, TaskError
-from auber.report.tables import FOLDER
 from auber.study import change_study, make_study, read_study, select_runs
-from auber.study.plan import _REPORT, Block
+from auber.study.plan import Block
 from tests.study.tiny import tiny_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -240,7 +239,3 @@ def test_some_methods_come_with_the_runs_that_they_need(only, protocol, names):
 def test_the_studies_of_this_project(path):
     assert read_study(path).blocks()
     assert tomllib.loads(path.read_text())["settings"]["threads"] == 1, "any engine can do them"
-
-
-def test_no_task_has_the_name_of_the_report():
-    assert _REPORT == FOLDER

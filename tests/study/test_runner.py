@@ -14,11 +14,8 @@ import pytest
 import torch
 
 from auber import api
-from auber.data.generated import make_agreement
-from auber.models import checkpoint
 from auber.scoring import LayerScorer
 from auber.study import State, StudyFolder, run_study, select_runs
-from auber.study import block as study_block
 from auber.study.plan import Block
 from tests.splits import read_splits
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
@@ -50,16 +47,6 @@ def test_every_run_is_an_ordinary_run_from_one_fine_tuned_model(unbroken):
         assert (found["auber"].command, found["auber"].model) == ("auber study tiny.toml", "tiny")
     ended = [(outcome.block.seed, outcome.run, str(outcome.state)) for outcome in notes.ended]
     assert ended == [(seed, name, "complete") for seed in (0, 1) for name in NAMES]
-
-
-def test_complete_runs_are_skipped(unbroken, monkeypatch):
-    study, path, _ = unbroken
-    monkeypatch.setattr(api, "prune", None)
-    monkeypatch.setattr(api, "finetune", None)
-    notes = Notes()
-    outcomes = run_study(study, StudyFolder(path), notes)
-    assert [outcome.state for outcome in outcomes] == [State.COMPLETE] * 10
-    assert notes.ended == []
 
 
 def test_a_failed_run_skips_those_that_need_it_and_is_tried_again(
@@ -194,24 +181,6 @@ def test_claims_of_other_processes(model, tmp_path):
     claim.write_text(json.dumps({**content, "process": 2**31 - 1}))  # killed, on this machine
     assert {outcome.state for outcome in run_study(study, folder, notes)} == {State.COMPLETE}
     assert not claim.exists()
-
-
-def test_runs_that_make_the_generated_model_at_once_share_it(tmp_path, monkeypatch):
-    study, folder = tiny_study(), StudyFolder(tmp_path)
-    place = folder.block_path(BLOCK)
-    place.mkdir(parents=True)
-    save = checkpoint.save
-
-    def save_late(model, tokenizer, out):
-        save(model, tokenizer, out)
-        if not (place / "agreement").exists():  # the other run was quicker
-            save(model, tokenizer, place / "agreement")
-            (place / "agreement" / "first").touch()
-
-    monkeypatch.setattr(checkpoint, "save", save_late)
-    made = study_block._model(study, folder, BLOCK, make_agreement(0))
-    assert (made / "first").exists(), "the other run may be reading it"
-    assert [path.name for path in place.iterdir()] == ["agreement"]
 
 
 def study_slowly(model: Path, folder: Path) -> None:
