@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pytest
-
 import auber
 from benchmarks import develop, tiny
 
@@ -65,9 +63,3 @@ def test_differences_count_once_per_task_and_seed():
     (row,) = develop.compare(some).to_dict("records")
     assert (row["run"], row["pairs"], row["ahead in"]) == ("auber", 2, 1)
     assert row["develop"].startswith("+1.00 (")  # of +3 and -1
-
-
-def test_a_model_is_needed(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        develop.main(["--task", "rte"])
-    assert "give --model, --task and --out" in capsys.readouterr().err

@@ -14,17 +14,14 @@ from auber.data.encoding import (
     EncodedRows,
     encode_questions,
     encode_rows,
-    encode_split,
     encode_words,
     length_batches,
     pad_batch,
 )
 from auber.data.generated import build_tokenizer
 from auber.data.rows import Answer, QuestionRows, Rows, WordRows
-from auber.data.user_rows import make_task
 from auber.errors import ModelError, TaskError
 from auber.metrics.tags import NO_TAG
-from tests.kinds import small_kind_task
 from tests.tiny_models import tiny_tokenizer
 
 PAIRS = Rows(
@@ -113,10 +110,6 @@ def test_batches_hold_every_row_once_within_the_budget(lengths, budget):
         assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
 
 
-def test_batches_begin_with_the_longest_rows():
-    assert length_batches([3, 9, 5, 4], 10) == [[1], [2, 3], [0]]
-
-
 def test_a_batch_is_as_wide_as_its_longest_row(wordpiece, encoded):
     collate = partial(pad_batch, pad_token_id=wordpiece.pad_token_id)
     (batch,) = DataLoader(encoded, batch_size=2, collate_fn=collate)
@@ -126,13 +119,6 @@ def test_a_batch_is_as_wide_as_its_longest_row(wordpiece, encoded):
     assert batch.keys() == {"input_ids", "token_type_ids", "attention_mask", "labels"}
     assert all(torch.equal(batch[key], value) for key, value in reference.items())
     assert torch.equal(batch["labels"], torch.tensor([1, 0]))
-
-
-def test_padding_uses_the_token_and_the_multiple_given(encoded):
-    batch = pad_batch([encoded[0], encoded[1]], pad_token_id=4, pad_to_multiple_of=8)
-    assert batch["input_ids"].shape == (2, 24)
-    assert set(batch["input_ids"][0, encoded.lengths[0] :].tolist()) == {4}
-    assert batch["attention_mask"].sum(1).tolist() == encoded.lengths
 
 
 def test_rows_may_be_tensors():
@@ -266,14 +252,3 @@ def test_tokenizers_that_cannot_be_used_are_refused():
     message = "^the tokenizer SimpleNamespace has no padding token, .*; set tokenizer.pad_token$"
     with pytest.raises(ModelError, match=message):
         encode_rows(unpadded, PAIRS, 64, is_regression=False)
-
-
-def test_the_type_of_a_task_decides_how_it_is_encoded():
-    rows = [{"text": "good film", "label": "yes"}, {"text": "bad", "label": "no"}]
-    task = make_task(rows, rows)
-    assert encode_split(tiny_tokenizer(), task, "dev", 16).labels.tolist() == [1, 0]
-    for kind in ("tokens", "spans"):
-        task = small_kind_task(kind)
-        for split, count in (("train", 60), ("dev", 20)):
-            encoded = encode_split(tiny_tokenizer(), task, split, 64)
-            assert (encoded.kind, len(encoded)) == (kind, count)

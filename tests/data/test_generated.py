@@ -3,13 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auber.config import FirstTuning
-from auber.data.encoding import encode_split
 from auber.data.generated import (
-    BATCH_SIZE,
-    EPOCHS,
-    LEARNING_RATE,
-    MAX_LENGTH,
     NOUNS,
     NUM_DEV,
     NUM_TRAIN,
@@ -20,20 +14,11 @@ from auber.data.generated import (
     make_agreement,
 )
 from auber.errors import TaskError
-from auber.training.evaluation import evaluate_rows
-from auber.training.tuning import tune
-from tests.small import cpu
 
 
 @pytest.fixture(scope="module")
 def task():
     return make_agreement(seed=0)
-
-
-def frame(sentence):
-    """Return the sentence with its verb in the singular."""
-    singular = {form: forms[0] for forms in VERBS for form in forms}
-    return " ".join(singular.get(word, word) for word in sentence.split())
 
 
 def is_acceptable(sentence):
@@ -52,11 +37,6 @@ def test_sizes_and_labels(task):
     assert sum(task.train.labels) == NUM_TRAIN / 2
     for rows in (task.train, task.dev):
         assert [is_acceptable(text) for text in rows.first] == [label == 1 for label in rows.labels]
-
-
-def test_no_frame_occurs_twice(task):
-    frames = [frame(sentence) for sentence in task.train.first + task.dev.first]
-    assert len(set(frames)) == len(frames)
 
 
 def test_the_rows_depend_on_seed_and_sizes(task):
@@ -97,15 +77,3 @@ def test_the_weights_depend_only_on_the_seed():
     assert (first.config.num_hidden_layers, first.config.num_attention_heads) == (4, 8)
     batch = build_tokenizer()(["the key is wet ."], return_tensors="pt")
     assert other(**batch).logits.shape == (1, 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_model_learns_and_overfits(seed):
-    task, tokenizer, model = make_agreement(seed), build_tokenizer(), build_model(seed=seed)
-    train, dev = (encode_split(tokenizer, task, split, MAX_LENGTH) for split in ("train", "dev"))
-    settings = FirstTuning(epochs=EPOCHS, learning_rate=LEARNING_RATE, batch_size=BATCH_SIZE)
-    tune(model, train, settings, seed=seed, hardware=cpu())
-    learned, found = (evaluate_rows(model, rows, "accuracy").score for rows in (train, dev))
-    assert 0.75 < found < 0.97
-    assert learned - found > 0.03

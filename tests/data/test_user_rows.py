@@ -260,19 +260,3 @@ BAD_OPTIONS = [
 def test_bad_options_are_refused(options, message):
     with pytest.raises((ConfigError, TaskError), match=f"^{message}"):
         make_task(ROWS, ROWS, **options)
-
-
-@pytest.mark.parametrize(
-    ("named", "message"),
-    [
-        ({"text": "sentnce"}, "'sentnce'. Did you mean 'sentence'. Known: grade, sentence$"),
-        ({"text": "sentence", "label": "grad"}, "'grad'. Did you mean 'grade'. Known: grade, "),
-        ({"text": "sentence"}, "'label'. Known: grade, sentence; name it with --label$"),
-        ({}, "'text'. Known: grade, sentence; name it with --text$"),
-    ],
-)
-def test_an_unknown_column_comes_with_the_nearest_or_the_option(tmp_path, named, message):
-    file = tmp_path / "rows.csv"
-    file.write_text("sentence,grade\none,1\ntwo,2\n")
-    with pytest.raises(TaskError, match=rf"rows\.csv: Unknown column {message}"):
-        make_task(file, file, **named)
