@@ -10,8 +10,9 @@ import pytest
 import auber
 from auber.cli.status import read_status
 from auber.errors import RunError
-from auber.study import StudyFolder, run_study, select_runs
-from auber.study.plan import Block
+from auber.study.folder import StudyFolder
+from auber.study.plan import Block, select_runs
+from auber.study.runner import run_study
 from auber.system.progress import Progress
 from tests.cli.run_folder import NOW, RESULT, RunFolder
 from tests.small import small_config, small_start, small_task

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from auber import api
-from auber.study import read_study
+from auber.study.plan import read_study
 from tests.study.tiny import QUICK, tiny_study
 
 

@@ -8,10 +8,11 @@ from multiprocessing.connection import wait
 import pytest
 
 from auber.errors import ConfigError
-from auber.study import Place, State, StudyFolder, run_study
 from auber.study.block import BlockJob
-from auber.study.engines import Losses, Watch, run_processes
+from auber.study.engines import Losses, Place, Watch, run_processes
+from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
+from auber.study.runner import run_study
 from tests.study.tiny import QUICK, Notes, WorkerKiller, results_of, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)

@@ -10,9 +10,8 @@ import threading
 import pytest
 
 from auber.errors import RunError
-from auber.study import StudyFolder, read_study, select_runs
-from auber.study.folder import State
-from auber.study.plan import Block, StudyRun
+from auber.study.folder import State, StudyFolder
+from auber.study.plan import Block, StudyRun, read_study, select_runs
 from auber.system.locks import HeldError
 from tests.study.tiny import QUICK, tiny_study
 

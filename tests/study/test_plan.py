@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from auber.errors import ConfigError, TaskError
-from auber.study import change_study, make_study, read_study, select_runs
-from auber.study.plan import Block
+from auber.study.plan import Block, change_study, make_study, read_study, select_runs
 from tests.study.tiny import tiny_study
 
 STUDIES = Path(__file__).parents[2] / "studies"

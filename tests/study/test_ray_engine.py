@@ -7,8 +7,10 @@ import time
 import pytest
 
 from auber.errors import ConfigError
-from auber.study import Place, State, StudyFolder, run_study
+from auber.study.engines import Place
+from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
+from auber.study.runner import run_study
 from tests.study.tiny import QUICK, Notes, WorkerKiller, results_of, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)

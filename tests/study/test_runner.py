@@ -15,8 +15,9 @@ import torch
 
 from auber import api
 from auber.scoring import LayerScorer
-from auber.study import State, StudyFolder, run_study, select_runs
-from auber.study.plan import Block
+from auber.study.folder import State, StudyFolder
+from auber.study.plan import Block, select_runs
+from auber.study.runner import run_study
 from tests.splits import read_splits
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
-    from auber.study import Place
+    from auber.study.engines import Place
 
 _ONLY = "A part of it by task, seed, protocol and method, such as task=rte,seed=1; may be repeated."
 _ENGINE = "local, processes or ray. [default: local, with --jobs processes]"
@@ -76,7 +76,7 @@ def command(
 
     Example: auber study studies/quick.toml --out runs/quick
     """
-    from auber.study import Place
+    from auber.study.engines import Place
 
     study = change_study(read_study(file), model=model, seeds=seeds, data=data)
     runs, folder = select_runs(study, only or ()), StudyFolder(out)
@@ -93,7 +93,7 @@ def command(
         return
 
     from auber.run.provenance import typed_command
-    from auber.study import run_study
+    from auber.study.runner import run_study
 
     # The study draws its own bar; `listening` silences the libraries.
     with screen.listening(quiet=True, warn=False), ExitStack() as stack:
