@@ -99,18 +99,6 @@ def test_the_controls_remove_nothing(pruned, start):
     assert control.result["tuned_layers"] == outcome.result["tuned_layers"]
 
 
-def test_heldout_keeps_the_reward_rows_from_the_first_tuning(tmp_path):
-    model, tokenizer = small_start()
-    config = small_config(protocol="heldout", first__when="always")
-    found = prune(model, tokenizer=tokenizer, config=config, out=tmp_path / "run")
-    splits = read(tmp_path / "run" / "splits.json")
-    assert found.result["protocol"] == "heldout"
-    first, watch = set(splits["first"]), set(splits["last_watch"])
-    for layer in splits["layers"]:
-        assert not (first | watch) & set(layer["reward"])
-        assert set(layer["mini_train"]) <= first
-
-
 def test_a_live_model_is_not_changed():
     model, tokenizer = small_start()
     before = checkpoint.weights_digest(model)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 import pytest
@@ -25,28 +23,6 @@ TABLES = {
     for suffix in ("md", "csv", "tex")
 }
 FILES = {*TABLES, "index.html", "figures"}
-
-
-def test_files_do_not_depend_on_where_the_runs_lie(run_auber, tmp_path):
-    found = []
-    for place, scores in (("a", SCORES), ("b", dict(reversed(SCORES.items())))):
-        write_study(tmp_path / place, scores)
-        assert run_auber("report", tmp_path / place)[0] == 0
-        report = tmp_path / place / "report"
-        assert {path.name for path in report.iterdir()} == FILES
-        found.append({name: (report / name).read_bytes() for name in TABLES})
-    assert found[0] == found[1]
-    rows = list(csv.DictReader(io.StringIO(found[0]["table2.csv"].decode())))
-    assert [(row["task"], row["method"], row["dev"]) for row in rows] == [
-        ("mrpc", "original", "80.5"),
-        ("mrpc", "original+tuning", "81.5"),
-        ("mrpc", "auber", "83.75"),
-        ("rte", "original+tuning", "60.5"),
-        ("rte", "auber", "62.75"),
-    ]
-    row = rows[2]
-    assert (row["model"], row["protocol"], row["published dev"]) == ("mpnet-base", "seen", "86.03")
-    assert row["difference"] == "2.25"
 
 
 def test_the_command_prints_tables_and_verdicts(run_auber, tmp_path):

@@ -7,15 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-import auber
 from auber.cli.status import read_status
 from auber.errors import RunError
 from auber.study.folder import StudyFolder
 from auber.study.plan import Block, select_runs
 from auber.study.runner import run_study
-from auber.system.progress import Progress
 from tests.cli.run_folder import NOW, RESULT, RunFolder
-from tests.small import small_config, small_start, small_task
 from tests.study.tiny import Notes, tiny_model_folder, tiny_study
 
 BLOCK = Block("agreement", "seen", 1)
@@ -155,42 +152,6 @@ def test_a_line_is_read_when_it_is_complete(searching):
         assert read(searching) == before, "damaged lines are skipped"
         file.write("\n")
     assert read(searching).error == "no \\x1b luck"
-
-
-def test_a_real_run_at_every_step(tmp_path):
-    """The status fits the result, and reading it changes nothing."""
-    seen = []
-
-    def files():
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
-
-    class Looker(Progress):
-        def step(self, done, note=""):
-            before = files()
-            seen.append(read_status(tmp_path / "run"))
-            assert files() == before
-
-    model, tokenizer = small_start()
-    settings = {"protocol": "crossfit", "search__heads": 5, "last__epochs": 3}
-    config = small_config(first__when="always", **settings)
-    outcome = auber.prune(
-        model, tokenizer, task=small_task(), config=config, out=tmp_path / "run", progress=Looker()
-    )
-    assert {status.state for status in seen} == {"running"}
-    current = [next(name for name, s in each.stages.items() if s is None) for each in seen]
-    assert {"first", "scout-0", "layer-00", "rewind", "last"} <= set(current)
-    tunings = {
-        name for name, status in zip(current, seen, strict=True)
-        if "loss" in status.numbers and "epsilon" not in status.numbers
-    }  # fmt: skip
-    assert {"first", "scout-0", "rewind", "last"} <= tunings
-    assert any("best_score" in status.numbers for status in seen)
-    end = read_status(tmp_path / "run")
-    assert end.state == "complete"
-    removed = {layer: status.removed for layer, status in enumerate(end.layers) if status.removed}
-    assert removed == dict(outcome.plan.heads)
-    assert [layer.gain for layer in end.layers].count(None) == 0
-    assert end.result.dev.score == outcome.result["dev"]["score"]
 
 
 @pytest.fixture(scope="module")

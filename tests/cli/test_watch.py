@@ -76,14 +76,6 @@ def test_what_stopped_a_run_and_how_it_resumes(folder, error, words):
     assert f"nobody is at work; go on with: {command} --resume" in " ".join(lines)
 
 
-def test_a_complete_run(folder):
-    folder.write("result.json", RESULT)
-    lines = drawn(folder, 400)
-    assert lines[1] == f"complete  in {folder.path}"
-    assert lines[2].startswith("dev accuracy 75.00, train 87.50, gap +12.50 points")
-    assert lines[3].startswith("2 of 12 heads removed")
-
-
 def test_once_and_json(run_auber, folder):
     code, out, _ = run_auber("watch", folder.path, "--once")
     assert code == 0

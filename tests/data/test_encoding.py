@@ -78,14 +78,6 @@ def test_a_tokenizer_may_have_no_segments(wordpiece):
     assert pad_batch([rows[0], rows[1]], 0).keys() == rows[0].keys()
 
 
-def test_select_keeps_the_order(encoded):
-    turned = encoded.select((1, 0))
-    assert [turned[0], turned[1]] == [encoded[1], encoded[0]]
-    assert turned.labels.tolist() == [0, 1]
-    assert turned.lengths == encoded.lengths[::-1]
-    assert len(encoded.select(())) == 0
-
-
 def test_the_hash_covers_ids_segments_and_labels(encoded):
     pinned = EncodedRows([[2, 7, 3], [2, 3]], [[0, 0, 1], [0, 1]], torch.tensor([1, 0]))
     expected = "9b8916b379ee7a21fe246875e339d25bcf3adb44c78ac6abbd9a063f389854b8"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import replace
 
@@ -50,13 +49,6 @@ def test_properties_follow_from_the_rows(task, expected):
 )
 def test_the_hash_is_pinned(task, pinned):
     assert task.content_hash == pinned == replace(task, name="other").content_hash
-
-
-@pytest.mark.parametrize("task", [TOY, NUMBERS, TAGGED])
-def test_a_good_task_is_returned_without_a_warning(task, caplog):
-    with caplog.at_level(logging.WARNING):
-        assert check_task(task) is task
-    assert caplog.messages == []
 
 
 def test_dev_rows_that_are_in_train_are_counted(caplog):

@@ -16,7 +16,6 @@ from auber.metrics.task_metrics import (
     get_metric,
     predicts_one_class,
     predicts_one_number,
-    settle,
     smooth_metric,
 )
 from tests.kinds import num_labels, random_kind_rows
@@ -214,15 +213,6 @@ def test_entities_need_tags_that_spell_them():
     assert get_metric("token_accuracy").compute(logits, rows.truth(CPU)).item() > 0
 
 
-@each_metric
-def test_a_smooth_metric_scores_the_same_tasks_and_is_smooth_itself(metric):
-    smooth = get_metric(smooth_metric(metric.name))
-    assert smooth.compares == metric.compares
-    assert not smooth.exact, "it counts"
-    assert not smooth.reads_entities
-    assert smooth_metric(smooth.name) == smooth.name
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("sign", [1, -1])
 def test_r_squared_is_that_of_a_line_that_never_falls(sign, seed):
@@ -253,18 +243,6 @@ def test_what_is_smooth_is_the_mean_of_what_the_rows_give(name):
     values = metric.by_row(metric.statistics(outputs, truth))
     assert values.ndim == 1
     assert values.mean().item() == pytest.approx(metric.compute(outputs, truth).item(), abs=1e-9)
-
-
-@pytest.mark.gpu
-def test_what_a_gpu_has_gathered_is_finished_alike_there_and_here():
-    metric = get_metric("explained")
-    outputs, labels = classified(200, 3, 3)
-    gathered = metric.statistics(outputs.cuda(), labels.cuda())
-    assert not settle(gathered[None]).is_cuda
-    assert settle(gathered.repeat(60, 1)[None]).is_cuda
-    assert metric.finish_all(gathered[None])[0] == pytest.approx(
-        metric.finish(gathered).item(), abs=1e-12
-    )
 
 
 @pytest.mark.gpu

@@ -9,7 +9,6 @@ import shutil
 import pytest
 import torch
 
-from auber import api
 from auber.data import make_task
 from auber.errors import CheckpointError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
@@ -166,20 +165,6 @@ def test_other_rows_are_refused_and_the_same_rows_elsewhere_go_on(model, place):
     assert states(films_study(model), folder) == {"complete"}, "nothing to do"
     films = {**FILMS, "train": str(place / "moved" / "a.csv"), "dev": "moved/b.csv"}
     assert states(films_study(model, films, seeds=[0, 1]), folder) == {"complete"}
-
-
-def test_rows_that_change_during_a_study_are_in_no_run(model, place, monkeypatch):
-    finetune = api.finetune
-
-    def change_rows(*arguments, **options):
-        write_rows(place / "b.csv", small_task().dev.select(range(12)))
-        return finetune(*arguments, **options)
-
-    monkeypatch.setattr(api, "finetune", change_rows)
-    outcomes = run_study(films_study(model, seeds=[0, 1]), StudyFolder(place / "o"), Notes())
-    found = [str(outcome.state) for outcome in outcomes]
-    assert found == ["complete", "complete", "failed", "skipped"]
-    assert outcomes[2].error.startswith("TaskError: tasks.films: the rows of ")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import shutil
@@ -12,7 +11,6 @@ import pytest
 from auber.errors import RunError
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block, StudyRun, read_study, select_runs
-from auber.system.locks import HeldError
 from tests.study.tiny import QUICK, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
@@ -158,17 +156,6 @@ def test_weights_go_when_no_run_needs_them(tmp_path, asked):
     assert not any(folder.has_weights(BLOCK, name) for name in names)
 
 
-def test_a_block_is_claimed_once(tmp_path):
-    folder = StudyFolder(tmp_path)
-    with folder.claim(BLOCK):
-        with pytest.raises(HeldError) as caught, StudyFolder(tmp_path).claim(BLOCK):
-            pass
-        assert caught.value.reason.startswith(f"process {os.getpid()} on {platform.node()} (since ")
-    with folder.claim(BLOCK):
-        pass
-    assert list(folder.block_path(BLOCK).iterdir()) == []
-
-
 def test_a_block_that_cannot_be_made(tmp_path):
     (tmp_path / "agreement").write_text("")
     with pytest.raises(RunError, match="seed-0: cannot be created .*; make room there or make the"):
@@ -191,21 +178,6 @@ def test_studies_that_grow_at_once_lose_nothing(tmp_path):
         thread.join()
     assert sorted(read_study(folder.path / "study.toml").seeds) == list(range(7))
     assert [path.name for path in folder.path.iterdir()] == ["study.toml"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "cannot be read .*; it is damaged: delete .*start to repeat the run$"),
-        ('{"metric": 3}', "lacks 'format'; .*'metric' must be text, found 3; "),
-    ],
-)
-def test_a_damaged_result(tmp_path, content, message):
-    folder = StudyFolder(tmp_path)
-    make_run(folder, "start", complete=True)
-    (folder.run_path(BLOCK, "start") / "result.json").write_text(content)
-    with pytest.raises(RunError, match=f"result.json: {message}"):
-        folder.result(BLOCK, "start")
 
 
 def test_a_kill_while_deleting_leaves_no_half_of_anything(tmp_path, monkeypatch):

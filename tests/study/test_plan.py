@@ -90,13 +90,6 @@ def test_a_study_survives_its_file(tmp_path, tables):
     assert read_study(tmp_path / "study.toml").to_toml() == study.to_toml()
 
 
-def test_the_record_has_a_digest_in_place_of_files():
-    films = make_study({**SMALLEST, "tasks": {"films": {**OWN, "rows": DIGEST}}})
-    assert (films.own["films"].text, films.own["films"].labels) == (("q1", "q2"), ("no", "yes"))
-    assert "csv" not in films.to_toml()
-    assert make_study(tomllib.loads(films.to_toml())).own["films"].rows == DIGEST
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

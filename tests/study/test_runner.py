@@ -109,19 +109,6 @@ def test_under_crossfit_fold_models_begin_with_the_pretrained_model(model, tmp_p
     assert identities["auber"]["origin"] == identities["start"]["weights"]
 
 
-def test_weights_can_go_and_the_start_is_repeated_for_a_later_method(model, unbroken, tmp_path):
-    _, whole, _ = unbroken
-    folder = StudyFolder(tmp_path / "study")
-    run_study(tiny_study(model, methods=["auber"], keep_weights=False), folder, Notes())
-    assert not list(folder.path.rglob("*.safetensors"))
-
-    more = tiny_study(model, keep_weights=False)
-    outcomes = run_study(more, folder, Notes())
-    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
-    assert not list(folder.path.rglob("*.safetensors"))
-    assert results_of(more, folder.path) == results_of(more, whole)
-
-
 def test_a_repeated_start_with_other_bits_is_refused(model, tmp_path, monkeypatch):
     """On a GPU the bits may differ; here another learning rate makes them differ."""
     folder = StudyFolder(tmp_path / "study")

@@ -66,18 +66,6 @@ def test_a_lock_names_its_owner_until_it_is_released(tmp_path):
     FolderLock(tmp_path).release()
 
 
-def test_a_new_owner_is_not_called_by_the_name_of_the_previous_one(tmp_path):
-    leave(tmp_path, ended())  # until the new owner has written its own name
-    taken = os.open(tmp_path / LOCK, os.O_RDWR)
-    locks.fcntl.flock(taken, locks.fcntl.LOCK_EX)
-    with pytest.raises(HeldError, match="another process is at work in it"):
-        FolderLock(tmp_path)
-    leave(tmp_path, own_name())
-    with pytest.raises(HeldError, match=f"process {os.getpid()} on {HERE} is at work in it"):
-        FolderLock(tmp_path)
-    os.close(taken)
-
-
 def test_a_lock_may_be_waited_for(tmp_path):
     lock = FolderLock(tmp_path)
     late = threading.Timer(0.2, lock.release)
@@ -185,13 +173,3 @@ def test_is_alive(monkeypatch):
 
     monkeypatch.setattr(psutil, "Process", deny)
     assert is_alive(1), "a process of another user"
-
-
-def test_a_zombie_is_not_alive():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    started = psutil.Process(process.pid).create_time()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert not is_alive(process.pid)
-    assert not Holder(process=process.pid, started=started, host=HERE).is_running
-    process.wait()
-    assert not is_alive(process.pid)
