@@ -178,6 +178,14 @@ BAD_ROWS = [
      r"train row 0, word 0 'EU': tag 'B-ORG' is not one of the known labels \(O, B-X\); correct"),
     ({"kind": "tokens", "labels": ["1"]}, [{"tokens": ["a"], "tags": [2]}],
      r"train row 0, word 0 'a': tag '2' is not one of .* \(1\); correct it or leave the row out$"),
+    ({}, [{"text": "y\ud800", "label": 1}], "train row 0, column 'text': the text holds half a "
+     "surrogate pair at character 1; correct it or leave the row out$"),
+    ({"kind": "tokens"}, [{"tokens": [], "tags": []}],
+     "train row 0: has no words; fill it in or leave the row out$"),
+    ({"kind": "tokens"}, [{"tokens": ["a", " "], "tags": ["O", "O"]}],
+     "train row 0, word 1: the text is empty"),
+    ({"kind": "spans"}, [{**QUESTION, "answers": {"text": [""], "answer_start": [3]}}],
+     "train row 0, column 'answers', answer: the text is empty"),
     ({"kind": "spans"}, [{**QUESTION, "context": 3}],
      "train row 0, column 'context': must be text, found int 3"),
 ]
@@ -194,6 +202,8 @@ def test_bad_rows_are_refused(options, train, message):
 BAD_ANSWERS = [
     ({"text": ["mat"], "answer_start": [18]},
      "the context has ' ma' at answer_start 18, the answer's text is 'mat'; correct one of"),
+    ({"text": ["mat"], "answer_start": [-1]},
+     "answer_start must be from 0 to 22, a character of the context, found -1; correct it"),
     ([], "has no answer; questions without one cannot be learned here, leave the row out"),
     ({"text": ["mat"], "answer_start": []},
      "an object with the lists text and answer_start, equally long, is needed, found {"),

@@ -106,7 +106,9 @@ def load_glue_from_hub(name: str) -> TaskData:
 
     def read(split: str) -> Rows:
         rows = dataset["validation" if split == "dev" else split]
-        texts = [rows[column] for column in layout.hub_text]
+        texts = [list(rows[column]) for column in layout.hub_text]
+        for row, text in ((row, text) for column in texts for row, text in enumerate(column)):
+            check_text(text, f"{name}: {split} row {row}")
         return Rows.from_columns(texts, map(int, rows["label"]))
 
     return _task(name, layout, read)
