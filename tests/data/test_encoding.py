@@ -123,14 +123,6 @@ def test_rows_may_be_tensors():
     assert batch["labels"].tolist() == [0.5, 1.0]
 
 
-@pytest.mark.parametrize("column", [[5], [5, 5, 5]])
-def test_a_column_needs_a_value_for_each_token(column):
-    rows = [{"input_ids": [1, 2], "x": column}, {"input_ids": [4, 4], "x": [6, 6]}]
-    message = r"^rows to pad: column 'x' must have one value for each token of input_ids; leave it"
-    with pytest.raises(TaskError, match=message):
-        pad_batch(rows, pad_token_id=0)
-
-
 def trained_tokenizer(style):
     """Train a byte-level tokenizer, or one with marks for spaces, on the words of these tests."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
