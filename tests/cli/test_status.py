@@ -184,10 +184,10 @@ def test_a_study_between_two_calls(study, run_auber):
     assert status.cells[0].dev is not None
     code, out, _ = run_auber("watch", study.path, "--once")
     assert code == 1
-    assert "2 of 4 runs settled" in out
+    assert "2 of 4 runs finished" in out
     assert "agreement seen seed 0  complete: start, original" in out
-    same = f"the same 'auber study ... --out {study.path}' goes on from here"
-    assert f"nobody is at work; {same}" in " ".join(out.split())
+    same = f"the same 'auber study ... --out {study.path}' continues it"
+    assert f"not running; {same}" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
@@ -225,8 +225,8 @@ def test_failed_runs_of_a_study(study, run_auber):
     code, out, _ = run_auber("watch", study.path)
     assert code == 1
     assert "agreement seen seed 1 start: ValueError: no luck" in out
-    again = f"the same 'auber study ... --out {study.path}' tries them again"
-    assert f"all runs are settled, 1 failed and 1 skipped; {again}" in " ".join(out.split())
+    again = f"the same 'auber study ... --out {study.path}' retries them"
+    assert f"all runs have ended, 1 failed and 1 skipped; {again}" in " ".join(out.split())
     assert run_auber("watch", study.path, "--json")[0] == 1
 
 
@@ -235,4 +235,4 @@ def test_a_complete_study(study, run_auber):
     assert states(study) == ("complete", ["complete", "complete"])
     code, out, _ = run_auber("watch", study.path)
     assert code == 0
-    assert f"all runs are settled; next: auber report {study.path}" in " ".join(out.split())
+    assert f"all runs are complete; next: auber report {study.path}" in " ".join(out.split())

@@ -98,7 +98,7 @@ def test_ctrl_c_prints_how_to_go_on(call, file, tmp_path, monkeypatch):
     monkeypatch.setattr(api, "finetune", stop)
     code, _, err = call(file)
     assert code == 130
-    assert f"auber: stopped; go on with: auber study {file} --out {tmp_path / 'o'}" in err
+    assert f"auber: stopped; continue with: auber study {file} --out {tmp_path / 'o'}" in err
 
 
 @pytest.mark.parametrize(

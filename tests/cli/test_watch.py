@@ -48,7 +48,7 @@ def test_a_search(folder):
     assert "41% open layers: about 30 s left\n" in text
     assert lines[-6:] == [
         "rewards asked 12  rewards computed 4  best score 0.875",
-        "to come: last, evaluation",
+        "next stages: last, evaluation",
         "layer  heads             removed  gain",
         "0      ■□■□   decided    2        +12.50",
         "1      ····   searching",
@@ -73,7 +73,7 @@ def test_what_stopped_a_run_and_how_it_resumes(folder, error, words):
     folder.event("stopped", error=error)
     lines = drawn(folder)
     assert words in lines
-    assert f"nobody is at work; go on with: {command} --resume" in " ".join(lines)
+    assert f"not running; resume with: {command} --resume" in " ".join(lines)
 
 
 def test_once_and_json(run_auber, folder):
@@ -146,7 +146,7 @@ def test_it_exits_with_1_if_a_run_stopped(run_auber, tmp_path, monkeypatch, seve
     place = tmp_path if several else run.path
     code, out, _ = run_auber("watch", place, "--interval", "0.1")
     assert code == 1
-    assert "nobody is at work; go on with: auber prune --out run --resume" in out
+    assert "not running; resume with: auber prune --out run --resume" in out
 
 
 def test_ctrl_c_exits_quietly(run_auber, folder, monkeypatch):

@@ -174,7 +174,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
     if status.error is not None:
         yield Text(_STOPS.get(status.error.partition(":")[0], status.error), "red")
     if status.resume is not None:
-        yield Text(f"nobody is at work; go on with: {status.resume}", "yellow")
+        yield Text(f"not running; resume with: {status.resume}", "yellow")
     if progress is not None and progress.stage is not None:
         stage = progress.stage
         count = f"{stage.done}/{stage.total or '?'}{_left('  ', status.stage_seconds_left)}"
@@ -188,7 +188,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
         yield Text("  ".join(numbers))
     later = [name for name, s in status.stages.items() if s is None and not is_layer_stage(name)]
     if later:
-        yield Text(f"to come: {', '.join(later)}", "dim")
+        yield Text(f"next stages: {', '.join(later)}", "dim")
     if status.layers:
         layers: list[list[str | ProgressBar]] = []
         for index, layer in enumerate(status.layers):
@@ -206,11 +206,11 @@ def _draw_study(status: StudyStatus) -> Iterator[RenderableType]:
     again = f"the same 'auber study ... --out {folder}'"
     bad = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
     standing = {
-        "complete": f"all runs are settled; next: auber report {folder}",
-        "failed": f"all runs are settled, {bad}; {again} tries them again",
-        "stopped": f"nobody is at work; {again} goes on from here",
+        "complete": f"all runs are complete; next: auber report {folder}",
+        "failed": f"all runs have ended, {bad}; {again} retries them",
+        "stopped": f"not running; {again} continues it",
     }.get(status.state, status.state)
-    settled = f"{status.settled} of {status.total} runs settled"
+    settled = f"{status.settled} of {status.total} runs finished"
     settled += _left("  about ", status.seconds_left)
     yield Text(f"study {folder}  model {status.model}", "bold")
     yield _draw_table(["", ""], [[_bar(status.settled, status.total), settled]])
