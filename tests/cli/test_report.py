@@ -105,18 +105,6 @@ def test_one_run(run_auber, tmp_path, monkeypatch):
     assert (page.read_bytes(), opened) == (before, [page.as_uri()])
 
 
-def test_runs_side_by_side_as_json(run_auber, tmp_path):
-    places = [write_searched(tmp_path), write_ranked(tmp_path)]
-    code, out, _ = run_auber("report", *places, "--out", tmp_path / "both", "--json")
-    facts = json.loads(out)
-    assert (code, facts["page"]) == (0, str(tmp_path / "both" / "index.html"))
-    names = [verdict["about"] for verdict in facts["verdicts"]]
-    assert names == ["Side by side", "auber", "michel"]
-    assert str(tmp_path / "both" / "figures" / "heads-2.svg") in facts["figures"]
-    _, out, _ = run_auber("report", *places)
-    assert out.splitlines()[-1] == "page: not written; choose a folder with --out DIR"
-
-
 MISSING = "no such folder or results file; give what holds runs"
 
 

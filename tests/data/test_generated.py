@@ -47,18 +47,6 @@ def test_the_rows_depend_on_seed_and_sizes(task):
     assert (len(small.train), len(small.dev)) == (7, 3)
 
 
-def test_the_tokenizer_knows_every_word_and_the_plural():
-    tokenizer = build_tokenizer()
-    assert tokenizer.tokenize("The keys near the door are rusty .") == [
-        "the", "key", "##s", "near", "the", "door", "are", "rusty", "."
-    ]  # fmt: skip
-    data = make_agreement(seed=3)
-    encoded = tokenizer(list(data.train.first + data.dev.first))["input_ids"]
-    assert not any(tokenizer.unk_token_id in ids for ids in encoded)
-    assert max(map(len, encoded)) <= tokenizer.model_max_length
-    assert (encoded[0][0], encoded[0][-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
-
-
 def test_the_weights_depend_only_on_the_seed():
     state = torch.get_rng_state()
     first, again, other = build_model(seed=0), build_model(seed=0), build_model(3, seed=1)

@@ -4,13 +4,12 @@ import json
 import platform
 import re
 import shutil
-import threading
 
 import pytest
 
 from auber.errors import RunError
 from auber.study.folder import State, StudyFolder
-from auber.study.plan import Block, StudyRun, read_study, select_runs
+from auber.study.plan import Block, StudyRun, select_runs
 from tests.study.tiny import QUICK, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
@@ -160,24 +159,6 @@ def test_a_block_that_cannot_be_made(tmp_path):
     (tmp_path / "agreement").write_text("")
     with pytest.raises(RunError, match="seed-0: cannot be created .*; make room there or make the"):
         StudyFolder(tmp_path).claim(BLOCK).__enter__()
-
-
-def test_studies_that_grow_at_once_lose_nothing(tmp_path):
-    folder = StudyFolder(tmp_path / "study")
-    folder.open(tiny_study(seeds=[0]))
-    barrier = threading.Barrier(6)
-
-    def grow(seed):
-        barrier.wait()
-        StudyFolder(folder.path).open(tiny_study(seeds=[seed]))
-
-    threads = [threading.Thread(target=grow, args=(seed,)) for seed in range(1, 7)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(read_study(folder.path / "study.toml").seeds) == list(range(7))
-    assert [path.name for path in folder.path.iterdir()] == ["study.toml"]
 
 
 def test_a_kill_while_deleting_leaves_no_half_of_anything(tmp_path, monkeypatch):

@@ -6,19 +6,20 @@ import platform
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field
 
+from auber.cli.study import describe_outcome
 from auber.config import load_toml
 from auber.errors import printable
 from auber.models.plan import PruningPlan
 from auber.run import records
 from auber.run.records import ProgressRecord, ResultRecord, RunIdentity, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
-from auber.study.estimate import Clock
+from auber.study.estimate import read_clock
 from auber.study.folder import CLAIM, RECORD, Outcome, State, StudyFolder
 from auber.study.plan import read_study, select_runs
 from auber.system.locks import is_alive, read_holder
@@ -57,41 +58,35 @@ class RunStatus(Record):
     result: ResultRecord | None = None
 
 
-class CellStatus(Record):
-    """One run of a study: its state, or missing, failed or skipped."""
-
-    task: str
-    protocol: str
-    seed: int
-    run: str
-    state: str
-    dev: float | None = None
-    error: str | None = None
-    status: RunStatus | None = None  # of an unfinished run
-
-
-class StudyStatus(Record):
+@dataclass(frozen=True)
+class StudyStatus:
     """What a study's folder shows."""
 
     folder: str
-    state: str  # running, elsewhere (on another machine), stopped, complete or failed
     model: str
-    cells: tuple[CellStatus, ...]
-    total: int
-    settled: int
+    state: str  # running, elsewhere (on another machine), stopped, complete or failed
+    runs: list[tuple[Outcome, RunStatus | None]]  # with the status of unfinished ones
     seconds_left: float | None
 
+    @property
+    def states(self) -> list[str]:
+        """Return the state of each run: that of its process if it is unfinished."""
+        return [status.state if status else str(outcome.state) for outcome, status in self.runs]
 
-def read_status(
-    folder: Path, finished: dict[Path, Outcome] | None = None
-) -> RunStatus | StudyStatus:
-    """Return the status of a run or a study; a damaged file raises `RunError`.
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as plain JSON types; runs are as 'auber study --json' prints them."""
+        cells = [
+            describe_outcome(outcome)
+            | {"state": state, "status": status.to_json() if status else None}
+            for (outcome, status), state in zip(self.runs, self.states, strict=True)
+        ]
+        facts = {"folder": self.folder, "model": self.model, "state": self.state}
+        return {**facts, "seconds_left": self.seconds_left, "cells": cells}
 
-    `finished` keeps the finished runs of a study for the next call.
-    """
-    if (folder / RECORD).is_file():
-        return _read_study(folder, {} if finished is None else finished)
-    return _read_run(folder)
+
+def read_status(folder: Path) -> RunStatus | StudyStatus:
+    """Return the status of a run or a study; a damaged file raises `RunError`."""
+    return _read_study(folder) if (folder / RECORD).is_file() else _read_run(folder)
 
 
 def _read_run(folder: Path) -> RunStatus:
@@ -147,53 +142,30 @@ def _read_run(folder: Path) -> RunStatus:
     )
 
 
-def _read_study(folder: Path, finished: dict[Path, Outcome]) -> StudyStatus:
-    study, place, times = read_study(folder / RECORD), StudyFolder(folder), Clock()
-    runs, cells = select_runs(study), []
-    for block, run in runs:
-        path, status = place.run_path(block, run), None
-        outcome = finished.get(path) or place.outcome(block, run)
-        state, error, result = str(outcome.state), outcome.error, outcome.result
-        if result is not None:
-            finished[path] = outcome
-            times.add(block.task, run.method, result.cost.seconds["total"])
-        elif outcome.state is State.UNFINISHED:
-            status = _read_run(path)
-            state, error = status.state, status.error
-        cells.append(
-            CellStatus(
-                **asdict(block),
-                run=run.name,
-                state=state,
-                dev=result.dev.score if result else None,
-                error=printable(error) if error else None,
-                status=status,
-            )
-        )
-    states = [cell.state for cell in cells]
-    settled = ("complete", "failed", "skipped")
-    pending = [placed for placed, state in zip(runs, states, strict=True) if state not in settled]
+def _read_study(folder: Path) -> StudyStatus:
+    study, place = read_study(folder / RECORD), StudyFolder(folder)
+    placed = select_runs(study)
+    outcomes = [place.outcome(block, run) for block, run in placed]
+    runs = [
+        (each, _read_run(place.run_path(*at)) if each.state is State.UNFINISHED else None)
+        for each, at in zip(outcomes, placed, strict=True)
+    ]
+    pending = [at for at, each in zip(placed, outcomes, strict=True) if not each.state.is_settled]
+    seconds = read_clock(study, place).guess(pending)
+    found = StudyStatus(str(folder), study.model_name, "stopped", runs, None)
     # Between two runs of a block, its claim names the process.
     blocks = {block for block, _ in pending}
     claims = [read_holder(place.block_path(block), CLAIM) for block in blocks]
     if not pending:
-        state = "complete" if set(states) == {"complete"} else "failed"
-    elif "running" in states or any(claim and claim.is_running for claim in claims):
+        state = "complete" if set(found.states) == {"complete"} else "failed"
+    elif "running" in found.states or any(claim and claim.is_running for claim in claims):
         state = "running"
     else:
-        elsewhere = "elsewhere" in states or any(claim and not claim.is_here for claim in claims)
-        state = "elsewhere" if elsewhere else "stopped"
-    seconds = times.guess(pending)
-    at_work = states.count("running") + states.count("elsewhere")
-    return StudyStatus(
-        folder=str(folder),
-        state=state,
-        model=study.model_name,
-        cells=tuple(cells),
-        total=len(runs),
-        settled=len(runs) - len(pending),
-        seconds_left=None if seconds is None else seconds / max(1, at_work),
-    )
+        is_away = "elsewhere" in found.states or any(c and not c.is_here for c in claims)
+        state = "elsewhere" if is_away else "stopped"
+    at_work = found.states.count("running") + found.states.count("elsewhere")
+    left = None if seconds is None else seconds / max(1, at_work)
+    return replace(found, state=state, seconds_left=left)
 
 
 def _read(cls: type[R], path: Path) -> R | None:

@@ -25,8 +25,6 @@ from auber.system.progress import describe_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from auber.study.folder import Outcome
-
 RUN, STUDY = "run.json", "study.toml"
 # Between two runs of a study or of a folder, no process is at work.
 _SURE_SECONDS = 5.0
@@ -108,12 +106,11 @@ def _follow(folder: Path, interval: float) -> bool:
     """Show the status until the run or study is over; return whether it has its results."""
     console = Console(highlight=False, width=_WIDTH)
     is_live = console.is_terminal and not console.is_dumb_terminal
-    finished: dict[Path, Outcome] = {}
     last_sign, shown = time.monotonic(), ""
     with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
         while True:
             place = find_place(folder)
-            status = read_status(place, finished) if place else None
+            status = read_status(place) if place else None
             waiting = f"waiting for a run or a study in {folder} (Ctrl-C exits)"
             frame = draw(status) if status else Text(waiting)
             if live is not None:
@@ -202,7 +199,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
 
 
 def _draw_study(status: StudyStatus) -> Iterator[RenderableType]:
-    states, folder = [cell.state for cell in status.cells], printable(status.folder)
+    states, folder = status.states, printable(status.folder)
     again = f"the same 'auber study ... --out {folder}'"
     bad = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
     standing = {
@@ -210,26 +207,21 @@ def _draw_study(status: StudyStatus) -> Iterator[RenderableType]:
         "failed": f"all runs have ended, {bad}; {again} retries them",
         "stopped": f"not running; {again} continues it",
     }.get(status.state, status.state)
-    settled = f"{status.settled} of {status.total} runs finished"
-    settled += _left("  about ", status.seconds_left)
+    settled = sum(outcome.state.is_settled for outcome, _ in status.runs)
+    counts = f"{settled} of {len(states)} runs finished{_left('  about ', status.seconds_left)}"
     yield Text(f"study {folder}  model {status.model}", "bold")
-    yield _draw_table(["", ""], [[_bar(status.settled, status.total), settled]])
+    yield _draw_table(["", ""], [[_bar(settled, len(states)), counts]])
     yield Text(standing, _STYLES.get(status.state, "yellow"))
-    for cell in [cell for cell in status.cells if cell.state == "failed"][-3:]:
-        place = f"{cell.task} {cell.protocol} seed {cell.seed} {cell.run}"
-        yield Text(f"{place}: {cell.error}", "red")
+    for outcome in [outcome for outcome, _ in status.runs if outcome.state == "failed"][-3:]:
+        yield Text(printable(f"{outcome.block} {outcome.run}: {outcome.error}"), "red")
     blocks: dict[str, dict[str, list[str]]] = {}
-    for cell in status.cells:
-        name, progress = cell.run, cell.status.progress if cell.status else None
-        if progress is not None and progress.stage is not None:
-            stage = progress.stage
+    for (outcome, run), state in zip(status.runs, states, strict=True):
+        name, stage = outcome.run, run.progress.stage if run and run.progress else None
+        if stage is not None:
             name += f" ({stage.name} {stage.done}/{stage.total or '?'} {stage.note}".rstrip() + ")"
-        block = blocks.setdefault(f"{cell.task} {cell.protocol} seed {cell.seed}", {})
-        block.setdefault(cell.state, []).append(name)
-    yield _draw_table(
-        ["block", "runs"],
-        [
-            [block, "\n".join(f"{state}: {', '.join(names)}" for state, names in runs.items())]
-            for block, runs in blocks.items()
-        ],
-    )
+        blocks.setdefault(str(outcome.block), {}).setdefault(state, []).append(name)
+    rows: list[list[str | ProgressBar]] = [
+        [block, "\n".join(f"{state}: {', '.join(names)}" for state, names in runs.items())]
+        for block, runs in blocks.items()
+    ]
+    yield _draw_table(["block", "runs"], rows)
