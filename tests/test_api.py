@@ -13,7 +13,6 @@ from auber.data.generated import build_tokenizer
 from auber.errors import CheckpointError, ConfigError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
-from auber.system.progress import Progress
 from auber.training.evaluation import predict
 from tests.small import small_config, small_start, small_task
 from tests.tiny_models import tiny_model
@@ -80,13 +79,6 @@ def test_the_result_describes_the_run(pruned):
     assert len(read(folder / "splits.json")["layers"]) == 3
 
 
-def test_a_complete_run_is_returned_at_once(pruned, start):
-    folder, outcome = pruned
-    before = (folder / "result.json").stat().st_mtime_ns
-    assert prune(start, out=folder, resume=True).plan == outcome.plan
-    assert (folder / "result.json").stat().st_mtime_ns == before
-
-
 def test_random_matches_another_run(pruned, start):
     folder, outcome = pruned
     matched = prune(start, "random", heads=folder)
@@ -105,49 +97,6 @@ def test_the_controls_remove_nothing(pruned, start):
     control = prune(start, "original+tuning", heads=folder)
     assert control.plan.num_heads == 0
     assert control.result["tuned_layers"] == outcome.result["tuned_layers"]
-
-
-class Counter(Progress):
-    """Counts the stages that were planned and ended, and checks their weights."""
-
-    stages = ended = weighed = 0
-
-    def plan(self, stages):
-        self.stages = stages
-
-    def weigh(self, work):
-        assert len(work) == self.stages
-        assert min(work) >= 0
-        self.weighed += 1
-
-    def skip(self, stages):
-        self.stages -= stages
-
-    def end(self):
-        self.ended += 1
-
-
-@pytest.mark.parametrize(
-    ("method", "heads"),
-    [("auber", None), ("original", None), ("original+tuning", None), ("voita", 1)],
-)
-def test_progress_shows_the_planned_stages(method, heads, start):
-    counter = Counter()
-    prune(start, method, heads=heads, config=small_config(agent__episodes=2), progress=counter)
-    assert counter.ended == counter.stages > 0
-    assert counter.weighed == 1
-
-
-def test_heldout_keeps_the_reward_rows_from_the_first_tuning(tmp_path):
-    model, tokenizer = small_start()
-    config = small_config(protocol="heldout", first__when="always")
-    found = prune(model, tokenizer=tokenizer, config=config, out=tmp_path / "run")
-    splits = read(tmp_path / "run" / "splits.json")
-    assert found.result["protocol"] == "heldout"
-    first, watch = set(splits["first"]), set(splits["last_watch"])
-    for layer in splits["layers"]:
-        assert not (first | watch) & set(layer["reward"])
-        assert set(layer["mini_train"]) <= first
 
 
 def test_a_live_model_is_not_changed():

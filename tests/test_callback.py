@@ -117,35 +117,6 @@ def test_taggers_and_models_that_find_answers(kind, tmp_path):
             assert torch.equal(predict(loaded, rows), predict(pruned.model, rows))
 
 
-def test_labels_in_another_order_are_noticed(tmp_path):
-    callback = auber.AuberCallback(task=small_kind_task("tokens"), config=small_config())
-    trainer = make_trainer(tmp_path, callback, kind="tokens")
-    trainer.model.config.id2label = dict(enumerate(reversed(callback.task.label_names)))
-    assert_refused(
-        trainer,
-        r"BertForTokenClassification: its classifier orders the labels .*; give the task "
-        r"that order \(--labels .*\)$",
-    )
-
-
-def test_what_was_trained_is_what_is_pruned(tmp_path, callback, monkeypatch):
-    """The search starts from the trainer's weights, and from no further first tuning."""
-    trainer = make_trainer(tmp_path, callback)
-    seen = {}
-
-    def look(model, tokenizer, **options):
-        seen.update(options, weights=checkpoint.weights_digest(model), tokenizer=tokenizer)
-        return auber.Pruned(model, tokenizer, auber.PruningPlan(), {})
-
-    monkeypatch.setattr("auber.callback.prune", look)
-    before = checkpoint.weights_digest(trainer.model)
-    trainer.train()
-    assert seen["weights"] == checkpoint.weights_digest(trainer.model) != before
-    assert (seen["method"], seen["heads"], seen["out"]) == ("random", 3, tmp_path / "run")
-    assert seen["task"] == small_task()
-    assert type(trainer.model).__module__.startswith("transformers.")  # nothing was removed
-
-
 def test_mistakes_show_when_the_callback_is_made():
     task = small_task()
     with pytest.raises(auber.AuberError, match=r"^Unknown method 'rondom'. Did you mean 'random'"):

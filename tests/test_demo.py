@@ -8,7 +8,6 @@ import pytest
 
 from auber import demo
 from auber.cli import app
-from auber.cli.status import read_status
 from auber.run.files import read_result
 from tests.short_demo import SHORT
 
@@ -37,21 +36,6 @@ def test_the_demonstration(tmp_path, capsys):
         assert f"{100 * results[name]['dev']['score']:.1f}" in printed
     assert str(tmp_path / "demo" / "auber" / "model") in printed
     assert took < 180, "it is said to take under three minutes"
-
-
-@pytest.mark.parametrize("words", ["auber demo --out mine", "auber demo --seed 3"])
-def test_watch_names_the_command_that_resumes_an_interrupted_demo(tmp_path, monkeypatch, words):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", words.split())
-    monkeypatch.setattr("auber.run.pipeline.Pipeline.run_stages", stop)
-    assert app(words.split()[1:], standalone_mode=False) == 130
-    (place,) = tmp_path.glob("**/start")
-    told = read_status(place).resume
-    folder = place.parent.relative_to(tmp_path)
-    assert told == (f"{words} --resume" if "--out" in words else f"{words} --out {folder} --resume")
 
 
 def test_it_is_resumed(tmp_path, monkeypatch, capsys):

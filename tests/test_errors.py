@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import runpy
+
+import pytest
+
 from auber.errors import AuberError, show_name, show_value, unknown_name
+from auber.models.remote_code import MODELING_FILE
 
 
 def test_unknown_name():
@@ -22,3 +27,10 @@ def test_shown_values_are_short_and_on_one_line():
     assert len(show_value("x" * 1000)) == 80
     assert show_name("name") == "name"
     assert show_name("a\nb") == r"'a\nb'"
+
+
+def test_the_modeling_file_names_the_transformers_that_it_needs(monkeypatch):
+    monkeypatch.setattr("transformers.__version__", "4.57.6")
+    message = "^modeling_auber.py needs transformers 5, found 4.57.6; pip install --upgrade tran"
+    with pytest.raises(ImportError, match=message):
+        runpy.run_path(str(MODELING_FILE))

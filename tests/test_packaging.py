@@ -82,14 +82,6 @@ def test_builds_are_reproducible(built: Built, tmp_path: Path):
     assert (digest(again.wheel), digest(again.sdist)) == (digest(built.wheel), digest(built.sdist))
 
 
-def test_the_source_distribution_builds_the_same(built: Built, tmp_path: Path):
-    with tarfile.open(built.sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
-    (source,) = [path for path in tmp_path.iterdir() if path.is_dir()]
-    again = build(source, tmp_path / "dist")
-    assert (digest(again.wheel), digest(again.sdist)) == (digest(built.wheel), digest(built.sdist))
-
-
 def test_the_wheel_contains_exactly_the_package(built: Built):
     source = ROOT / "src"
     expected = {

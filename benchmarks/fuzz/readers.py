@@ -21,7 +21,7 @@ import auber
 from auber.models import checkpoint
 from auber.models.plan import PruningPlan
 from auber.run.ledger import Ledger
-from auber.study import read_study
+from auber.study.plan import read_study
 from auber.system.files import is_refusal
 from auber.system.locks import FolderLock, drop_foreign_lock, read_holder
 from auber.system.records import read

@@ -117,7 +117,7 @@ def start_twice(job: Job, times: int) -> Details:
         elsewhere = holder.model_copy(update={"host": "elsewhere"})
         lock.write_text(elsewhere.model_dump_json(), encoding="utf-8")
         line = job.fail(out)
-        assert f"{elsewhere} was at work in it and did not sign off" in line, line
+        assert f"{elsewhere} was at work in it and left its lock" in line, line
         lock.write_text(left, encoding="utf-8")  # of the process that was killed
         job.finish(out)
     return {}
@@ -232,7 +232,7 @@ def _signal(
     else:
         assert code == 128 + sent, (code, child.output)
         words = shlex.join(["auber", *commands[0]])
-        assert one_line(child) == f"auber: stopped; go on with: {words}"
+        assert one_line(child) == f"auber: stopped; continue with: {words}"
     return phase
 
 

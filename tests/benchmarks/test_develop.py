@@ -1,11 +1,9 @@
-"""Experiments: development rows are cut from train, and differences are paired by task and seed."""
+"""An experiment judges whole runs on development rows that are cut from train."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-
-import pytest
 
 import auber
 from benchmarks import develop, tiny
@@ -16,15 +14,6 @@ def make_task(rows):
     train, dev = (tiny.GOLDEN / f"{split}.csv" for split in ("train", "dev"))
     task = auber.make_task(train, dev, name="words")
     return replace(task, train=task.train.select(range(rows)))
-
-
-def test_development_rows_are_cut_from_train():
-    task = make_task(40)
-    cut = develop.cut_development_rows(task, 0.25, seed=3)
-    texts = list(cut.train.texts()) + list(cut.dev.texts())
-    assert (len(cut.train), len(cut.dev)) == (30, 10)
-    assert sorted(texts) == sorted(task.train.texts())
-    assert sum(cut.dev.labels) == round(sum(task.train.labels) / 4)  # by class
 
 
 def test_an_experiment(tmp_path, monkeypatch):
@@ -41,33 +30,3 @@ def test_an_experiment(tmp_path, monkeypatch):
     assert removed["random"] == removed["auber"] > 0
     assert removed["original+tuning"] == 0
     assert found["rows"] == {"tuned": 60, "develop": 20}
-
-
-def experiment(task, seed, **develop_scores):
-    runs = {
-        name: develop.RunRecord(
-            develop=score, train=90.0, loss=None, num_removed=3, removed={}, cost={}
-        )
-        for name, score in develop_scores.items()
-    }
-    runs[develop.CONTROL] = runs.pop("control")
-    return develop.Experiment(
-        command="", model="m", task=task, seed=seed, rows={}, settings={}, provenance={}, runs=runs
-    )
-
-
-def test_differences_count_once_per_task_and_seed():
-    some = [
-        experiment("rte", 0, auber=60.0, control=58.0),
-        experiment("rte", 0, auber=62.0, control=58.0),
-        experiment("mrpc", 0, auber=80.0, control=81.0),
-    ]
-    (row,) = develop.compare(some).to_dict("records")
-    assert (row["run"], row["pairs"], row["ahead in"]) == ("auber", 2, 1)
-    assert row["develop"].startswith("+1.00 (")  # of +3 and -1
-
-
-def test_a_model_is_needed(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        develop.main(["--task", "rte"])
-    assert "give --model, --task and --out" in capsys.readouterr().err

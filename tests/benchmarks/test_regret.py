@@ -10,14 +10,12 @@ from statistics import fmean
 import pytest
 
 from auber.config import make_config
-from auber.errors import ConfigError, RunError
+from auber.errors import RunError
 from auber.search.players.exhaustive import all_masks
-from auber.system.progress import Progress
 from benchmarks.common import ROOT
 from benchmarks.regret import __main__ as regret
-from benchmarks.regret.replay import REWARDS, expected_regret, play_agent, play_greedy, play_random
-from benchmarks.regret.result import measure_regret
-from benchmarks.regret.tables import LayerTable, RunTables, read_tables, write_tables
+from benchmarks.regret.replay import expected_regret, play_agent, play_greedy
+from benchmarks.regret.tables import LayerTable, read_tables
 
 KEPT = ROOT / "results" / "regret"
 
@@ -35,24 +33,12 @@ def make_table(layer=0, num_heads=4, score=None):
     )
 
 
-def make_run(**changes):
-    facts = {"model": "m", "task": "toys", "metric": "accuracy", "protocol": "seen", "seed": 0}
-    facts |= {"provenance": {}, "layers": (make_table(),)}
-    return RunTables(**(facts | changes))
-
-
 @pytest.mark.parametrize("rewards", range(1, 6))
 def test_the_expectation_is_that_of_all_draws(rewards):
     scores = [0.3, 0.5, 0.1, 0.9, 0.4]
     draws = itertools.combinations(scores[1:], rewards - 1)
     by_hand = fmean(max(scores) - max((scores[0], *drawn)) for drawn in draws)
     assert expected_regret(scores, rewards) == pytest.approx(by_hand)
-
-
-def test_all_masks_leave_no_regret():
-    play = play_random(make_table())
-    assert play.regret[0] == pytest.approx(20)  # of removing nothing
-    assert play.numbers["50"] == 0
 
 
 def test_greedy_finds_the_optimum_of_separate_heads():
@@ -72,62 +58,6 @@ def test_an_agent_that_sees_all_masks_has_no_regret():
     play = play_agent(make_table(), "paper", config, seed=0)
     assert play.numbers["300"] == pytest.approx(0)
     assert play == play_agent(make_table(), "paper", config, seed=0)
-
-
-def test_a_missing_state_is_named():
-    table = make_table().model_copy(update={"states": {}})
-    with pytest.raises(RunError, match="the state 'value l1', which must be in the table"):
-        play_agent(table, "paper", make_config("paper"), seed=0)
-
-
-def test_means_and_intervals():
-    run = make_run(layers=(make_table(), make_table(1, score=lambda mask: 0.5)))
-    result = measure_regret([run], ["greedy", "random"], 2, Progress())
-    (panel,) = result["panels"]
-    assert result["rewards"] == list(REWARDS)
-    assert [layer["layer"] for layer in panel["layers"]] == [0, 1]
-    assert panel["layers"][0]["optimum"] == {"removed": [1, 3], "score": 0.7}
-    random = panel["mean"]["random"]
-    assert random["regret"][0] == pytest.approx(10)  # of 20 and 0
-    assert random["50"] == {"mean": 0.0, "over_layers": {"n": 2, "interval": None}}
-    assert "over_seeds" not in panel["mean"]["greedy"]["choice"]
-
-
-@pytest.mark.parametrize(
-    ("players", "settings", "message"),
-    [
-        (["papper"], {}, "Unknown player 'papper'. Did you mean 'paper'"),
-        (["paper"], {"first.epochs": 3}, "first.epochs"),
-    ],
-)
-def test_what_no_replay_knows_is_refused(players, settings, message):
-    with pytest.raises(ConfigError, match=message):
-        measure_regret([make_run()], players, 1, Progress(), settings)
-
-
-def test_tables_are_written_and_read(tmp_path):
-    write_tables(tmp_path / "a.json", [make_run()])
-    assert read_tables([tmp_path / "a.json"]) == [make_run()]
-    with pytest.raises(RunError, match="m, toys, accuracy, seen, 0, 0 comes twice"):
-        read_tables([tmp_path / "a.json"] * 2)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"scores": [0.5]}, "must have 15 scores, found 1"),
-        ({"heads": [0, 0, 1, 2]}, "'runs.0.layers.0.heads' must name each head once"),
-        ({"states": {"value": {"l1": [0.5]}}}, "must have states of one number per head"),
-        ({"reward_rows": "x"}, "'runs.0.layers.0.reward_rows' must be a whole number"),
-    ],
-)
-def test_damaged_tables_are_refused(tmp_path, changes, message):
-    write_tables(tmp_path / "a.json", [make_run()])
-    data = json.loads((tmp_path / "a.json").read_text())
-    data["runs"][0]["layers"][0] |= changes
-    (tmp_path / "a.json").write_text(json.dumps(data))
-    with pytest.raises(RunError, match=message):
-        read_tables([tmp_path / "a.json"])
 
 
 def test_an_exhaustive_run_is_recorded(tmp_path, run_auber):

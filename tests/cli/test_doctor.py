@@ -35,11 +35,11 @@ def test_nothing_is_broken_here(run_auber):
     assert code == 0
     assert out.endswith("auber is ready to use.\n")
     for name in ("python", "torch", "transformers", "computes on", "onnx"):
-        assert f" {name} " in out
+        assert f"{name} " in out
     code, out, _ = run_auber("doctor", "--json")
     report = json.loads(out)
     assert (code, report["ok"]) == (0, True)
-    assert {"section", "name", "state", "found", "advice"} == set(report["findings"][0])
+    assert {"name", "state", "found", "advice"} == set(report["findings"][0])
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,11 @@ def test_a_package_that_cannot_be_imported(monkeypatch):
 def test_an_extra(versions):
     versions["onnxscript"] = None
     finding = find("onnxscript")
-    assert (finding.section, finding.state) == ("[onnx]", "missing")
+    assert finding.state == "missing"
     assert finding.found == "not installed, >=0.5 is needed"
     assert finding.advice == "pip install 'auber[onnx]'"
     versions["onnxscript"] = "3.0"
-    assert find("onnxscript")[2:4] == ("ok", "3.0")
-
-
-def test_a_source_tree_that_is_not_installed(versions):
-    versions["auber"] = None
-    assert find("auber").state == "note"
+    assert find("onnxscript")[1:3] == ("ok", "3.0")
 
 
 def test_a_gpu_that_torch_does_not_see(monkeypatch):

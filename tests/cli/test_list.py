@@ -29,9 +29,9 @@ def test_what_is_listed(run_auber, what, words):
 
 
 def test_the_tables_agree_with_the_registries():
-    assert [row[:2] for row in lists.list_metrics()[1]] == [
+    assert [row[:2] for row in lists.LISTS["metrics"][2]()] == [
         [name, metric.kind] for name, metric in METRICS.items()
     ]
-    assert lists.list_models()[1] == [
+    assert lists.LISTS["models"][2]() == [
         [name, ", ".join(family.model_types)] for name, family in FAMILIES.items()
     ]

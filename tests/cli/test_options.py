@@ -28,17 +28,6 @@ def ask_shell(shell, line):
     return done.stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_shell_completes(shell):
-    offered = ask_shell(shell, "auber prune --task ")
-    assert "agreement" in offered
-    assert "mrpc" in offered
-    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    command = [sys.executable, "-c", PROGRAM, "--show-completion", shell]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "_AUBER_COMPLETE" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

@@ -64,7 +64,7 @@ def test_a_stopped_run_and_auber_watch_name_the_same_command(
     code, _, err = run_auber(
         "finetune", "--model", files / "model", *own_rows, "--out", run, *SMALL, "--quiet"
     )
-    command = err.partition("go on with: ")[2].strip()
+    command = err.partition("continue with: ")[2].strip()
     assert (code, f"--out {run} " in command) == (130, True)
     code, out, _ = run_auber("watch", run, "--json")
     assert (code, json.loads(out)["resume"]) == (1, command)

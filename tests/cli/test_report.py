@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 import pytest
 
-import auber
-from auber.models.surgery import remove
 from tests.report.html.made import write_ranked, write_searched
 from tests.report.made import make_regret
 from tests.report.results import make_result, write_plan, write_run, write_study
-from tests.small import small_config, small_start, small_task
 
 SCORES = {
     "mrpc": {
@@ -28,28 +23,6 @@ TABLES = {
     for suffix in ("md", "csv", "tex")
 }
 FILES = {*TABLES, "index.html", "figures"}
-
-
-def test_files_do_not_depend_on_where_the_runs_lie(run_auber, tmp_path):
-    found = []
-    for place, scores in (("a", SCORES), ("b", dict(reversed(SCORES.items())))):
-        write_study(tmp_path / place, scores)
-        assert run_auber("report", tmp_path / place)[0] == 0
-        report = tmp_path / place / "report"
-        assert {path.name for path in report.iterdir()} == FILES
-        found.append({name: (report / name).read_bytes() for name in TABLES})
-    assert found[0] == found[1]
-    rows = list(csv.DictReader(io.StringIO(found[0]["table2.csv"].decode())))
-    assert [(row["task"], row["method"], row["dev"]) for row in rows] == [
-        ("mrpc", "original", "80.5"),
-        ("mrpc", "original+tuning", "81.5"),
-        ("mrpc", "auber", "83.75"),
-        ("rte", "original+tuning", "60.5"),
-        ("rte", "auber", "62.75"),
-    ]
-    row = rows[2]
-    assert (row["model"], row["protocol"], row["published dev"]) == ("mpnet-base", "seen", "86.03")
-    assert row["difference"] == "2.25"
 
 
 def test_the_command_prints_tables_and_verdicts(run_auber, tmp_path):
@@ -132,18 +105,6 @@ def test_one_run(run_auber, tmp_path, monkeypatch):
     assert (page.read_bytes(), opened) == (before, [page.as_uri()])
 
 
-def test_runs_side_by_side_as_json(run_auber, tmp_path):
-    places = [write_searched(tmp_path), write_ranked(tmp_path)]
-    code, out, _ = run_auber("report", *places, "--out", tmp_path / "both", "--json")
-    facts = json.loads(out)
-    assert (code, facts["page"]) == (0, str(tmp_path / "both" / "index.html"))
-    names = [verdict["about"] for verdict in facts["verdicts"]]
-    assert names == ["Side by side", "auber", "michel"]
-    assert str(tmp_path / "both" / "figures" / "heads-2.svg") in facts["figures"]
-    _, out, _ = run_auber("report", *places)
-    assert out.splitlines()[-1] == "page: not written; choose a folder with --out DIR"
-
-
 MISSING = "no such folder or results file; give what holds runs"
 
 
@@ -192,25 +153,3 @@ def test_a_mistake_is_one_line(run_auber, tmp_path, arguments, message):
     code, out, err = run_auber("report", *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"auber: {message.replace('{}', str(tmp_path))}")
-
-
-def test_a_start_may_have_lost_all_heads_of_a_layer(run_auber, tmp_path):
-    """A model pruned elsewhere; its run is shown by its folder and by its results file."""
-    model, tokenizer = small_start()
-    remove(model, {0: range(4), 1: [0, 1, 2]}, allow_empty_layers=True)
-    run = tmp_path / "study" / "run"
-    auber.prune(
-        model,
-        tokenizer,
-        task=small_task(),
-        method="greedy",
-        config=small_config(reward__head=1.0),
-        out=run,
-    )
-    code, out, err = run_auber("report", run)
-    assert (code, err) == (0, "")
-    assert "of 12 heads removed" in out
-    assert run_auber("report", tmp_path / "study", "--save", tmp_path / "study.json")[0] == 0
-    code, _, err = run_auber("report", tmp_path / "study.json", "--out", tmp_path / "page")
-    assert (code, err) == (0, "")
-    assert (tmp_path / "page" / "index.html").is_file()

@@ -11,10 +11,10 @@ from auber.cli import main, stops
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("prune --out 'my run'", "; go on with: auber prune --out 'my run' --resume"),
-        ("finetune --resume --out a", "; go on with: auber finetune --resume --out a"),
-        ("study s.toml --out a", "; go on with: auber study s.toml --out a"),
-        ("demo --out=a", "; go on with: auber demo --out=a --resume"),
+        ("prune --out 'my run'", "; continue with: auber prune --out 'my run' --resume"),
+        ("finetune --resume --out a", "; continue with: auber finetune --resume --out a"),
+        ("study s.toml --out a", "; continue with: auber study s.toml --out a"),
+        ("demo --out=a", "; continue with: auber demo --out=a --resume"),
         ("demo", ""),  # each call has a new folder
         ("speed a --out b.json", ""),
     ],
@@ -30,7 +30,7 @@ def test_a_stopped_group_continues_as_a_group(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     message = stops.describe_stop("prune", ["prune", "--out", "a"])
     command = "torchrun --nproc-per-node 2 -m auber prune --out a --resume"
-    assert message == f"stopped; go on with: {command}"
+    assert message == f"stopped; continue with: {command}"
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from auber import api
-from auber.study import read_study
-from tests.study.tiny import QUICK, tiny_study
+from auber.study.plan import read_study
+from tests.study.tiny import tiny_study
 
 
 @pytest.fixture
@@ -54,15 +54,6 @@ def test_plan_do_and_skip(call, file, tmp_path, monkeypatch):
     assert runs[0]["dev"] == runs[1]["dev"]
 
 
-def test_only_may_be_repeated_and_name_methods(call, tmp_path):
-    study = tiny_study(methods=["auber", "random", "original"], seeds=[0, 1])
-    (tmp_path / "s.toml").write_text(study.to_toml())
-    only = ["--only", "seed=1", "--only", "method=original,method=random"]
-    code, out, _ = call(tmp_path / "s.toml", "--dry-run", "--json", *only)
-    runs = [(run["seed"], run["run"]) for run in json.loads(out)["runs"]]
-    assert (code, runs) == (0, [(1, "start"), (1, "auber"), (1, "random-0"), (1, "original")])
-
-
 def test_a_failure_is_printed_and_the_exit_code_is_1(call, file, monkeypatch):
     monkeypatch.setattr(api, "finetune", None)
     code, out, err = call(file, "--seeds", "0")
@@ -80,17 +71,6 @@ def test_a_plan_without_the_model(call, file):
     assert "not checked: ./nowhere: there is no such folder; give the one a model was saved" in out
 
 
-def test_devices_are_those_of_the_nodes_if_ray_computes(call, tmp_path, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    study = tiny_study(methods=["original"], settings={**QUICK, "device": "cuda"})
-    (tmp_path / "s.toml").write_text(study.to_toml())
-    code, _, err = call(tmp_path / "s.toml", "--dry-run", "--engine", "ray")
-    assert (code, err) == (0, "")
-    code, out, err = call(tmp_path / "s.toml", "--dry-run")
-    assert (code, out) == (2, "")
-    assert err.startswith("auber: agreement seen start: device must be one that is here, found 'cu")
-
-
 def test_ctrl_c_prints_how_to_go_on(call, file, tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
@@ -98,7 +78,7 @@ def test_ctrl_c_prints_how_to_go_on(call, file, tmp_path, monkeypatch):
     monkeypatch.setattr(api, "finetune", stop)
     code, _, err = call(file)
     assert code == 130
-    assert f"auber: stopped; go on with: auber study {file} --out {tmp_path / 'o'}" in err
+    assert f"auber: stopped; continue with: auber study {file} --out {tmp_path / 'o'}" in err
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_search(folder):
     assert "41% open layers: about 30 s left\n" in text
     assert lines[-6:] == [
         "rewards asked 12  rewards computed 4  best score 0.875",
-        "to come: last, evaluation",
+        "next stages: last, evaluation",
         "layer  heads             removed  gain",
         "0      ■□■□   decided    2        +12.50",
         "1      ····   searching",
@@ -73,15 +73,7 @@ def test_what_stopped_a_run_and_how_it_resumes(folder, error, words):
     folder.event("stopped", error=error)
     lines = drawn(folder)
     assert words in lines
-    assert f"nobody is at work; go on with: {command} --resume" in " ".join(lines)
-
-
-def test_a_complete_run(folder):
-    folder.write("result.json", RESULT)
-    lines = drawn(folder, 400)
-    assert lines[1] == f"complete  in {folder.path}"
-    assert lines[2].startswith("dev accuracy 75.00, train 87.50, gap +12.50 points")
-    assert lines[3].startswith("2 of 12 heads removed")
+    assert f"not running; resume with: {command} --resume" in " ".join(lines)
 
 
 def test_once_and_json(run_auber, folder):
@@ -154,7 +146,7 @@ def test_it_exits_with_1_if_a_run_stopped(run_auber, tmp_path, monkeypatch, seve
     place = tmp_path if several else run.path
     code, out, _ = run_auber("watch", place, "--interval", "0.1")
     assert code == 1
-    assert "nobody is at work; go on with: auber prune --out run --resume" in out
+    assert "not running; resume with: auber prune --out run --resume" in out
 
 
 def test_ctrl_c_exits_quietly(run_auber, folder, monkeypatch):
@@ -164,24 +156,6 @@ def test_ctrl_c_exits_quietly(run_auber, folder, monkeypatch):
     monkeypatch.setattr(watch.time, "sleep", stop)
     code, _, err = run_auber("watch", folder.path)
     assert (code, err) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("files", "found"),
-    [
-        (["x/run.json", "x/below/run.json"], "x"),
-        (["x/study.toml", "x/below/run.json"], "x"),
-        (["x/below/run.json", "x/notes.txt"], "x/below"),
-        ([], None),
-        (["x/config.toml", "x/.lock"], None),  # a run that is being created
-        (["x/run/config.toml", "x/run/.lock"], None),
-    ],
-)
-def test_the_place_that_is_read(tmp_path, files, found):
-    for name in files:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert watch.find_place(tmp_path / "x") == (tmp_path / found if found else None)
 
 
 @pytest.mark.parametrize("name", ["x/thesis/a.tex", "x/thesis.pdf", "x"])

@@ -14,17 +14,14 @@ from auber.data.encoding import (
     EncodedRows,
     encode_questions,
     encode_rows,
-    encode_split,
     encode_words,
     length_batches,
     pad_batch,
 )
 from auber.data.generated import build_tokenizer
 from auber.data.rows import Answer, QuestionRows, Rows, WordRows
-from auber.data.user_rows import make_task
 from auber.errors import ModelError, TaskError
 from auber.metrics.tags import NO_TAG
-from tests.kinds import small_kind_task
 from tests.tiny_models import tiny_tokenizer
 
 PAIRS = Rows(
@@ -81,14 +78,6 @@ def test_a_tokenizer_may_have_no_segments(wordpiece):
     assert pad_batch([rows[0], rows[1]], 0).keys() == rows[0].keys()
 
 
-def test_select_keeps_the_order(encoded):
-    turned = encoded.select((1, 0))
-    assert [turned[0], turned[1]] == [encoded[1], encoded[0]]
-    assert turned.labels.tolist() == [0, 1]
-    assert turned.lengths == encoded.lengths[::-1]
-    assert len(encoded.select(())) == 0
-
-
 def test_the_hash_covers_ids_segments_and_labels(encoded):
     pinned = EncodedRows([[2, 7, 3], [2, 3]], [[0, 0, 1], [0, 1]], torch.tensor([1, 0]))
     expected = "9b8916b379ee7a21fe246875e339d25bcf3adb44c78ac6abbd9a063f389854b8"
@@ -113,10 +102,6 @@ def test_batches_hold_every_row_once_within_the_budget(lengths, budget):
         assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
 
 
-def test_batches_begin_with_the_longest_rows():
-    assert length_batches([3, 9, 5, 4], 10) == [[1], [2, 3], [0]]
-
-
 def test_a_batch_is_as_wide_as_its_longest_row(wordpiece, encoded):
     collate = partial(pad_batch, pad_token_id=wordpiece.pad_token_id)
     (batch,) = DataLoader(encoded, batch_size=2, collate_fn=collate)
@@ -128,13 +113,6 @@ def test_a_batch_is_as_wide_as_its_longest_row(wordpiece, encoded):
     assert torch.equal(batch["labels"], torch.tensor([1, 0]))
 
 
-def test_padding_uses_the_token_and_the_multiple_given(encoded):
-    batch = pad_batch([encoded[0], encoded[1]], pad_token_id=4, pad_to_multiple_of=8)
-    assert batch["input_ids"].shape == (2, 24)
-    assert set(batch["input_ids"][0, encoded.lengths[0] :].tolist()) == {4}
-    assert batch["attention_mask"].sum(1).tolist() == encoded.lengths
-
-
 def test_rows_may_be_tensors():
     rows = [
         {"input_ids": torch.tensor([1, 2, 3]), "labels": 0.5},
@@ -143,14 +121,6 @@ def test_rows_may_be_tensors():
     batch = pad_batch(rows, pad_token_id=9)
     assert batch["input_ids"].tolist() == [[1, 2, 3], [4, 9, 9]]
     assert batch["labels"].tolist() == [0.5, 1.0]
-
-
-@pytest.mark.parametrize("column", [[5], [5, 5, 5]])
-def test_a_column_needs_a_value_for_each_token(column):
-    rows = [{"input_ids": [1, 2], "x": column}, {"input_ids": [4, 4], "x": [6, 6]}]
-    message = r"^rows to pad: column 'x' must have one value for each token of input_ids; leave it"
-    with pytest.raises(TaskError, match=message):
-        pad_batch(rows, pad_token_id=0)
 
 
 def trained_tokenizer(style):
@@ -266,14 +236,3 @@ def test_tokenizers_that_cannot_be_used_are_refused():
     message = "^the tokenizer SimpleNamespace has no padding token, .*; set tokenizer.pad_token$"
     with pytest.raises(ModelError, match=message):
         encode_rows(unpadded, PAIRS, 64, is_regression=False)
-
-
-def test_the_type_of_a_task_decides_how_it_is_encoded():
-    rows = [{"text": "good film", "label": "yes"}, {"text": "bad", "label": "no"}]
-    task = make_task(rows, rows)
-    assert encode_split(tiny_tokenizer(), task, "dev", 16).labels.tolist() == [1, 0]
-    for kind in ("tokens", "spans"):
-        task = small_kind_task(kind)
-        for split, count in (("train", 60), ("dev", 20)):
-            encoded = encode_split(tiny_tokenizer(), task, split, 64)
-            assert (encoded.kind, len(encoded)) == (kind, count)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -191,21 +190,3 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     message = "reading parquet needs the package 'pyarrow'; install it or use csv$"
     with pytest.raises(TaskError, match=message):
         read(tmp_path / "a.parquet")
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's list of open files")
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("rows.csv", "text,y\none,1\ntwo\n"),
-        ("rows.tsv", 'text\ty\n"one"more\t1\ntwo\t2\n'),
-        ("rows.jsonl", '{"text": "one", "y": 1}\n[]\n{}\n'),
-        ("rows.conll", "one A\ntwo\nthree B\n"),
-    ],
-)
-def test_a_file_is_closed_even_if_its_error_is_kept(tmp_path, name, content):
-    path = write(tmp_path / name, content)
-    with pytest.raises(TaskError, match=f"{name}, line ") as kept:
-        read(path, ["tokens", "tags"] if name.endswith("conll") else COLUMNS)
-    opened = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
-    assert str(path) not in opened, f"{kept.value} keeps the file open"

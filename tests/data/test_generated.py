@@ -3,13 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auber.config import FirstTuning
-from auber.data.encoding import encode_split
 from auber.data.generated import (
-    BATCH_SIZE,
-    EPOCHS,
-    LEARNING_RATE,
-    MAX_LENGTH,
     NOUNS,
     NUM_DEV,
     NUM_TRAIN,
@@ -19,21 +13,11 @@ from auber.data.generated import (
     build_tokenizer,
     make_agreement,
 )
-from auber.errors import TaskError
-from auber.training.evaluation import evaluate_rows
-from auber.training.tuning import tune
-from tests.small import cpu
 
 
 @pytest.fixture(scope="module")
 def task():
     return make_agreement(seed=0)
-
-
-def frame(sentence):
-    """Return the sentence with its verb in the singular."""
-    singular = {form: forms[0] for forms in VERBS for form in forms}
-    return " ".join(singular.get(word, word) for word in sentence.split())
 
 
 def is_acceptable(sentence):
@@ -54,11 +38,6 @@ def test_sizes_and_labels(task):
         assert [is_acceptable(text) for text in rows.first] == [label == 1 for label in rows.labels]
 
 
-def test_no_frame_occurs_twice(task):
-    frames = [frame(sentence) for sentence in task.train.first + task.dev.first]
-    assert len(set(frames)) == len(frames)
-
-
 def test_the_rows_depend_on_seed_and_sizes(task):
     # python -c "from auber.data.generated import *; print(make_agreement().content_hash)"
     assert task.content_hash == "cf21ad080f79bbb7212ed5dc9c95fb119ce82ec2ace1f2cc9e562727a5b626a1"
@@ -66,25 +45,6 @@ def test_the_rows_depend_on_seed_and_sizes(task):
     assert make_agreement(seed=1).train != task.train
     small = make_agreement(seed=0, num_train=7, num_dev=3)
     assert (len(small.train), len(small.dev)) == (7, 3)
-
-
-@pytest.mark.parametrize(("train", "dev"), [(1, 10), (10, 0), (9_000, 2_000)])
-def test_impossible_sizes_are_refused(train, dev):
-    message = f"agreement: at least 2 rows a split and 10000 in all can be made, found {train} and"
-    with pytest.raises(TaskError, match=message):
-        make_agreement(num_train=train, num_dev=dev)
-
-
-def test_the_tokenizer_knows_every_word_and_the_plural():
-    tokenizer = build_tokenizer()
-    assert tokenizer.tokenize("The keys near the door are rusty .") == [
-        "the", "key", "##s", "near", "the", "door", "are", "rusty", "."
-    ]  # fmt: skip
-    data = make_agreement(seed=3)
-    encoded = tokenizer(list(data.train.first + data.dev.first))["input_ids"]
-    assert not any(tokenizer.unk_token_id in ids for ids in encoded)
-    assert max(map(len, encoded)) <= tokenizer.model_max_length
-    assert (encoded[0][0], encoded[0][-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
 
 
 def test_the_weights_depend_only_on_the_seed():
@@ -97,15 +57,3 @@ def test_the_weights_depend_only_on_the_seed():
     assert (first.config.num_hidden_layers, first.config.num_attention_heads) == (4, 8)
     batch = build_tokenizer()(["the key is wet ."], return_tensors="pt")
     assert other(**batch).logits.shape == (1, 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_model_learns_and_overfits(seed):
-    task, tokenizer, model = make_agreement(seed), build_tokenizer(), build_model(seed=seed)
-    train, dev = (encode_split(tokenizer, task, split, MAX_LENGTH) for split in ("train", "dev"))
-    settings = FirstTuning(epochs=EPOCHS, learning_rate=LEARNING_RATE, batch_size=BATCH_SIZE)
-    tune(model, train, settings, seed=seed, hardware=cpu())
-    learned, found = (evaluate_rows(model, rows, "accuracy").score for rows in (train, dev))
-    assert 0.75 < found < 0.97
-    assert learned - found > 0.03

@@ -178,6 +178,14 @@ BAD_ROWS = [
      r"train row 0, word 0 'EU': tag 'B-ORG' is not one of the known labels \(O, B-X\); correct"),
     ({"kind": "tokens", "labels": ["1"]}, [{"tokens": ["a"], "tags": [2]}],
      r"train row 0, word 0 'a': tag '2' is not one of .* \(1\); correct it or leave the row out$"),
+    ({}, [{"text": "y\ud800", "label": 1}], "train row 0, column 'text': the text holds half a "
+     "surrogate pair at character 1; correct it or leave the row out$"),
+    ({"kind": "tokens"}, [{"tokens": [], "tags": []}],
+     "train row 0: has no words; fill it in or leave the row out$"),
+    ({"kind": "tokens"}, [{"tokens": ["a", " "], "tags": ["O", "O"]}],
+     "train row 0, word 1: the text is empty"),
+    ({"kind": "spans"}, [{**QUESTION, "answers": {"text": [""], "answer_start": [3]}}],
+     "train row 0, column 'answers', answer: the text is empty"),
     ({"kind": "spans"}, [{**QUESTION, "context": 3}],
      "train row 0, column 'context': must be text, found int 3"),
 ]
@@ -194,6 +202,8 @@ def test_bad_rows_are_refused(options, train, message):
 BAD_ANSWERS = [
     ({"text": ["mat"], "answer_start": [18]},
      "the context has ' ma' at answer_start 18, the answer's text is 'mat'; correct one of"),
+    ({"text": ["mat"], "answer_start": [-1]},
+     "answer_start must be from 0 to 22, a character of the context, found -1; correct it"),
     ([], "has no answer; questions without one cannot be learned here, leave the row out"),
     ({"text": ["mat"], "answer_start": []},
      "an object with the lists text and answer_start, equally long, is needed, found {"),
@@ -260,19 +270,3 @@ BAD_OPTIONS = [
 def test_bad_options_are_refused(options, message):
     with pytest.raises((ConfigError, TaskError), match=f"^{message}"):
         make_task(ROWS, ROWS, **options)
-
-
-@pytest.mark.parametrize(
-    ("named", "message"),
-    [
-        ({"text": "sentnce"}, "'sentnce'. Did you mean 'sentence'. Known: grade, sentence$"),
-        ({"text": "sentence", "label": "grad"}, "'grad'. Did you mean 'grade'. Known: grade, "),
-        ({"text": "sentence"}, "'label'. Known: grade, sentence; name it with --label$"),
-        ({}, "'text'. Known: grade, sentence; name it with --text$"),
-    ],
-)
-def test_an_unknown_column_comes_with_the_nearest_or_the_option(tmp_path, named, message):
-    file = tmp_path / "rows.csv"
-    file.write_text("sentence,grade\none,1\ntwo,2\n")
-    with pytest.raises(TaskError, match=rf"rows\.csv: Unknown column {message}"):
-        make_task(file, file, **named)

@@ -297,4 +297,3 @@ _OUTSIDE: dict[str, Callable[[Scene], None]] = {
     "reward.shards": _hide_gpus,
     "auber demo": _shorten_demo,
 }
-NAMES = frozenset({*_FILES, *_OBJECTS, *_OUTSIDE})

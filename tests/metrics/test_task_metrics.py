@@ -9,7 +9,6 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from auber.data.encoding import EncodedRows
-from auber.data.task_types import TASK_TYPES
 from auber.errors import ConfigError
 from auber.metrics.task_metrics import (
     METRICS,
@@ -17,7 +16,6 @@ from auber.metrics.task_metrics import (
     get_metric,
     predicts_one_class,
     predicts_one_number,
-    settle,
     smooth_metric,
 )
 from tests.kinds import num_labels, random_kind_rows
@@ -84,13 +82,6 @@ def test_correlations_equal_those_of_scipy_with_and_without_ties(levels, seed):
         value = pytest.approx(expected(predictions.double(), targets.double()).statistic, abs=1e-10)
         assert get_metric(name).compute(predictions, targets).item() == value
         assert get_metric(name).compute(predictions[:, None], targets).item() == value
-
-
-def test_pearson_survives_a_mean_far_from_zero():
-    predictions, targets = (each.double() + 1000 for each in measured(0))
-    value = stats.pearsonr(predictions, targets + 1000).statistic
-    found = get_metric("pearson").compute(predictions, targets + 1000).item()
-    assert found == pytest.approx(value, abs=1e-8)
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(1e6, 1.0), (-1e6, 1.5), (1.7e9, 1e3), (1.7e9, 1e9)])
@@ -222,19 +213,6 @@ def test_entities_need_tags_that_spell_them():
     assert get_metric("token_accuracy").compute(logits, rows.truth(CPU)).item() > 0
 
 
-def test_every_kind_has_its_default_metric():
-    assert all(METRICS[kind.metric].kind == name for name, kind in TASK_TYPES.items())
-
-
-@each_metric
-def test_a_smooth_metric_scores_the_same_tasks_and_is_smooth_itself(metric):
-    smooth = get_metric(smooth_metric(metric.name))
-    assert smooth.compares == metric.compares
-    assert not smooth.exact, "it counts"
-    assert not smooth.reads_entities
-    assert smooth_metric(smooth.name) == smooth.name
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("sign", [1, -1])
 def test_r_squared_is_that_of_a_line_that_never_falls(sign, seed):
@@ -265,29 +243,6 @@ def test_what_is_smooth_is_the_mean_of_what_the_rows_give(name):
     values = metric.by_row(metric.statistics(outputs, truth))
     assert values.ndim == 1
     assert values.mean().item() == pytest.approx(metric.compute(outputs, truth).item(), abs=1e-9)
-
-
-@pytest.mark.parametrize(("rows", "moves"), [(10_922, True), (10_923, False)])
-def test_small_statistics_are_finished_on_the_host(rows, moves, monkeypatch):
-    moved = []
-    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: (moved.append(self.shape), self)[1])
-    metric, labels = get_metric("explained"), torch.arange(rows) % 2
-    outputs = [torch.stack((labels * 0.0, labels * gain), dim=1) for gain in (0.0, 1.0)]
-    scores = metric.finish_all(torch.stack([metric.statistics(each, labels) for each in outputs]))
-    assert moved == ([torch.Size((2, rows, 3))] if moves else [])
-    assert scores == pytest.approx([0.0, 1.0], abs=1e-3)
-
-
-@pytest.mark.gpu
-def test_what_a_gpu_has_gathered_is_finished_alike_there_and_here():
-    metric = get_metric("explained")
-    outputs, labels = classified(200, 3, 3)
-    gathered = metric.statistics(outputs.cuda(), labels.cuda())
-    assert not settle(gathered[None]).is_cuda
-    assert settle(gathered.repeat(60, 1)[None]).is_cuda
-    assert metric.finish_all(gathered[None])[0] == pytest.approx(
-        metric.finish(gathered).item(), abs=1e-12
-    )
 
 
 @pytest.mark.gpu

@@ -18,7 +18,8 @@ import torch
 import auber
 from auber.data.generated import make_agreement
 from auber.scoring import LayerScorer
-from auber.study import StudyFolder, run_study
+from auber.study.folder import StudyFolder
+from auber.study.runner import run_study
 from auber.training.devices import resolve_hardware
 from tests.small import small_config, small_rows, small_start, small_task
 from tests.study.tiny import Notes, tiny_model_folder, tiny_study

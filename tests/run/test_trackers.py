@@ -130,7 +130,8 @@ def test_tensorboard_gets_every_number_and_changes_none(plain, tmp_path):
 
 def test_each_run_of_a_study_is_one_in_the_tracker(tmp_path):
     pytest.importorskip("tensorboard")
-    from auber.study import StudyFolder, run_study
+    from auber.study.folder import StudyFolder
+    from auber.study.runner import run_study
     from tests.study.tiny import Notes, tiny_model_folder, tiny_study
 
     study = tiny_study(tiny_model_folder(tmp_path), methods=["original"])

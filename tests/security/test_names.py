@@ -11,7 +11,8 @@ from auber.errors import ConfigError, RunError, TaskError
 from auber.export.hub import check_name
 from auber.run.folder import Run
 from auber.run.records import RunIdentity
-from auber.study import StudyFolder, make_study
+from auber.study.folder import StudyFolder
+from auber.study.plan import make_study
 from tests.small import small_config
 
 IDENTITY = RunIdentity(kind="prune", model="m", task="t", method="auber")

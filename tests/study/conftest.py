@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from auber.study import StudyFolder, run_study
+from auber.study.folder import StudyFolder
+from auber.study.runner import run_study
 from tests.study.tiny import Notes, tiny_model_folder, tiny_study
 
 

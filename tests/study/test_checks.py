@@ -9,7 +9,6 @@ import shutil
 import pytest
 import torch
 
-from auber import api
 from auber.data import make_task
 from auber.errors import CheckpointError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
@@ -17,8 +16,9 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from auber.report.results_file import save_results
-from auber.study import StudyFolder, run_study, select_runs
 from auber.study.checks import _outline
+from auber.study.folder import StudyFolder
+from auber.study.runner import run_study
 from tests.report.results import collect
 from tests.small import small_start, small_task
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
@@ -165,29 +165,6 @@ def test_other_rows_are_refused_and_the_same_rows_elsewhere_go_on(model, place):
     assert states(films_study(model), folder) == {"complete"}, "nothing to do"
     films = {**FILMS, "train": str(place / "moved" / "a.csv"), "dev": "moved/b.csv"}
     assert states(films_study(model, films, seeds=[0, 1]), folder) == {"complete"}
-
-
-def test_rows_that_change_during_a_study_are_in_no_run(model, place, monkeypatch):
-    finetune = api.finetune
-
-    def change_rows(*arguments, **options):
-        write_rows(place / "b.csv", small_task().dev.select(range(12)))
-        return finetune(*arguments, **options)
-
-    monkeypatch.setattr(api, "finetune", change_rows)
-    outcomes = run_study(films_study(model, seeds=[0, 1]), StudyFolder(place / "o"), Notes())
-    found = [str(outcome.state) for outcome in outcomes]
-    assert found == ["complete", "complete", "failed", "skipped"]
-    assert outcomes[2].error.startswith("TaskError: tasks.films: the rows of ")
-
-
-def test_the_record_has_the_rows_of_later_calls_too(model, place):
-    study = films_study(model, tasks={"films": FILMS, "books": {**FILMS, "dev": "a.csv"}})
-    folder = StudyFolder(place / "o")
-    run_study(study, folder, Notes(), runs=select_runs(study, ["task=films"]))
-    books = make_task("a.csv", "a.csv", text="said", label="y")
-    assert folder.recorded().own["books"].rows == books.content_hash
-    assert [block.task for block in folder.recorded().blocks()] == ["films", "books"]
 
 
 @pytest.mark.parametrize(

@@ -1,39 +1,18 @@
 from __future__ import annotations
 
-import os
-import platform
-import signal
 from multiprocessing.connection import wait
 
 import pytest
 
 from auber.errors import ConfigError
-from auber.study import Place, State, StudyFolder, run_study
 from auber.study.block import BlockJob
-from auber.study.engines import Losses, Watch, run_processes
+from auber.study.engines import Losses, Place, Watch
+from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
+from auber.study.runner import run_study
 from tests.study.tiny import QUICK, Notes, WorkerKiller, results_of, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
-
-
-def test_a_claimed_block_is_left_to_its_process_and_another_one_is_done(model, unbroken, tmp_path):
-    _, whole, _ = unbroken
-    study = tiny_study(model, methods=["original"], seeds=[0, 1])
-    folder, notes = StudyFolder(tmp_path), Notes()
-    folder.open(study)
-    jobs = [
-        BlockJob(study, StudyFolder(tmp_path), block, ("start",), None) for block in study.blocks()
-    ]
-    with folder.claim(BLOCK):
-        run_processes(jobs, notes, Place("processes"))
-    (line,) = notes.said
-    assert line.startswith(f"{BLOCK}: process {os.getpid()} on {platform.node()} (since ")
-    assert line.endswith(") is at work in it; left to it")
-    other = jobs[1].block
-    assert [(outcome.block, outcome.state) for outcome in notes.ended] == [(other, "complete")]
-    start = folder.result(other, "start").start
-    assert start == StudyFolder(whole).result(other, "start").start
 
 
 def test_a_stopped_study_releases_its_claims(model, tmp_path, monkeypatch):
@@ -68,25 +47,6 @@ def test_several_processes_and_one_killed_give_the_results_of_one(unbroken, tmp_
     assert results_of(study, folder.path) == results_of(study, whole)
     assert {(outcome.block.seed, outcome.run) for outcome in notes.ended} == {
         (block.seed, run.name) for block in study.blocks() for run in study.runs(block)
-    }
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_run_that_loses_its_process_at_one_place_has_failed(model, tmp_path, monkeypatch):
-    study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
-    monkeypatch.setattr(StudyFolder, "advance", lambda *_: (0, 0))  # as if it got no further
-    with WorkerKiller(folder, BLOCK, times=2):
-        run_study(study, folder, Notes(), place=Place("processes", retries=1))
-    assert folder.failure(BLOCK, "auber").error.startswith(
-        f"its process was lost (exit code {-signal.SIGKILL}), 2 times without getting further: "
-    )
-    assert {run.name: str(folder.state(BLOCK, run)) for run in study.runs(BLOCK)} == {
-        "start": "complete",
-        "auber": "failed",
-        "random-0": "skipped",
-        "original": "complete",
-        "original+tuning": "skipped",
     }
 
 

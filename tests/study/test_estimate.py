@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from auber.study import StudyFolder
 from auber.study.estimate import Clock, read_clock
+from auber.study.folder import StudyFolder
 from auber.study.plan import Block, StudyRun
 
 

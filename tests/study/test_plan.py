@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from auber.errors import ConfigError, TaskError
-from auber.report.tables import FOLDER
-from auber.study import change_study, make_study, read_study, select_runs
-from auber.study.plan import _REPORT, Block
+from auber.study.plan import Block, change_study, make_study, read_study, select_runs
 from tests.study.tiny import tiny_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -90,13 +88,6 @@ def test_a_study_survives_its_file(tmp_path, tables):
     (tmp_path / "study.toml").write_text(study.to_toml())
     assert read_study(tmp_path / "study.toml") == study
     assert read_study(tmp_path / "study.toml").to_toml() == study.to_toml()
-
-
-def test_the_record_has_a_digest_in_place_of_files():
-    films = make_study({**SMALLEST, "tasks": {"films": {**OWN, "rows": DIGEST}}})
-    assert (films.own["films"].text, films.own["films"].labels) == (("q1", "q2"), ("no", "yes"))
-    assert "csv" not in films.to_toml()
-    assert make_study(tomllib.loads(films.to_toml())).own["films"].rows == DIGEST
 
 
 @pytest.mark.parametrize(
@@ -240,7 +231,3 @@ def test_some_methods_come_with_the_runs_that_they_need(only, protocol, names):
 def test_the_studies_of_this_project(path):
     assert read_study(path).blocks()
     assert tomllib.loads(path.read_text())["settings"]["threads"] == 1, "any engine can do them"
-
-
-def test_no_task_has_the_name_of_the_report():
-    assert _REPORT == FOLDER

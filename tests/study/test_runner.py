@@ -14,12 +14,10 @@ import pytest
 import torch
 
 from auber import api
-from auber.data.generated import make_agreement
-from auber.models import checkpoint
 from auber.scoring import LayerScorer
-from auber.study import State, StudyFolder, run_study, select_runs
-from auber.study import block as study_block
-from auber.study.plan import Block
+from auber.study.folder import State, StudyFolder
+from auber.study.plan import Block, select_runs
+from auber.study.runner import run_study
 from tests.splits import read_splits
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
 
@@ -50,16 +48,6 @@ def test_every_run_is_an_ordinary_run_from_one_fine_tuned_model(unbroken):
         assert (found["auber"].command, found["auber"].model) == ("auber study tiny.toml", "tiny")
     ended = [(outcome.block.seed, outcome.run, str(outcome.state)) for outcome in notes.ended]
     assert ended == [(seed, name, "complete") for seed in (0, 1) for name in NAMES]
-
-
-def test_complete_runs_are_skipped(unbroken, monkeypatch):
-    study, path, _ = unbroken
-    monkeypatch.setattr(api, "prune", None)
-    monkeypatch.setattr(api, "finetune", None)
-    notes = Notes()
-    outcomes = run_study(study, StudyFolder(path), notes)
-    assert [outcome.state for outcome in outcomes] == [State.COMPLETE] * 10
-    assert notes.ended == []
 
 
 def test_a_failed_run_skips_those_that_need_it_and_is_tried_again(
@@ -119,19 +107,6 @@ def test_under_crossfit_fold_models_begin_with_the_pretrained_model(model, tmp_p
         for name in ("start", "auber")
     }
     assert identities["auber"]["origin"] == identities["start"]["weights"]
-
-
-def test_weights_can_go_and_the_start_is_repeated_for_a_later_method(model, unbroken, tmp_path):
-    _, whole, _ = unbroken
-    folder = StudyFolder(tmp_path / "study")
-    run_study(tiny_study(model, methods=["auber"], keep_weights=False), folder, Notes())
-    assert not list(folder.path.rglob("*.safetensors"))
-
-    more = tiny_study(model, keep_weights=False)
-    outcomes = run_study(more, folder, Notes())
-    assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
-    assert not list(folder.path.rglob("*.safetensors"))
-    assert results_of(more, folder.path) == results_of(more, whole)
 
 
 def test_a_repeated_start_with_other_bits_is_refused(model, tmp_path, monkeypatch):
@@ -194,24 +169,6 @@ def test_claims_of_other_processes(model, tmp_path):
     claim.write_text(json.dumps({**content, "process": 2**31 - 1}))  # killed, on this machine
     assert {outcome.state for outcome in run_study(study, folder, notes)} == {State.COMPLETE}
     assert not claim.exists()
-
-
-def test_runs_that_make_the_generated_model_at_once_share_it(tmp_path, monkeypatch):
-    study, folder = tiny_study(), StudyFolder(tmp_path)
-    place = folder.block_path(BLOCK)
-    place.mkdir(parents=True)
-    save = checkpoint.save
-
-    def save_late(model, tokenizer, out):
-        save(model, tokenizer, out)
-        if not (place / "agreement").exists():  # the other run was quicker
-            save(model, tokenizer, place / "agreement")
-            (place / "agreement" / "first").touch()
-
-    monkeypatch.setattr(checkpoint, "save", save_late)
-    made = study_block._model(study, folder, BLOCK, make_agreement(0))
-    assert (made / "first").exists(), "the other run may be reading it"
-    assert [path.name for path in place.iterdir()] == ["agreement"]
 
 
 def study_slowly(model: Path, folder: Path) -> None:

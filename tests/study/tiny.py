@@ -11,8 +11,8 @@ from typing import Any
 
 from auber.models import checkpoint
 from auber.run import files as run_files
-from auber.study import Block, Outcome, Study, StudyFolder, make_study
-from auber.study.folder import Listener
+from auber.study.folder import Listener, Outcome, StudyFolder
+from auber.study.plan import Block, Study, make_study
 from tests.small import SETTINGS, small_start
 
 # Few tuning steps, so that a run takes a second.

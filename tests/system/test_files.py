@@ -1,25 +1,15 @@
 from __future__ import annotations
 
 import errno
-import os
 
 import pytest
 
 from auber.system.files import (
     cut_torn_line,
     is_refusal,
-    sync_folder,
     write_json,
     write_text,
 )
-
-
-def test_a_file_replaces_the_previous_one(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text("longer than the new content")
-    write_json(path, {"é": [1]})
-    assert path.read_text(encoding="utf-8") == '{\n  "é": [\n    1\n  ]\n}\n'
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_link_is_replaced_unless_told_to_follow(tmp_path):
@@ -52,13 +42,6 @@ def test_an_incomplete_last_line_is_removed(before, after, tmp_path):
     cut_torn_line(path)
     assert path.read_text() == after
     cut_torn_line(tmp_path / "none")
-
-
-def test_sync_folder(tmp_path, monkeypatch):
-    synced = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
-    sync_folder(tmp_path)
-    assert synced == [tmp_path.stat().st_ino]
 
 
 @pytest.mark.parametrize("name", ["ENOSPC", "EROFS", "EDQUOT", "EFBIG", "ENAMETOOLONG"])

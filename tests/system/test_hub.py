@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import socket
 import time
-from unittest.mock import Mock
 
 import pytest
 from huggingface_hub import constants, hf_hub_download
@@ -54,25 +53,6 @@ def test_a_missing_model_is_reported_at_once(monkeypatch):
     with pytest.raises(LocalEntryNotFoundError), hub.reading_hub("nobody/nothing"):
         hf_hub_download("nobody/nothing", "config.json")
     assert time.monotonic() - began < 5
-
-
-def test_online_mode_if_the_hub_can_be_reached(monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
-        with hub.reading_hub("nobody/nothing"):
-            assert not constants.HF_HUB_OFFLINE
-
-
-def test_the_answer_is_cached_for_a_minute(monkeypatch):
-    now = [0.0]
-    connect = Mock(side_effect=[OSError, Mock()])
-    monkeypatch.setattr(hub.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(hub.socket, "create_connection", connect)
-    for moment, offline in ((0.0, True), (59.0, True), (61.0, False), (100.0, False)):
-        now[0] = moment
-        with hub.reading_hub("nobody/nothing"):
-            assert constants.HF_HUB_OFFLINE is offline
-    assert connect.call_count == 2
 
 
 def test_offline_mode_of_the_user_stays(monkeypatch):

@@ -66,27 +66,6 @@ def test_a_lock_names_its_owner_until_it_is_released(tmp_path):
     FolderLock(tmp_path).release()
 
 
-def test_locks_with_different_names_are_independent(tmp_path):
-    with held(tmp_path, ".claim"):
-        assert read_holder(tmp_path, ".claim").is_running
-        FolderLock(tmp_path).release()
-        with pytest.raises(HeldError, match=HELD), held(tmp_path, ".claim"):
-            pass
-    assert read_holder(tmp_path, ".claim") is None
-
-
-def test_a_new_owner_is_not_called_by_the_name_of_the_previous_one(tmp_path):
-    leave(tmp_path, ended())  # until the new owner has written its own name
-    taken = os.open(tmp_path / LOCK, os.O_RDWR)
-    locks.fcntl.flock(taken, locks.fcntl.LOCK_EX)
-    with pytest.raises(HeldError, match="another process is at work in it"):
-        FolderLock(tmp_path)
-    leave(tmp_path, own_name())
-    with pytest.raises(HeldError, match=f"process {os.getpid()} on {HERE} is at work in it"):
-        FolderLock(tmp_path)
-    os.close(taken)
-
-
 def test_a_lock_may_be_waited_for(tmp_path):
     lock = FolderLock(tmp_path)
     late = threading.Timer(0.2, lock.release)
@@ -96,14 +75,6 @@ def test_a_lock_may_be_waited_for(tmp_path):
     with held(tmp_path, wait=30.0):
         late.join()
         assert read_holder(tmp_path).process == os.getpid()
-    assert not (tmp_path / LOCK).exists()
-
-
-def test_a_lock_that_is_garbage_collected_is_released(tmp_path):
-    FolderLock(tmp_path)
-    again = FolderLock(tmp_path)
-    assert again.left_by is not None, "the first lock was not released properly"
-    again.release()
     assert not (tmp_path / LOCK).exists()
 
 
@@ -126,7 +97,7 @@ def test_the_lock_of_another_machine_is_respected(tmp_path):
     with pytest.raises(HeldError) as caught:
         FolderLock(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path}: process 77 on elsewhere was at work in it and did not sign off; whether it "
+        f"{tmp_path}: process 77 on elsewhere was at work in it and left its lock; whether it "
         "has ended cannot be seen from here: make sure that it has, delete "
         f"{tmp_path / LOCK}, and start again"
     )
@@ -190,16 +161,6 @@ def test_without_file_system_locks_the_name_decides(tmp_path):
     FolderLock(tmp_path).release()
 
 
-@pytest.mark.usefixtures("_no_flock")
-def test_setting_the_clock_does_not_release_a_lock(tmp_path):
-    lock = FolderLock(tmp_path)
-    holder = read_holder(tmp_path)
-    leave(tmp_path, holder, started=holder.started - 3)  # as read before the clock was set
-    with pytest.raises(HeldError, match=HELD):
-        FolderLock(tmp_path)
-    lock.release()
-
-
 def test_is_alive(monkeypatch):
     started = psutil.Process().create_time()
     assert is_alive(os.getpid())
@@ -212,13 +173,3 @@ def test_is_alive(monkeypatch):
 
     monkeypatch.setattr(psutil, "Process", deny)
     assert is_alive(1), "a process of another user"
-
-
-def test_a_zombie_is_not_alive():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    started = psutil.Process(process.pid).create_time()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert not is_alive(process.pid)
-    assert not Holder(process=process.pid, started=started, host=HERE).is_running
-    process.wait()
-    assert not is_alive(process.pid)

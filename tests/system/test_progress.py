@@ -2,39 +2,9 @@ from __future__ import annotations
 
 import logging
 
-import pytest
-
 import auber
-from auber.system.progress import LogProgress, Progress, describe_seconds
+from auber.system.progress import LogProgress, Progress
 from tests.small import small_config, small_start, small_task
-
-
-class Notes:
-    """Records every call."""
-
-    def __init__(self, name, heard):
-        self._name, self._heard = name, heard
-
-    def __getattr__(self, call):
-        return lambda *arguments: self._heard.append((self._name, call, *arguments))
-
-
-def test_every_listener_receives_every_call_in_order():
-    heard = []
-    progress = Progress(Notes("a", heard), Progress(Notes("b", heard)), object())
-    calls = [
-        ("plan", 3),
-        ("weigh", [1.0, 5.0, 2.0]),
-        ("skip", 1),
-        ("begin", "first", 9),
-        ("step", 4, "note"),
-        ("record", 4, {"x/y": 1.0}),
-        ("end",),
-        ("say", "hello"),
-    ]
-    for call, *arguments in calls:
-        getattr(progress, call)(*arguments)
-    assert heard == [(name, *call) for call in calls for name in ("a", "b")]
 
 
 def test_the_share_counts_work():
@@ -99,11 +69,3 @@ def test_a_run_without_a_listener_is_logged(caplog):
         "evaluating",
     ]
     assert caplog.messages[-1].endswith(" s (stage 3 of 3)")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (5999, "100 min"), (7200, "2.0 h")],
-)
-def test_seconds_in_words(seconds, words):
-    assert describe_seconds(seconds) == words

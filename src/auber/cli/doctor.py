@@ -19,7 +19,6 @@ _EXTRAS = ("ray", "onnx", "track")
 class Finding(NamedTuple):
     """One thing that was checked: `ok`, `note`, `missing` (an extra) or `broken`."""
 
-    section: str
     name: str
     state: str
     found: str
@@ -33,44 +32,43 @@ def command(json: options.Json = False) -> None:
 
     Example: auber doctor --json
     """
-    findings = [*check_packages(), check_device()]
+    python = Finding("python", "ok", platform.python_version())
+    findings = [python, *check_packages(), check_device()]
     broken = sum(finding.state == "broken" for finding in findings)
     if json:
         rows = [finding._asdict() for finding in findings]
         screen.print_json({"ok": not broken, "findings": rows})
     else:
-        for section, name, state, found, advice in findings:
-            print(f"{section:<10}{state:<9}{name:<20} {found}{advice and f'; {advice}'}")
+        for name, state, found, advice in findings:
+            print(f"{state:<9}{name:<20} {found}{advice and f'; {advice}'}")
         print(f"{broken} broken" if broken else "auber is ready to use.")
     if broken:
         raise typer.Exit(1)
 
 
 def check_packages() -> Iterator[Finding]:
-    """Check the packages that auber's metadata requires, and those of its extras."""
-    yield Finding("versions", "python", "ok", platform.python_version())
+    """Check auber, the packages that its metadata requires, and those of its extras."""
     try:
-        yield Finding("versions", "auber", "ok", metadata.version("auber"))
+        yield Finding("auber", "ok", metadata.version("auber"))
     except metadata.PackageNotFoundError:
-        advice = "pip install . to have its requirements checked"
-        yield Finding("versions", "auber", "note", "runs from its source, not installed", advice)
+        yield Finding("auber", "note", "not installed, runs from its source", "pip install .")
         return
     for each in map(Requirement, metadata.requires("auber") or ()):
         is_wanted = each.marker.evaluate if each.marker else lambda _: True
         extra = next((extra for extra in ("", *_EXTRAS) if is_wanted({"extra": extra})), None)
         if extra is None:  # for the developers
             continue
-        section, state, advice = f"[{extra}]" if extra else "versions", "ok", ""
         try:
             found = metadata.version(each.name)
         except metadata.PackageNotFoundError:
             found = "not installed"
-        if found == "not installed" or not each.specifier.contains(found, prereleases=True):
-            found = f"{found}, {each.specifier or 'any version'} is needed"
-            state = "missing" if extra else "broken"
-            package = f"auber[{extra}]" if extra else f"{each.name}{each.specifier}"
-            advice = f"pip install '{package}'"
-        yield Finding(section, each.name, state, found, advice)
+        if found != "not installed" and each.specifier.contains(found, prereleases=True):
+            yield Finding(each.name, "ok", found)
+            continue
+        package = f"auber[{extra}]" if extra else f"{each.name}{each.specifier}"
+        needed = f"{found}, {each.specifier or 'any version'} is needed"
+        state = "missing" if extra else "broken"
+        yield Finding(each.name, state, needed, f"pip install '{package}'")
 
 
 def check_device() -> Finding:
@@ -85,9 +83,9 @@ def check_device() -> Finding:
     except Exception as error:  # anything that a broken installation raises
         found = (str(error).splitlines() or [type(error).__name__])[0]
         advice = "pip install --force-reinstall torch transformers"
-        return Finding("device", "torch, transformers", "broken", found, advice)
+        return Finding("torch, transformers", "broken", found, advice)
     found = f"{hardware.name} in {hardware.precision}, {hardware.threads} CPU threads"
     if hardware.device.type != "cuda" and shutil.which("nvidia-smi"):
         advice = "install a CUDA build of torch, or check CUDA_VISIBLE_DEVICES"
-        return Finding("device", "computes on", "note", f"{found}; the GPU is not used", advice)
-    return Finding("device", "computes on", "ok", found)
+        return Finding("computes on", "note", f"{found}; the GPU is not used", advice)
+    return Finding("computes on", "ok", found)

@@ -11,7 +11,9 @@ from auber.cli import options, screen
 from auber.errors import TaskError
 
 if TYPE_CHECKING:
-    from auber.data import TaskData
+    from transformers import PreTrainedConfig
+
+    from auber.run.records import ResultRecord
 
 
 def command(
@@ -43,17 +45,25 @@ def command(
     those of the model or of --train; metric and kind are those of the run)
     """
     from auber import api
-    from auber.run.files import read_row_settings
+    from auber.data import make_scored_rows
+    from auber.data.user_rows import split_names
+    from auber.metrics.task_metrics import get_metric
+    from auber.run.files import find_run, read_result_record, read_row_settings
 
     options.require_model(folder, on_disk=True)
     settings = options.build_config(
         preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder)
     )
+    run = find_run(folder)
+    record = None if run is None else read_result_record(run)
     if task is None and train is None and dev is None:
-        raise TaskError(f"{folder}: which rows to score it on must be named{_advise_rows(folder)}")
+        raise TaskError(f"{folder}: which rows to score it on must be named{_advise_rows(record)}")
     with screen.listening(quiet=quiet):
         if task is None and metric is None:
-            kind, metric = _kind_and_metric(folder, kind)
+            if record is None:
+                kind = kind or _model_kind(folder)
+            elif kind in (None, get_metric(record.metric).kind):
+                metric = record.metric
         if dev is not None and train is None and task is None:
             if split == "train":
                 raise TaskError(
@@ -61,7 +71,12 @@ def command(
                     "FILE, or leave --split out"
                 )
             options.refuse_data(data)
-            rows = _read_one_file(folder, dev, kind, text, label, labels, metric)
+            names = split_names(labels)
+            if names is None and not (metric is not None and get_metric(metric).is_regression):
+                names = _classes(folder)
+            rows = make_scored_rows(
+                dev, kind=kind, text=split_names(text), label=label, labels=names, metric=metric
+            )
         else:
             rows = options.task_from_options(
                 task=task, data=data, train=train, dev=dev, kind=kind, text=text, label=label,
@@ -78,78 +93,46 @@ def command(
         print(line)
 
 
-def _advise_rows(folder: str) -> str:
+def _advise_rows(record: ResultRecord | None) -> str:
     """Return the advice on which rows to name, with the task of the run if it is known."""
     from auber.data import TASKS
-    from auber.run.files import find_run, read_result_record
 
-    options_of_rows = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
-    run = find_run(folder)
-    if run is None:
-        return f"; add {options_of_rows}"
-    task = read_result_record(run).task
-    if task in TASKS:
-        options_of_rows = f"--task {task}"
-    return f" (the run is of task '{task}'); add {options_of_rows}"
+    own = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
+    if record is None:
+        return f"; add {own}"
+    advice = f"--task {record.task}" if record.task in TASKS else own
+    return f" (the run is of task '{record.task}'); add {advice}"
 
 
-def _kind_and_metric(folder: str, kind: str | None) -> tuple[str | None, str | None]:
-    """Return the kind of the user's rows, by default that of the model, and the run's metric."""
-    from auber.metrics.task_metrics import get_metric
-    from auber.run.files import find_run, read_result_record
+def _read_config(folder: str) -> PreTrainedConfig:
+    from auber.models.checkpoint import model_folder
+    from auber.models.source import read_config
 
-    run = find_run(folder)
-    if run is not None:
-        metric = read_result_record(run).metric
-        return kind, metric if kind in (None, get_metric(metric).kind) else None
-    return kind or _model_kind_and_classes(folder)[0], None
+    return read_config(str(model_folder(Path(folder))))[0]
 
 
-def _read_one_file(
-    folder: str,
-    rows: Path,
-    kind: str | None,
-    text: str | None,
-    label: str | None,
-    labels: str | None,
-    metric: str | None,
-) -> TaskData:
-    """Read the rows of --dev alone; the classes are those of the model."""
-    from auber.data import make_scored_rows
-    from auber.data.user_rows import split_names
-    from auber.metrics.task_metrics import get_metric
+def _model_kind(folder: str) -> str | None:
+    from auber.data.task_types import task_type_of_class
 
-    names = split_names(labels)
-    if names is None and not (metric is not None and get_metric(metric).is_regression):
-        names = _classes(folder)
-    return make_scored_rows(
-        rows, kind=kind, text=split_names(text), label=label, labels=names, metric=metric
-    )
+    kind = task_type_of_class((_read_config(folder).architectures or [""])[0])
+    return kind.name if kind else None
 
 
 def _classes(folder: str) -> tuple[str, ...] | None:
     """Return the classes or tags of a model in its order; None if it answers with spans."""
-    kind, num_labels, names = _model_kind_and_classes(folder)
-    if kind == "spans":
+    from auber.models.checkpoint import classes_of
+
+    config = _read_config(folder)
+    if _model_kind(folder) == "spans":
         return None
-    if num_labels == 1:
+    if config.num_labels == 1:
         raise TaskError(
             f"{folder}: the model predicts a number; add --metric pearson, spearman or r_squared"
         )
+    names = classes_of(config)
     if names is None:
         raise TaskError(
             f"{folder}: the model has no names for its classes; add --train FILE, which has them, "
             "or --labels"
         )
     return names
-
-
-def _model_kind_and_classes(folder: str) -> tuple[str | None, int, tuple[str, ...] | None]:
-    """Return kind, number of labels and names of the classes, from the model's config."""
-    from auber.data.task_types import task_type_of_class
-    from auber.models.checkpoint import classes_of, model_folder
-    from auber.models.source import read_config
-
-    config, _ = read_config(str(model_folder(Path(folder))))
-    kind = task_type_of_class((config.architectures or [""])[0])
-    return kind.name if kind else None, config.num_labels, classes_of(config)

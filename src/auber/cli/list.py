@@ -9,10 +9,13 @@ import typer
 
 from auber.cli import options, screen
 from auber.config import PRESETS, Value, make_config, settings
+from auber.data import TASKS
 from auber.data.task_types import TASK_TYPES
 from auber.errors import ConfigError, unknown_name
+from auber.search.methods import Method
+from auber.search.registry import METHODS
 
-Table = tuple[list[str], list[list[str]]]  # columns and rows
+Rows = list[list[str]]
 
 _FORMATS = {
     "sequence": "csv, tsv, json, jsonl or parquet with --text q1[,q2] --label y",
@@ -47,41 +50,13 @@ _METRICS = {
 }  # fmt: skip
 
 
-def list_tasks() -> Table:
-    """Return the tasks of --task."""
-    from auber.data import TASKS
-
-    rows = [[name, TASKS[name].metric, TASKS[name].doc] for name in TASKS]
-    return ["task", "metric", "what it is"], rows
+def _decides(method: Method) -> str:
+    return "itself" if method.decides_number else "--heads" if method.removes_heads else "none"
 
 
-def list_models() -> Table:
-    """Return the encoder families that can be pruned."""
-    return ["family", "model_type in config.json"], [[*row] for row in _MODEL_TYPES.items()]
-
-
-def list_methods() -> Table:
-    """Return the pruning methods of --method."""
-    from auber.search.registry import METHODS
-
-    def decides(name: str) -> str:
-        method = METHODS[name]
-        return "itself" if method.decides_number else "--heads" if method.removes_heads else "none"
-
-    rows = [[name, decides(name), method.doc] for name, method in METHODS.items()]
-    return ["method", "decides how many", "what it is"], rows
-
-
-def list_metrics() -> Table:
-    """Return the metrics of --metric."""
-    rows = [[name, kind, doc] for name, (kind, doc) in _METRICS.items()]
-    return ["metric", "kind of rows", "what it is"], rows
-
-
-def list_settings() -> Table:
-    """Return the settings of --set and config files, with their value in each preset."""
+def _list_settings() -> Rows:
     values = {name: make_config(name).flat() for name in PRESETS}
-    rows = [
+    return [
         [
             info.key,
             *(_format_value(values[name][info.key]) for name in PRESETS),
@@ -90,15 +65,35 @@ def list_settings() -> Table:
         ]
         for info in settings()
     ]
-    return ["setting", *PRESETS, "allowed", "meaning"], rows
 
 
-LISTS: dict[str, tuple[str, Callable[[], Table]]] = {
-    "tasks": ("tasks of --task", list_tasks),
-    "models": ("encoder families that can be pruned", list_models),
-    "methods": ("pruning methods of --method", list_methods),
-    "metrics": ("metrics of --metric", list_metrics),
-    "settings": ("settings of --set and config files, with their values by preset", list_settings),
+# What each list holds, its columns and its rows.
+LISTS: dict[str, tuple[str, list[str], Callable[[], Rows]]] = {
+    "tasks": (
+        "tasks of --task",
+        ["task", "metric", "what it is"],
+        lambda: [[name, task.metric, task.doc] for name, task in TASKS.items()],
+    ),
+    "models": (
+        "encoder families that can be pruned",
+        ["family", "model_type in config.json"],
+        lambda: [[*row] for row in _MODEL_TYPES.items()],
+    ),
+    "methods": (
+        "pruning methods of --method",
+        ["method", "decides how many", "what it is"],
+        lambda: [[name, _decides(method), method.doc] for name, method in METHODS.items()],
+    ),
+    "metrics": (
+        "metrics of --metric",
+        ["metric", "kind of rows", "what it is"],
+        lambda: [[name, kind, doc] for name, (kind, doc) in _METRICS.items()],
+    ),
+    "settings": (
+        "settings of --set and config files, with their values by preset",
+        ["setting", *PRESETS, "allowed", "meaning"],
+        _list_settings,
+    ),
 }
 
 
@@ -108,7 +103,7 @@ def command(
         typer.Argument(
             metavar="LIST",
             help=f"One of: {', '.join(LISTS)}.",
-            autocompletion=options.complete({name: doc for name, (doc, _) in LISTS.items()}),
+            autocompletion=options.complete({name: each[0] for name, each in LISTS.items()}),
         ),
     ] = None,
     json: options.Json = False,
@@ -118,9 +113,10 @@ def command(
     Example: auber list methods
     """
     if what is None:
-        columns, rows = ["auber list", ""], [[name, doc] for name, (doc, _) in LISTS.items()]
+        columns, rows = ["auber list", ""], [[name, each[0]] for name, each in LISTS.items()]
     elif what in LISTS:
-        columns, rows = LISTS[what][1]()
+        _, columns, list_rows = LISTS[what]
+        rows = list_rows()
     else:
         raise ConfigError(unknown_name("list", what, LISTS))
     if json:

@@ -6,21 +6,22 @@ import platform
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field
 
+from auber.cli.study import describe_outcome
 from auber.config import load_toml
 from auber.errors import printable
 from auber.models.plan import PruningPlan
 from auber.run import records
-from auber.run.records import ProcessRecord, ResultRecord, RunIdentity, StageRecord
+from auber.run.records import ProgressRecord, ResultRecord, RunIdentity, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
-from auber.study.estimate import Clock
+from auber.study.estimate import read_clock
 from auber.study.folder import CLAIM, RECORD, Outcome, State, StudyFolder
-from auber.study.plan import Block, read_study, select_runs
+from auber.study.plan import read_study, select_runs
 from auber.system.locks import is_alive, read_holder
 from auber.system.records import Record, read_if_there
 
@@ -45,55 +46,47 @@ class RunStatus(Record):
     protocol: str = ""
     # Seconds of each stage, None if it is not finished; the first of these is the current one.
     stages: dict[str, float | None] = Field(default_factory=dict)
-    stage: records.CurrentStage | None = None
+    progress: ProgressRecord | None = None  # None if the run is complete
+    silent_seconds: float = 0.0  # since the process last wrote
     stage_seconds_left: float | None = None
     layers_seconds_left: float | None = None  # if the open layers take as long as the others
-    share: float | None = None  # of the whole run
     numbers: dict[str, float] = Field(default_factory=dict)  # of the current search or tuning
     num_heads: int = 0  # per layer
     layers: tuple[LayerStatus, ...] = ()
-    process: ProcessRecord | None = None
-    silent_seconds: float | None = None  # since the process last wrote
     error: str | None = None  # what stopped it
     resume: str | None = None  # the command that continues it
     result: ResultRecord | None = None
 
 
-class CellStatus(Record):
-    """One run of a study: its state, or missing, failed or skipped."""
-
-    task: str
-    protocol: str
-    seed: int
-    run: str
-    state: str
-    dev: float | None = None
-    error: str | None = None
-    status: RunStatus | None = None  # of an unfinished run
-
-
-class StudyStatus(Record):
+@dataclass(frozen=True)
+class StudyStatus:
     """What a study's folder shows."""
 
     folder: str
-    state: str  # running, elsewhere (on another machine), stopped, complete or failed
     model: str
-    cells: tuple[CellStatus, ...]
-    total: int
-    settled: int
+    state: str  # running, elsewhere (on another machine), stopped, complete or failed
+    runs: list[tuple[Outcome, RunStatus | None]]  # with the status of unfinished ones
     seconds_left: float | None
 
+    @property
+    def states(self) -> list[str]:
+        """Return the state of each run: that of its process if it is unfinished."""
+        return [status.state if status else str(outcome.state) for outcome, status in self.runs]
 
-def read_status(
-    folder: Path, finished: dict[Path, Outcome] | None = None
-) -> RunStatus | StudyStatus:
-    """Return the status of a run or a study; a damaged file raises `RunError`.
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as plain JSON types; runs are as 'auber study --json' prints them."""
+        cells = [
+            describe_outcome(outcome)
+            | {"state": state, "status": status.to_json() if status else None}
+            for (outcome, status), state in zip(self.runs, self.states, strict=True)
+        ]
+        facts = {"folder": self.folder, "model": self.model, "state": self.state}
+        return {**facts, "seconds_left": self.seconds_left, "cells": cells}
 
-    `finished` keeps the finished runs of a study for the next call.
-    """
-    if (folder / RECORD).is_file():
-        return _read_study(folder, {} if finished is None else finished)
-    return _read_run(folder)
+
+def read_status(folder: Path) -> RunStatus | StudyStatus:
+    """Return the status of a run or a study; a damaged file raises `RunError`."""
+    return _read_study(folder) if (folder / RECORD).is_file() else _read_run(folder)
 
 
 def _read_run(folder: Path) -> RunStatus:
@@ -101,10 +94,13 @@ def _read_run(folder: Path) -> RunStatus:
     if run is None:
         return RunStatus(folder=str(folder))
     result = _read(ResultRecord, folder / "result.json")
-    progress = None if result else _read(records.ProgressRecord, folder / "progress.json")
+    progress = None if result else _read(ProgressRecord, folder / "progress.json")
     found = {path.stem: _read(StageRecord, path) for path in (folder / "stages").glob("*.json")}
     done = {name: stage for name, stage in found.items() if stage is not None}
-    lines = _read_lines(folder / "events.jsonl")  # last: they then cover what the files show
+    try:  # the events last: they then cover what the other files show
+        lines = (folder / "events.jsonl").read_bytes().split(b"\n")[:-1]  # without an open line
+    except OSError:
+        lines = []
     planned = next(_last_events(lines, "planned"), None)
     end = next(_last_events(lines, "started", "resumed", "stopped"), None)
     error = printable(end.error) if isinstance(end, records.StoppedEvent) else None
@@ -112,104 +108,68 @@ def _read_run(folder: Path) -> RunStatus:
         config = load_toml(folder / "config.toml")
     except (OSError, ValueError, RecursionError):
         config = {}
-
     state = "complete" if result else _process_state(progress, error)
-    names = planned.stages if isinstance(planned, records.PlannedEvent) else sorted(done)
+    names, num_layers, num_heads = tuple(sorted(done)), 0, 0
+    if isinstance(planned, records.PlannedEvent):
+        names, num_layers, num_heads = planned.stages, planned.layers, planned.heads_per_layer
     stages = {name: done[name].seconds if name in done else None for name in names}
     if result is None:
         stages["evaluation"] = None
     current, *later = [name for name, seconds in stages.items() if seconds is None] or [""]
-    facts: dict[str, object] = {
-        "seed": printable(str(config.get("seed", "?"))),
-        "protocol": printable(str(config.get("protocol", "?"))),
-        "stages": stages,
-        "result": result,
-    }
-    if isinstance(planned, records.PlannedEvent):
-        facts["num_heads"] = planned.heads_per_layer
-        facts["layers"] = tuple(
-            _layer_status(layer, done, result, current) for layer in range(planned.layers)
-        )
     times = [stage.seconds for name, stage in done.items() if is_layer_stage(name)]
     open_layers = sum(map(is_layer_stage, later))
-    if times and open_layers:
-        facts["layers_seconds_left"] = sum(times) / len(times) * open_layers
-    if state == "stopped":
-        facts |= {"error": error, "resume": _resume_command(folder, progress)}
-    if progress is not None:
-        silent, stage = max(0.0, time.time() - progress.time), progress.stage
-        facts |= {"process": progress.process, "silent_seconds": silent, "share": progress.share}
-        if stage is not None:
-            facts |= {"stage": stage, "numbers": _last_numbers(lines, stage.began)}
-            if state != "stopped" and stage.done and stage.total:
-                left = (progress.time - stage.began) / stage.done * (stage.total - stage.done)
-                facts["stage_seconds_left"] = max(0.0, left - silent)
-    return RunStatus(folder=str(folder), state=state, run=run).model_copy(update=facts)
-
-
-def _read_study(folder: Path, finished: dict[Path, Outcome]) -> StudyStatus:
-    study, place, times = read_study(folder / RECORD), StudyFolder(folder), Clock()
-    runs, cells = select_runs(study), []
-    for block, run in runs:
-        path, status = place.run_path(block, run), None
-        outcome = finished.get(path) or place.outcome(block, run)
-        state, error, result = str(outcome.state), outcome.error, outcome.result
-        if result is not None:
-            finished[path] = outcome
-            times.add(block.task, run.method, result.cost.seconds["total"])
-        elif outcome.state is State.UNFINISHED:
-            status = _read_run(path)
-            state, error = status.state, status.error
-        cells.append(
-            CellStatus(
-                **asdict(block),
-                run=run.name,
-                state=state,
-                dev=result.dev.score if result else None,
-                error=printable(error) if error else None,
-                status=status,
-            )
-        )
-    states = [cell.state for cell in cells]
-    settled = ("complete", "failed", "skipped")
-    pending = [placed for placed, state in zip(runs, states, strict=True) if state not in settled]
-    if pending:
-        state = _study_state(place, {block for block, _ in pending}, states)
-    else:
-        state = "complete" if set(states) == {"complete"} else "failed"
-    seconds = times.guess(pending)
-    at_work = states.count("running") + states.count("elsewhere")
-    return StudyStatus(
+    silent = max(0.0, time.time() - progress.time) if progress else 0.0
+    stage, left = progress.stage if progress else None, None
+    if progress and stage and stage.done and stage.total and state != "stopped":
+        left = (progress.time - stage.began) / stage.done * (stage.total - stage.done)
+    return RunStatus(
         folder=str(folder),
         state=state,
-        model=study.model_name,
-        cells=tuple(cells),
-        total=len(runs),
-        settled=len(runs) - len(pending),
-        seconds_left=None if seconds is None else seconds / max(1, at_work),
+        run=run,
+        seed=printable(str(config.get("seed", "?"))),
+        protocol=printable(str(config.get("protocol", "?"))),
+        stages=stages,
+        progress=progress,
+        silent_seconds=silent,
+        stage_seconds_left=None if left is None else max(0.0, left - silent),
+        layers_seconds_left=sum(times) / len(times) * open_layers or None if times else None,
+        numbers=_last_numbers(lines, stage.began) if stage else {},
+        num_heads=num_heads,
+        layers=tuple(_layer_status(layer, done, result, current) for layer in range(num_layers)),
+        error=error if state == "stopped" else None,
+        resume=_resume_command(folder, progress) if state == "stopped" else None,
+        result=result,
     )
 
 
-def _study_state(place: StudyFolder, open_blocks: set[Block], states: list[str]) -> str:
-    """Return whether a process works on the study: in a run, or between two runs of a block."""
-    claims = [read_holder(place.block_path(block), CLAIM) for block in open_blocks]
-    holders = [holder for holder in claims if holder is not None]
-    if "running" in states or any(holder.is_running for holder in holders):
-        return "running"
-    elsewhere = "elsewhere" in states or any(not holder.is_here for holder in holders)
-    return "elsewhere" if elsewhere else "stopped"
+def _read_study(folder: Path) -> StudyStatus:
+    study, place = read_study(folder / RECORD), StudyFolder(folder)
+    placed = select_runs(study)
+    outcomes = [place.outcome(block, run) for block, run in placed]
+    runs = [
+        (each, _read_run(place.run_path(*at)) if each.state is State.UNFINISHED else None)
+        for each, at in zip(outcomes, placed, strict=True)
+    ]
+    pending = [at for at, each in zip(placed, outcomes, strict=True) if not each.state.is_settled]
+    seconds = read_clock(study, place).guess(pending)
+    found = StudyStatus(str(folder), study.model_name, "stopped", runs, None)
+    # Between two runs of a block, its claim names the process.
+    blocks = {block for block, _ in pending}
+    claims = [read_holder(place.block_path(block), CLAIM) for block in blocks]
+    if not pending:
+        state = "complete" if set(found.states) == {"complete"} else "failed"
+    elif "running" in found.states or any(claim and claim.is_running for claim in claims):
+        state = "running"
+    else:
+        is_away = "elsewhere" in found.states or any(c and not c.is_here for c in claims)
+        state = "elsewhere" if is_away else "stopped"
+    at_work = found.states.count("running") + found.states.count("elsewhere")
+    left = None if seconds is None else seconds / max(1, at_work)
+    return replace(found, state=state, seconds_left=left)
 
 
 def _read(cls: type[R], path: Path) -> R | None:
     return read_if_there(cls, path, "put a copy of it back, or start the run again")
-
-
-def _read_lines(path: Path) -> list[bytes]:
-    """Return the complete lines of a file; the last one may be being written."""
-    try:
-        return path.read_bytes().split(b"\n")[:-1]
-    except OSError:
-        return []
 
 
 def _last_events(lines: list[bytes], *kinds: str) -> Iterator[records.Event]:
@@ -223,22 +183,18 @@ def _last_events(lines: list[bytes], *kinds: str) -> Iterator[records.Event]:
 
 def _last_numbers(lines: list[bytes], since: float) -> dict[str, float]:
     """Return the latest numbers of the current search or tuning that were reported since a time."""
-    current = ""
-    numbers: dict[str, float] = {}
+    found: dict[str, dict[str, float]] = {}  # of each series, the current one first
     for event in _last_events(lines, "numbers"):
-        if not isinstance(event, records.NumbersEvent) or event.time < since:
+        if not isinstance(event, records.NumbersEvent) or event.time < since or len(found) > 1:
             break
         for name, value in event.values.items():
             series, _, quantity = name.rpartition("/")
             if series.endswith(("/search", "/tuning")):
-                current = current or series
-                if series != current:
-                    return numbers
-                numbers.setdefault(quantity, value)
-    return numbers
+                found.setdefault(series, {}).setdefault(quantity, value)
+    return next(iter(found.values()), {})
 
 
-def _process_state(progress: records.ProgressRecord | None, error: str | None) -> str:
+def _process_state(progress: ProgressRecord | None, error: str | None) -> str:
     if error is not None:  # its process may live on, such as a notebook's
         return "stopped"
     if progress is None:
@@ -270,7 +226,7 @@ def _layer_status(
     return LayerStatus(state="searched" if stage else "searching" if name == current else "open")
 
 
-def _resume_command(folder: Path, progress: records.ProgressRecord | None) -> str:
+def _resume_command(folder: Path, progress: ProgressRecord | None) -> str:
     process = progress.process if progress else None
     if process is None or process.command is None:
         return f"the same call with out={str(folder)!r}, resume=True"

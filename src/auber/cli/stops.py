@@ -56,7 +56,7 @@ def describe_stop(command: str | None, words: list[str]) -> str:
         return "stopped"
     if command in _WITH_RESUME and "--resume" not in words:
         words = [*words, "--resume"]
-    return f"stopped; go on with: {shlex.join([*launch_words(), 'auber', *words])}"
+    return f"stopped; continue with: {shlex.join([*launch_words(), 'auber', *words])}"
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

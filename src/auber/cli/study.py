@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from auber.cli import options, screen
-from auber.errors import AuberError, ConfigError
+from auber.errors import AuberError, ConfigError, printable
 from auber.study.estimate import Clock, read_clock
 from auber.study.folder import Listener, Outcome, State, StudyFolder
 from auber.study.plan import Block, PlacedRun, Study, change_study, read_study, select_runs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
-    from auber.study import Place
+    from auber.study.engines import Place
 
 _ONLY = "A part of it by task, seed, protocol and method, such as task=rte,seed=1; may be repeated."
 _ENGINE = "local, processes or ray. [default: local, with --jobs processes]"
@@ -76,7 +76,7 @@ def command(
 
     Example: auber study studies/quick.toml --out runs/quick
     """
-    from auber.study import Place
+    from auber.study.engines import Place
 
     study = change_study(read_study(file), model=model, seeds=seeds, data=data)
     runs, folder = select_runs(study, only or ()), StudyFolder(out)
@@ -93,7 +93,7 @@ def command(
         return
 
     from auber.run.provenance import typed_command
-    from auber.study import run_study
+    from auber.study.runner import run_study
 
     # The study draws its own bar; `listening` silences the libraries.
     with screen.listening(quiet=True, warn=False), ExitStack() as stack:
@@ -113,7 +113,7 @@ def command(
             command=typed_command(),
         )
     if json:
-        found = [_outcome_json(outcome) for outcome in outcomes]
+        found = [describe_outcome(outcome) for outcome in outcomes]
         screen.print_json({"folder": str(folder.path), "runs": found})
     else:
         for outcome in outcomes:
@@ -211,14 +211,15 @@ def _describe(outcome: Outcome) -> str:
     )
 
 
-def _outcome_json(outcome: Outcome) -> dict[str, Any]:
+def describe_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as plain JSON types."""
     result = outcome.result
     facts = {**asdict(outcome.block), "run": outcome.run, "state": str(outcome.state)}
     if result is not None:
         facts |= {"dev": result.dev.score, "train": result.train.score}
         facts |= {"heads_removed": result.heads.removed, "seconds": result.cost.seconds["total"]}
     if outcome.error is not None:
-        facts["error"] = outcome.error
+        facts["error"] = printable(outcome.error)
     return facts
 
 
@@ -246,7 +247,7 @@ def _show_plan(
     seconds, unknown = read_clock(study, folder).estimate(pending)
     if as_json:
         cost = {"runs": len(pending), "seconds": round(seconds, 1), "runs_not_measured": unknown}
-        screen.print_json({"runs": [_outcome_json(each) for each in outcomes], "open": cost})
+        screen.print_json({"runs": [describe_outcome(each) for each in outcomes], "open": cost})
         return
     rows = [
         [each.block.task, each.block.protocol, str(each.block.seed), each.run, _state(each)]

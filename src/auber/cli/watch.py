@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -24,12 +25,11 @@ from auber.system.progress import describe_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from auber.study.folder import Outcome
-
 RUN, STUDY = "run.json", "study.toml"
 # Between two runs of a study or of a folder, no process is at work.
 _SURE_SECONDS = 5.0
-_FILE_WIDTH = 200
+# In a file, long commands stay on one line.
+_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
 _STOPS = {"KeyboardInterrupt": "stopped by Ctrl-C", "Terminated": "stopped by SIGTERM"}
 _STYLES = {"running": "green", "complete": "green", "stopped": "red", "failed": "red"}
 
@@ -77,7 +77,7 @@ def command(
     if json:
         screen.print_json(status.to_json())
     else:
-        _console().print(draw(status))
+        Console(highlight=False, width=_WIDTH).print(draw(status))
     if status.state in ("stopped", "failed"):
         raise typer.Exit(1)
 
@@ -104,14 +104,13 @@ def find_place(folder: Path) -> Path | None:
 
 def _follow(folder: Path, interval: float) -> bool:
     """Show the status until the run or study is over; return whether it has its results."""
-    console = _console()
+    console = Console(highlight=False, width=_WIDTH)
     is_live = console.is_terminal and not console.is_dumb_terminal
-    finished: dict[Path, Outcome] = {}
     last_sign, shown = time.monotonic(), ""
     with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
         while True:
             place = find_place(folder)
-            status = read_status(place, finished) if place else None
+            status = read_status(place) if place else None
             waiting = f"waiting for a run or a study in {folder} (Ctrl-C exits)"
             frame = draw(status) if status else Text(waiting)
             if live is not None:
@@ -132,19 +131,12 @@ def _follow(folder: Path, interval: float) -> bool:
             time.sleep(interval)
 
 
-def _console() -> Console:
-    console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _FILE_WIDTH
-    return console
-
-
 def draw(status: RunStatus | StudyStatus) -> Group:
     """Return the status to print, the important lines first: the screen may be short."""
     return Group(*(_draw_run(status) if isinstance(status, RunStatus) else _draw_study(status)))
 
 
-def _draw_table(columns: list[str], rows: list[list[RenderableType]]) -> Table:
+def _draw_table(columns: list[str], rows: list[list[str | ProgressBar]]) -> Table:
     """Return a table; without names of columns it has no heading."""
     table = Table(*columns, box=None, pad_edge=False, header_style="dim", show_header=any(columns))
     for row in rows:
@@ -152,8 +144,8 @@ def _draw_table(columns: list[str], rows: list[list[RenderableType]]) -> Table:
     return table
 
 
-def _bar(share: float) -> ProgressBar:
-    return ProgressBar(1.0, min(1.0, share), width=20)
+def _bar(done: float, total: float = 1.0) -> ProgressBar:
+    return ProgressBar(total or 1.0, min(done, total), width=20)
 
 
 def _left(before: str, seconds: float | None) -> str:
@@ -161,7 +153,7 @@ def _left(before: str, seconds: float | None) -> str:
 
 
 def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
-    run, stage, folder = status.run, status.stage, printable(status.folder)
+    run, progress, folder = status.run, status.progress, printable(status.folder)
     if run is None:
         yield Text(f"waiting for a run in {folder}", "yellow")
         return
@@ -169,10 +161,9 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
     facts = f"seed {status.seed}  protocol {status.protocol}  model {run.model}"
     yield Text(f"auber {run.kind}  task {run.task}{method}  {facts}", "bold")
     standing = status.state
-    if status.process is not None and status.state != "complete":
-        host = f" on {status.process.host}" if status.process.host else ""
-        standing += f"  process {status.process.id}{host}"
-    if status.silent_seconds is not None:
+    if progress is not None:
+        host = f" on {progress.process.host}" if progress.process.host else ""
+        standing += f"  process {progress.process.id}{host}"
         standing += f"  last sign {describe_seconds(status.silent_seconds)} ago"
     yield Text(f"{standing}  in {folder}", _STYLES.get(status.state, "yellow"))
     if status.result is not None:
@@ -180,23 +171,23 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
     if status.error is not None:
         yield Text(_STOPS.get(status.error.partition(":")[0], status.error), "red")
     if status.resume is not None:
-        yield Text(f"nobody is at work; go on with: {status.resume}", "yellow")
-    if stage is not None:
+        yield Text(f"not running; resume with: {status.resume}", "yellow")
+    if progress is not None and progress.stage is not None:
+        stage = progress.stage
         count = f"{stage.done}/{stage.total or '?'}{_left('  ', status.stage_seconds_left)}"
-        bar = _bar(stage.done / stage.total if stage.total else 0.0)
-        rows: list[list[RenderableType]] = [[stage.name, bar, f"{count}  {stage.note}"]]
-        if status.share is not None:
+        rows = [[stage.name, _bar(stage.done, stage.total), f"{count}  {stage.note}"]]
+        if progress.share is not None:
             left = _left("  open layers: about ", status.layers_seconds_left)
-            rows.append(["whole run", _bar(status.share), f"{status.share:.0%}{left}"])
+            rows.append(["whole run", _bar(progress.share), f"{progress.share:.0%}{left}"])
         yield _draw_table(["", "", ""], rows)
     if status.numbers:
         numbers = (f"{name.replace('_', ' ')} {n:.4g}" for name, n in status.numbers.items())
         yield Text("  ".join(numbers))
     later = [name for name, s in status.stages.items() if s is None and not is_layer_stage(name)]
     if later:
-        yield Text(f"to come: {', '.join(later)}", "dim")
+        yield Text(f"next stages: {', '.join(later)}", "dim")
     if status.layers:
-        layers: list[list[RenderableType]] = []
+        layers: list[list[str | ProgressBar]] = []
         for index, layer in enumerate(status.layers):
             is_decided = layer.state == "decided"
             stays = "■" if is_decided else "·"
@@ -208,31 +199,28 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
 
 
 def _draw_study(status: StudyStatus) -> Iterator[RenderableType]:
-    states, folder = [cell.state for cell in status.cells], printable(status.folder)
+    states, folder = status.states, printable(status.folder)
     again = f"the same 'auber study ... --out {folder}'"
     bad = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
     standing = {
-        "complete": f"all runs are settled; next: auber report {folder}",
-        "failed": f"all runs are settled, {bad}; {again} tries them again",
-        "stopped": f"nobody is at work; {again} goes on from here",
+        "complete": f"all runs are complete; next: auber report {folder}",
+        "failed": f"all runs have ended, {bad}; {again} retries them",
+        "stopped": f"not running; {again} continues it",
     }.get(status.state, status.state)
-    settled = f"{status.settled} of {status.total} runs settled"
-    settled += _left("  about ", status.seconds_left)
+    settled = sum(outcome.state.is_settled for outcome, _ in status.runs)
+    counts = f"{settled} of {len(states)} runs finished{_left('  about ', status.seconds_left)}"
     yield Text(f"study {folder}  model {status.model}", "bold")
-    yield _draw_table(["", ""], [[_bar(status.settled / status.total), settled]])
+    yield _draw_table(["", ""], [[_bar(settled, len(states)), counts]])
     yield Text(standing, _STYLES.get(status.state, "yellow"))
-    for cell in [cell for cell in status.cells if cell.state == "failed"][-3:]:
-        place = f"{cell.task} {cell.protocol} seed {cell.seed} {cell.run}"
-        yield Text(f"{place}: {cell.error}", "red")
+    for outcome in [outcome for outcome, _ in status.runs if outcome.state == "failed"][-3:]:
+        yield Text(printable(f"{outcome.block} {outcome.run}: {outcome.error}"), "red")
     blocks: dict[str, dict[str, list[str]]] = {}
-    for cell in status.cells:
-        name, stage = cell.run, cell.status.stage if cell.status else None
+    for (outcome, run), state in zip(status.runs, states, strict=True):
+        name, stage = outcome.run, run.progress.stage if run and run.progress else None
         if stage is not None:
-            steps = f"{stage.name} {stage.done}/{stage.total or '?'} {stage.note}"
-            name += f" ({steps.rstrip()})"
-        block = blocks.setdefault(f"{cell.task} {cell.protocol} seed {cell.seed}", {})
-        block.setdefault(cell.state, []).append(name)
-    rows: list[list[RenderableType]] = [
+            name += f" ({stage.name} {stage.done}/{stage.total or '?'} {stage.note}".rstrip() + ")"
+        blocks.setdefault(str(outcome.block), {}).setdefault(state, []).append(name)
+    rows: list[list[str | ProgressBar]] = [
         [block, "\n".join(f"{state}: {', '.join(names)}" for state, names in runs.items())]
         for block, runs in blocks.items()
     ]

@@ -235,11 +235,6 @@ def pad_batch(
             dtype = torch.float32 if isinstance(value, float) else torch.int64
             batch[key] = torch.tensor(values, dtype=dtype)
             continue
-        if list(map(len, values)) != lengths:
-            raise TaskError(
-                f"rows to pad: column '{key}' must have one value for each token of input_ids; "
-                "leave it out, or give one"
-            )
         column = np.full(filled.shape, padding.get(key, 0), np.int64)
         column[filled] = np.fromiter(chain.from_iterable(values), np.int64, sum(lengths))
         batch[key] = torch.from_numpy(column)

@@ -108,18 +108,26 @@ def _unreadable(path: Path, error: OSError) -> TaskError:
     return TaskError(f"{path}: cannot be read ({error.strerror}); a readable file is needed")
 
 
-def _read_csv(path: Path, columns: Sequence[str], delimiter: str = ",") -> Iterator[Record]:
-    header: list[str] = []
+def read_table(
+    path: Path,
+    columns: Sequence[str],
+    delimiter: str = ",",
+    *,
+    header: Sequence[str] | None = None,
+    is_quoted: bool = True,
+) -> Iterator[Record]:
+    """Yield the records of a csv or tsv; without a `header`, the first line names the columns."""
     first = 1  # line of the current record
+    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
     # Closed at once: a caller that keeps an error would otherwise keep the file open.
     with closing(read_lines(path)) as lines:
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
         try:
             for fields in reader:
                 first = reader.line_num + 1
                 if not fields:  # a blank line
                     continue
-                if not header:
+                if header is None:
                     header = fields
                     for name, other in _SEPARATORS.items():
                         if len(header) == 1 and other in header[0]:
@@ -270,10 +278,10 @@ def _squad_list(value: Any, key: str, where: str) -> list[Any]:
 
 _READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
     ".conll": _read_conll,
-    ".csv": _read_csv,
+    ".csv": read_table,
     ".json": _read_json,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
-    ".tsv": partial(_read_csv, delimiter="\t"),
+    ".tsv": partial(read_table, delimiter="\t"),
     ".txt": _read_conll,
 }

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from auber.data.files import read_text, require_columns
+from auber.data.files import read_table
 from auber.data.rows import Rows, check_text
 from auber.data.task import TaskData, check_task
 from auber.errors import TaskError
@@ -106,7 +106,9 @@ def load_glue_from_hub(name: str) -> TaskData:
 
     def read(split: str) -> Rows:
         rows = dataset["validation" if split == "dev" else split]
-        texts = [rows[column] for column in layout.hub_text]
+        texts = [list(rows[column]) for column in layout.hub_text]
+        for row, text in ((row, text) for column in texts for row, text in enumerate(column)):
+            check_text(text, f"{name}: {split} row {row}")
         return Rows.from_columns(texts, map(int, rows["label"]))
 
     return _task(name, layout, read)
@@ -117,22 +119,11 @@ def _task(name: str, layout: GlueFormat, read: Callable[[str], Rows]) -> TaskDat
 
 
 def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
-    # Not splitlines: it also breaks at separators that may occur inside a sentence.
-    lines = read_text(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
-    header = layout.header or tuple(lines[0].split("\t"))
-    require_columns((layout.label, *layout.text), header, str(path))
     names = layout.label_names
     written = names if layout.labels_are_words else tuple(map(str, range(len(names))))
-    rows: list[dict[str, str]] = []
-    first = 0 if layout.header else 1
-    for line, content in enumerate(lines[first:], start=first + 1):
-        where = f"{path}, line {line}"
-        fields = content.split("\t")
-        if len(fields) != len(header):
-            raise TaskError(
-                f"{where}: {len(header)} columns are needed, found {len(fields)}; correct the line"
-            )
-        row = dict(zip(header, fields, strict=True))
+    columns = (layout.label, *layout.text)
+    rows = []
+    for where, row in read_table(path, columns, "\t", header=layout.header, is_quoted=False):
         if row[layout.label] not in written:
             raise TaskError(
                 f"{where}: the label must be one of {', '.join(written)}, "

@@ -1,4 +1,4 @@
-"""The rows of a split: one class for each task type, with the rules that every row must meet.
+"""The rows of a split: one class for each task type, and the rules for texts, words and answers.
 
 All classes are immutable columns of equal length with the same interface. A class label or tag is
 an index into the task's label names.
@@ -6,7 +6,6 @@ an index into the task's label names.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,21 +14,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from auber.errors import TaskError
 
-LabelNames = tuple[str, ...] | None
-
 
 @dataclass(frozen=True)
 class _Columns:
     """Base of the row classes: every field is a column, or None if the rows lack it."""
 
     kind: ClassVar[str]  # the name of the task type
-
-    def __post_init__(self) -> None:
-        columns = vars(self).items()
-        sizes = {name: len(column) for name, column in columns if column is not None}
-        if len(set(sizes.values())) > 1:
-            found = ", ".join(f"{size} {name}" for name, size in sizes.items())
-            raise TaskError(f"rows: all columns must be equally long, found {found}; correct them")
 
     def __len__(self) -> int:
         return len(next(iter(vars(self).values())))
@@ -68,19 +58,6 @@ class Rows(_Columns):
         columns = [tuple(column) for column in texts]
         return cls(columns[0], columns[1] if len(columns) == 2 else None, tuple(labels))
 
-    def check(self, where: str, label_names: LabelNames) -> None:
-        """Raise `TaskError` unless every row can be used."""
-        for row, (texts, label) in enumerate(zip(self.texts(), self.labels, strict=True)):
-            for text in texts:
-                check_text(text, f"{where} row {row}")
-            if label_names is not None:
-                _check_class(label, label_names, f"{where} row {row}: the label")
-            elif not math.isfinite(label):
-                raise TaskError(
-                    f"{where} row {row}: the target must be a finite number, found {label}; "
-                    "correct it"
-                )
-
 
 @dataclass(frozen=True)
 class WordRows(_Columns):
@@ -99,15 +76,6 @@ class WordRows(_Columns):
     def texts(self) -> list[tuple[str, ...]]:
         """Return the words of each row."""
         return list(self.words)
-
-    def check(self, where: str, label_names: LabelNames) -> None:
-        """Raise `TaskError` unless every row can be used."""
-        if label_names is None:
-            raise TaskError(f"{where}: tagged words need the names of their tags; give label_names")
-        for row, (words, tags) in enumerate(zip(self.words, self.tags, strict=True)):
-            check_words(words, tags, f"{where} row {row}")
-            for number, tag in enumerate(tags):
-                _check_class(tag, label_names, f"{where} row {row}, word {number}: the tag")
 
 
 class Answer(NamedTuple):
@@ -131,18 +99,6 @@ class QuestionRows(_Columns):
     def labels(self) -> tuple[Any, ...]:
         """The answers of each row."""
         return self.answers
-
-    def check(self, where: str, label_names: LabelNames) -> None:
-        """Raise `TaskError` unless every row can be used."""
-        if label_names is not None:
-            raise TaskError(
-                f"{where}: answers are pieces of their context and have no names; "
-                "leave label_names out"
-            )
-        for row, (question, context) in enumerate(self.texts()):
-            check_text(question, f"{where} row {row}, question")
-            check_text(context, f"{where} row {row}, context")
-            check_answers(self.answers[row], context, f"{where} row {row}")
 
 
 AnyRows = Rows | WordRows | QuestionRows
@@ -201,10 +157,3 @@ def check_answers(answers: Sequence[Answer], context: str, where: str) -> None:
                 f"{where}: the context has {found!r:.60} at answer_start {start}, the answer's "
                 f"text is {text!r:.60}; correct one of them (characters count from 0)"
             )
-
-
-def _check_class(label: float, label_names: Sequence[str], what: str) -> None:
-    if not 0 <= label < len(label_names):
-        raise TaskError(
-            f"{what} must be from 0 to {len(label_names) - 1}, found {label}; correct it"
-        )

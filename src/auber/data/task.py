@@ -1,8 +1,8 @@
 """A task: its rows, label names and metric, and the checks before anything is trained.
 
 A class label is an index into `label_names`, which is None for regression targets and for answers.
-Every loader returns its task through `check_task`, so the rest of the library never meets an empty
-text or a missing class.
+Every loader checks its rows as it reads them, so that an error names the file and the line, and
+returns its task through `check_task`.
 """
 
 from __future__ import annotations
@@ -113,33 +113,17 @@ def describe_duplicates(data: TaskData) -> Iterator[str]:
 
 def check_rows(data: TaskData) -> TaskData:
     """Return the task if its rows can be scored: classes may be missing, as nothing is trained."""
-    for split, rows in (("train", data.train), ("dev", data.dev)):
-        where = f"{data.name}: {split}"
-        if rows.kind != data.kind:
-            raise TaskError(
-                f"{where} must hold rows of kind {data.kind}, as train does, found {rows.kind}"
-            )
-        if not len(rows):
-            raise TaskError(f"{where} has no rows; at least one is needed")
-        rows.check(where, data.label_names)
-    _check_metric(data)
-    return data
-
-
-def _check_metric(data: TaskData) -> None:
     from auber.metrics.tags import read_scheme  # imports torch, which `auber list` does without
-    from auber.metrics.task_metrics import METRICS, get_metric
+    from auber.metrics.task_metrics import get_metric
 
-    metric = get_metric(data.metric)
-    if metric.kind != data.kind:
-        fitting = ", ".join(name for name, other in METRICS.items() if other.kind == data.kind)
+    for split, rows in (("train", data.train), ("dev", data.dev)):
+        if not len(rows):
+            raise TaskError(f"{data.name}: {split} has no rows; at least one is needed")
+    names = data.label_names or ()
+    if get_metric(data.metric).reads_entities and read_scheme(names) is None:
+        strange = next(name for name in names if read_scheme((name,)) is None)
         raise TaskError(
-            f"{data.name}: rows of kind {data.kind} are scored by one of {fitting}, "
-            f"found the metric {metric.name}"
-        )
-    if metric.reads_entities and read_scheme(data.label_names or ()) is None:
-        strange = next(name for name in data.label_names or () if read_scheme((name,)) is None)
-        raise TaskError(
-            f"{data.name}: metric {metric.name} needs tags O, B-TYPE and I-TYPE (IOB2), found "
+            f"{data.name}: metric {data.metric} needs tags O, B-TYPE and I-TYPE (IOB2), found "
             f"'{strange}'; convert the tags, or choose token_accuracy"
         )
+    return data

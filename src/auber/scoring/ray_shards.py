@@ -80,10 +80,8 @@ class RayWorkers:
     def _connect(self) -> None:
         if not self._ray.is_initialized():
             address = os.environ.get("RAY_ADDRESS")
-            if address:
-                cluster.join_ray(self._ray, address, "reward.spread=ray")
-            else:
-                cluster.start_ray(self._ray, self.num_shards * self._resources["num_cpus"])
+            num_cpus = self.num_shards * self._resources["num_cpus"]
+            cluster.open_ray(self._ray, address, "reward.spread=ray", num_cpus)
             self._connected = True
         if self._resources["num_gpus"]:
             here = int(self._ray.cluster_resources().get("GPU", 0))

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from auber import api
 from auber.data.task import TaskData
 from auber.errors import RunError
@@ -62,7 +64,9 @@ def do_block(job: BlockJob, listener: Listener) -> None:
             except Exception as error:
                 logger.debug("%s %s failed", block, run.name, exc_info=True)
                 folder.record_failure(block, run.name, error)
-            _free_memory()
+            gc.collect()
+            if torch.cuda.is_available():  # leave its memory to other processes
+                torch.cuda.empty_cache()
         listener.settled(folder.outcome(block, run))
         if not job.study.keep_weights:
             folder.drop_weights(block)
@@ -135,12 +139,3 @@ def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> s
                 if not path.is_dir():
                     raise
     return path
-
-
-def _free_memory() -> None:
-    """Return a GPU's memory between runs, for other processes too."""
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

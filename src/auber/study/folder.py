@@ -16,7 +16,7 @@ import shutil
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
@@ -215,8 +215,6 @@ class StudyFolder:
         num_stages = len(list((folder / "stages").glob("*.json")))
         return num_stages, ledger.stat().st_size if ledger.is_file() else 0
 
-    # --- failures ---------------------------------------------------------------------------------
-
     def failure(self, block: Block, run: StudyRun | str) -> FailureRecord | None:
         """Return why a run failed or was skipped, None if it was neither."""
         path = self._failure_path(block, run)
@@ -232,10 +230,7 @@ class StudyFolder:
             trace = "".join(traceback.format_exception(error))
             path.with_suffix(".txt").write_text(trace, encoding="utf-8")
             error = f"{type(error).__name__}: {error}".splitlines()[0]
-        task, protocol, seed = block.task, block.protocol, block.seed
-        record = FailureRecord(
-            task=task, protocol=protocol, seed=seed, run=run, error=error, skipped=skipped
-        )
+        record = FailureRecord(**asdict(block), run=run, error=error, skipped=skipped)
         write_json(path, record.to_json())
 
     def forget_failure(self, block: Block, run: StudyRun) -> None:
@@ -247,8 +242,6 @@ class StudyFolder:
     def _failure_path(self, block: Block, run: StudyRun | str) -> Path:
         folder = self.run_path(block, run)
         return folder.with_name(f"{folder.name}{FAILED}")
-
-    # --- weights and claims -----------------------------------------------------------------------
 
     def drop_weights(self, block: Block) -> None:
         """Delete the models of finished runs, but the fine-tuned one only if no run needs it."""

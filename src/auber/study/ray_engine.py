@@ -124,10 +124,8 @@ def _connected(place: Place) -> Iterator[Any]:
         )
     before = signal.getsignal(signal.SIGTERM)
     try:
-        if address:
-            cluster.join_ray(ray, address, "engine ray")
-        else:
-            cluster.start_ray(ray, max(1, round(place.jobs * resources.get("CPU", 0))))
+        num_cpus = max(1, round(place.jobs * resources.get("CPU", 0)))
+        cluster.open_ray(ray, address, "engine ray", num_cpus)
     finally:  # Ray's handling of SIGTERM ends the process at once
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)

@@ -34,13 +34,11 @@ def import_ray(wanted_by: str) -> Any:
     return ray
 
 
-def start_ray(ray: Any, num_cpus: int) -> None:
-    """Start a cluster on this machine that ends with this process."""
-    ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, log_to_driver=False)
-
-
-def join_ray(ray: Any, address: str, wanted_by: str) -> None:
-    """Connect to a running cluster."""
+def open_ray(ray: Any, address: str | None, wanted_by: str, num_cpus: int) -> None:
+    """Connect to a running cluster; without address, start one that ends with this process."""
+    if not address:
+        ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, log_to_driver=False)
+        return
     try:
         _check_port(address)
         ray.init(address=address, log_to_driver=False)

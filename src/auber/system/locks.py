@@ -148,7 +148,7 @@ class FolderLock:
         if holder is not None and not holder.is_here:
             raise HeldError(
                 self._folder,
-                f"{holder} was at work in it and did not sign off; whether it has ended cannot be "
+                f"{holder} was at work in it and left its lock; whether it has ended cannot be "
                 f"seen from here: make sure that it has, delete {self._path}, and start again",
             )
         if holder is not None and not is_locked and holder.is_running:
