@@ -189,7 +189,7 @@ def test_what_does_not_fit_is_computed_again(model_type, layer, monkeypatch, cap
     for _ in range(2):
         assert torch.allclose(layer_scorer.logits((1,)), expected, atol=1e-5)
     assert len(layer_scorer._chunks) > 1
-    assert any(chunk.hidden is None for chunk in layer_scorer._chunks)
+    assert any(chunk.state is None for chunk in layer_scorer._chunks)
     assert "reward rows do not fit into memory and are computed anew for each reward" in caplog.text
 
 
@@ -198,10 +198,10 @@ def test_a_batch_that_runs_out_of_memory_is_halved(monkeypatch, caplog):
     expected = LayerScorer(model, 1, rows, "accuracy", cpu()).logits((1,))
     above, room = LayerScorer._above, 6
 
-    def cramped(self, chunk, weights):
+    def cramped(self, chunk, *arguments):
         if len(chunk.rows) > room:
             raise torch.OutOfMemoryError("no room")
-        return above(self, chunk, weights)
+        return above(self, chunk, *arguments)
 
     monkeypatch.setattr(LayerScorer, "_above", cramped)
     layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
