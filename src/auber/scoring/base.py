@@ -36,7 +36,8 @@ class Scorer(ABC):
     def __init__(self, model: PreTrainedModel, layers: Sequence[int], metric: str) -> None:
         encoder = encoder_of(model)
         self._metric = get_metric(metric)
-        self._totals = {"heads": encoder.num_heads, "neurons": encoder.num_neurons}
+        self._num_layers = encoder.num_layers
+        self._totals = {"heads": encoder.num_heads, "neurons": encoder.num_neurons}  # of a layer
         self._present = present_units(model, layers)
         self._searched = tuple(layers)
 
@@ -71,23 +72,19 @@ class Scorer(ABC):
                 f"a mask of the whole model must be a PruningPlan, found {mask!r:.60}; write such "
                 "as PruningPlan(neurons={0: range(64)})"
             )
+        mask.check(self._num_layers, *self._totals.values())
         for kind in KINDS:
             for layer, units in getattr(mask, kind).items():
                 if layer not in self._searched:
                     raise PlanError(
-                        f"layer {layer}: the scorer's masks are of layers "
-                        f"{', '.join(map(str, self._searched))}; leave other layers out"
+                        f"layer {layer}: the scorer's masks must be of layer {self._searched[0]}; "
+                        "leave other layers out"
                     )
                 present = self._present[kind, layer]
-                if units[-1] >= self._totals[kind]:
-                    raise PlanError(
-                        f"layer {layer}: its {kind} are numbered 0 to {self._totals[kind] - 1}, "
-                        f"the mask removes {units[-1]}; correct the mask"
-                    )
                 if present and len(units) >= len(present) and set(present).issubset(units):
                     raise PlanError(
                         f"layer {layer}: the mask removes all {len(present)} {kind} that are left; "
-                        "leave one"
+                        "at least one must stay"
                     )
         return mask
 

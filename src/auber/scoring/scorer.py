@@ -151,7 +151,7 @@ class PackedScorer(Scorer):
         self._prepare(kinds[0])
         sites = tuple((kind, layer) for layer in self._searched for kind in kinds)
         width = min(self._masks_per_pass(), len(plans))
-        for some in self._weights(plans, sites).split(width):
+        for some in torch.split(self._weights(plans, sites), width):
             # A short last pass is filled up, so that one captured graph serves all.
             weights = torch.cat([some, some[-1:].expand(width - len(some), -1)])
             logits = self._by_chunk(partial(self._chunk_logits, weights=weights, sites=sites))
@@ -279,7 +279,7 @@ class PackedScorer(Scorer):
 
     def _above(self, chunk: Chunk, weights: torch.Tensor, sites: Sites) -> torch.Tensor:
         """Return the logits of a chunk with weighted columns: (masks, rows or tokens, labels)."""
-        parts = weights.split([self._columns(*site) for site in sites], dim=1)
+        parts = torch.split(weights, [self._columns(*site) for site in sites], dim=1)
         weight_of = dict(zip(sites, parts, strict=True))
         masks, batch = len(weights), chunk.batch.repeated(len(weights))
         state = self._below(chunk)
