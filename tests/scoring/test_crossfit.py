@@ -144,12 +144,10 @@ def test_models_with_different_heads_are_refused():
 @pytest.mark.parametrize("count", [0, 2])
 def test_without_rows_there_is_nothing_to_score(count):
     folds = [(model, rows.select([])) for model, rows in made_folds()[:count]]
-    message = (
-        f"^cross-fitting: at least one fold must have rows, found none in {count} folds; add rows$"
-    )
+    message = f"^layer 1: at least one fold must have rows, found none in {count} folds; add rows$"
     with pytest.raises(TaskError, match=message):
         CrossFitScorer(folds, 1, "accuracy", cpu())
-    with pytest.raises(TaskError, match=message):
+    with pytest.raises(TaskError, match=message.replace("layer 1", "whole model")):
         CrossFitPlanScorer(folds, "accuracy", cpu())
 
 

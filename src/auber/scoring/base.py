@@ -28,18 +28,18 @@ Mask = PruningPlan | Sequence[int]  # for a scorer of one layer a sequence means
 
 
 class Scorer(ABC):
-    """Scores masks of some layers of a model.
+    """Scores masks of one layer of a model, or of all if `layer` is None.
 
     The score of a mask is a function of its statistics, which add up over parts of the rows.
     """
 
-    def __init__(self, model: PreTrainedModel, layers: Sequence[int], metric: str) -> None:
+    def __init__(self, model: PreTrainedModel, layer: int | None, metric: str) -> None:
         encoder = encoder_of(model)
         self._metric = get_metric(metric)
         self._num_layers = encoder.num_layers
         self._totals = {"heads": encoder.num_heads, "neurons": encoder.num_neurons}  # of a layer
-        self._present = present_units(model, layers)
-        self._searched = tuple(layers)
+        self._searched = tuple(range(encoder.num_layers)) if layer is None else (layer,)
+        self._present = present_units(model, self._searched)
 
     @property
     @abstractmethod
@@ -117,6 +117,11 @@ class MaskScorer(Scorer):
                 "unpruned model numbers them, and leave one"
             )
         return PruningPlan({self.layer: heads})
+
+
+def place_of(layer: int | None) -> str:
+    """Return what a scorer's messages begin with."""
+    return "whole model" if layer is None else f"layer {layer}"
 
 
 def present_units(model: PreTrainedModel, layers: Sequence[int]) -> dict[Site, tuple[int, ...]]:

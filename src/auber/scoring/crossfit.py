@@ -10,17 +10,16 @@ own rows. A single fold scores like its scorer, bit for bit, and has the same ke
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
 from auber.data.encoding import EncodedRows
 from auber.errors import ModelError, TaskError
-from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.scoring.base import MaskScorer, Scorer, present_units
+from auber.scoring.base import MaskScorer, Scorer, place_of, present_units
 from auber.scoring.plans import PlanScorer
 from auber.scoring.scorer import LayerScorer
 from auber.training.devices import Hardware
@@ -43,21 +42,21 @@ Folds = Sequence[Fold | tuple["PreTrainedModel", EncodedRows]]
 class _CrossFit(Scorer):
     """Scores the rows of each fold with its model; folds without rows are ignored."""
 
-    def __init__(
-        self, folds: Folds, layers: Sequence[int], metric: str, make: Callable[..., Scorer]
-    ) -> None:
+    def __init__(self, folds: Folds, layer: int | None, metric: str, hardware: Hardware) -> None:
         named = [Fold(*fold) for fold in folds]
         filled = [fold for fold in named if len(fold.rows)]
         if not filled:
             raise TaskError(
-                f"cross-fitting: at least one fold must have rows, found none in {len(folds)} "
+                f"{place_of(layer)}: at least one fold must have rows, found none in {len(folds)} "
                 "folds; add rows"
             )
-        super().__init__(named[0].model, layers, metric)
+        super().__init__(named[0].model, layer, metric)
         for fold, (model, _, _) in enumerate(named):
             self._require_same_units(fold, model)
-        self._scorers = [
-            make(model=model, rows=rows, metric=metric, sharing=len(filled), identity=identity)
+        make = PlanScorer if layer is None else partial(LayerScorer, layer=layer)
+        given: dict[str, Any] = {"metric": metric, "hardware": hardware, "sharing": len(filled)}
+        self._scorers: list[Scorer] = [
+            make(model=model, rows=rows, identity=identity, **given)
             for model, rows, identity in filled
         ]
 
@@ -86,14 +85,9 @@ class _CrossFit(Scorer):
 class CrossFitScorer(_CrossFit, MaskScorer):
     """Scores masks of one layer over all folds."""
 
-    def __init__(self, folds: Folds, layer: int, metric: str, hardware: Hardware) -> None:
-        make = partial(LayerScorer, layer=layer, hardware=hardware)
-        super().__init__(folds, [layer], metric, make)
-
 
 class CrossFitPlanScorer(_CrossFit):
     """Scores plans for the whole model over all folds."""
 
     def __init__(self, folds: Folds, metric: str, hardware: Hardware) -> None:
-        layers = range(encoder_of(folds[0][0]).num_layers) if folds else ()
-        super().__init__(folds, layers, metric, partial(PlanScorer, hardware=hardware))
+        super().__init__(folds, None, metric, hardware)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class PlanScorer(PackedScorer):
-    """Scores plans over all layers; see `PackedScorer`."""
+    """Scores plans over all layers."""
 
     def __init__(
         self,
@@ -42,8 +42,7 @@ class PlanScorer(PackedScorer):
         sharing: int = 1,
         identity: str | None = None,
     ) -> None:
-        layers = range(encoder_of(model).num_layers)
-        super().__init__(model, layers, rows, metric, hardware, tokens_per_batch, sharing, identity)
+        super().__init__(model, None, rows, metric, hardware, tokens_per_batch, sharing, identity)
 
     def _logits_of(self, plans: Sequence[PruningPlan]) -> Iterator[torch.Tensor]:
         if self.device.type == "cuda":

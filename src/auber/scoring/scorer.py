@@ -30,7 +30,7 @@ from auber.models.checkpoint import weights_digest
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.models.plan import PruningPlan
-from auber.scoring.base import KINDS, Mask, MaskScorer, Scorer, Site
+from auber.scoring.base import KINDS, Mask, MaskScorer, Scorer, Site, place_of
 from auber.scoring.layers import PackedLayer, load_kernels, pack_layers
 from auber.scoring.packing import PackedBatch, cut_rows
 from auber.training.devices import Hardware
@@ -93,7 +93,7 @@ class _Graph:
 
 
 class PackedScorer(Scorer):
-    """Scores masks of some layers of a model, which is not changed.
+    """Scores masks of one layer of a model, or of all. The model is not changed.
 
     The caches are filled at the first score, so a scorer whose scores are all known costs nothing.
     `sharing` is the number of scorers that share the device's memory. `identity` identifies the
@@ -103,7 +103,7 @@ class PackedScorer(Scorer):
     def __init__(
         self,
         model: PreTrainedModel,
-        layers: Sequence[int],
+        layer: int | None,
         rows: EncodedRows,
         metric: str,
         hardware: Hardware,
@@ -111,17 +111,18 @@ class PackedScorer(Scorer):
         sharing: int = 1,
         identity: str | None = None,
     ) -> None:
-        super().__init__(model, layers, metric)
+        super().__init__(model, layer, metric)
         encoder = encoder_of(model)
         self._model, self._rows, self._hardware = model, rows, hardware
         self._identity, self._sharing = identity, sharing
         self._tokens_per_batch = tokens_per_batch or _for_device(_BATCH_TOKENS, hardware.device)
         self._chunks: list[Chunk] | None = None
         self._cached = ""  # the kind of unit whose columns are cached
-        self._first, last = layers[0], encoder.num_layers - 1
+        self._first, last = self._searched[0], encoder.num_layers - 1
         self._last_reads_first = encoder.reads == "first" and encoder.between(last) is None
         self._first_only = self._last_reads_first and self._first == last
-        self._place = f"layer {self._first}" if len(layers) == 1 else "whole model"
+        self._places = {site: torch.tensor(units) for site, units in self._present.items()}
+        self._place = place_of(layer)
 
     @property
     def device(self) -> torch.device:
@@ -243,7 +244,7 @@ class PackedScorer(Scorer):
             kept = torch.ones(len(plans), self._totals[kind], dtype=self._hardware.dtype)
             for row, plan in enumerate(plans):
                 kept[row, list(getattr(plan, kind).get(layer, ()))] = 0
-            kept = kept[:, list(self._present[kind, layer])]
+            kept = kept[:, self._places[kind, layer].long()]  # an empty tensor has no indices
             found.append(kept.repeat_interleave(self._unit_width(kind), dim=1))
         return torch.cat(found, dim=1).to(self._hardware.device)
 
@@ -365,22 +366,7 @@ class PackedScorer(Scorer):
 
 
 class LayerScorer(PackedScorer, MaskScorer):
-    """Scores masks of one layer; see `PackedScorer`."""
-
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        layer: int,
-        rows: EncodedRows,
-        metric: str,
-        hardware: Hardware,
-        tokens_per_batch: int | None = None,
-        sharing: int = 1,
-        identity: str | None = None,
-    ) -> None:
-        super().__init__(
-            model, [layer], rows, metric, hardware, tokens_per_batch, sharing, identity
-        )
+    """Scores masks of one layer."""
 
 
 def _repeat(tokens: torch.Tensor, times: int) -> torch.Tensor:

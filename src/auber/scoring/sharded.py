@@ -74,7 +74,7 @@ class ShardedScorer(MaskScorer):
         hardware: Hardware,
         workers: Workers,
     ) -> None:
-        super().__init__(model, [layer], metric)
+        super().__init__(model, layer, metric)
         self._model, self._rows, self._hardware, self._workers = model, rows, hardware, workers
         dealt = deal_rows(rows.lengths, workers.num_shards)
         parts = tuple(rows.select(part) for part in dealt)
