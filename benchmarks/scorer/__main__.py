@@ -1,8 +1,9 @@
 """Measure rewards, tuning and a whole run against plain transformers, side by side in one process.
 
 Rewards: transformers in float32 padded to 128 tokens, the same in the scorer's precision with rows
-sorted by length, and the scorer for every layer, with its share of the arithmetic floor. Tuning:
-against the Trainer with its defaults. A whole run: seconds of rewards, agent, tuning and the rest.
+sorted by length, and the scorers: for heads and for neurons of every layer, with the share of the
+arithmetic floor, and for plans of the whole model. Tuning: against the Trainer with its defaults. A
+whole run: seconds of rewards, agent, tuning and the rest.
 
 Example: python -m benchmarks.scorer --size small --rows cola --parts rewards --out
 results/bench/cpu.json

@@ -1,10 +1,10 @@
 """The floor of a reward's time: the arithmetic that depends on the mask, at the rate of the device.
 
-It is the searched layer from its output projection on, the layers above it, and the classifier. Of
-the last layer it takes keys and values of all tokens, and the rest for the first token alone, which
-is all that most classifiers read. Only matrix products are counted, two operations per
-multiply-add; norms, activations, softmax and DeBERTa's relative positions are left out, so nothing
-reaches it.
+It is the searched layer from its output projection on, or for masks of neurons from its contracting
+matrix on, the layers above it, and the classifier. Of the last layer it takes keys and values of
+all tokens, and the rest for the first token alone, which is all that most classifiers read. Only
+matrix products are counted, two operations per multiply-add; norms, activations, softmax and
+DeBERTa's relative positions are left out, so nothing reaches it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Work:
     widths: tuple[int, ...]  # of each layer: its present heads times head_dim
     classifier: int  # weights between the last layer and the logits
     lengths: tuple[int, ...]
+    neurons: int  # of each layer; `intermediate_size` without a gate
 
     @classmethod
     def of(cls, encoder: Encoder, lengths: Sequence[int]) -> Work:
@@ -64,19 +65,22 @@ class Work:
             tuple(parts.output.in_features for parts in layers),
             head,
             tuple(lengths),
+            layers[0].contract.in_features,
         )
 
-    def count_flops(self, layer: int) -> int:
+    def count_flops(self, layer: int, kind: str = "heads") -> int:
         """Return the floating-point operations of one reward of a layer."""
         last, rows, tokens = len(self.widths) - 1, len(self.lengths), sum(self.lengths)
-        if layer == last:
-            return 2 * (self._finish(last, rows) + rows * self.classifier)
-        total = self._finish(layer, tokens)
-        total += sum(self._whole(above, tokens) for above in range(layer + 1, last))
-        keys_and_values = 2 * self.hidden_size * self.widths[last] * tokens
-        queries = self.hidden_size * self.widths[last] * rows
-        mixing = 2 * self.widths[last] * tokens  # one query per row meets all tokens of its row
-        total += keys_and_values + queries + mixing + self._finish(last, rows)
+        read = rows if layer == last else tokens
+        total = read * self.hidden_size * self.neurons
+        if kind == "heads":
+            total = self._finish(layer, read)
+        if layer < last:
+            total += sum(self._whole(above, tokens) for above in range(layer + 1, last))
+            keys_and_values = 2 * self.hidden_size * self.widths[last] * tokens
+            queries = self.hidden_size * self.widths[last] * rows
+            mixing = 2 * self.widths[last] * tokens  # one query per row meets all tokens of its row
+            total += keys_and_values + queries + mixing + self._finish(last, rows)
         return 2 * (total + rows * self.classifier)
 
     def _whole(self, layer: int, tokens: int) -> int:

@@ -52,7 +52,7 @@ def measure_growth(
         for number, variant, row_count in sorted(some, key=lambda each: each[0]):
             progress.begin(f"growth: {number} {axis}", limits.repeats)
             subject = make_subject(variant, shape, row_count, config, hardware)
-            _, prepare_seconds, seconds = time_scorer(subject, 0, limits)
+            _, prepare_seconds, seconds = time_scorer(subject, "heads", 0, limits)
             flops = Work.of(subject.encoder, subject.rows.lengths).count_flops(0)
             points.append(
                 GrowthPoint(

@@ -52,16 +52,27 @@ class PlainRecord(Record):
     rewards_per_second: Number
 
 
-class ScorerRecord(Record):
-    """A reward by the scorer, beside the plain ways and the floor."""
+class TimeRecord(Record):
+    """A reward by the scorer, beside the plain ways."""
 
     milliseconds: Number
     rewards_per_second: Number
     ratio: Number  # time of plain float32 over this
     low_precision_ratio: Number
+    prepare_seconds: Number  # from a new scorer to its first reward
+
+
+class PlansRecord(TimeRecord):
+    """A reward of a plan for the whole model."""
+
+    kept: Number  # share of the multiply-adds, mean over the plans
+
+
+class ScorerRecord(TimeRecord):
+    """A reward of a layer, beside the floor too."""
+
     floor_milliseconds: Number
     floor_share: Number
-    prepare_seconds: Number  # from a new scorer to its first reward
 
 
 class LayerRecord(ScorerRecord):
@@ -90,15 +101,22 @@ class AgreementRecord(Record):
     mean_metric_difference: Number
 
 
-class RewardsRecord(Record):
-    """Plain float32, plain in the scorer's precision, and the scorer."""
+class KindRecord(Record):
+    """The scorer on masks of one kind of unit."""
+
+    layers: tuple[LayerRecord, ...]
+    total: TotalRecord
+
+
+class RewardsRecord(KindRecord):
+    """Plain float32, plain in the scorer's precision, and the scorer on masks of heads and more."""
 
     plain: PlainRecord
     low_precision: PlainRecord
-    layers: tuple[LayerRecord, ...]
-    total: TotalRecord
     low_precision_agreement: AgreementRecord
     scorer_agreement: AgreementRecord
+    neurons: KindRecord | None = None
+    plans: PlansRecord | None = None
 
 
 class TuningSide(Record):

@@ -1,9 +1,9 @@
 """Rewards three ways: plain float32, plain in the scorer's precision, and the scorer.
 
-A plain reward is a forward pass of transformers over all rows, with the heads of one layer masked.
-It costs the same for every layer, so the plain ways are timed once, on masks of several layers; the
-scorer then answers the same masks, and the answers are compared. Every timed reward has its own
-mask.
+A plain reward is a forward pass of transformers over all rows, with heads or neurons masked. It
+costs the same for every mask, so the plain ways are timed once, on masks of all kinds and several
+layers; the scorers then answer the same masks, and the answers are compared. Every timed reward has
+its own mask.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from auber.data.encoding import EncodedRows, pad_batch
 from auber.metrics.task_metrics import get_metric
 from auber.models.plan import PruningPlan
 from auber.models.surgery import masked
-from auber.scoring import LayerScorer
+from auber.scoring import LayerScorer, PlanScorer
+from auber.scoring.scorer import PackedScorer
 from auber.system import seeds
 from auber.system.progress import Progress
 from benchmarks.scorer.floor import Work, time_each, timed
 from benchmarks.scorer.record import (
     AgreementRecord,
+    KindRecord,
     LayerRecord,
     PlainRecord,
+    PlansRecord,
     RewardsRecord,
     TotalRecord,
 )
@@ -96,13 +99,15 @@ class PlainScorer:
 
     @torch.inference_mode()
     def score(self, plan: PruningPlan) -> tuple[float, Tensor]:
-        """Return the metric without the plan's heads, and the logits (rows, labels)."""
+        """Return the metric without the plan's units, and the logits (rows, labels)."""
         with masked(self._model, plan):
             logits = torch.cat([self._model(**batch).logits for batch in self._batches]).float()
         return float(self._metric.compute(logits, self._labels)), logits[self._places]
 
 
 Answer = tuple[float, Tensor]  # the metric, and the logits (rows, labels)
+Place = tuple[str, int]  # a kind of mask, and the layer; the lowest layer for plans
+KINDS = ("heads", "neurons", "plans")
 
 
 def compare_rewards(
@@ -114,17 +119,19 @@ def compare_rewards(
 ) -> RewardsRecord:
     """Time the three ways and compare their answers."""
     work, length = Work.of(subject.encoder, subject.rows.lengths), subject.config.max_length
-    progress.plan(2 + len(layers))
+    places = [(kind, layer) for kind in KINDS[:2] for layer in layers] + [("plans", layers[0])]
+    progress.plan(2 + len(places))
     masks = _spread_masks(subject, layers, limits.repeats)
+    plans = [plan for _, plan in masks]
     plain, expected = _time_plain(
-        subject, masks, 1, "float32", _PLAIN_BATCH, length, limits, progress
+        subject, plans, 1, "float32", _PLAIN_BATCH, length, limits, progress
     )
-    masks = masks[: len(expected)]
+    plans = plans[: len(expected)]
     # Every mask is answered, however long it takes; only further repeats stop at the limit.
     low_precision, found = _time_plain(
         subject,
-        [masks[number % len(masks)] for number in range(limits.repeats)],
-        len(masks),
+        [plans[number % len(plans)] for number in range(limits.repeats)],
+        len(plans),
         subject.hardware.precision,
         _SORTED_BATCH.get(subject.hardware.device.type, _PLAIN_BATCH),
         None,
@@ -132,93 +139,143 @@ def compare_rewards(
         progress,
     )
     plain_seconds = plain.milliseconds, low_precision.milliseconds
-    records, answers = [], []
-    for layer in layers:
-        progress.begin(f"layer {layer}: rewards", limits.repeats)
-        scorer, prepare_seconds, seconds = time_scorer(subject, layer, limits)
-        many, many_seconds = _time_many(subject, scorer, seconds, limits)
-        floor = 1000 * work.count_flops(layer) / flops_per_second
-        records.append(
-            LayerRecord(
-                layer=layer,
-                prepare_seconds=prepare_seconds,
-                many=many,
-                many_milliseconds=1000 * many_seconds,
-                **_relate(1000 * seconds, floor, *plain_seconds),
+    records: dict[str, list[LayerRecord]] = {"heads": [], "neurons": []}
+    answers: dict[int, Answer] = {}
+    for place in places:
+        kind, layer = place
+        progress.begin(f"{kind}, layer {layer}: rewards", limits.repeats)
+        scorer, prepare_seconds, seconds = time_scorer(subject, kind, layer, limits)
+        times = _relate(1000 * seconds, *plain_seconds)
+        if kind == "plans":
+            of_plans = PlansRecord(
+                prepare_seconds=prepare_seconds, kept=_kept(subject, limits.repeats), **times
             )
-        )
-        answers += [_answer(subject, scorer, mask) for of, mask in masks if of == layer]
+        else:
+            many, many_seconds = _time_many(subject, scorer, place, seconds, limits)
+            floor = 1000 * work.count_flops(layer, kind) / flops_per_second
+            records[kind].append(
+                LayerRecord(
+                    layer=layer,
+                    prepare_seconds=prepare_seconds,
+                    many=many,
+                    many_milliseconds=1000 * many_seconds,
+                    floor_milliseconds=floor,
+                    floor_share=floor / times["milliseconds"],
+                    **times,
+                )
+            )
+        for number in range(len(expected)):
+            if masks[number][0] == place:
+                answers[number] = _answer(subject, scorer, plans[number])
         del scorer  # frees its memory for the next layer
         progress.end()
+    return RewardsRecord(
+        plain=plain,
+        low_precision=low_precision,
+        layers=tuple(records["heads"]),
+        total=_total(records["heads"], plain_seconds),
+        neurons=KindRecord(
+            layers=tuple(records["neurons"]), total=_total(records["neurons"], plain_seconds)
+        ),
+        plans=of_plans,
+        low_precision_agreement=_compare(subject, expected, found[: len(plans)]),
+        scorer_agreement=_compare(
+            subject, expected, [answers[number] for number in range(len(expected))]
+        ),
+    )
+
+
+def _total(records: Sequence[LayerRecord], plain_seconds: tuple[float, float]) -> TotalRecord:
     milliseconds, floor = (
         fmean(getattr(record, name) for record in records)
         for name in ("milliseconds", "floor_milliseconds")
     )
-    total = TotalRecord(
+    return TotalRecord(
         layers=len(records),
         prepare_seconds=sum(record.prepare_seconds for record in records),
-        **_relate(milliseconds, floor, *plain_seconds),
-    )
-    # Answers come layer by layer, and masks ascend by layer, so both are in the same order.
-    return RewardsRecord(
-        plain=plain,
-        low_precision=low_precision,
-        layers=tuple(records),
-        total=total,
-        low_precision_agreement=_compare(subject, expected, found[: len(masks)]),
-        scorer_agreement=_compare(subject, expected, answers),
+        floor_milliseconds=floor,
+        floor_share=floor / milliseconds,
+        **_relate(milliseconds, *plain_seconds),
     )
 
 
-def _relate(
-    milliseconds: float, floor: float, plain: float, low_precision: float
-) -> dict[str, float]:
+def _relate(milliseconds: float, plain: float, low_precision: float) -> dict[str, float]:
     return {
         "milliseconds": milliseconds,
         "rewards_per_second": 1000 / milliseconds,
         "ratio": plain / milliseconds,
         "low_precision_ratio": low_precision / milliseconds,
-        "floor_milliseconds": floor,
-        "floor_share": floor / milliseconds,
     }
 
 
 def _spread_masks(
     subject: Subject, layers: Sequence[int], count: int
-) -> list[tuple[int, tuple[int, ...]]]:
-    """Return layers with a mask each, spread over all layers from the lowest.
+) -> list[tuple[Place, PruningPlan]]:
+    """Return places with a mask each, of all kinds, spread over all layers from the lowest.
 
     A single pass then checks the layer with most layers above it.
     """
     step = (len(layers) - 1) / max(1, count - 1)
     found = []
     for number in range(count):
-        layer = layers[round(number * step)]
-        heads = subject.encoder.present(layer)
-        mask = random_masks(heads, count, subject.config.seed, layer)[number]
-        found.append((layer, mask))
+        kind = KINDS[number % len(KINDS)]
+        place = kind, layers[0] if kind == "plans" else layers[round(number * step)]
+        found.append((place, random_plans(subject, place, count)[number]))
     return found
 
 
-def random_masks(heads: Sequence[int], count: int, seed: int, layer: int) -> list[tuple[int, ...]]:
-    """Return masks as a search meets them: any number of heads may be removed, but one stays."""
-    random = seeds.generator(seed, "bench masks", layer)
+def random_plans(
+    subject: Subject, place: Place, count: int, purpose: str = "bench masks"
+) -> list[PruningPlan]:
+    """Return masks of a kind as a search meets them."""
+    kind, layer = place
+    encoder, seed = subject.encoder, subject.config.seed
+    layers = range(encoder.num_layers) if kind == "plans" else [layer]
+    removed: dict[str, list[dict[int, tuple[int, ...]]]] = {}
+    for unit, present in (("heads", encoder.present), ("neurons", encoder.present_neurons)):
+        chosen = {each: random_masks(present(each), count, seed, each, purpose) for each in layers}
+        is_asked = kind in (unit, "plans")
+        removed[unit] = [
+            {each: masks[number] for each, masks in chosen.items()} if is_asked else {}
+            for number in range(count)
+        ]
+    return list(map(PruningPlan, removed["heads"], removed["neurons"]))
+
+
+def _kept(subject: Subject, count: int) -> float:
+    """Return the share of multiply-adds that the timed plans leave, for rows of mean length."""
+    length = round(fmean(subject.rows.lengths))
+    plans = random_plans(subject, ("plans", 0), count)
+    return fmean(plan.cost(subject.model, length).multiply_adds for plan in plans)
+
+
+def random_masks(
+    units: Sequence[int], count: int, seed: int, layer: int, purpose: str = "bench masks"
+) -> list[tuple[int, ...]]:
+    """Return sets of units: any number of them, but one stays."""
+    random = seeds.generator(seed, purpose, layer)
     masks = []
     for _ in range(count):
-        number = int(random.integers(1, len(heads))) if len(heads) > 1 else 0
-        chosen = random.choice(heads, number, replace=False)
-        masks.append(tuple(int(head) for head in np.sort(chosen)))
+        number = int(random.integers(1, len(units))) if len(units) > 1 else 0
+        chosen = random.choice(units, number, replace=False)
+        masks.append(tuple(int(unit) for unit in np.sort(chosen)))
     return masks
 
 
-def time_scorer(subject: Subject, layer: int, limits: Limits) -> tuple[LayerScorer, float, float]:
-    """Return the scorer of a layer, the seconds until its first reward, and of one after that."""
+def time_scorer(
+    subject: Subject, kind: str, layer: int, limits: Limits
+) -> tuple[PackedScorer, float, float]:
+    """Return a scorer, the seconds until its first reward, and of one after that."""
     device = subject.hardware.device
-    masks = random_masks(subject.encoder.present(layer), limits.repeats, subject.config.seed, layer)
+    masks = random_plans(subject, (kind, layer), limits.repeats)
 
-    def prepare() -> LayerScorer:
-        rows, metric = subject.rows, subject.task.metric
-        scorer = LayerScorer(subject.model, layer, rows, metric, subject.hardware)
+    def prepare() -> PackedScorer:
+        given = subject.rows, subject.task.metric, subject.hardware
+        scorer = (
+            PlanScorer(subject.model, *given)
+            if kind == "plans"
+            else LayerScorer(subject.model, layer, *given)
+        )
         scorer.score(masks[0])
         return scorer
 
@@ -230,7 +287,7 @@ def time_scorer(subject: Subject, layer: int, limits: Limits) -> tuple[LayerScor
 
 def _time_plain(
     subject: Subject,
-    masks: Sequence[tuple[int, tuple[int, ...]]],
+    plans: Sequence[PruningPlan],
     least: int,
     precision: str,
     batch_size: int,
@@ -238,7 +295,7 @@ def _time_plain(
     limits: Limits,
     progress: Progress,
 ) -> tuple[PlainRecord, list[Answer]]:
-    """Time plain rewards of layers and masks, at least so many of them."""
+    """Time plain rewards of masks, at least so many of them."""
     scorer = PlainScorer(
         subject.model,
         subject.rows,
@@ -248,14 +305,13 @@ def _time_plain(
         padded_to=padded_to,
     )
     is_sorted = padded_to is None
-    progress.begin(f"plain {precision}{', sorted' * is_sorted}", len(masks))
+    progress.begin(f"plain {precision}{', sorted' * is_sorted}", len(plans))
     scorer.warm_up()
     seconds: list[float] = []
     answers: list[Answer] = []
-    for layer, mask in masks:
+    for plan in plans:
         if len(seconds) >= least and sum(seconds) >= limits.seconds:
             break
-        plan = PruningPlan({layer: mask})
         answer, taken = timed(partial(scorer.score, plan), subject.hardware.device)
         answers.append(answer)
         seconds.append(taken)
@@ -273,26 +329,26 @@ def _time_plain(
 
 
 def _time_many(
-    subject: Subject, scorer: LayerScorer, single: float, limits: Limits
+    subject: Subject, scorer: PackedScorer, place: Place, single: float, limits: Limits
 ) -> tuple[int, float]:
     """Return how many masks are scored at once, and the seconds per reward."""
     # As many as fit into a hundredth of the limit; the call is made twice, once to warm up.
     many = min(_MOST_AT_ONCE, int(limits.seconds / 100 / single))
     if many < 2:
         return 1, single
-    masks = random_masks(scorer.present, many, subject.config.seed + 1, scorer.layer)
+    masks = random_plans(subject, place, many, "bench masks at once")
     scorer.score_many(masks)
     return many, timed(lambda: scorer.score_many(masks), subject.hardware.device)[1] / many
 
 
-def _answer(subject: Subject, scorer: LayerScorer, removed: tuple[int, ...]) -> Answer:
+def _answer(subject: Subject, scorer: PackedScorer, plan: PruningPlan) -> Answer:
     """Return the scorer's answer, with the logits in the order of the rows."""
-    found = scorer.logits(removed)  # (rows, labels), longest row first
+    found = scorer.logits(plan)  # (rows, labels), longest row first
     lengths = subject.rows.lengths
     order = torch.tensor(sorted(range(len(lengths)), key=lambda row: -lengths[row]))
     logits = torch.empty_like(found)
     logits[order.to(found.device)] = found
-    return scorer.score(removed), logits
+    return scorer.score(plan), logits
 
 
 def _compare(

@@ -14,6 +14,7 @@ from benchmarks.scorer.record import (
     GrowthSeries,
     RewardsRecord,
     SearchRecord,
+    TimeRecord,
     TuningRecord,
 )
 
@@ -67,29 +68,45 @@ def _rewards_table(found: Sequence[tuple[str, RewardsRecord]]) -> pandas.DataFra
     rows = [
         {
             "measured": name,
+            "masks": masks,
             "plain float32, ms": _short(rewards.plain.milliseconds),
             "plain sorted, ms": _short(rewards.low_precision.milliseconds),
-            "scorer, ms": _short(rewards.total.milliseconds),
-            "floor, ms": _short(rewards.total.floor_milliseconds),
-            "times float32": f"{rewards.total.ratio:.1f}",
-            "times sorted": f"{rewards.total.low_precision_ratio:.1f}",
-            # Nothing is faster than its floor: something else kept the device busy meanwhile.
-            "of the floor": f"{100 * rewards.total.floor_share:.0f} %"
-            + " (invalid)" * (rewards.total.floor_share > 1),
-            "prepare, s": _short(rewards.total.prepare_seconds),
+            "scorer, ms": _short(times.milliseconds),
+            "floor, ms": "-" if floor is None else _short(floor),
+            "times float32": f"{times.ratio:.1f}",
+            "times sorted": f"{times.low_precision_ratio:.1f}",
+            "of the floor": "-" if floor is None else _share(floor / times.milliseconds),
+            "prepare, s": _short(times.prepare_seconds),
         }
         for name, rewards in found
+        for masks, times, floor in _kinds(rewards)
     ]
     return pandas.DataFrame(rows)
+
+
+def _kinds(rewards: RewardsRecord) -> Iterator[tuple[str, TimeRecord, float | None]]:
+    """Yield the times of each kind of mask, and their floor."""
+    yield "heads", rewards.total, rewards.total.floor_milliseconds
+    if rewards.neurons:
+        yield "neurons", rewards.neurons.total, rewards.neurons.total.floor_milliseconds
+    if rewards.plans:
+        yield f"whole model, {100 * rewards.plans.kept:.0f} % kept", rewards.plans, None
+
+
+def _share(share: float) -> str:
+    # Nothing is faster than its floor: something else kept the device busy meanwhile.
+    return f"{100 * share:.0f} %" + " (invalid)" * (share > 1)
 
 
 def _layers_table(found: Sequence[tuple[str, RewardsRecord]]) -> pandas.DataFrame:
     columns = {
         name: {
             layer.layer: f"{_short(layer.milliseconds)} ({100 * layer.floor_share:.0f} %)"
-            for layer in rewards.layers
+            for layer in of_kind.layers
         }
         for name, rewards in found
+        for name, of_kind in ((name, rewards), (f"{name}, neurons", rewards.neurons))
+        if of_kind
     }
     table = pandas.DataFrame(columns).sort_index().fillna("-")
     return table.rename_axis("layer").reset_index()

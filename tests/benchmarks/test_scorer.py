@@ -28,13 +28,16 @@ QUICK = [
 
 def test_the_floor_is_counted_by_hand():
     # 3 layers of 2, 1 and 4 heads of width 5; rows of 2 and 3 tokens
-    work = Work(20, 7, (10, 5, 20), 11, (2, 3))
+    work = Work(20, 7, (10, 5, 20), 11, (2, 3), 7)
     finish = [tokens * 20 * (width + 14) for tokens, width in ((5, 10), (5, 5), (2, 20))]
     whole = 3 * 20 * 5 * 5 + 2 * 5 * (4 + 9) + finish[1]
     last = 2 * 20 * 20 * 5 + 20 * 20 * 2 + 2 * 20 * 5 + finish[2]
     assert work.count_flops(2) == 2 * (finish[2] + 2 * 11)
     assert work.count_flops(1) == 2 * (finish[1] + last + 2 * 11)
     assert work.count_flops(0) == 2 * (finish[0] + whole + last + 2 * 11)
+    # masks of neurons leave the contraction
+    assert work.count_flops(2, "neurons") == 2 * (2 * 20 * 7 + 2 * 11)
+    assert work.count_flops(0, "neurons") == 2 * (5 * 20 * 7 + whole + last + 2 * 11)
 
 
 @pytest.mark.parametrize("padded_to", [24, None])
@@ -58,6 +61,9 @@ def test_all_parts_are_measured(tmp_path, capsys):
     assert (bench.subject.rows, bench.subject.layers, bench.device.precision) == (24, 2, "float32")
     rewards = bench.rewards
     assert [layer.layer for layer in rewards.layers] == [0, 1]
+    assert [layer.layer for layer in rewards.neurons.layers] == [0, 1]
+    assert 0 < rewards.plans.kept < 1
+    assert rewards.scorer_agreement.masks == 3, "a mask of each kind"
     assert rewards.scorer_agreement.disagreements == 0
     assert rewards.scorer_agreement.largest_logit_difference < 1e-4
     assert rewards.total.floor_share == pytest.approx(

@@ -14,6 +14,7 @@ import torch
 from auber.data.encoding import EncodedRows
 from auber.errors import ConfigError, PlanError
 from auber.metrics.task_metrics import get_metric
+from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from auber.scoring import (
     CrossFitScorer,
@@ -25,7 +26,7 @@ from auber.scoring import (
 )
 from auber.training.evaluation import predict
 from tests.scoring.test_crossfit import made_folds
-from tests.scoring.test_scorer import random_rows
+from tests.scoring.test_scorer import pruned_score, random_rows
 from tests.small import cpu
 from tests.tiny_models import tiny_model
 
@@ -72,10 +73,43 @@ def test_absent_heads_and_all_heads_cannot_be_removed(make, removed):
             call(argument)
 
 
+@pytest.mark.parametrize(
+    ("heads", "neurons", "message"),
+    [
+        ({}, {1: [5, 48]}, "layer 1: its neurons are numbered 0 to 47, the plan removes neuron 48"),
+        ({}, {1: [3, 3]}, r"layer 1: each neuron may be named once, the plan has \[3, 3\]"),
+        ({}, {1: range(48)}, "layer 1: the plan removes all 48 neurons; at least one must stay"),
+        ({}, {1: range(47)}, "layer 1: the mask removes all 47 neurons that are left; at least"),
+        ({1: [3, 2, 1]}, {}, "layer 1: the mask removes all 3 heads that are left; at least one"),
+        ({2: [0]}, {}, "layer 2: the scorer's masks must be of layer 1; leave other layers out"),
+        ({}, {3: [0]}, "layer 3: the model has layers 0 to 2; correct the plan"),
+    ],
+)
+@pytest.mark.parametrize("make", SCORERS)
+def test_plans_that_do_not_fit(make, heads, neurons, message):
+    model, *others = pruned_start()
+    remove(model, PruningPlan(neurons={1: [47]}))
+    scorer = make(model, *others)
+    with pytest.raises(PlanError, match=f"^{message}"):
+        scorer.score_many([(1,), PruningPlan(heads, neurons)])
+
+
+@pytest.mark.parametrize("make", SCORERS)
+def test_every_scorer_scores_neurons(make):
+    model, rows, metric = pruned_start()
+    masks = [PruningPlan(neurons={1: range(0, 40, 2)}), PruningPlan({1: [2]}, {1: [7]}), (1,)]
+    expected = [pruned_score(model, 1, mask, rows, metric) for mask in masks]
+    assert make(model, rows, metric).score_many(masks) == pytest.approx(expected)
+    assert make(model, rows, metric).score_many(masks[:1]) == pytest.approx(expected[:1])
+
+
 @pytest.mark.parametrize("make", SCORERS)
 def test_equal_masks_in_any_form(make):
     scorer = make(*pruned_start())
-    assert len(set(scorer.score_many([(1, 3), (3, 1), [3, 1, 3], np.array([1, 3])]))) == 1
+    # A plan may name what is gone already.
+    plans = [PruningPlan({1: [1, 3]}), PruningPlan({1: [0, 1, 3]})]
+    masks = [(1, 3), (3, 1), [3, 1, 3], np.array([1, 3]), *plans]
+    assert len(set(scorer.score_many(masks))) == 1
     assert scorer.score_many([]) == []
 
 

@@ -10,12 +10,12 @@ import torch
 from auber.data.encoding import EncodedRows
 from auber.models.plan import PruningPlan
 from auber.models.surgery import masked, remove
-from auber.scoring import LayerScorer
+from auber.scoring import LayerScorer, PlanScorer
 from auber.training.devices import Hardware
 from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
 from tests.scoring.test_scorer import random_rows
-from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, tiny_model
+from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, NEURONS, tiny_model
 
 pytestmark = pytest.mark.gpu
 
@@ -77,6 +77,31 @@ def test_in_float32_every_mask_predicts_what_the_masked_model_predicts(model_typ
             plain = predict(model, rows)[longest_first(rows)]
         assert torch.allclose(scorer.logits(removed), plain, atol=1e-4)
     assert scorer.score_many(masks) == [scorer.score(mask) for mask in masks]
+    neurons = range(0, NEURONS - 1, 2)
+    # Each kind of mask has a graph of its own; neurons alone replace the cached contexts.
+    kinds = [PruningPlan(neurons={layer: neurons}), PruningPlan({layer: [1]}, {layer: neurons})]
+    for plan in [*kinds, *kinds, PruningPlan({layer: [1]})]:
+        with masked(model, plan):
+            plain = predict(model, rows)[longest_first(rows)]
+        assert torch.allclose(scorer.logits(plan), plain, atol=1e-4)
+
+
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+@pytest.mark.parametrize("count", [200, 20_000])  # several plans share a pass, and one fills it
+def test_in_float32_every_plan_predicts_what_the_masked_model_predicts(model_type, count):
+    model = tiny_model(model_type, num_labels=3, **heads_of_16(model_type)).cuda()
+    remove(model, PruningPlan({1: [2]}, {2: [0, 5]}))
+    rows = random_rows(count=count, token_types=model_type in ("bert", "electra"))
+    scorer = PlanScorer(model, rows, "accuracy", gpu("float32"))
+    heads, neurons = {0: [1, 2], 1: [0]}, {0: range(9), 2: range(10, NEURONS, 3)}
+    plans = [PruningPlan(heads, neurons), PruningPlan(heads), PruningPlan({}, neurons)]
+    for plan in plans:
+        with masked(model, plan):
+            plain = predict(model, rows)[longest_first(rows)]
+        assert torch.allclose(scorer.logits(plan), plain, atol=1e-4)
+    assert scorer._chunks[0].graphs, "captured"
+    expected = [scorer.score(plan) for plan in plans]
+    assert scorer.score_many(plans) == pytest.approx(expected, abs=5 / count)
 
 
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
@@ -103,28 +128,30 @@ def test_a_captured_graph_predicts_what_the_masked_model_predicts(model_type, la
 def test_in_bfloat16_it_is_no_farther_from_float32_than_plain_bfloat16(model_type, layer):
     model, rows = base_model(model_type), big_rows(600)
     scorer = LayerScorer(model, layer, rows, "accuracy", gpu("bfloat16"))
-    for removed in [(), (1, 4, 7), tuple(range(11))]:
-        with masked(model, {layer: removed}):
+    plans = [PruningPlan({layer: removed}) for removed in [(), (1, 4, 7), range(11)]]
+    for plan in [*plans, PruningPlan(neurons={layer: range(0, 3072, 3)})]:
+        with masked(model, plan):
             exact = predict(model, rows)[longest_first(rows)]
         low = base_model(model_type).to(torch.bfloat16)
-        with masked(low, {layer: removed}):
+        with masked(low, plan):
             plain = predict(low, rows)[longest_first(rows)]
         distances = [
-            float((logits - exact).pow(2).mean().sqrt())
-            for logits in (scorer.logits(removed), plain)
+            float((logits - exact).pow(2).mean().sqrt()) for logits in (scorer.logits(plan), plain)
         ]
         flips = [
             int((logits.argmax(1) != exact.argmax(1)).sum())
-            for logits in (scorer.logits(removed), plain)
+            for logits in (scorer.logits(plan), plain)
         ]
-        print(f"{model_type} layer {layer} {removed}: distance {distances}, flips {flips}")
+        print(f"{model_type} layer {layer} {plan!r:.40}: distance {distances}, flips {flips}")
         assert distances[0] <= 1.25 * distances[1]
         assert flips[0] <= max(3, 2 * flips[1])
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["heads", "neurons"])
 @pytest.mark.parametrize("layer", [0, 11])
-def test_four_gibibytes_are_enough_for_a_hundred_thousand_rows(layer):
+def test_four_gibibytes_are_enough_for_a_hundred_thousand_rows(layer, kind):
+    mask = PruningPlan(**{kind: {layer: [1]}})
     total = torch.cuda.get_device_properties(0).total_memory
     model, rows = base_model(), big_rows(100_000)
     torch.cuda.empty_cache()
@@ -132,12 +159,12 @@ def test_four_gibibytes_are_enough_for_a_hundred_thousand_rows(layer):
     try:
         torch.cuda.reset_peak_memory_stats()
         scorer = LayerScorer(model, layer, rows, "accuracy", gpu("bfloat16"))
-        first, again = scorer.score((1,)), scorer.score((1,))
+        first, again = scorer.score(mask), scorer.score(mask)
         assert first == again
         assert torch.cuda.max_memory_reserved() <= 4 * 2**30
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     del scorer
     torch.cuda.empty_cache()
-    whole = LayerScorer(model, layer, rows, "accuracy", gpu("bfloat16")).score((1,))
+    whole = LayerScorer(model, layer, rows, "accuracy", gpu("bfloat16")).score(mask)
     assert abs(whole - first) <= 0.002

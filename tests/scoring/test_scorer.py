@@ -11,15 +11,16 @@ from auber.data.encoding import EncodedRows
 from auber.errors import ModelError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import remove
+from auber.models.surgery import remove, remove_remaining
 from auber.scoring import LayerScorer, scorer
 from auber.scoring.layers import PackedLayer
 from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
 from tests.small import cpu
-from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, VOCABULARY, tiny_model
+from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, NEURONS, VOCABULARY, tiny_model
 
 MASKS = [(), (0,), (1, 3), (0, 2, 3)]
+SOME = tuple(range(1, NEURONS, 3))  # neurons
 ALL_METRICS = [
     ("sequence", "accuracy", 3),
     ("sequence", "f1", 3),
@@ -52,29 +53,48 @@ def made(kind="sequence", model_type="bert", labels=3, **changes):
     return tiny_model(model_type, kind=kind, num_labels=labels, **changes), rows
 
 
-def pruned_score(model, layer, removed, rows, metric):
+def pruned_model(model, plan):
     pruned = copy.deepcopy(model)
-    remove(pruned, PruningPlan({layer: removed}))
-    return evaluate_rows(pruned, rows, metric).score
+    remove_remaining(pruned, plan)
+    return pruned
+
+
+def pruned_score(model, layer, removed, rows, metric):
+    plan = removed if isinstance(removed, PruningPlan) else PruningPlan({layer: removed})
+    return evaluate_rows(pruned_model(model, plan), rows, metric).score
+
+
+def metric_of(rows):
+    return "accuracy" if rows.kind == "sequence" else METRICS_OF[rows.kind][0]
+
+
+def assert_logits_are_those_of_the_pruned(logits, model, plan, rows):
+    """Compare logits, longest rows first, with those of the model without the plan's units."""
+    is_sequence = rows.kind == "sequence"
+    by_length = sorted(range(len(rows)), key=lambda row: -rows.lengths[row])
+    order = torch.tensor(by_length) if is_sequence else packed_order(rows)
+    plain = predict(pruned_model(model, plan), rows)[order]
+    assert logits.shape == plain.shape
+    # Fewer neurons are summed in another order, with large weights.
+    tolerance = 1e-5 if is_sequence and not plan.neurons else 2e-5
+    torch.testing.assert_close(logits, plain, atol=tolerance, rtol=1e-5)
+    assert torch.equal(logits.argmax(1), plain.argmax(1))
 
 
 def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -> None:
-    """Compare every mask with the pruned model; head 0 of the layer must be removed already."""
-    is_sequence = rows.kind == "sequence"
-    metric = "accuracy" if is_sequence else METRICS_OF[rows.kind][0]
-    scorer = LayerScorer(model, layer, rows, metric, cpu(), tokens_per_batch=60)
-    by_length = sorted(range(len(rows)), key=lambda row: -rows.lengths[row])
-    order = torch.tensor(by_length) if is_sequence else packed_order(rows)
-    masks = [
+    """Compare every mask of heads, and some of neurons and of both, with the pruned model.
+
+    Head 0 of the layer must be removed already.
+    """
+    scorer = LayerScorer(model, layer, rows, metric_of(rows), cpu(), tokens_per_batch=60)
+    masks: list[Any] = [
         mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)
     ]
-    for removed in masks:
-        pruned = copy.deepcopy(model)
-        remove(pruned, {layer: removed})
-        plain, fast = predict(pruned, rows)[order], scorer.logits(removed)
-        assert fast.shape == plain.shape
-        torch.testing.assert_close(fast, plain, atol=1e-5 if is_sequence else 2e-5, rtol=1e-5)
-        assert torch.equal(fast.argmax(1), plain.argmax(1))
+    masks += [PruningPlan(neurons={layer: some}) for some in (SOME, range(NEURONS - 1))]
+    masks += [PruningPlan({layer: [1, 3]}, {layer: SOME}), PruningPlan({layer: [2]})]
+    for mask in masks:
+        plan = mask if isinstance(mask, PruningPlan) else PruningPlan({layer: mask})
+        assert_logits_are_those_of_the_pruned(scorer.logits(mask), model, plan, rows)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +107,8 @@ def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, kind):
     model, rows = made(kind, model_type)
-    remove(model, PruningPlan({(layer + 1) % LAYERS: [2], layer: [0]}))
+    other = (layer + 1) % LAYERS
+    remove(model, PruningPlan({other: [2], layer: [0]}, {other: [5], layer: [0, 1, 30]}))
     assert_predicts_like_the_pruned(model, layer, rows)
 
 
@@ -96,9 +117,11 @@ def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, k
 def test_the_score_is_the_metric_of_the_pruned_model(kind, metric, labels, tokens_per_batch):
     model, rows = made(kind, labels=labels)
     layer_scorer = LayerScorer(model, 1, rows, metric, cpu(), tokens_per_batch=tokens_per_batch)
-    expected = [pruned_score(model, 1, removed, rows, metric) for removed in MASKS]
-    assert layer_scorer.score_many(MASKS) == pytest.approx(expected, abs=1e-6)
-    assert layer_scorer.score((1, 3)) == pytest.approx(expected[2], abs=1e-6)
+    neurons, both = PruningPlan(neurons={1: SOME}), PruningPlan({1: [1]}, {1: SOME})
+    for masks in (MASKS, [neurons, PruningPlan()], [both, neurons, *MASKS]):
+        expected = [pruned_score(model, 1, removed, rows, metric) for removed in masks]
+        assert layer_scorer.score_many(masks) == pytest.approx(expected, abs=1e-6)
+        assert layer_scorer.score(masks[1]) == pytest.approx(expected[1], abs=1e-6)
     assert len(set(expected)) > 1
 
 
@@ -160,7 +183,7 @@ def test_what_does_not_depend_on_the_mask_is_computed_once(
 
         return wrapper
 
-    for name in ("context", "first_context", "finish"):
+    for name in ("context", "first_context", "finish", "contract"):
         monkeypatch.setattr(PackedLayer, name, recorded(name, getattr(PackedLayer, name)))
     model, rows = made(kind, model_type, **changes)
     metric = "accuracy" if kind == "sequence" else METRICS_OF[kind][0]
@@ -170,26 +193,35 @@ def test_what_does_not_depend_on_the_mask_is_computed_once(
     assert {numbers[packed] for packed, _ in calls} == set(range(LAYERS))
     calls.clear()
     layer_scorer.score((1,))
-    expected = [(layer, "finish")]
+    rest = ["finish", "contract"]
+    expected = [(layer, name) for name in rest]
     for above in range(layer + 1, LAYERS):
-        expected += [(above, in_the_last if above == LAYERS - 1 else "context"), (above, "finish")]
+        context = in_the_last if above == LAYERS - 1 else "context"
+        expected += [(above, name) for name in (context, *rest)]
     assert [(numbers[packed], name) for packed, name in calls] == expected
+    # Masks of neurons share the activations; of the searched layer only the contraction is left.
+    layer_scorer.score(PruningPlan(neurons={layer: [0]}))
+    calls.clear()
+    layer_scorer.score(PruningPlan(neurons={layer: SOME}))
+    assert [(numbers[packed], name) for packed, name in calls] == expected[1:]
 
 
+@pytest.mark.parametrize("kind", ["heads", "neurons"])
 @pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
 @pytest.mark.parametrize("layer", range(LAYERS - 1))  # the last layer caches little and always fits
-def test_what_does_not_fit_is_computed_again(model_type, layer, monkeypatch, caplog):
+def test_what_does_not_fit_is_computed_again(model_type, layer, kind, monkeypatch, caplog):
     model, rows = made(model_type=model_type)
-    expected = LayerScorer(model, layer, rows, "accuracy", cpu()).logits((1,))
+    mask = PruningPlan(**{kind: {layer: [1]}})
+    expected = LayerScorer(model, layer, rows, "accuracy", cpu()).logits(mask)
     scored_tokens = max(rows.lengths) if model_type == "deberta-v2" else 0
     per_token = scorer._bytes_per_pass_token(encoder_of(model), 4, scored_tokens)
     room = int(20 * per_token / scorer._USABLE_MEMORY)
     monkeypatch.setattr(scorer, "available_bytes", lambda device: room)
     layer_scorer = LayerScorer(model, layer, rows, "accuracy", cpu())
     for _ in range(2):
-        assert torch.allclose(layer_scorer.logits((1,)), expected, atol=1e-5)
+        assert torch.allclose(layer_scorer.logits(mask), expected, atol=1e-5)
     assert len(layer_scorer._chunks) > 1
-    assert any(chunk.hidden is None for chunk in layer_scorer._chunks)
+    assert any(chunk.state is None for chunk in layer_scorer._chunks)
     assert "reward rows do not fit into memory and are computed anew for each reward" in caplog.text
 
 
@@ -198,10 +230,10 @@ def test_a_batch_that_runs_out_of_memory_is_halved(monkeypatch, caplog):
     expected = LayerScorer(model, 1, rows, "accuracy", cpu()).logits((1,))
     above, room = LayerScorer._above, 6
 
-    def cramped(self, chunk, weights):
+    def cramped(self, chunk, *arguments):
         if len(chunk.rows) > room:
             raise torch.OutOfMemoryError("no room")
-        return above(self, chunk, weights)
+        return above(self, chunk, *arguments)
 
     monkeypatch.setattr(LayerScorer, "_above", cramped)
     layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
@@ -219,11 +251,36 @@ def test_a_batch_that_runs_out_of_memory_is_halved(monkeypatch, caplog):
 def test_several_masks_share_a_pass(model_type, layer, monkeypatch):
     model, rows = made(model_type=model_type)
     layer_scorer = LayerScorer(model, layer, rows, "accuracy", cpu())
-    masks = [(0,), (1, 2), (), (3,), (0, 1, 2)]
-    one_by_one = [layer_scorer.score(mask) for mask in masks]
-    monkeypatch.setattr(LayerScorer, "_masks_per_pass", lambda self: 2)
-    assert layer_scorer.score_many(masks) == one_by_one
+    neurons = [{layer: range(start, NEURONS - 1)} for start in (0, 5, 11, 30, 44)]
+    heads = [{layer: mask} for mask in [(0,), (1, 2), (), (3,), (0, 1, 2)]]
+    together = [heads, [None] * 5, heads], [[None] * 5, neurons, neurons]
+    for some_heads, some_neurons in zip(*together, strict=True):
+        masks = list(map(PruningPlan, some_heads, some_neurons))
+        monkeypatch.setattr(LayerScorer, "_masks_per_pass", lambda self: 1)
+        one_by_one = [layer_scorer.logits(mask) for mask in masks]
+        monkeypatch.setattr(LayerScorer, "_masks_per_pass", lambda self: 2)
+        for found, expected in zip(layer_scorer._logits_of(masks), one_by_one, strict=True):
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     assert layer_scorer.score_many([]) == []
+
+
+def test_a_hundred_thousand_rows_in_little_memory(monkeypatch):
+    """Only some rows are cached, of heads' contexts and, as they are wider, of fewer neurons."""
+    model, some = made(labels=2)
+    few = EncodedRows([ids[:2] for ids in some.input_ids], None, some.labels, pad_token_id=1)
+    rows = few.select([row % len(few) for row in range(100_000)])
+    layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
+    monkeypatch.setattr(scorer, "available_bytes", lambda device: 30 * 2**20)
+    cached = []
+    for mask in (PruningPlan({1: [2]}), PruningPlan(neurons={1: SOME})):
+        found = layer_scorer.score(mask)
+        assert found == layer_scorer.score(mask)
+        assert found == pytest.approx(pruned_score(model, 1, mask, few, "accuracy"), abs=0.001)
+        sizes = [each.numel() for chunk in layer_scorer._chunks if chunk.state
+                 for each in chunk.state if each is not None]  # fmt: skip
+        assert 2**20 < 4 * sum(sizes) < 30 * 2**20
+        cached.append(sum(chunk.state is not None for chunk in layer_scorer._chunks))
+    assert 0 < cached[1] < cached[0] < len(layer_scorer._chunks)
 
 
 def test_heads_of_an_unusual_size():

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import auber
 from auber.errors import ConfigError, ModelError, RunError
+from auber.models.plan import PruningPlan
 from auber.scoring import DeviceWorkers, LayerScorer, ShardedScorer, open_workers
 from auber.scoring.sharded import deal_rows
 from auber.training.devices import Hardware
@@ -265,9 +266,9 @@ def test_what_goes_wrong_in_a_ray_worker(ray, monkeypatch):
     model, rows = tiny_model("bert", num_labels=3), random_rows()
     workers = ray_shards.RayWorkers(cpu(), 2)
     scorer = ShardedScorer(model, 1, rows, "accuracy", cpu(), workers)
-    assert scorer.score_many(MASKS) == LayerScorer(model, 1, rows, "accuracy", cpu()).score_many(
-        MASKS
-    )
+    masks = [*MASKS, PruningPlan({1: [1]}, {1: range(20)})]
+    whole = LayerScorer(model, 1, rows, "accuracy", cpu())
+    assert scorer.score_many(masks) == whole.score_many(masks)
 
     def cramped(shard):
         def fail(*_):

@@ -294,6 +294,8 @@ def _lists(by_layer: UnitsByLayer) -> dict[int, list[int]]:
 
 def _index(kind: str, value: object, where: str) -> int:
     """Return a whole number from 0 of Python, NumPy or torch as a Python int."""
+    if type(value) is int and value >= 0:  # plans have thousands of neurons
+        return value
     is_bool = isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool")
     try:
         found = -1 if is_bool else operator.index(value)  # type: ignore[arg-type]

@@ -1,26 +1,26 @@
 """Cross-fitting: each row of the reward set is scored by the fold model trained without it.
 
-Each fold has a `LayerScorer` for its rows. Their statistics are combined, and the metric is
-computed once, over all rows.
+Each fold has a scorer for its rows: a `LayerScorer`, or for the whole model a `PlanScorer`. Their
+statistics are combined, and the metric is computed once, over all rows.
 
 Contract: in float32 a score is the metric of what the physically pruned models predict for their
-own rows. A single fold scores like a `LayerScorer`, bit for bit, and has the same key.
+own rows. A single fold scores like its scorer, bit for bit, and has the same key.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
 from auber.data.encoding import EncodedRows
 from auber.errors import ModelError, TaskError
-from auber.metrics.task_metrics import get_metric
-from auber.models.encoders import encoder_of
-from auber.scoring.base import MaskScorer
+from auber.models.plan import PruningPlan
+from auber.scoring.base import MaskScorer, Scorer, place_of, present_units
+from auber.scoring.plans import PlanScorer
 from auber.scoring.scorer import LayerScorer
 from auber.training.devices import Hardware
 
@@ -36,50 +36,58 @@ class Fold(NamedTuple):
     identity: str | None = None
 
 
-class CrossFitScorer(MaskScorer):
+Folds = Sequence[Fold | tuple["PreTrainedModel", EncodedRows]]
+
+
+class _CrossFit(Scorer):
     """Scores the rows of each fold with its model; folds without rows are ignored."""
 
-    def __init__(
-        self,
-        folds: Sequence[Fold | tuple[PreTrainedModel, EncodedRows]],
-        layer: int,
-        metric: str,
-        hardware: Hardware,
-    ) -> None:
+    def __init__(self, folds: Folds, layer: int | None, metric: str, hardware: Hardware) -> None:
         named = [Fold(*fold) for fold in folds]
         filled = [fold for fold in named if len(fold.rows)]
         if not filled:
             raise TaskError(
-                f"layer {layer}: at least one fold must have rows, found none in {len(folds)} "
+                f"{place_of(layer)}: at least one fold must have rows, found none in {len(folds)} "
                 "folds; add rows"
             )
-        present = _common_heads([fold.model for fold in named], layer)
-        super().__init__(layer, present, get_metric(metric))
-        sharing = len(filled)
-        self._scorers = [
-            LayerScorer(model, layer, rows, metric, hardware, sharing=sharing, identity=identity)
+        super().__init__(named[0].model, layer, metric)
+        for fold, (model, _, _) in enumerate(named):
+            self._require_same_units(fold, model)
+        make = PlanScorer if layer is None else partial(LayerScorer, layer=layer)
+        given: dict[str, Any] = {"metric": metric, "hardware": hardware, "sharing": len(filled)}
+        self._scorers: list[Scorer] = [
+            make(model=model, rows=rows, identity=identity, **given)
             for model, rows, identity in filled
         ]
 
     @cached_property
     def key(self) -> str:
-        """What a score depends on besides layer and mask: equal keys mean equal scores."""
+        """What a score depends on besides the mask: equal keys mean equal scores."""
         keys = [scorer.key for scorer in self._scorers]
         return (
             keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
         )
 
-    def _statistics(self, masks: Sequence[Sequence[int]]) -> Tensor:
-        return self._combine([scorer.statistics(masks) for scorer in self._scorers])
+    def _statistics(self, plans: Sequence[PruningPlan]) -> Tensor:
+        return self._combine([scorer.statistics(plans) for scorer in self._scorers])
+
+    def _require_same_units(self, fold: int, model: PreTrainedModel) -> None:
+        for (kind, layer), found in present_units(model, self._searched).items():
+            first = self._present[kind, layer]
+            if found != first:
+                raise ModelError(
+                    f"layer {layer}: the models of all folds must have the same {kind}, found "
+                    f"{list(first)!s:.60} in fold 0 and {list(found)!s:.60} in fold {fold}; remove "
+                    f"the same {kind} from each"
+                )
 
 
-def _common_heads(models: Sequence[PreTrainedModel], layer: int) -> tuple[int, ...]:
-    present = [tuple(encoder_of(model).present(layer)) for model in models]
-    for fold, heads in enumerate(present):
-        if heads != present[0]:
-            raise ModelError(
-                f"layer {layer}: the models of all folds must have the same heads, found "
-                f"{list(present[0])} in fold 0 and {list(heads)} in fold {fold}; remove the same "
-                "heads from each"
-            )
-    return present[0]
+class CrossFitScorer(_CrossFit, MaskScorer):
+    """Scores masks of one layer over all folds."""
+
+
+class CrossFitPlanScorer(_CrossFit):
+    """Scores plans for the whole model over all folds."""
+
+    def __init__(self, folds: Folds, metric: str, hardware: Hardware) -> None:
+        super().__init__(folds, None, metric, hardware)

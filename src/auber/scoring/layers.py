@@ -6,6 +6,9 @@ is the tanh form; its distance from the exact form (at most 5e-4) is below the r
 In float32 everything is exact on any device. The attention kernel cannot compute scores that depend
 on content and position together (DeBERTa's). There, as on a CPU, attention runs by groups of
 equally long rows.
+
+A mask weights the columns that a matrix reads: the heads' contexts before the output projection,
+the neurons' activations before the contracting matrix.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from auber.models.encoders.attention import Attention
 from auber.models.encoders.base import Encoder
@@ -70,6 +74,11 @@ class PackedLayer:
         """Whether attention stores a number for each pair of tokens of a row."""
         return self._attention.disentangled is not None
 
+    @property
+    def mixes_tokens(self) -> bool:
+        """Whether a module after the layer mixes neighbouring tokens, given the layer's input."""
+        return self._between is not None
+
     def context(self, hidden: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
         """Return the input of the output projection: (tokens, present_heads * head_dim)."""
         states = self._parts.attention_input(hidden)
@@ -90,28 +99,50 @@ class PackedLayer:
         return self._attend(query, key, value, batch, first_only=True)
 
     def finish(
-        self, context: torch.Tensor, hidden: torch.Tensor, batch: PackedBatch
+        self,
+        context: torch.Tensor,
+        hidden: torch.Tensor,
+        batch: PackedBatch,
+        heads: torch.Tensor | None = None,  # weights (masks, present_heads * head_dim)
+        neurons: torch.Tensor | None = None,  # weights (masks, present_neurons)
     ) -> torch.Tensor:
         """Return the input of the next layer from `context` and the layer's own input.
 
         Both may be of first tokens only, unless a module between the layers mixes tokens.
         """
-        output = self._finish(context, hidden)
+        return self.contract(*self.expand(context, hidden, heads), hidden, batch, neurons)
+
+    def expand(
+        self, context: torch.Tensor, hidden: torch.Tensor, heads: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the neurons' activations (tokens, present_neurons), and what is added to them."""
+        parts = self._parts
+        update = _weighted(parts.output, context, heads, len(hidden))
+        attended = self._add_norm(update, hidden, parts.attention_norm)
+        if self._gelu_epilogue:
+            bias, weight = parts.expand.bias, parts.expand.weight
+            return torch._addmm_activation(bias, attended, weight.t(), use_gelu=True), attended
+        return parts.activation(parts.expand(attended)), attended
+
+    def contract(
+        self,
+        activations: torch.Tensor,
+        attended: torch.Tensor,
+        hidden: torch.Tensor | None,  # the layer's input, if the layer `mixes_tokens`
+        batch: PackedBatch,
+        neurons: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the input of the next layer from the results of `expand`."""
+        update = _weighted(self._parts.contract, activations, neurons, len(attended))
+        output = self._add_feed_forward(update, attended)
         if self._between is None:
             return output
+        assert hidden is not None
         mixed = map(self._between, batch.blocks(hidden), batch.blocks(output))
         return batch.join(list(mixed))
 
-    def _finish(self, context: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        parts = self._parts
-        attended = self._add_norm(parts.output(context), hidden, parts.attention_norm)
-        if self._gelu_epilogue:
-            expanded = torch._addmm_activation(
-                parts.expand.bias, attended, parts.expand.weight.t(), use_gelu=True
-            )
-        else:
-            expanded = parts.activation(parts.expand(attended))
-        return self._add_norm(parts.contract(expanded), attended, parts.output_norm)
+    def _add_feed_forward(self, update: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        return self._add_norm(update, attended, self._parts.output_norm)
 
     def _add_norm(self, update: torch.Tensor, residual: torch.Tensor, norm: Any) -> torch.Tensor:
         weight, bias = norm.weight, norm.bias
@@ -194,16 +225,20 @@ class PreNormLayer(PackedLayer):
         super().__init__(encoder, layer, attention, kernels)
         self._final_norm = encoder.final_norm if layer == encoder.num_layers - 1 else None
 
-    def _finish(self, context: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    def expand(
+        self, context: torch.Tensor, hidden: torch.Tensor, heads: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the neurons' activations (tokens, present_neurons), and what is added to them."""
         parts = self._parts
-        attended = hidden + parts.output(context)
+        attended = _weighted(parts.output, context, heads, len(hidden)).add_(hidden)
         expanded = parts.expand(parts.output_norm(attended))
-        if parts.is_gated:
-            activated, gate = expanded.chunk(2, dim=-1)
-            expanded = parts.activation(activated) * gate
-        else:
-            expanded = parts.activation(expanded)
-        output: torch.Tensor = attended.add_(parts.contract(expanded))
+        if not parts.is_gated:
+            return parts.activation(expanded), attended
+        activated, gate = expanded.chunk(2, dim=-1)
+        return parts.activation(activated) * gate, attended
+
+    def _add_feed_forward(self, update: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        output = update.add_(attended)
         return output if self._final_norm is None else self._final_norm(output)
 
 
@@ -214,6 +249,23 @@ def pack_layers(encoder: Encoder, longest: int, kernels: Any) -> list[PackedLaye
         layer_class = PreNormLayer if encoder.parts(layer).normalises_first else PackedLayer
         packed.append(layer_class(encoder, layer, attention, kernels))
     return packed
+
+
+def _weighted(
+    linear: nn.Linear, inputs: torch.Tensor, weights: torch.Tensor | None, tokens: int
+) -> torch.Tensor:
+    """Apply a linear to weighted columns: (tokens, out_features), the tokens of all masks.
+
+    `inputs` has the tokens of all masks, or one copy for all. `weights` is (masks, columns).
+    """
+    if weights is None:
+        output: torch.Tensor = linear(inputs)
+        return output
+    if len(weights) == 1:  # the same products, and the matrix is smaller than what it reads
+        return F.linear(inputs, linear.weight * weights, linear.bias)
+    of_mask = tokens // len(weights)
+    copies = inputs.view(len(inputs) // of_mask, of_mask, inputs.shape[1])
+    return F.linear((copies * weights[:, None]).flatten(0, 1), linear.weight, linear.bias)
 
 
 def _by_offset(bias: torch.Tensor, num_heads: int) -> torch.Tensor:

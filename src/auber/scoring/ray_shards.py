@@ -22,6 +22,7 @@ import torch
 
 from auber.data.encoding import EncodedRows
 from auber.errors import AuberError, ConfigError, RunError
+from auber.models.plan import PruningPlan
 from auber.scoring.scorer import LayerScorer
 from auber.scoring.sharded import Assignment
 from auber.system import cluster
@@ -53,7 +54,7 @@ class RayWorkers:
         self._loaded: list[Any] = []  # references to the results of `load`
 
     def statistics(
-        self, assignment: Assignment, masks: Sequence[Sequence[int]]
+        self, assignment: Assignment, masks: Sequence[PruningPlan]
     ) -> list[torch.Tensor]:
         """Return each shard's statistics of each mask, on the CPU."""
         if not self._actors:
@@ -61,10 +62,9 @@ class RayWorkers:
             self._actors = [self._start_actor() for _ in range(self.num_shards)]
         if assignment is not self._assignment:
             self._assign(assignment)
-        wanted = [tuple(mask) for mask in masks]
-        answers = [self._request(shard, wanted) for shard in range(self.num_shards)]
+        answers = [self._request(shard, masks) for shard in range(self.num_shards)]
         return [
-            torch.from_numpy(self._receive(shard, answer, wanted).copy())
+            torch.from_numpy(self._receive(shard, answer, masks).copy())
             for shard, answer in enumerate(answers)
         ]
 
@@ -128,11 +128,11 @@ class RayWorkers:
                 "nodes, and go on with --resume"
             )
 
-    def _request(self, shard: int, masks: list[tuple[int, ...]]) -> Any:
+    def _request(self, shard: int, masks: Sequence[PruningPlan]) -> Any:
         # With the result of `load` as an argument, an error there becomes the error here.
         return self._actors[shard].statistics.remote(self._loaded[shard], masks)
 
-    def _receive(self, shard: int, answer: Any, masks: list[tuple[int, ...]]) -> NDArray[Any]:
+    def _receive(self, shard: int, answer: Any, masks: Sequence[PruningPlan]) -> NDArray[Any]:
         """Return a shard's answer, from a new worker if the old one is lost."""
         exceptions = self._ray.exceptions
         for attempt in range(1, _ATTEMPTS + 1):
@@ -174,7 +174,7 @@ class _Shard:
         """Use another layer or other rows."""
         self._scorer = LayerScorer(model, layer, rows, metric, self._hardware, sharing=sharing)
 
-    def statistics(self, loaded: None, masks: list[tuple[int, ...]]) -> NDArray[Any]:
+    def statistics(self, loaded: None, masks: Sequence[PruningPlan]) -> NDArray[Any]:
         """Return the statistics of these rows for each mask: (masks, ...)."""
         assert self._scorer is not None
         return self._scorer.statistics(masks).cpu().numpy()

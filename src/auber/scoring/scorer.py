@@ -1,13 +1,14 @@
 """Scores masks of one layer. Everything that does not depend on the mask is computed only once.
 
-That is the layer's input and each head's context. A score multiplies the contexts by the mask and
-runs the layers above. If the classifier reads only the first token, the last layer runs for first
-tokens only. On a GPU a score is a replayed CUDA graph, and several masks share a pass if one would
-not fill the device. What does not fit into memory is computed again for each score. A batch that
-runs out of memory is halved.
+For masks of neurons alone that is the activations of the layer's feed-forward, for others the
+layer's input and each head's context. A score multiplies activations or contexts by the mask and
+runs what is above: the rest of the layer, and the layers above it. If the classifier reads only the
+first token, the last layer runs for first tokens only. On a GPU a score is a replayed CUDA graph,
+and several masks share a pass if one would not fill the device. What does not fit into memory is
+computed again for each score. A batch that runs out of memory is halved.
 
 Contract: in float32 the predictions equal, row for row and token for token, those of the physically
-pruned model.
+pruned model. How a mask is computed depends on those that are scored with it, not on earlier ones.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ import copy
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from auber.data.encoding import EncodedRows, pad_batch, part_batch
 from auber.errors import ModelError
-from auber.metrics.task_metrics import get_metric
 from auber.models.checkpoint import weights_digest
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
-from auber.scoring.base import MaskScorer
-from auber.scoring.layers import load_kernels, pack_layers
+from auber.models.plan import PruningPlan
+from auber.scoring.base import KINDS, Mask, MaskScorer, Scorer, Site, place_of
+from auber.scoring.layers import PackedLayer, load_kernels, pack_layers
 from auber.scoring.packing import PackedBatch, cut_rows
 from auber.training.devices import Hardware
 
@@ -56,18 +57,30 @@ _USABLE_MEMORY = 0.8
 _process_lock = threading.Lock()
 
 
+Sites = tuple[Site, ...]  # whose columns the masks of a pass weight
+
+
+class State(NamedTuple):
+    """What the first searched layer computes before a mask matters, of tokens or of first tokens.
+
+    Either its heads' contexts and its input, or its neurons' activations, what their contraction is
+    added to, and the layer's input if a module after the layer reads that.
+    """
+
+    inputs: torch.Tensor  # (tokens or rows, columns that the mask weights)
+    residual: torch.Tensor  # (tokens or rows, hidden), like the next one
+    hidden: torch.Tensor | None
+
+
 @dataclass
-class _Chunk:
+class Chunk:
     """Some rows, and what is cached of them between two scores."""
 
     rows: list[int]
     batch: PackedBatch
-    may_cache: bool
-    # input of the searched layer: (tokens, hidden), or (rows, hidden) of first tokens
-    hidden: torch.Tensor | None = None
-    # the heads' contexts: (tokens or rows, present_heads * head_dim)
-    context: torch.Tensor | None = None
-    graphs: dict[int, _Graph] = field(default_factory=dict)  # by number of masks
+    may_cache: bool = False
+    state: State | None = None
+    graphs: dict[tuple[Sites, int], _Graph] = field(default_factory=dict)  # by number of masks
 
 
 @dataclass(frozen=True)
@@ -79,8 +92,8 @@ class _Graph:
     replay: Callable[[], None]
 
 
-class LayerScorer(MaskScorer):
-    """Scores masks of one layer of a model, which is not changed.
+class PackedScorer(Scorer):
+    """Scores masks of one layer of a model, or of all. The model is not changed.
 
     The caches are filled at the first score, so a scorer whose scores are all known costs nothing.
     `sharing` is the number of scorers that share the device's memory. `identity` identifies the
@@ -90,7 +103,7 @@ class LayerScorer(MaskScorer):
     def __init__(
         self,
         model: PreTrainedModel,
-        layer: int,
+        layer: int | None,
         rows: EncodedRows,
         metric: str,
         hardware: Hardware,
@@ -98,15 +111,18 @@ class LayerScorer(MaskScorer):
         sharing: int = 1,
         identity: str | None = None,
     ) -> None:
+        super().__init__(model, layer, metric)
         encoder = encoder_of(model)
-        super().__init__(layer, encoder.present(layer), get_metric(metric))
         self._model, self._rows, self._hardware = model, rows, hardware
         self._identity, self._sharing = identity, sharing
         self._tokens_per_batch = tokens_per_batch or _for_device(_BATCH_TOKENS, hardware.device)
-        self._chunks: list[_Chunk] | None = None
-        last = encoder.num_layers - 1
+        self._chunks: list[Chunk] | None = None
+        self._cached = ""  # the kind of unit whose columns are cached
+        self._first, last = self._searched[0], encoder.num_layers - 1
         self._last_reads_first = encoder.reads == "first" and encoder.between(last) is None
-        self._first_only = self._last_reads_first and layer == last
+        self._first_only = self._last_reads_first and self._first == last
+        self._places = {site: torch.tensor(units) for site, units in self._present.items()}
+        self._place = place_of(layer)
 
     @property
     def device(self) -> torch.device:
@@ -115,145 +131,193 @@ class LayerScorer(MaskScorer):
 
     @cached_property
     def key(self) -> str:
-        """What a score depends on besides layer and mask: equal keys mean equal scores."""
+        """What a score depends on besides the mask and its layer: equal keys mean equal scores."""
         identity = self._identity or weights_digest(self._model)
         return score_key(identity, self._rows, self._metric.name, self._hardware.precision)
 
-    def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        self._prepare()
-        width = min(self._masks_per_pass(), len(masks))
-        found = []
-        for start in range(0, len(masks), width):
-            some = list(masks[start : start + width])
-            # A short last pass is filled up, so that one captured graph serves all.
-            logits = self._logits(some + [some[-1]] * (width - len(some)))
-            found += [self._metric.statistics(each, self._truth) for each in logits[: len(some)]]
-        return torch.stack(found)
-
-    def logits(self, removed: Sequence[int]) -> torch.Tensor:
+    def logits(self, mask: Mask) -> torch.Tensor:
         """Return the logits of every row, longest first, in float32.
 
         If the classifier reads all tokens, return those of every token.
         """
-        self._require_masks([removed])
-        self._prepare()
-        return self._logits([removed])[0]
+        return next(self._logits_of([self._read(mask)]))
+
+    def _statistics(self, plans: Sequence[PruningPlan]) -> torch.Tensor:
+        logits = self._logits_of(plans)
+        return torch.stack([self._metric.statistics(each, self._truth) for each in logits])
+
+    def _logits_of(self, plans: Sequence[PruningPlan]) -> Iterator[torch.Tensor]:
+        """Yield the logits of each mask: (rows or tokens, labels)."""
+        kinds = [kind for kind in KINDS if any(getattr(plan, kind) for plan in plans)] or KINDS[:1]
+        self._prepare(kinds[0])
+        sites = tuple((kind, layer) for layer in self._searched for kind in kinds)
+        width = min(self._masks_per_pass(), len(plans))
+        for some in torch.split(self._weights(plans, sites), width):
+            # A short last pass is filled up, so that one captured graph serves all.
+            weights = torch.cat([some, some[-1:].expand(width - len(some), -1)])
+            logits = self._by_chunk(partial(self._chunk_logits, weights=weights, sites=sites))
+            yield from logits[: len(some)]
 
     # --- computed once -------------------------------------------------------------------------
 
     @torch.inference_mode()
-    def _prepare(self) -> None:
-        """Copy the weights in the scorer's precision, pack the rows, and decide what to cache."""
-        if self._chunks is not None:
-            return
-        device, dtype = self._hardware.device, self._hardware.dtype
-        self._encoder = encoder_of(_cast(self._model, device, dtype).eval())
-        self._layers = pack_layers(self._encoder, max(self._rows.lengths), load_kernels(device))
-        self._chunks = self._cut_rows(self._encoder, dtype.itemsize)
-        order = [row for chunk in self._chunks for row in chunk.rows]
-        self._truth = self._rows.truth(device, order)
+    def _prepare(self, kind: str) -> None:
+        """Copy the weights in the scorer's precision, pack the rows, and decide what to cache.
 
-    def _cut_rows(self, encoder: Encoder, itemsize: int) -> list[_Chunk]:
-        """Return the rows in chunks that fit into memory, and mark those that may be cached."""
+        What is cached before the columns of a kind of unit replaces what was cached for another.
+        """
+        if self._chunks is None:
+            device, dtype = self._hardware.device, self._hardware.dtype
+            self._encoder = encoder_of(_cast(self._model, device, dtype).eval())
+            self._layers = pack_layers(self._encoder, max(self._rows.lengths), load_kernels(device))
+            self._chunks = self._cut_rows(self._encoder, dtype.itemsize)
+            order = [row for chunk in self._chunks for row in chunk.rows]
+            self._truth = self._rows.truth(device, order)
+        if kind != self._cached:
+            self._cached = kind
+            self._plan_caches(self._chunks)
+
+    def _cut_rows(self, encoder: Encoder, itemsize: int) -> list[Chunk]:
+        """Return the rows in chunks that fit into memory, and note the room for caches."""
         room = int(_USABLE_MEMORY * available_bytes(self._hardware.device)) // self._sharing
         scored_tokens = max(self._rows.lengths) if self._layers[0].forms_scores else 0
         per_pass = _bytes_per_pass_token(encoder, itemsize, scored_tokens)
         tokens = max(1, min(self._tokens_per_batch, room // 2 // per_pass))
-        room -= tokens * per_pass
-        width = len(encoder.present(self.layer)) * encoder.head_dim
-        cached = int((encoder.hidden_size + width) * itemsize)  # bytes per token
-        chunks = []
-        for rows in cut_rows(self._rows.lengths, tokens):
-            batch = self._pack(rows)
-            needed = cached * (len(rows) if self._first_only else batch.num_tokens)
-            chunks.append(_Chunk(rows, batch, may_cache=needed <= room))
+        self._room = room - tokens * per_pass
+        return [Chunk(rows, self._pack(rows)) for rows in cut_rows(self._rows.lengths, tokens)]
+
+    def _plan_caches(self, chunks: Sequence[Chunk]) -> None:
+        """Mark the chunks whose state fits into memory; nothing is cached yet."""
+        has_input = self._cached == "neurons" and self._layers[self._first].mixes_tokens
+        columns = self._columns(self._cached, self._first)
+        columns += (2 if has_input else 1) * self._encoder.hidden_size
+        room = self._room // self._hardware.dtype.itemsize
+        for chunk in chunks:
+            chunk.state, chunk.graphs = None, {}
+            needed = columns * (len(chunk.rows) if self._first_only else chunk.batch.num_tokens)
+            chunk.may_cache = needed <= room
             room -= needed if needed <= room else 0
+        self._free_unused()
         uncached = sum(len(chunk.rows) for chunk in chunks if not chunk.may_cache)
         if uncached:
             logger.warning(
-                "layer %d: %d of %d reward rows do not fit into memory and are computed anew for "
+                "%s: %d of %d reward rows do not fit into memory and are computed anew for "
                 "each reward; reward.max_rows bounds them",
-                self.layer, uncached, len(self._rows),
+                self._place, uncached, len(self._rows),
             )  # fmt: skip
-        return chunks
 
     def _pack(self, rows: Sequence[int]) -> PackedBatch:
         return PackedBatch(tuple(self._rows.lengths[row] for row in rows), self._hardware.device)
 
-    def _below(self, chunk: _Chunk) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the searched layer's input and its heads' contexts for the rows of a chunk."""
-        if chunk.hidden is not None and chunk.context is not None:
-            return chunk.hidden, chunk.context
+    def _below(self, chunk: Chunk) -> State:
+        """Return the first searched layer's state for the rows of a chunk."""
+        if chunk.state is not None:
+            return chunk.state
         rows, device = self._rows, self._hardware.device
         inputs, _ = part_batch(pad_batch([rows[row] for row in chunk.rows], rows.pad_token_id))
         inputs = {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items()}
         # (rows, longest, hidden)
         embedded = self._encoder.embed(inputs["input_ids"], inputs.get("token_type_ids"))
         hidden = embedded[inputs["attention_mask"].bool()]  # (tokens, hidden)
-        for layer in self._layers[: self.layer]:
+        for layer in self._layers[: self._first]:
             hidden = layer.finish(layer.context(hidden, chunk.batch), hidden, chunk.batch)
-        searched = self._layers[self.layer]
+        searched = self._layers[self._first]
         if self._first_only:
             context = searched.first_context(hidden, chunk.batch)
             hidden = hidden[chunk.batch.firsts]
         else:
             context = searched.context(hidden, chunk.batch)
+        state = State(context, hidden, None)
+        if self._cached == "neurons":
+            below = hidden if searched.mixes_tokens else None
+            state = State(*searched.expand(context, hidden), below)
         if chunk.may_cache:
-            chunk.hidden, chunk.context = hidden, context
-        return hidden, context
+            chunk.state = state
+        return state
 
     # --- computed for each score ---------------------------------------------------------------
 
+    def _weights(self, plans: Sequence[PruningPlan], sites: Sites) -> torch.Tensor:
+        """Return the weight of each column, 0 or 1: (masks, columns of all sites)."""
+        found = []
+        for kind, layer in sites:
+            kept = torch.ones(len(plans), self._totals[kind], dtype=self._hardware.dtype)
+            for row, plan in enumerate(plans):
+                kept[row, list(getattr(plan, kind).get(layer, ()))] = 0
+            kept = kept[:, self._places[kind, layer].long()]  # an empty tensor has no indices
+            found.append(kept.repeat_interleave(self._unit_width(kind), dim=1))
+        return torch.cat(found, dim=1).to(self._hardware.device)
+
+    def _unit_width(self, kind: str) -> int:
+        return self._encoder.head_dim if kind == "heads" else 1
+
+    def _columns(self, kind: str, layer: int) -> int:
+        return len(self._present[kind, layer]) * self._unit_width(kind)
+
     @torch.inference_mode()
-    def _logits(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Return the logits of each mask, rows longest first: (masks, rows or tokens, labels)."""
-        present = [[float(head not in set(removed)) for head in self.present] for removed in masks]
-        weights = torch.tensor(present, dtype=self._hardware.dtype)
-        weights = weights.repeat_interleave(self._encoder.head_dim, dim=1)
-        weights = weights.to(self._hardware.device)  # (masks, present_heads * head_dim)
+    def _by_chunk(self, compute: Callable[[Chunk], torch.Tensor]) -> torch.Tensor:
+        """Return the logits of all rows, longest first: (masks, rows or tokens, labels)."""
         assert self._chunks is not None
         chunks, logits = list(self._chunks), []
         while chunks:
             chunk = chunks.pop(0)
             try:
-                logits.append(self._chunk_logits(chunk, weights))
+                logits.append(compute(chunk))
             except torch.OutOfMemoryError as error:
                 chunks = self._halve(chunk, error) + chunks
         return torch.cat(logits, dim=1).float()
 
-    def _chunk_logits(self, chunk: _Chunk, weights: torch.Tensor) -> torch.Tensor:
+    def _chunk_logits(self, chunk: Chunk, weights: torch.Tensor, sites: Sites) -> torch.Tensor:
         if not (self._hardware.device.type == "cuda" and chunk.may_cache):
-            return self._above(chunk, weights)
-        if len(weights) not in chunk.graphs:
-            chunk.graphs[len(weights)] = self._capture(chunk, weights)
-        graph = chunk.graphs[len(weights)]
+            return self._above(chunk, weights, sites)
+        shape = sites, len(weights)
+        if shape not in chunk.graphs:
+            chunk.graphs[shape] = self._capture(chunk, weights, sites)
+        graph = chunk.graphs[shape]
         graph.weights.copy_(weights)
         graph.replay()
         return graph.logits
 
-    def _above(self, chunk: _Chunk, weights: torch.Tensor) -> torch.Tensor:
-        """Return the logits of a chunk with weighted heads: (masks, rows or tokens, labels)."""
-        hidden, context = self._below(chunk)
+    def _above(self, chunk: Chunk, weights: torch.Tensor, sites: Sites) -> torch.Tensor:
+        """Return the logits of a chunk with weighted columns: (masks, rows or tokens, labels)."""
+        parts = torch.split(weights, [self._columns(*site) for site in sites], dim=1)
+        weight_of = dict(zip(sites, parts, strict=True))
         masks, batch = len(weights), chunk.batch.repeated(len(weights))
-        # (masks * tokens, present_heads * head_dim)
-        weighted = (context[None] * weights[:, None]).flatten(0, 1)
-        if masks > 1:
-            hidden = hidden.expand(masks, *hidden.shape).flatten(0, 1)
-        hidden = self._layers[self.layer].finish(weighted, hidden, batch)
-        for layer in self._layers[self.layer + 1 :]:
-            if layer is self._layers[-1] and self._last_reads_first:
+        state = self._below(chunk)
+        residual = _repeat(state.residual, masks)
+        searched, *above = self._layers[self._first :]
+        heads, neurons = (weight_of.get((kind, self._first)) for kind in KINDS)
+        if self._cached == "heads":
+            hidden = searched.finish(state.inputs, residual, batch, heads, neurons)
+        else:
+            below = None if state.hidden is None else _repeat(state.hidden, masks)
+            hidden = searched.contract(state.inputs, residual, below, batch, neurons)
+        return self._climb(above, hidden, batch, weight_of)
+
+    def _climb(
+        self,
+        above: Sequence[PackedLayer],
+        hidden: torch.Tensor,
+        batch: PackedBatch,
+        weight_of: Mapping[Site, torch.Tensor],
+    ) -> torch.Tensor:
+        """Return the logits after the layers above the first: (masks, rows or tokens, labels)."""
+        for number, layer in enumerate(above, self._first + 1):
+            if number == self._encoder.num_layers - 1 and self._last_reads_first:
                 context = layer.first_context(hidden, batch)
-                hidden = layer.finish(context, hidden[batch.firsts], batch)
+                hidden = hidden[batch.firsts]
             else:
-                hidden = layer.finish(layer.context(hidden, batch), hidden, batch)
+                context = layer.context(hidden, batch)
+            heads, neurons = (weight_of.get((kind, number)) for kind in KINDS)
+            hidden = layer.finish(context, hidden, batch, heads, neurons)
         if self._encoder.reads == "mean":
             hidden = batch.join([block.mean(1, keepdim=True) for block in batch.blocks(hidden)])
         elif self._encoder.reads == "first" and not self._last_reads_first:
             hidden = hidden[batch.firsts]
         logits = self._encoder.classify(hidden)
-        return logits.view(masks, -1, logits.shape[-1])
+        return logits.view(batch.times, -1, logits.shape[-1])
 
-    def _capture(self, chunk: _Chunk, weights: torch.Tensor) -> _Graph:
+    def _capture(self, chunk: Chunk, weights: torch.Tensor, sites: Sites) -> _Graph:
         """Capture a pass, so that a score needs no kernel launches."""
         static = weights.clone()
         # A stream of this device: torch's default capture stream is on the device that was first.
@@ -262,34 +326,34 @@ class LayerScorer(MaskScorer):
         with _process_lock:
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                self._above(chunk, static)  # compiles kernels and fills caches before the capture
+                # compiles kernels and fills caches before the capture
+                self._above(chunk, static, sites)
             torch.cuda.current_stream().wait_stream(side)
             with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-                logits = self._above(chunk, static)
+                logits = self._above(chunk, static, sites)
         return _Graph(static, logits, graph.replay)
 
-    def _halve(self, chunk: _Chunk, error: torch.OutOfMemoryError) -> list[_Chunk]:
+    def _halve(self, chunk: Chunk, error: torch.OutOfMemoryError) -> list[Chunk]:
         """Replace a chunk that ran out of memory by two, which are not cached."""
         if len(chunk.rows) == 1:
             raise ModelError(
-                f"layer {self.layer}: one row of {chunk.batch.num_tokens} tokens does not fit into "
-                f"the memory of {self._hardware.name} ({error}); free some of it, or lower "
-                "max_length"
+                f"{self._place}: one row of {chunk.batch.num_tokens} tokens does not fit into the "
+                f"memory of {self._hardware.name} ({error}); free some of it, or lower max_length"
             ) from error
         assert self._chunks is not None
         at, middle = self._chunks.index(chunk), len(chunk.rows) // 2
-        halves = [
-            _Chunk(rows, self._pack(rows), may_cache=False)
-            for rows in (chunk.rows[:middle], chunk.rows[middle:])
-        ]
+        parts = chunk.rows[:middle], chunk.rows[middle:]
+        halves = [Chunk(rows, self._pack(rows)) for rows in parts]
         self._chunks[at : at + 1] = halves
-        if self._hardware.device.type == "cuda":
-            with _process_lock:
-                torch.cuda.empty_cache()
+        self._free_unused()
         logger.warning(
-            "layer %d: out of memory, a batch of %d rows is halved", self.layer, len(chunk.rows)
+            "%s: out of memory, a batch of %d rows is halved", self._place, len(chunk.rows)
         )
         return halves
+
+    def _free_unused(self) -> None:
+        with _process_lock:
+            self._hardware.free_unused()
 
     def _masks_per_pass(self) -> int:
         assert self._chunks is not None
@@ -299,6 +363,15 @@ class LayerScorer(MaskScorer):
         tokens = len(batch.lengths) if self._first_only else batch.num_tokens
         full = _for_device(_FULL_TOKENS, self._hardware.device)
         return max(1, min(_MOST_MASKS, full // tokens))
+
+
+class LayerScorer(PackedScorer, MaskScorer):
+    """Scores masks of one layer."""
+
+
+def _repeat(tokens: torch.Tensor, times: int) -> torch.Tensor:
+    """Return copies of (tokens, hidden), one after the other."""
+    return tokens if times == 1 else tokens.expand(times, *tokens.shape).flatten(0, 1)
 
 
 def _for_device(values: dict[str, int], device: torch.device) -> int:
@@ -336,7 +409,7 @@ def _bytes_per_pass_token(encoder: Encoder, itemsize: int, scored_tokens: int) -
     its scores, `scored_tokens` is the number of tokens that a token attends to.
     """
     width = encoder.num_heads * encoder.head_dim
-    expanded: int = encoder.parts(0).expand.out_features
+    expanded = max(encoder.parts(layer).expand.out_features for layer in range(encoder.num_layers))
     scores = 8 * encoder.num_heads * scored_tokens
     return int((4 * width + 2 * expanded + 5 * encoder.hidden_size + scores) * itemsize)
 

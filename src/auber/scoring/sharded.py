@@ -24,9 +24,8 @@ import torch
 from auber.config import Config
 from auber.data.encoding import EncodedRows
 from auber.errors import ConfigError
-from auber.metrics.task_metrics import get_metric
 from auber.models.checkpoint import weights_digest
-from auber.models.encoders import encoder_of
+from auber.models.plan import PruningPlan
 from auber.scoring.base import MaskScorer
 from auber.scoring.scorer import LayerScorer, score_key
 from auber.system.distributed import num_processes
@@ -52,7 +51,7 @@ class Workers(Protocol):
     num_shards: int
 
     def statistics(
-        self, assignment: Assignment, masks: Sequence[Sequence[int]]
+        self, assignment: Assignment, masks: Sequence[PruningPlan]
     ) -> list[torch.Tensor]:
         """Return each shard's statistics of each mask, on the CPU.
 
@@ -75,7 +74,7 @@ class ShardedScorer(MaskScorer):
         hardware: Hardware,
         workers: Workers,
     ) -> None:
-        super().__init__(layer, encoder_of(model).present(layer), get_metric(metric))
+        super().__init__(model, layer, metric)
         self._model, self._rows, self._hardware, self._workers = model, rows, hardware, workers
         dealt = deal_rows(rows.lengths, workers.num_shards)
         parts = tuple(rows.select(part) for part in dealt)
@@ -89,8 +88,8 @@ class ShardedScorer(MaskScorer):
         exact = self._metric.exact and self._hardware.dtype == torch.float32
         return key if exact else f"{key}-{self._workers.num_shards}"
 
-    def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
-        combined = self._combine(self._workers.statistics(self._assignment, masks))
+    def _statistics(self, plans: Sequence[PruningPlan]) -> torch.Tensor:
+        combined = self._combine(self._workers.statistics(self._assignment, plans))
         if self._hardware.device.type == "cuda":
             # finished on the device of an unsharded scorer, to give the same bits
             combined = combined.to(self._hardware.device)
@@ -108,7 +107,7 @@ class DeviceWorkers:
         self._threads = ThreadPoolExecutor(len(devices), thread_name_prefix="auber-shard")
 
     def statistics(
-        self, assignment: Assignment, masks: Sequence[Sequence[int]]
+        self, assignment: Assignment, masks: Sequence[PruningPlan]
     ) -> list[torch.Tensor]:
         """Return each shard's statistics of each mask, on the CPU."""
         if assignment is not self._assignment:
@@ -194,7 +193,7 @@ def _devices(home: torch.device, num_shards: int) -> list[torch.device]:
     return [home, *others][:num_shards]
 
 
-def _statistics(scorer: LayerScorer, masks: Sequence[Sequence[int]]) -> torch.Tensor:
+def _statistics(scorer: LayerScorer, masks: Sequence[PruningPlan]) -> torch.Tensor:
     """Compute in a thread whose current device is the shard's, as kernels and streams require."""
     device = scorer.device
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
