@@ -15,6 +15,7 @@ class Scorer:
     """Knows the outputs for every mask, and remembers what it was asked."""
 
     key, layer, present = "key", 3, (0, 1, 2)
+    metric = get_metric("r_squared")
     truth = torch.tensor([0.0, 1.0, 2.0, 3.0])
 
     def __init__(self):
@@ -43,7 +44,7 @@ def ledger(tmp_path):
 def test_what_is_known_is_not_computed_and_all_of_it_is_counted(ledger):
     scorer = Scorer()
     ledger.complete("key", 3, [(1,)], lambda masks: [0.75])
-    metered = MeteredScorer(scorer, get_metric("r_squared"), ledger)
+    metered = MeteredScorer(scorer, ledger)
     of_both = get_metric("r_squared").finish_all(scorer.statistics([(0, 2)]))
     assert metered.score_many([(1,), (0, 2)]) == [0.75, *of_both]
     assert metered.score_many([(0, 2)]) == of_both
@@ -54,7 +55,7 @@ def test_what_is_known_is_not_computed_and_all_of_it_is_counted(ledger):
 
 def test_scores_behind_the_noise_are_not_computed_again(ledger):
     scorer, metric = Scorer(), get_metric("r_squared")
-    metered = MeteredScorer(scorer, metric, ledger)
+    metered = MeteredScorer(scorer, ledger)
     rows = [metric.by_row(each) for each in scorer.statistics([(), (0,), (1,), (2,)])]
     errors = [(gains - rows[0]).std() / 2 for gains in rows[1:]]  # of four rows
     assert metered.estimate_noise() == pytest.approx(float(sum(errors)) / 3)
@@ -67,8 +68,8 @@ def test_scores_behind_the_noise_are_not_computed_again(ledger):
 
 
 def test_a_score_that_is_not_a_number_is_an_error_and_not_remembered(ledger):
-    scorer, metric = Scorer(), get_metric("r_squared")
-    metered = MeteredScorer(scorer, metric, ledger)
+    scorer = Scorer()
+    metered = MeteredScorer(scorer, ledger)
     known = metered.score_many([(), (0,)])
     scorer.truth = scorer.truth * torch.nan
     message = (

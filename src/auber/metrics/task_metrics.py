@@ -18,7 +18,7 @@ NaN, except where classes are counted. Apple's MPS has no float64, so its logits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -53,6 +53,10 @@ class Metric:
     exact: bool = True  # the statistics are counts, and shards are added
     reads_entities: bool = False  # the tags must follow IOB2
     by_row: Callable[[Tensor], Tensor] | None = None  # of statistics: the terms of a mean over rows
+
+    def of_terms(self) -> Metric:
+        """Return the metric whose statistics are the terms that `by_row` gives."""
+        return replace(self, finish=_mean, by_row=Tensor.clone)
 
     @property
     def kind(self) -> str:

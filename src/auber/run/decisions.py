@@ -76,7 +76,7 @@ class Decisions:
         config, choose = self._request.config, self._request.method.choose_layer
         layer = scorer.layer
         assert choose is not None
-        metered = MeteredScorer(scorer, get_metric(self._request.reward_metric), self._ledger)
+        metered = MeteredScorer(scorer, self._ledger)
         started = time.perf_counter()
         cost = self._find_change_cost(metered)
         work = LayerSearch(

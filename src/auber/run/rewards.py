@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from auber.errors import ModelError
-from auber.metrics.task_metrics import Metric, settle
+from auber.metrics.task_metrics import settle
 from auber.run.ledger import Ledger
 from auber.scoring import MaskScorer, standard_error
 from auber.search.methods import Mask
@@ -16,8 +16,8 @@ from auber.search.methods import Mask
 class MeteredScorer:
     """A scorer behind the ledger; it counts seconds and remembers the score of each mask."""
 
-    def __init__(self, scorer: MaskScorer, metric: Metric, ledger: Ledger) -> None:
-        self._scorer, self._metric, self._ledger = scorer, metric, ledger
+    def __init__(self, scorer: MaskScorer, ledger: Ledger) -> None:
+        self._scorer, self._ledger = scorer, ledger
         self.seconds = 0.0
         self.asked_for_noise = 0  # scores that caution asked for, not the method
         self.known: dict[Mask, float] = {}
@@ -38,8 +38,8 @@ class MeteredScorer:
         started = time.perf_counter()
         masks: list[Mask] = [(), *((head,) for head in self._scorer.present)]
         statistics = settle(self._scorer.statistics(masks))
-        noise = standard_error(self._metric, statistics[0], statistics[1:])
-        found = dict(zip(masks, self._metric.finish_all(statistics), strict=True))
+        noise = standard_error(self._scorer.metric, statistics[0], statistics[1:])
+        found = dict(zip(masks, self._scorer.metric.finish_all(statistics), strict=True))
         self._require_finite(found)
         scores = self._ledger.complete(
             self._scorer.key,

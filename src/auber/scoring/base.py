@@ -21,7 +21,7 @@ class MaskScorer(ABC):
 
     def __init__(self, layer: int, present: Sequence[int], metric: Metric) -> None:
         self.layer, self.present = layer, tuple(present)
-        self._metric, self._heads = metric, frozenset(present)
+        self.metric, self._heads = metric, frozenset(present)
 
     @property
     @abstractmethod
@@ -37,7 +37,7 @@ class MaskScorer(ABC):
 
         Raise `PlanError` if a mask removes all heads or heads that the layer does not have.
         """
-        return self._metric.finish_all(self.statistics(masks)) if masks else []
+        return self.metric.finish_all(self.statistics(masks)) if masks else []
 
     def statistics(self, masks: Sequence[Sequence[int]]) -> Tensor:
         """Return the statistics of each of at least one mask: (masks, ...)."""
@@ -59,7 +59,7 @@ class MaskScorer(ABC):
 
     def _combine(self, parts: Sequence[Tensor]) -> Tensor:
         """Return the statistics of all rows from those of parts, (masks, ...) each."""
-        return torch.stack([self._metric.combine(of_mask) for of_mask in zip(*parts, strict=True)])
+        return torch.stack([self.metric.combine(of_mask) for of_mask in zip(*parts, strict=True)])
 
 
 def check_caution(metric: Metric, caution: float) -> None:

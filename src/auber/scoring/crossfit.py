@@ -1,7 +1,9 @@
 """Cross-fitting: each row of the reward set is scored by the fold model trained without it.
 
 Each fold has a `LayerScorer` for its rows. Their statistics are combined, and the metric is
-computed once, over all rows.
+computed once, over all rows. A metric that fits a scale and biases to the outputs fits them for
+each fold: fold models are calibrated differently, and a shift or scale of one model's logits must
+not change the score. Such a metric is a mean over rows, and the terms are combined.
 
 Contract: in float32 a score is the metric of what the physically pruned models predict for their
 own rows. A single fold scores like a `LayerScorer`, bit for bit, and has the same key.
@@ -14,11 +16,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 from torch import Tensor
 
 from auber.data.encoding import EncodedRows
 from auber.errors import ModelError, TaskError
-from auber.metrics.task_metrics import get_metric
+from auber.metrics.task_metrics import get_metric, settle
 from auber.models.encoders import encoder_of
 from auber.scoring.base import MaskScorer
 from auber.scoring.scorer import LayerScorer
@@ -54,7 +57,9 @@ class CrossFitScorer(MaskScorer):
                 "folds; add rows"
             )
         present = _common_heads([fold.model for fold in named], layer)
-        super().__init__(layer, present, get_metric(metric))
+        rule = get_metric(metric)
+        self._terms = rule.by_row if len(filled) > 1 else None
+        super().__init__(layer, present, rule.of_terms() if self._terms else rule)
         sharing = len(filled)
         self._scorers = [
             LayerScorer(model, layer, rows, metric, hardware, sharing=sharing, identity=identity)
@@ -65,12 +70,18 @@ class CrossFitScorer(MaskScorer):
     def key(self) -> str:
         """What a score depends on besides layer and mask: equal keys mean equal scores."""
         keys = [scorer.key for scorer in self._scorers]
-        return (
-            keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
-        )
+        if len(keys) == 1:
+            return keys[0]
+        keys += (
+            ["fitted by fold"] if self._terms else []
+        )  # earlier versions fitted all rows at once
+        return hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
 
     def _statistics(self, masks: Sequence[Sequence[int]]) -> Tensor:
-        return self._combine([scorer.statistics(masks) for scorer in self._scorers])
+        parts = [scorer.statistics(masks) for scorer in self._scorers]
+        if self._terms is not None:
+            parts = [torch.stack([*map(self._terms, settle(part))]) for part in parts]
+        return self._combine(parts)
 
 
 def _common_heads(models: Sequence[PreTrainedModel], layer: int) -> tuple[int, ...]:

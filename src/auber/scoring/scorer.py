@@ -117,7 +117,7 @@ class LayerScorer(MaskScorer):
     def key(self) -> str:
         """What a score depends on besides layer and mask: equal keys mean equal scores."""
         identity = self._identity or weights_digest(self._model)
-        return score_key(identity, self._rows, self._metric.name, self._hardware.precision)
+        return score_key(identity, self._rows, self.metric.name, self._hardware.precision)
 
     def _statistics(self, masks: Sequence[Sequence[int]]) -> torch.Tensor:
         self._prepare()
@@ -127,7 +127,7 @@ class LayerScorer(MaskScorer):
             some = list(masks[start : start + width])
             # A short last pass is filled up, so that one captured graph serves all.
             logits = self._logits(some + [some[-1]] * (width - len(some)))
-            found += [self._metric.statistics(each, self._truth) for each in logits[: len(some)]]
+            found += [self.metric.statistics(each, self._truth) for each in logits[: len(some)]]
         return torch.stack(found)
 
     def logits(self, removed: Sequence[int]) -> torch.Tensor:
