@@ -187,7 +187,10 @@ def test_crossfit_divides_all_rows_into_even_folds(rows, seed, folds, classes):
         of_class = [sum(row % classes == name for row in fold) for fold in found.folds]
         assert max(of_class) - min(of_class) <= 1
     seen = make_splits(labels(rows, classes), config(**settings), 2, False)
-    assert replace(found, protocol="seen", folds=()) == seen
+    everything = tuple(range(rows))
+    assert [layer.reward for layer in found.layers] == [everything] * 2, "every row pays"
+    layers = tuple(replace(layer, reward=everything) for layer in seen.layers)
+    assert replace(found, protocol="seen", folds=()) == replace(seen, layers=layers)
 
 
 def test_a_fold_model_may_use_all_rows_but_its_fold():

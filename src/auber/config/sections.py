@@ -100,7 +100,8 @@ class Reward(Section):
     fraction: float = setting(
         2 / 3,
         "share of train in the reward set, the rest is mini-train; 1: both are all of train "
-        "(under heldout the reward set still excludes mini-train)",
+        "(under heldout the reward set still excludes mini-train; under crossfit it is always all "
+        "of train)",
         ge=0.01,
         le=1,
     )

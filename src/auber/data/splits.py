@@ -7,12 +7,13 @@ The dev set is never used. There are three protocols:
 - `heldout` divides train once into tune, reward and watch rows. No row of the reward set is trained
   on before all decisions are made.
 - `crossfit` is `seen` with all of train divided into folds. Each row is scored by the fold model
-  that was trained without its fold.
+  that was trained without its fold. Nothing is tuned between layers, so all rows of train are in
+  the reward set of every layer, those of mini-train too.
 
 Differences from the paper, which draws at random: a reward set that misses a class is drawn again
 by class, as is one that `reward.max_rows` limits. The rows beyond that limit are not used in that
-layer. Within a layer, reward set and mini-train are disjoint, unless `reward.fraction` is 1 under
-`seen`.
+layer. Within a layer, reward set and mini-train are disjoint under `heldout`, and under `seen`
+unless `reward.fraction` is 1.
 """
 
 from __future__ import annotations
@@ -133,8 +134,9 @@ def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
         uncut = _draw_reward(rows, config.reward.fraction, classes, rng, "raise reward.fraction")
         mini_train = rows if config.reward.fraction == 1 else np.setdiff1d(rows, uncut)
         _require_rows("mini-train", mini_train, rows, "lower reward.fraction")
+        rewarded = rows if config.protocol == "crossfit" else uncut
         layers.append(
-            LayerSplit(_indices(mini_train), _indices(_bound(uncut, config, classes, rng)))
+            LayerSplit(_indices(mini_train), _indices(_bound(rewarded, config, classes, rng)))
         )
     return Splits(
         protocol="seen",
