@@ -56,7 +56,7 @@ class Metric:
 
     def of_terms(self) -> Metric:
         """Return the metric whose statistics are the terms that `by_row` gives."""
-        return replace(self, finish=_mean, by_row=Tensor.clone)
+        return replace(self, finish=_mean_share, by_row=Tensor.clone)
 
     @property
     def kind(self) -> str:
@@ -213,6 +213,10 @@ def _r_squared_by_row(pairs: Tensor) -> Tensor:
 
 def _mean(values: Tensor) -> Tensor:
     return _ratio(values.sum(), torch.ones_like(values).sum())
+
+
+def _mean_share(terms: Tensor) -> Tensor:
+    return _mean(terms).clamp(0, 1)  # where nothing is explained, rounding may go below 0
 
 
 def _is_flat(predictions: Tensor) -> Tensor:
