@@ -47,7 +47,7 @@ class Steps:
         task, config = request.task, request.config
         self.train = encode_split(request.start.tokenizer, task, "train", config.max_length)
         self.splits = make_splits(
-            task.train.labels, config, self.encoder.num_layers, not task.has_classes
+            task.train.labels, config, self.encoder.num_layers, not task.has_classes, task.train
         )
         self.tunings = Tunings(request, self.train, self.splits, progress)
         self.fold_models: FoldModels | None = None
