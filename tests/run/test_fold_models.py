@@ -250,13 +250,14 @@ def searches(out):
     return [stage["search"] for stage in stages if "search" in stage]
 
 
-def test_with_caution_a_head_has_to_gain(tmp_path):
+@pytest.mark.parametrize("seed", [0, 4, 5])  # with 4 and 5 some layers explain nothing
+def test_with_caution_a_head_has_to_gain(tmp_path, seed):
     free, cautious = (
-        prune(tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution)
+        prune(tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution, seed=seed)
         for caution in (0.0, 10.0)
     )
     assert free.plan.num_heads > cautious.plan.num_heads == 0
-    assert not any("change_cost" in search for search in searches(tmp_path / "run 0"))
+    assert not any("change_costs" in search for search in searches(tmp_path / "run 0"))
     for search in searches(tmp_path / "run 10"):
-        assert search["change_cost"] > 0
+        assert min(search["change_costs"]) > 0
         assert search["rewards_asked"] >= search["rewards_computed"] >= len(search["present"]) + 1

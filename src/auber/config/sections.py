@@ -119,8 +119,7 @@ class Reward(Section):
     caution: float = setting(
         0.0,
         "gain required to remove a head, in standard errors of the mean change of a row's score "
-        "when one head is removed; with a search.prior, the gain required for each change of it "
-        "(measure smooth)",
+        "when that head is removed; with a search.prior, to change a head of it (measure smooth)",
         ge=0,
         le=10,
     )

@@ -6,7 +6,7 @@ Ray workers. `crossfit` scores each row with the fold model that was trained wit
 what all scorers share.
 """
 
-from auber.scoring.base import MaskScorer, check_caution, standard_error
+from auber.scoring.base import MaskScorer, check_caution, standard_errors
 from auber.scoring.crossfit import CrossFitScorer, Fold
 from auber.scoring.scorer import VERSION, LayerScorer
 from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, open_workers
@@ -22,5 +22,5 @@ __all__ = [
     "Workers",
     "check_caution",
     "open_workers",
-    "standard_error",
+    "standard_errors",
 ]

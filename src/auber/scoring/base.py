@@ -1,4 +1,4 @@
-"""What all scorers of one layer share, and the standard error of what their scores show."""
+"""What all scorers of one layer share, and the standard errors of what their scores show."""
 
 from __future__ import annotations
 
@@ -71,16 +71,17 @@ def check_caution(metric: Metric, caution: float) -> None:
         )
 
 
-def standard_error(metric: Metric, unpruned: Tensor, removed: Tensor) -> float:
-    """Return the standard error of the gain from removing a head, averaged over heads.
+def standard_errors(metric: Metric, start: Tensor, changed: Tensor) -> list[float]:
+    """Return the standard error of the gain of each changed mask over the start.
 
-    Both arguments are statistics of a metric that is a mean over rows: `unpruned` (...) with all
-    heads, `removed` (heads, ...) without one of them. Scores of a row are correlated, so the error
-    is that of the differences by row. With a single row it is 0.
+    Both arguments are statistics of a metric that is a mean over rows: `start` (...) of one mask,
+    `changed` (masks, ...). Scores of a row are correlated, so the error is that of the differences
+    by row. With a single row it is 0.
     """
     assert metric.by_row is not None, f"{metric.name} is no mean over rows"
-    before = metric.by_row(unpruned)
+    before = metric.by_row(start)
     if len(before) < 2:
-        return 0.0
-    errors = [(metric.by_row(each) - before).std() / math.sqrt(len(before)) for each in removed]
-    return float(torch.stack(errors).mean())
+        return [0.0] * len(changed)
+    errors = [(metric.by_row(each) - before).std() / math.sqrt(len(before)) for each in changed]
+    found: list[float] = torch.stack(errors).tolist()
+    return found
