@@ -93,6 +93,11 @@ def test_shares_are_those_of_the_method():
     assert (len(heldout.last_watch), len(heldout.last_train)) == (100, 900)
 
 
+def test_without_rows_to_watch_the_last_tuning_has_all_of_train():
+    found = make_splits(labels(50), config(last__watch_fraction=0.0), 1, False)
+    assert (found.last_watch, found.last_train) == ((), tuple(range(50)))
+
+
 def test_layers_redraw_and_seeds_decide():
     found = make_splits(labels(200), config(seed=3), 2, False)
     assert found == make_splits(labels(200), config(seed=3), 2, False)

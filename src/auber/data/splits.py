@@ -138,7 +138,8 @@ def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
     watch = _draw(
         rows, _share(config.last.watch_fraction, rows), seeds.generator(config.seed, "watch rows")
     )
-    _require_rows("rows to watch", watch, rows, "raise last.watch_fraction")
+    if config.last.watch_fraction:
+        _require_rows("rows to watch", watch, rows, "raise last.watch_fraction")
     layers = []
     for layer in range(num_layers):
         rng = seeds.generator(config.seed, "reward set", layer)

@@ -222,7 +222,10 @@ class Steps:
         """Return whether the model is tuned after a layer.
 
         The matched run prescribes it; otherwise the layers that lost heads, and all for a control.
+        Without epochs, there is no such tuning.
         """
+        if not self.request.config.layer.epochs:
+            return False
         if self.request.tuned_layers is not None or not self.request.method.removes_heads:
             return True
         return layer in self.find_decided().heads
