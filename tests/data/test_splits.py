@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auber.config import make_config
-from auber.data.splits import make_splits
+from auber.data.rows import QuestionRows, Rows, WordRows
+from auber.data.splits import group_rows, make_splits
 from auber.errors import TaskError
 
 SIZES = {
@@ -90,6 +91,11 @@ def test_shares_are_those_of_the_method():
     layer = heldout.layers[0]
     assert (len(heldout.first), len(layer.reward), len(layer.mini_train)) == (600, 300, 200)
     assert (len(heldout.last_watch), len(heldout.last_train)) == (100, 900)
+
+
+def test_without_rows_to_watch_the_last_tuning_has_all_of_train():
+    found = make_splits(labels(50), config(last__watch_fraction=0.0), 1, False)
+    assert (found.last_watch, found.last_train) == ((), tuple(range(50)))
 
 
 def test_layers_redraw_and_seeds_decide():
@@ -187,7 +193,10 @@ def test_crossfit_divides_all_rows_into_even_folds(rows, seed, folds, classes):
         of_class = [sum(row % classes == name for row in fold) for fold in found.folds]
         assert max(of_class) - min(of_class) <= 1
     seen = make_splits(labels(rows, classes), config(**settings), 2, False)
-    assert replace(found, protocol="seen", folds=()) == seen
+    everything = tuple(range(rows))
+    assert [layer.reward for layer in found.layers] == [everything] * 2, "every row pays"
+    layers = tuple(replace(layer, reward=everything) for layer in seen.layers)
+    assert replace(found, protocol="seen", folds=()) == replace(seen, layers=layers)
 
 
 def test_a_fold_model_may_use_all_rows_but_its_fold():
@@ -203,3 +212,80 @@ def test_a_fold_model_may_use_all_rows_but_its_fold():
         ]
         for mine, all_rows in pairs:
             assert mine == tuple(row for row in all_rows if row not in scored)
+
+
+# Rows that share a text
+
+
+def test_rows_are_grouped_by_any_text_in_common():
+    first = ("a", "b", "c", "d", "e", "f", "a")
+    second = ("t", "u", "t", "c", "v", "w", "x")
+    groups = group_rows(Rows(first, second, (0,) * 7), most=7)
+    assert sorted(groups) == [(0, 2, 3, 6), (1,), (4,), (5,)]
+    assert sorted(group_rows(Rows(("a", "b", "a"), None, (0, 1, 1)), 3)) == [(0, 2), (1,)]
+    words = (("a", "b"), ("b", "a"), ("a", "b"))
+    assert sorted(group_rows(WordRows(words, ((0, 0),) * 3), 3)) == [(0, 2), (1,)]
+    asked = QuestionRows(("q", "r", "s"), ("c", "c", "d"), ((), (), ()))
+    assert sorted(group_rows(asked, 3)) == [(0, 1), (2,)]
+
+
+def test_a_group_larger_than_a_fold_is_divided_by_first_texts_with_a_warning(caplog):
+    first = (*"aabbbb", "c", "d")
+    second = (*["same"] * 7, "other")
+    groups = group_rows(Rows(first, second, (0,) * 8), most=3)
+    assert sorted(groups) == [(0, 1), (2,), (3,), (4,), (5,), (6,), (7,)]
+    assert caplog.messages == [
+        "folds: 7 of 8 train rows are connected by the texts that they share, in groups of more "
+        "than the 3 rows of a fold; these are divided by their first text, so a fold model may "
+        "score a text that it was tuned on"
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    premises=st.lists(st.integers(0, 40), min_size=40, max_size=120),
+    seed=st.integers(0, 2**32),
+    folds=st.integers(2, 5),
+    data=st.data(),
+)
+def test_a_premise_stays_in_one_fold_and_folds_stay_even(premises, seed, folds, data):
+    own = [data.draw(st.integers(0, 1)) for _ in premises]
+    hypotheses = tuple(f"hypothesis {row}" for row in range(len(own)))
+    rows = Rows(tuple(f"premise {name}" for name in premises), hypotheses, tuple(own))
+    chosen = config(protocol="crossfit", seed=seed, reward__folds=folds)
+    found = make_splits(own, chosen, 1, False, rows)
+    assert sorted(row for fold in found.folds for row in fold) == list(range(len(own)))
+    largest = max(Counter(premises).values())
+    if largest <= len(own) // folds:
+        places = {premises[row]: number for number, fold in enumerate(found.folds) for row in fold}
+        for number, fold in enumerate(found.folds):
+            assert {places[premises[row]] for row in fold} == {number}
+    assert max(map(len, found.folds)) - min(map(len, found.folds)) <= 2 * largest
+
+
+def test_rows_without_a_text_in_common_are_dealt_as_before():
+    rows = Rows(tuple(map(str, range(61))), None, tuple(labels(61, 3)))
+    chosen = config(protocol="crossfit", reward__folds=4)
+    assert make_splits(rows.labels, chosen, 1, False, rows) == make_splits(
+        rows.labels, chosen, 1, False
+    )
+
+
+def test_folds_of_two_seeds_differ():
+    first, second = (
+        make_splits(labels(90), config(protocol="crossfit", seed=seed), 1, False).folds
+        for seed in (0, 1)
+    )
+    assert first != second
+    assert sorted(map(len, first)) == sorted(map(len, second)) == [30, 30, 30]
+    assert first == make_splits(labels(90), config(protocol="crossfit", seed=0), 1, False).folds
+
+
+def test_several_classes_of_a_single_row_are_all_rewarded():
+    """Their quota of one each comes out of the large classes'."""
+    uneven = [0] * 60 + [1] * 36 + [2, 3, 4, 5]
+    found = make_splits(uneven, config(reward__fraction=1.0, reward__max_rows=20), 1, False)
+    counts = Counter(uneven[row] for row in found.layers[0].reward)
+    assert counts == {0: 10, 1: 6, 2: 1, 3: 1, 4: 1, 5: 1}
+    few = make_splits(uneven, config(reward__fraction=1.0, reward__max_rows=6), 1, False)
+    assert Counter(uneven[row] for row in few.layers[0].reward) == dict.fromkeys(range(6), 1)

@@ -173,8 +173,8 @@ def test_no_fold_model_scores_a_row_it_was_tuned_on(monkeypatch, tmp_path):
     assert len(scored) == 9, "three fold models for each of three layers"
     for fold_model, rows, _ in scored:
         assert tuned.count(fold_model.mark) == 1 + 3 + 1, "first, after each layer, last"
-        # by their words: a sentence that stands in train twice may be in two folds
-        assert not all(tuple(ids) in seen[fold_model.mark] for ids in rows.input_ids)
+        # by their words: a sentence that stands in train twice is in one fold
+        assert not any(tuple(ids) in seen[fold_model.mark] for ids in rows.input_ids)
     splits = read_splits(tmp_path / "run")
     assert sorted(row for fold in splits.folds for row in fold) == list(range(60))
 
@@ -250,13 +250,14 @@ def searches(out):
     return [stage["search"] for stage in stages if "search" in stage]
 
 
-def test_with_caution_a_head_has_to_gain(tmp_path):
+@pytest.mark.parametrize("seed", [0, 4, 5])  # with 4 and 5 some layers explain nothing
+def test_with_caution_a_head_has_to_gain(tmp_path, seed):
     free, cautious = (
-        prune(tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution)
+        prune(tmp_path / f"run {caution:g}", reward__head=0.02, reward__caution=caution, seed=seed)
         for caution in (0.0, 10.0)
     )
     assert free.plan.num_heads > cautious.plan.num_heads == 0
-    assert not any("change_cost" in search for search in searches(tmp_path / "run 0"))
+    assert not any("change_costs" in search for search in searches(tmp_path / "run 0"))
     for search in searches(tmp_path / "run 10"):
-        assert search["change_cost"] > 0
+        assert min(search["change_costs"]) > 0
         assert search["rewards_asked"] >= search["rewards_computed"] >= len(search["present"]) + 1

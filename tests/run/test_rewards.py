@@ -15,7 +15,8 @@ class Scorer:
     """Knows the outputs for every mask, and remembers what it was asked."""
 
     key, layer, present = "key", 3, (0, 1, 2)
-    truth = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    metric = get_metric("r_squared")
+    truth = outputs = torch.tensor([0.0, 1.0, 2.0, 3.0])
 
     def __init__(self):
         self.asked = []
@@ -26,7 +27,8 @@ class Scorer:
 
     def statistics(self, masks):
         outputs = [
-            self.truth + torch.tensor([0.0, 0.1, 0.0, 0.2]) * sum(map(abs, mask)) for mask in masks
+            self.outputs + torch.tensor([0.0, 0.1, 0.0, 0.2]) * sum(map(abs, mask))
+            for mask in masks
         ]
         return torch.stack(
             [get_metric("r_squared").statistics(each, self.truth) for each in outputs]
@@ -43,7 +45,7 @@ def ledger(tmp_path):
 def test_what_is_known_is_not_computed_and_all_of_it_is_counted(ledger):
     scorer = Scorer()
     ledger.complete("key", 3, [(1,)], lambda masks: [0.75])
-    metered = MeteredScorer(scorer, get_metric("r_squared"), ledger)
+    metered = MeteredScorer(scorer, ledger)
     of_both = get_metric("r_squared").finish_all(scorer.statistics([(0, 2)]))
     assert metered.score_many([(1,), (0, 2)]) == [0.75, *of_both]
     assert metered.score_many([(0, 2)]) == of_both
@@ -54,10 +56,10 @@ def test_what_is_known_is_not_computed_and_all_of_it_is_counted(ledger):
 
 def test_scores_behind_the_noise_are_not_computed_again(ledger):
     scorer, metric = Scorer(), get_metric("r_squared")
-    metered = MeteredScorer(scorer, metric, ledger)
+    metered = MeteredScorer(scorer, ledger)
     rows = [metric.by_row(each) for each in scorer.statistics([(), (0,), (1,), (2,)])]
-    errors = [(gains - rows[0]).std() / 2 for gains in rows[1:]]  # of four rows
-    assert metered.estimate_noise() == pytest.approx(float(sum(errors)) / 3)
+    errors = [float((gains - rows[0]).std() / 2) for gains in rows[1:]]  # of four rows
+    assert metered.estimate_noise(()) == pytest.approx(dict(enumerate(errors)))
     assert metered.asked_for_noise == 4
     assert metered.score_many([(), (1,), (2,)]) == metric.finish_all(
         scorer.statistics([(), (1,), (2,)])
@@ -66,11 +68,28 @@ def test_scores_behind_the_noise_are_not_computed_again(ledger):
     assert set(metered.known) == {(), (0,), (1,), (2,)}
 
 
-def test_a_score_that_is_not_a_number_is_an_error_and_not_remembered(ledger):
+def test_the_noise_is_that_of_changes_to_the_start(ledger):
+    """Head 2 cannot go alone, because no other is left; it has the largest error of the others."""
     scorer, metric = Scorer(), get_metric("r_squared")
-    metered = MeteredScorer(scorer, metric, ledger)
+    rows = [metric.by_row(each) for each in scorer.statistics([(0, 1), (1,), (0,)])]
+    errors = [float((gains - rows[0]).std() / 2) for gains in rows[1:]]
+    found = MeteredScorer(scorer, ledger).estimate_noise((0, 1))
+    assert found == pytest.approx({0: errors[0], 1: errors[1], 2: max(errors)})
+    assert found[0] != found[1]
+
+
+def test_a_change_at_the_floor_of_the_measure_counts_as_the_whole(ledger):
+    """Outputs opposed to the truth explain nothing, with and without any head."""
+    scorer = Scorer()
+    scorer.outputs = -scorer.truth
+    assert MeteredScorer(scorer, ledger).estimate_noise((1,)) == {0: 1.0, 1: 1.0, 2: 1.0}
+
+
+def test_a_score_that_is_not_a_number_is_an_error_and_not_remembered(ledger):
+    scorer = Scorer()
+    metered = MeteredScorer(scorer, ledger)
     known = metered.score_many([(), (0,)])
-    scorer.truth = scorer.truth * torch.nan
+    scorer.outputs = scorer.truth * torch.nan
     message = (
         r"^layer 3: the score with heads \[{}\] removed must be a finite number, found nan: "
         r"the model's weights are finite but too large "
@@ -79,6 +98,6 @@ def test_a_score_that_is_not_a_number_is_an_error_and_not_remembered(ledger):
     with pytest.raises(ModelError, match=message.format("1, 2")):
         metered.score_many([(0,), (1, 2)])
     with pytest.raises(ModelError, match=message.format("")):
-        metered.estimate_noise()
+        metered.estimate_noise(())
     assert len(ledger) == len(metered.known) == 2
     assert metered.score_many([(), (0,)]) == known, "what is known stays known"

@@ -39,20 +39,41 @@ def made_folds(labels=3, sizes=(9, 30, 14), removed=None):
         if labels > 1:
             predicted = predict(model, rows).argmax(1)
             answers = torch.where(torch.arange(size) % 3 > 0, predicted, rows.labels)
-            rows = EncodedRows(rows.input_ids, rows.token_types, answers, rows.pad_token_id)
+            rows = with_labels(rows, answers)
         folds.append((model, rows))
     return folds
 
 
+def with_labels(rows, labels):
+    """Return rows with other labels."""
+    return EncodedRows(rows.input_ids, rows.token_types, labels, rows.pad_token_id)
+
+
+def near_predictions(folds):
+    """Return regression folds whose targets are close to the predictions."""
+    return [
+        (model, with_labels(rows, predict(model, rows)[:, 0] + 0.1 * rows.labels))
+        for model, rows in folds
+    ]
+
+
 def expected_score(folds, plan, metric):
-    """Return the metric of what the physically pruned models predict, over all rows."""
-    logits = []
+    """Return the metric of what the physically pruned models predict, over all rows.
+
+    A smooth one is the mean of the folds' scores, weighted by their rows.
+    """
+    rule, logits = get_metric(metric), []
     for model, rows in folds:
         pruned = copy.deepcopy(model)
         remove(pruned, plan)
         logits.append(predict(pruned, rows))
-    labels = torch.cat([rows.labels for _, rows in folds])
-    return get_metric(metric).compute(torch.cat(logits), labels).item()
+    labels = [rows.labels for _, rows in folds]
+    if metric == "explained":
+        scores = [
+            len(own) * rule.compute(each, own) for each, own in zip(logits, labels, strict=True)
+        ]
+        return sum(scores).item() / sum(map(len, labels))
+    return rule.compute(torch.cat(logits), torch.cat(labels)).item()
 
 
 @pytest.mark.parametrize("layer", [0, LAYERS - 1])
@@ -71,15 +92,56 @@ def test_a_score_is_the_metric_of_all_pruned_models_together(metric, labels, lay
     )
 
 
+def move_logits(model, scale, shift):
+    """Multiply a model's logits, then add to them."""
+    with torch.no_grad():
+        model.classifier.weight *= scale
+        model.classifier.bias *= scale
+        model.classifier.bias += torch.tensor(shift)
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels"), [("explained", 2), ("explained", 3), ("r_squared", 1)]
+)
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 1.0), (2.0, 0.0), (0.3, -2.0)])
+def test_a_smooth_score_does_not_depend_on_the_calibration_of_a_fold_model(
+    metric, labels, scale, shift
+):
+    """Shifting one class or scaling all logits of one fold model changes no score or error."""
+    folds = made_folds(labels)
+    if labels == 1:
+        folds = near_predictions(folds)
+    before = CrossFitScorer(folds, 1, metric, cpu()).score_many(MASKS)
+    move_logits(folds[1][0], scale, [shift] + [0.0] * (labels - 1))
+    after = CrossFitScorer(folds, 1, metric, cpu()).score_many(MASKS)
+    assert after == pytest.approx(before, abs=1e-6)
+    assert min(before) > 0.01
+    assert len(set(before)) == len(MASKS)
+
+
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
 def test_rows_of_every_task_type(kind):
     model = tiny_model("bert", kind=kind, num_labels=num_labels(kind))
     rows = random_kind_rows(kind)
     folds = [(model, rows.select(range(5))), (model, rows.select(range(5, len(rows))))]
-    for metric in (*METRICS_OF[kind], *(["tag_explained"] if kind == "tokens" else [])):
+    for metric in METRICS_OF[kind]:
         expected = LayerScorer(model, 1, rows, metric, cpu()).score_many(MASKS)
         found = CrossFitScorer(folds, 1, metric, cpu()).score_many(MASKS)
         assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_smooth_score_of_tags_is_the_mean_over_words():
+    model = tiny_model("bert", kind="tokens", num_labels=num_labels("tokens"))
+    rows = random_kind_rows("tokens")
+    folds = [(model, rows.select(range(5))), (model, rows.select(range(5, len(rows))))]
+    scorers = [LayerScorer(model, 1, own, "tag_explained", cpu()) for _, own in folds]
+    words = [len(scorer.statistics([()])[0]) for scorer in scorers]
+    scores = [scorer.score_many(MASKS) for scorer in scorers]
+    expected = [
+        (words[0] * one + words[1] * other) / sum(words) for one, other in zip(*scores, strict=True)
+    ]
+    found = CrossFitScorer(folds, 1, "tag_explained", cpu()).score_many(MASKS)
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(("metric", "labels"), [("accuracy", 3), ("explained", 2), ("pearson", 1)])

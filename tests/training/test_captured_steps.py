@@ -23,7 +23,7 @@ from tests.small import cpu, small_rows, small_start
 from tests.tiny_models import MODEL_TYPES, tiny_model
 from tests.training.test_tuning import kind_start, same
 
-SETTINGS = FirstTuning(epochs=3, learning_rate=1e-3, batch_size=16)
+SETTINGS = FirstTuning(epochs=3, learning_rate=1e-3, warmup=0.5, batch_size=16)
 
 
 def loss_of(model, inputs):

@@ -190,3 +190,25 @@ def test_captured_steps_are_given_up_first(room, ran, monkeypatch, caplog):
         "several times slower"
     )
     assert len(others) == (room < 11)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "shares"),
+    [
+        (0.0, [1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]),
+        (0.2, [0, 0.5, 1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]),
+        (0.45, [0, 0.2, 0.4, 0.6, 0.8, 1, 0.8, 0.6, 0.4, 0.2]),  # rounded up to whole steps
+    ],
+)
+def test_the_learning_rate_rises_to_its_peak_and_decays_to_zero(monkeypatch, warmup, shares):
+    rates, step = [], trainer.StepTrainer.training_step
+
+    def listening(this, *arguments):
+        rates.append(this.optimizer.param_groups[0]["lr"])
+        return step(this, *arguments)
+
+    monkeypatch.setattr(trainer.StepTrainer, "training_step", listening)
+    model, rows = subject("classes", 20)
+    settings = FirstTuning(epochs=5, learning_rate=2e-3, warmup=warmup, batch_size=10)
+    tune(model, rows, settings, seed=1, hardware=cpu())
+    assert rates == pytest.approx([2e-3 * share for share in shares])

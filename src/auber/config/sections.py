@@ -30,6 +30,7 @@ PROTOCOLS: tuple[str, ...] = typing.get_args(Protocol)
 _ALL_LAYERS = "all"
 _LAYERS_FORM = "all, or different layers such as 2,6,10"
 _DECAYED_RATE = "peak learning rate, decayed linearly to 0"
+_WARMUP = "share of the steps in which the learning rate rises linearly to its peak"
 
 
 def _normalize_layers(text: str) -> str:
@@ -64,6 +65,7 @@ class FirstTuning(Section):
     )
     epochs: Int = setting(3, "passes over the rows", ge=0)
     learning_rate: float = setting(2e-5, _DECAYED_RATE, ge=0)
+    warmup: float = setting(0.0, _WARMUP, ge=0, le=0.9)
     batch_size: Int = setting(32, "rows per step", ge=1)
 
 
@@ -72,6 +74,7 @@ class LayerTuning(Section):
 
     epochs: Int = setting(3, "passes over mini-train; 0: none", ge=0)
     learning_rate: float = setting(2e-6, _DECAYED_RATE, ge=0)
+    warmup: float = setting(0.0, _WARMUP, ge=0, le=0.9)
     batch_size: Int = setting(32, "rows per step", ge=1)
 
 
@@ -80,11 +83,13 @@ class LastTuning(Section):
 
     epochs: Int = setting(6, "largest number of passes; 0: none", ge=0)
     learning_rate: float = setting(2e-6, _DECAYED_RATE, ge=0)
+    warmup: float = setting(0.0, _WARMUP, ge=0, le=0.9)
     batch_size: Int = setting(32, "rows per step", ge=1)
     watch_fraction: float = setting(
         0.1,
-        "share of train held out for early stopping (protocols seen and crossfit)",
-        ge=0.01,
+        "share of train held out for early stopping (protocols seen and crossfit); 0: none, and "
+        "the last weights are kept",
+        ge=0,
         le=0.5,
     )
     evaluations_per_epoch: Int = setting(8, "evaluations on the held-out rows per epoch", ge=1)
@@ -100,7 +105,8 @@ class Reward(Section):
     fraction: float = setting(
         2 / 3,
         "share of train in the reward set, the rest is mini-train; 1: both are all of train "
-        "(under heldout the reward set still excludes mini-train)",
+        "(under heldout the reward set still excludes mini-train; under crossfit it is always all "
+        "of train)",
         ge=0.01,
         le=1,
     )
@@ -118,8 +124,7 @@ class Reward(Section):
     caution: float = setting(
         0.0,
         "gain required to remove a head, in standard errors of the mean change of a row's score "
-        "when one head is removed; with a search.prior, the gain required for each change of it "
-        "(measure smooth)",
+        "when that head is removed; with a search.prior, to change a head of it (measure smooth)",
         ge=0,
         le=10,
     )

@@ -7,17 +7,21 @@ The dev set is never used. There are three protocols:
 - `heldout` divides train once into tune, reward and watch rows. No row of the reward set is trained
   on before all decisions are made.
 - `crossfit` is `seen` with all of train divided into folds. Each row is scored by the fold model
-  that was trained without its fold.
+  that was trained without its fold. Nothing is tuned between layers, so all rows of train are in
+  the reward set of every layer, those of mini-train too. Rows that share a text stay in one fold
+  (`group_rows`); otherwise a fold model would score a premise that it knows with another label.
 
 Differences from the paper, which draws at random: a reward set that misses a class is drawn again
 by class, as is one that `reward.max_rows` limits. The rows beyond that limit are not used in that
-layer. Within a layer, reward set and mini-train are disjoint, unless `reward.fraction` is 1 under
-`seen`.
+layer. Within a layer, reward set and mini-train are disjoint under `heldout`, and under `seen`
+unless `reward.fraction` is 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auber.config import Config
+from auber.data.rows import AnyRows
 from auber.errors import TaskError
 from auber.system import seeds
+
+logger = logging.getLogger(__name__)
 
 Indices = tuple[int, ...]
 Array = NDArray[np.int64]
@@ -83,18 +90,23 @@ class Splits:
 
 
 def make_splits(
-    labels: Sequence[Any], config: Config, num_layers: int, without_classes: bool
+    labels: Sequence[Any],
+    config: Config,
+    num_layers: int,
+    without_classes: bool,
+    rows: AnyRows | None = None,
 ) -> Splits:
     """Return the rows of every stage, for train rows with these labels.
 
     `without_classes`: the labels are numbers, tags or answers, so all rows count as one class.
+    `rows` are the train rows themselves, of which those that share a text stay in one fold.
     """
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
     if config.protocol == "heldout":
         return _split_heldout(classes, config, num_layers)
     splits = _split_seen(classes, config, num_layers)
     if config.protocol == "crossfit":
-        splits = replace(splits, protocol="crossfit", folds=_deal(classes, config))
+        splits = replace(splits, protocol="crossfit", folds=_deal(classes, config, rows))
     return splits
 
 
@@ -126,15 +138,17 @@ def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
     watch = _draw(
         rows, _share(config.last.watch_fraction, rows), seeds.generator(config.seed, "watch rows")
     )
-    _require_rows("rows to watch", watch, rows, "raise last.watch_fraction")
+    if config.last.watch_fraction:
+        _require_rows("rows to watch", watch, rows, "raise last.watch_fraction")
     layers = []
     for layer in range(num_layers):
         rng = seeds.generator(config.seed, "reward set", layer)
         uncut = _draw_reward(rows, config.reward.fraction, classes, rng, "raise reward.fraction")
         mini_train = rows if config.reward.fraction == 1 else np.setdiff1d(rows, uncut)
         _require_rows("mini-train", mini_train, rows, "lower reward.fraction")
+        rewarded = rows if config.protocol == "crossfit" else uncut
         layers.append(
-            LayerSplit(_indices(mini_train), _indices(_bound(uncut, config, classes, rng)))
+            LayerSplit(_indices(mini_train), _indices(_bound(rewarded, config, classes, rng)))
         )
     return Splits(
         protocol="seen",
@@ -176,8 +190,61 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     )
 
 
-def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
-    """Divide all rows into folds of even size, with each class spread evenly over them."""
+def group_rows(rows: AnyRows, most: int) -> list[Indices]:
+    """Return the rows in groups that share no text with each other.
+
+    Rows are connected by any text that they have in common. A group of more than `most` rows is
+    divided by first texts, and what is still larger into single rows; a warning says so.
+    """
+    texts: list[tuple[Hashable, ...]] = list(rows.texts())
+    if rows.kind == "tokens":  # a sentence is one text, its words are not
+        texts = [(words,) for words in texts]
+    groups: list[Indices] = []
+    divided = 0
+    for group in _connect(range(len(texts)), texts):
+        if len(group) <= most:
+            groups.append(group)
+            continue
+        divided += len(group)
+        for part in _connect(group, [text[:1] for text in texts]):
+            groups += [part] if len(part) <= most else [(row,) for row in part]
+    if divided:
+        logger.warning(
+            "folds: %d of %d train rows are connected by the texts that they share, in groups of "
+            "more than the %d rows of a fold; these are divided by their first text, so a fold "
+            "model may score a text that it was tuned on",
+            divided, len(texts), most,
+        )  # fmt: skip
+    return groups
+
+
+def _connect(rows: Iterable[int], texts: Sequence[tuple[Hashable, ...]]) -> list[Indices]:
+    """Return the connected components of rows that have a text in common."""
+    parents: dict[int, int] = {}
+
+    def root(row: int) -> int:
+        while parents[row] != row:
+            parents[row] = parents[parents[row]]
+            row = parents[row]
+        return row
+
+    known: dict[Hashable, int] = {}
+    for row in rows:
+        parents[row] = row
+        for text in texts[row]:
+            parents[root(row)] = root(known.setdefault(text, row))
+    groups: dict[int, list[int]] = {}
+    for row in parents:
+        groups.setdefault(root(row), []).append(row)
+    return [tuple(group) for group in groups.values()]
+
+
+def _deal(classes: Array, config: Config, rows: AnyRows | None) -> tuple[Indices, ...]:
+    """Divide all rows into folds of even size, with each class spread evenly over them.
+
+    Groups go first, the largest first, each to the fold that has the fewest rows of its classes.
+    Single rows even out what is left.
+    """
     folds = config.reward.folds
     if len(classes) < folds:
         raise TaskError(
@@ -185,9 +252,25 @@ def _deal(classes: Array, config: Config) -> tuple[Indices, ...]:
             "lower reward.folds or give more rows"
         )
     rng = seeds.generator(config.seed, "folds")
-    shuffled = rng.permutation(len(classes))
-    by_class = shuffled[np.argsort(classes[shuffled], kind="stable")]
-    return tuple(_indices(by_class[fold::folds]) for fold in range(folds))
+    shuffled = rng.permutation(len(classes)).tolist()
+    grouped = [] if rows is None else group_rows(rows, len(classes) // folds)
+    group_of = {row: group for group in grouped if len(group) > 1 for row in group}
+    groups = list(dict.fromkeys(group_of.get(row, (row,)) for row in shuffled))
+    groups.sort(key=lambda group: (-len(group), int(classes[group[0]])))
+    sizes = Counter(classes.tolist())
+    dealt: list[list[int]] = [[] for _ in range(folds)]
+    counts = [Counter[int]() for _ in range(folds)]  # of each fold, rows by class
+    for group in groups:
+        own = Counter(classes[list(group)].tolist())
+
+        def crowding(fold: int, own: Counter[int] = own) -> tuple[float, int]:
+            shares = (number * counts[fold][name] / sizes[name] for name, number in own.items())
+            return sum(shares), len(dealt[fold])
+
+        fold = min(range(folds), key=crowding)
+        dealt[fold] += group
+        counts[fold] += own
+    return tuple(tuple(sorted(fold)) for fold in dealt)
 
 
 def _draw(rows: Array, count: int, rng: np.random.Generator) -> Array:

@@ -18,7 +18,7 @@ NaN, except where classes are counted. Apple's MPS has no float64, so its logits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -53,6 +53,10 @@ class Metric:
     exact: bool = True  # the statistics are counts, and shards are added
     reads_entities: bool = False  # the tags must follow IOB2
     by_row: Callable[[Tensor], Tensor] | None = None  # of statistics: the terms of a mean over rows
+
+    def of_terms(self) -> Metric:
+        """Return the metric whose statistics are the terms that `by_row` gives."""
+        return replace(self, finish=_mean_share, by_row=Tensor.clone)
 
     @property
     def kind(self) -> str:
@@ -209,6 +213,10 @@ def _r_squared_by_row(pairs: Tensor) -> Tensor:
 
 def _mean(values: Tensor) -> Tensor:
     return _ratio(values.sum(), torch.ones_like(values).sum())
+
+
+def _mean_share(terms: Tensor) -> Tensor:
+    return _mean(terms).clamp(0, 1)  # where nothing is explained, rounding may go below 0
 
 
 def _is_flat(predictions: Tensor) -> Tensor:

@@ -76,9 +76,9 @@ class Decisions:
         config, choose = self._request.config, self._request.method.choose_layer
         layer = scorer.layer
         assert choose is not None
-        metered = MeteredScorer(scorer, get_metric(self._request.reward_metric), self._ledger)
+        metered = MeteredScorer(scorer, self._ledger)
         started = time.perf_counter()
-        cost = self._find_change_cost(metered)
+        costs = self._find_change_costs(metered, given)
         work = LayerSearch(
             layer,
             encoder,
@@ -87,7 +87,7 @@ class Decisions:
             config,
             self._progress,
             given,
-            cost,
+            costs,
             time_pay,
         )
         choice = choose(work)
@@ -101,7 +101,8 @@ class Decisions:
             "rewards_computed": len(known),
             "reward_rows": num_rows,
         }
-        optional = {"given": list(given), "change_cost": cost, "time_pay": time_pay}
+        listed = [costs[head] for head in scorer.present] if costs else []
+        optional = {"given": list(given), "change_costs": listed, "time_pay": time_pay}
         search |= {key: value for key, value in optional.items() if value}
         if () in known:  # a search that starts from a prior need not ask for it
             search["unpruned_score"] = known[()]
@@ -135,15 +136,16 @@ class Decisions:
                 reason,
             )
 
-    def _find_change_cost(self, metered: MeteredScorer) -> float:
-        """Return the points that a change of the start must gain, by the setting of caution.
+    def _find_change_costs(self, metered: MeteredScorer, start: Mask) -> dict[int, float]:
+        """Return the points that a change of each head must gain, by the setting of caution.
 
         If the number of heads is set and there is no prior, there is nothing to be cautious about.
         """
         reward, search = self._request.config.reward, self._request.config.search
         if not reward.caution or (search.heads and search.prior == "none"):
-            return 0.0
-        return reward.scale * reward.caution * metered.estimate_noise()
+            return {}
+        unit = reward.scale * reward.caution
+        return {head: unit * error for head, error in metered.estimate_noise(start).items()}
 
     def _say_equal_rewards(self, layer: int, scores: Collection[float]) -> None:
         if len(scores) > 1 and len(set(scores)) == 1:

@@ -121,7 +121,8 @@ class SearchRecord(Record):
     reward_rows: Count | None = None
     present: Heads = ()  # heads of the layer before the search
     given: Heads = ()  # heads that the plan it started from removes
-    change_cost: Number = 0.0  # points that a head must gain to depart from that plan
+    change_cost: Number = 0.0  # of all heads alike, in earlier versions
+    change_costs: tuple[Number, ...] = ()  # points that changing each present head must gain
     time_pay: Number = 0.0  # points for the time that each removed head saves
     given_score: Number | None = None  # of what the search started from
     unpruned_score: Number | None = None

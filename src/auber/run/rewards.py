@@ -7,17 +7,17 @@ import time
 from collections.abc import Mapping, Sequence
 
 from auber.errors import ModelError
-from auber.metrics.task_metrics import Metric, settle
+from auber.metrics.task_metrics import settle
 from auber.run.ledger import Ledger
-from auber.scoring import MaskScorer, standard_error
+from auber.scoring import MaskScorer, standard_errors
 from auber.search.methods import Mask
 
 
 class MeteredScorer:
     """A scorer behind the ledger; it counts seconds and remembers the score of each mask."""
 
-    def __init__(self, scorer: MaskScorer, metric: Metric, ledger: Ledger) -> None:
-        self._scorer, self._metric, self._ledger = scorer, metric, ledger
+    def __init__(self, scorer: MaskScorer, ledger: Ledger) -> None:
+        self._scorer, self._ledger = scorer, ledger
         self.seconds = 0.0
         self.asked_for_noise = 0  # scores that caution asked for, not the method
         self.known: dict[Mask, float] = {}
@@ -30,17 +30,27 @@ class MeteredScorer:
         self.known.update(zip(map(tuple, masks), scores, strict=True))
         return scores
 
-    def estimate_noise(self) -> float:
-        """Return the standard error of the gain from removing one head.
+    def estimate_noise(self, start: Mask) -> dict[int, float]:
+        """Return the standard error of the gain from changing each head of a mask.
 
-        The scores behind it are stored, because most searches ask for them.
+        A change removes a head or puts it back. If that would leave no head, the largest error of
+        the others is returned for it. If a mask and its change both score 0, the floor of the
+        measure, there is no error to see, and 1 is returned. The scores behind the errors are
+        stored, because most searches ask for them.
         """
         started = time.perf_counter()
-        masks: list[Mask] = [(), *((head,) for head in self._scorer.present)]
+        present = self._scorer.present
+        changes = {head: tuple(sorted({*start} ^ {head})) for head in present}
+        changes = {head: mask for head, mask in changes.items() if len(mask) < len(present)}
+        masks: list[Mask] = [start, *changes.values()]
         statistics = settle(self._scorer.statistics(masks))
-        noise = standard_error(self._metric, statistics[0], statistics[1:])
-        found = dict(zip(masks, self._metric.finish_all(statistics), strict=True))
+        errors = standard_errors(self._scorer.metric, statistics[0], statistics[1:])
+        found = dict(zip(masks, self._scorer.metric.finish_all(statistics), strict=True))
         self._require_finite(found)
+        if found[start] == 0:
+            errors = [error or 1.0 for error in errors]
+        of_heads = dict(zip(changes, errors, strict=True))
+        noise = {head: of_heads.get(head, max(errors)) for head in present}
         scores = self._ledger.complete(
             self._scorer.key,
             self._scorer.layer,

@@ -47,7 +47,7 @@ class Steps:
         task, config = request.task, request.config
         self.train = encode_split(request.start.tokenizer, task, "train", config.max_length)
         self.splits = make_splits(
-            task.train.labels, config, self.encoder.num_layers, not task.has_classes
+            task.train.labels, config, self.encoder.num_layers, not task.has_classes, task.train
         )
         self.tunings = Tunings(request, self.train, self.splits, progress)
         self.fold_models: FoldModels | None = None
@@ -222,7 +222,10 @@ class Steps:
         """Return whether the model is tuned after a layer.
 
         The matched run prescribes it; otherwise the layers that lost heads, and all for a control.
+        Without epochs, there is no such tuning.
         """
+        if not self.request.config.layer.epochs:
+            return False
         if self.request.tuned_layers is not None or not self.request.method.removes_heads:
             return True
         return layer in self.find_decided().heads

@@ -7,7 +7,7 @@ Ray workers. `crossfit` scores each row with the fold model that was trained wit
 what all scorers share.
 """
 
-from auber.scoring.base import Mask, MaskScorer, check_caution, standard_error
+from auber.scoring.base import Mask, MaskScorer, check_caution, standard_errors
 from auber.scoring.crossfit import CrossFitPlanScorer, CrossFitScorer, Fold
 from auber.scoring.plans import PlanScorer
 from auber.scoring.scorer import VERSION, LayerScorer
@@ -27,5 +27,5 @@ __all__ = [
     "Workers",
     "check_caution",
     "open_workers",
-    "standard_error",
+    "standard_errors",
 ]

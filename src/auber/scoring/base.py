@@ -1,4 +1,4 @@
-"""What all scorers share: the masks that they accept, and the standard error of their scores.
+"""What all scorers share: the masks that they accept, and the standard errors of their scores.
 
 A mask is a `PruningPlan`: units to remove, numbered as in the unpruned model. It may name units
 that the model has lost already; they count once.
@@ -35,7 +35,7 @@ class Scorer(ABC):
 
     def __init__(self, model: PreTrainedModel, layer: int | None, metric: str) -> None:
         encoder = encoder_of(model)
-        self._metric = get_metric(metric)
+        self.metric = get_metric(metric)
         self._num_layers = encoder.num_layers
         self._totals = {"heads": encoder.num_heads, "neurons": encoder.num_neurons}  # of a layer
         self._searched = tuple(range(encoder.num_layers)) if layer is None else (layer,)
@@ -55,7 +55,7 @@ class Scorer(ABC):
 
         Raise `PlanError` if a mask names units that the layers never had, or leaves a layer none.
         """
-        return self._metric.finish_all(self.statistics(masks)) if masks else []
+        return self.metric.finish_all(self.statistics(masks)) if masks else []
 
     def statistics(self, masks: Sequence[Mask]) -> Tensor:
         """Return the statistics of each of at least one mask: (masks, ...)."""
@@ -90,7 +90,7 @@ class Scorer(ABC):
 
     def _combine(self, parts: Sequence[Tensor]) -> Tensor:
         """Return the statistics of all rows from those of parts, (masks, ...) each."""
-        return torch.stack([self._metric.combine(of_mask) for of_mask in zip(*parts, strict=True)])
+        return torch.stack([self.metric.combine(of_mask) for of_mask in zip(*parts, strict=True)])
 
 
 class MaskScorer(Scorer):
@@ -144,16 +144,17 @@ def check_caution(metric: Metric, caution: float) -> None:
         )
 
 
-def standard_error(metric: Metric, unpruned: Tensor, removed: Tensor) -> float:
-    """Return the standard error of the gain from removing a head, averaged over heads.
+def standard_errors(metric: Metric, start: Tensor, changed: Tensor) -> list[float]:
+    """Return the standard error of the gain of each changed mask over the start.
 
-    Both arguments are statistics of a metric that is a mean over rows: `unpruned` (...) with all
-    heads, `removed` (heads, ...) without one of them. Scores of a row are correlated, so the error
-    is that of the differences by row. With a single row it is 0.
+    Both arguments are statistics of a metric that is a mean over rows: `start` (...) of one mask,
+    `changed` (masks, ...). Scores of a row are correlated, so the error is that of the differences
+    by row. With a single row it is 0.
     """
     assert metric.by_row is not None, f"{metric.name} is no mean over rows"
-    before = metric.by_row(unpruned)
+    before = metric.by_row(start)
     if len(before) < 2:
-        return 0.0
-    errors = [(metric.by_row(each) - before).std() / math.sqrt(len(before)) for each in removed]
-    return float(torch.stack(errors).mean())
+        return [0.0] * len(changed)
+    errors = [(metric.by_row(each) - before).std() / math.sqrt(len(before)) for each in changed]
+    found: list[float] = torch.stack(errors).tolist()
+    return found

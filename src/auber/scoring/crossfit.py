@@ -1,7 +1,10 @@
 """Cross-fitting: each row of the reward set is scored by the fold model trained without it.
 
 Each fold has a scorer for its rows: a `LayerScorer`, or for the whole model a `PlanScorer`. Their
-statistics are combined, and the metric is computed once, over all rows.
+statistics are combined, and the metric is computed once, over all rows. A metric that fits a scale
+and biases to the outputs fits them for each fold: fold models are calibrated differently, and a
+shift or scale of one model's logits must not change the score. Such a metric is a mean over rows,
+and the terms are combined.
 
 Contract: in float32 a score is the metric of what the physically pruned models predict for their
 own rows. A single fold scores like its scorer, bit for bit, and has the same key.
@@ -14,10 +17,12 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from auber.data.encoding import EncodedRows
 from auber.errors import ModelError, TaskError
+from auber.metrics.task_metrics import settle
 from auber.models.plan import PruningPlan
 from auber.scoring.base import MaskScorer, Scorer, place_of, present_units
 from auber.scoring.plans import PlanScorer
@@ -51,6 +56,9 @@ class _CrossFit(Scorer):
                 "folds; add rows"
             )
         super().__init__(named[0].model, layer, metric)
+        self._terms = self.metric.by_row if len(filled) > 1 else None
+        if self._terms is not None:
+            self.metric = self.metric.of_terms()
         for fold, (model, _, _) in enumerate(named):
             self._require_same_units(fold, model)
         make = PlanScorer if layer is None else partial(LayerScorer, layer=layer)
@@ -64,12 +72,18 @@ class _CrossFit(Scorer):
     def key(self) -> str:
         """What a score depends on besides the mask: equal keys mean equal scores."""
         keys = [scorer.key for scorer in self._scorers]
-        return (
-            keys[0] if len(keys) == 1 else hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
-        )
+        if len(keys) == 1:
+            return keys[0]
+        keys += (
+            ["fitted by fold"] if self._terms else []
+        )  # earlier versions fitted all rows at once
+        return hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
 
     def _statistics(self, plans: Sequence[PruningPlan]) -> Tensor:
-        return self._combine([scorer.statistics(plans) for scorer in self._scorers])
+        parts = [scorer.statistics(plans) for scorer in self._scorers]
+        if self._terms is not None:
+            parts = [torch.stack([*map(self._terms, settle(part))]) for part in parts]
+        return self._combine(parts)
 
     def _require_same_units(self, fold: int, model: PreTrainedModel) -> None:
         for (kind, layer), found in present_units(model, self._searched).items():

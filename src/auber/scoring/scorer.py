@@ -133,7 +133,7 @@ class PackedScorer(Scorer):
     def key(self) -> str:
         """What a score depends on besides the mask and its layer: equal keys mean equal scores."""
         identity = self._identity or weights_digest(self._model)
-        return score_key(identity, self._rows, self._metric.name, self._hardware.precision)
+        return score_key(identity, self._rows, self.metric.name, self._hardware.precision)
 
     def logits(self, mask: Mask) -> torch.Tensor:
         """Return the logits of every row, longest first, in float32.
@@ -144,7 +144,7 @@ class PackedScorer(Scorer):
 
     def _statistics(self, plans: Sequence[PruningPlan]) -> torch.Tensor:
         logits = self._logits_of(plans)
-        return torch.stack([self._metric.statistics(each, self._truth) for each in logits])
+        return torch.stack([self.metric.statistics(each, self._truth) for each in logits])
 
     def _logits_of(self, plans: Sequence[PruningPlan]) -> Iterator[torch.Tensor]:
         """Yield the logits of each mask: (rows or tokens, labels)."""

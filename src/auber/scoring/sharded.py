@@ -84,8 +84,8 @@ class ShardedScorer(MaskScorer):
     def key(self) -> str:
         """What a score depends on besides layer and mask: equal keys mean equal scores."""
         digest, precision = weights_digest(self._model), self._hardware.precision
-        key = score_key(digest, self._rows, self._metric.name, precision)
-        exact = self._metric.exact and self._hardware.dtype == torch.float32
+        key = score_key(digest, self._rows, self.metric.name, precision)
+        exact = self.metric.exact and self._hardware.dtype == torch.float32
         return key if exact else f"{key}-{self._workers.num_shards}"
 
     def _statistics(self, plans: Sequence[PruningPlan]) -> torch.Tensor:

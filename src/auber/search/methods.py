@@ -38,7 +38,9 @@ class LayerSearch:
     config: Config
     progress: Progress
     prior: Mask = ()  # the heads that the plan to begin from removes
-    change_cost: float = 0.0  # points that each change of the prior has to gain
+    change_costs: Mapping[int, float] = field(
+        default_factory=dict
+    )  # points it has to gain, by head
     latency_reward: float = 0.0  # points for the time that each removed head saves
 
     def score(self, removed: Mask) -> float:
@@ -48,7 +50,7 @@ class LayerSearch:
     def change_reward(self, head: int) -> float:
         """Return the points for removing a head or putting it back, besides those of the metric."""
         reward = self.config.reward.head + self.latency_reward
-        return (-reward if head in self.prior else reward) - self.change_cost
+        return (-reward if head in self.prior else reward) - self.change_costs.get(head, 0.0)
 
     def objective(self, removed: Mask, score: float) -> float:
         """Return what a search maximises: the metric in points, plus the rewards of all changes."""

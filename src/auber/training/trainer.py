@@ -290,6 +290,7 @@ def _training_arguments(
         # Processes share a batch, so a step learns from the same rows for any number of them.
         per_device_train_batch_size=settings.batch_size // num_processes(),
         lr_scheduler_type="linear",
+        warmup_steps=settings.warmup,  # below 1: a share of the steps
         weight_decay=0.0,
         max_grad_norm=1.0,
         optim="adamw_torch_fused" if cuda else "adamw_torch",

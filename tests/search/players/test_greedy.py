@@ -73,12 +73,19 @@ def test_pairs_that_pay_only_together_stop_it_early():
 )
 def test_changes_are_made_as_long_as_they_gain(gain, pay, prior, change_cost, left):
     toy = CountingToy(ToyLayer(6, 1, base=0.5, bias=gain, single=0.0, pair=0.0))
-    search = toy.search(small_config(reward__head=pay), prior=prior, change_cost=change_cost)
+    costs = dict.fromkeys(range(6), change_cost)
+    search = toy.search(small_config(reward__head=pay), prior=prior, change_costs=costs)
     choice = choose_layer(search)
     assert left in (choice.removed, len(choice.removed))
     assert set(choice.details["path"]) == {*prior} ^ {*choice.removed}
     assert choice.details["given_score"] == toy.score(prior)
     assert choice.details["best_score"] == toy.score(choice.removed)  # the metric, without the pay
+
+
+def test_each_head_has_to_gain_its_own_cost():
+    toy = CountingToy(ToyLayer(6, 1, base=0.5, bias=0.01, single=0.0, pair=0.0))
+    costs = {0: 0.9, 1: 1.1, 2: 0.9, 3: 1.1, 4: 1.1, 5: 1.1}
+    assert choose_layer(toy.search(change_costs=costs)).removed == (0, 2)
 
 
 def test_a_layer_of_one_head():
