@@ -99,9 +99,8 @@ def make_splits(
     `without_classes`: the labels are numbers, tags or answers, so all rows count as one class.
     """
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
-    if config.protocol == "heldout":
-        return _split_heldout(classes, config, num_layers)
-    splits = _split_seen(classes, config, num_layers)
+    split = _split_heldout if config.protocol == "heldout" else _split_seen
+    splits = split(classes, config, num_layers)
     if config.protocol == "crossfit":
         splits = replace(splits, protocol="crossfit", folds=_deal(classes, config))
     if config.size.tolerance is None:

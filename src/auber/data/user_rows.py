@@ -26,7 +26,6 @@ from auber.data.rows import (
     check_text,
     check_words,
 )
-from auber.data.splits import set_aside
 from auber.data.task import TaskData, check_rows, check_task
 from auber.data.task_types import TASK_TYPES, TaskType, get_task_type
 from auber.errors import TaskError
@@ -102,7 +101,8 @@ def _read_task(
     labels: Sequence[str] | None,
     metric: str | None,
 ) -> TaskData:
-    # Imports torch, which `auber list` does without.
+    # Import numpy and torch, which `auber list` does without.
+    from auber.data.splits import set_aside
     from auber.metrics.task_metrics import get_metric
 
     task_type = get_task_type(kind or (get_metric(metric).kind if metric else "sequence"))
@@ -138,7 +138,10 @@ def _read_task(
     if dev is None:
         has_classes = chosen.compares == "classes"
         classes = train_rows.labels if has_classes else [0] * len(train_rows)
-        first, second = set_aside(train_rows.texts(), classes, DEV_SHARE)
+        texts: list[Any] = train_rows.texts()
+        if train_rows.kind == "tokens":  # of words, which may recur; a row is one text
+            texts = [(words,) for words in texts]
+        first, second = set_aside(texts, classes, DEV_SHARE)
         train_rows, dev_rows = train_rows.select(first), train_rows.select(second)
     else:
         dev_rows = read(dev, "dev")
