@@ -166,9 +166,13 @@ class Pipeline:
         train_rows = steps.train
         if held_out:  # they were never trained on
             train_rows = train_rows.select([r for r in range(len(train_rows)) if r not in held_out])
-        sizes = [share for share in request.sizes if size_stage(LAST, share) in steps.done]
+        sizes: list[float | None] = []
         wait_for_all()  # for the main process to store the last size
-        models = [self.run.load_stage(size_stage(LAST, share), device) for share in sizes]
+        models = []
+        for share in request.sizes:
+            if size_stage(LAST, share) in steps.done:
+                sizes.append(share)
+                models.append(self.run.load_stage(size_stage(LAST, share), device))
         models = models or [steps.model]
         fine_tuned = None if request.kind == "finetune" else steps.copy_fine_tuned()
         self.progress.begin("evaluating", 2 * len(models) + (fine_tuned is not None))

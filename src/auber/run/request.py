@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from auber.config import Config
 from auber.data.splits import make_splits
@@ -198,8 +198,9 @@ def request_finetuning(
 
 def check_keep(keep: float | str | Sequence[float]) -> str:
     """Return the shares to keep as the setting has them; `keep` is one, or several."""
-    shares = keep.split(",") if isinstance(keep, str) else keep
-    shares = list(shares) if isinstance(shares, (list, tuple)) else [shares]
+    shares: Sequence[Any] = [keep]
+    if isinstance(keep, (str, list, tuple)):
+        shares = keep.split(",") if isinstance(keep, str) else keep
     if not shares or not all(map(_is_share, shares)):
         raise ConfigError(
             "--keep must be a share of the encoder's multiply-adds, above 0 and at most 1, found "

@@ -5,7 +5,7 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -14,21 +14,19 @@ def describe_change(result: dict[str, Any]) -> str | None:
     before, after = result.get("before"), result.get("after")
     if before is None or after is None:
         return None
-    scores, shares, parameters, times = (
-        (write(before[key]), write(after[key]))
-        for key, write in (
-            ("score", _percent),
-            ("multiply_adds", lambda share: f"{100 * share:.0f} %"),
-            ("parameters", _millions),
-            ("milliseconds", _milliseconds),
-        )
-    )
-    share = shares[1] if before["multiply_adds"] == 1 else " -> ".join(shares)
+
+    def change(key: str, write: Callable[[float], str]) -> str:
+        return f"{write(before[key])} -> {write(after[key])}"
+
+    share = _whole_percent(after["multiply_adds"])
+    if before["multiply_adds"] < 1:
+        share = change("multiply_adds", _whole_percent)
     device = result["provenance"]["device"]
     return (
-        f"{result['metric']} {' -> '.join(scores)} (dev, {after['rows']} rows), "
-        f"multiply-adds {share}, parameters {' -> '.join(parameters)}, {' -> '.join(times)} per "
-        f"row of {after['tokens']} tokens on {'this CPU' if device == 'cpu' else device}"
+        f"{result['metric']} {change('score', _percent)} (dev, {after['rows']} rows), "
+        f"multiply-adds {share}, parameters {change('parameters', _millions)}, "
+        f"{change('milliseconds', _milliseconds)} per row of {after['tokens']} tokens on "
+        f"{'this CPU' if device == 'cpu' else device}"
     )
 
 
@@ -43,7 +41,7 @@ def describe_sizes(result: dict[str, Any]) -> Iterator[str]:
             loss += f", on {held_out['rows']} held-out rows"
         yield (
             f"models/{size['name']}: {metric} {_percent(after['score'])}, multiply-adds "
-            f"{100 * after['multiply_adds']:.0f} %, parameters {_millions(after['parameters'])}, "
+            f"{_whole_percent(after['multiply_adds'])}, parameters {_millions(after['parameters'])}, "
             f"{_milliseconds(after['milliseconds'])} per row{loss}"
         )
     tolerance = result["config"].get("size.tolerance") if sizes else None
@@ -62,7 +60,11 @@ def _percent(score: float) -> str:
     return f"{100 * score:.1f}"
 
 
-def _millions(count: int) -> str:
+def _whole_percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _millions(count: float) -> str:
     return f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
 
 
