@@ -41,8 +41,8 @@ def describe_sizes(result: dict[str, Any]) -> Iterator[str]:
             loss += f", on {held_out['rows']} held-out rows"
         yield (
             f"models/{size['name']}: {metric} {_percent(after['score'])}, multiply-adds "
-            f"{_whole_percent(after['multiply_adds'])}, parameters {_millions(after['parameters'])}, "
-            f"{_milliseconds(after['milliseconds'])} per row{loss}"
+            f"{_whole_percent(after['multiply_adds'])}, parameters "
+            f"{_millions(after['parameters'])}, {_milliseconds(after['milliseconds'])} per row{loss}"
         )
     tolerance = result["config"].get("size.tolerance") if sizes else None
     if tolerance is None:
