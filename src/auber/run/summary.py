@@ -35,6 +35,7 @@ def describe_sizes(result: dict[str, Any]) -> Iterator[str]:
     sizes, metric = result.get("sizes") or (), result["metric"]
     for size in sizes:
         after, held_out = size["after"], size.get("held_out")
+        parameters, time = _millions(after["parameters"]), _milliseconds(after["milliseconds"])
         loss = ""
         if held_out is not None and size["keep"] < 1:
             loss = f"; loses {held_out['loss']:.1f} points, at most {held_out['bound']:.1f} (95 %)"
@@ -42,7 +43,7 @@ def describe_sizes(result: dict[str, Any]) -> Iterator[str]:
         yield (
             f"models/{size['name']}: {metric} {_percent(after['score'])}, multiply-adds "
             f"{_whole_percent(after['multiply_adds'])}, parameters "
-            f"{_millions(after['parameters'])}, {_milliseconds(after['milliseconds'])} per row{loss}"
+            f"{parameters}, {time} per row{loss}"
         )
     tolerance = result["config"].get("size.tolerance") if sizes else None
     if tolerance is None:
