@@ -40,7 +40,8 @@ def prune(
     task: str | TaskData,
     method: str = "auber",
     heads: int | str | Path | None = None,
-    keep: float | None = None,
+    keep: float | str | Sequence[float] | None = None,
+    tolerance: float | None = None,
     origin: str | Path | PreTrainedModel | None = None,
     config: Config | str = "default",
     out: str | Path | None = None,
@@ -57,8 +58,11 @@ def prune(
         method: One of the methods that `auber methods` lists.
         heads: How many heads a ranking removes; or a finished run, to remove as many and be tuned
             like it. Under protocol crossfit a search takes a number too.
-        keep: The share of the encoder's multiply-adds that a ranking leaves, such as 0.5. Heads and
-            neurons go; `size.units` and `size.even` change that.
+        keep: The share of the encoder's multiply-adds that a ranking leaves, such as 0.5 (the
+            default), or several, each of which gives a model in `out`/models. Heads and neurons go;
+            `size.units` and `size.even` change that.
+        tolerance: Choose the smallest size that loses at most so many points, on rows of train that
+            are held out of all tunings; of those of `keep`, by default from 0.75 to 0.125.
         origin: The pretrained model behind a fine-tuned `model`, for protocol crossfit. A run of
             `finetune` knows it.
         config: The name of a preset, or the settings that `auber.make_config` returns.
@@ -73,6 +77,8 @@ def prune(
     task, settings = _load_task(task, config)
     if keep is not None:
         settings = settings.replace({"size.keep": check_keep(keep)})
+    if tolerance is not None:
+        settings = settings.replace({"size.tolerance": tolerance})
     listener = _make_listener(progress)
     request = request_pruning(
         model,
@@ -84,6 +90,8 @@ def prune(
         config=settings,
         progress=listener,
     )
+    if request.sizes and out is None:
+        raise ConfigError("out: several sizes need a folder, found none; give out='runs/mine'")
     return carry_out(request, out, resume=resume, progress=listener, trackers=trackers)
 
 

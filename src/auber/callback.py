@@ -4,7 +4,7 @@
     trainer = Trainer(..., processing_class=tokenizer, callbacks=[callback])
 
 When training ends, the fine-tuned model is pruned as `auber.prune` does it, and the trainer's own
-model becomes the result: it loses the same heads in place and takes over the weights. So
+model becomes the result: it loses the same units in place and takes over the weights. So
 `trainer.evaluate`, `save_model` and a push use the pruned model. What can be wrong is raised before
 training starts.
 
@@ -32,7 +32,7 @@ from auber.models.surgery import remove_remaining
 from auber.run.files import is_run
 from auber.run.fine_tuned import check_fit
 from auber.run.folder import check_place
-from auber.run.request import check_pruning
+from auber.run.request import check_keep, check_pruning
 from auber.search.registry import get_method
 from auber.system.progress import Progress
 
@@ -59,6 +59,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         task: str | TaskData,
         method: str = "auber",
         heads: int | None = None,
+        keep: float | None = None,
         config: Config | str = "default",
         out: str | Path | None = None,
         progress: Progress | None = None,
@@ -69,6 +70,12 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         self.config = (
             config if isinstance(config, Config) else make_config(config, task=self.task.name)
         )
+        if keep is not None:
+            self.config = self.config.replace({"size.keep": check_keep(keep)})
+        if out is None and (self.config.size.tolerance or len(self.config.size.shares) > 1):
+            raise ConfigError(
+                "AuberCallback: several sizes need a folder, found none; give out='runs/mine'"
+            )
         self.out = out
         self.progress = progress
         self.pruned: Pruned | None = None
@@ -172,7 +179,7 @@ def _plain_forward(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _become(model: PreTrainedModel, pruned: Pruned) -> None:
-    """Give a live model the heads, weights and label names of the pruned one."""
+    """Give a live model the units, weights and label names of the pruned one."""
     for name in ("id2label", "label2id", "problem_type"):
         setattr(model.config, name, getattr(pruned.model.config, name))
     remove_remaining(model, pruned.plan)

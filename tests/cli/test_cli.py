@@ -96,8 +96,8 @@ def test_a_wrong_call_is_one_line(run_auber, words, message):
             "--task and --train/--dev exclude each other",
         ),
         (
-            ["--train", "a.csv"],
-            "--train and --dev go together, found --train alone; add --dev FILE",
+            ["--dev", "a.csv"],
+            "--dev goes with --train, found --dev alone; add --train FILE",
         ),
         ([], "name a task with --task, or your own rows with --train FILE --dev FILE --text "),
         (

@@ -85,8 +85,19 @@ def test_a_target_size(run_auber, files, own_rows, tmp_path):
     assert code == 0, err
     assert json.loads(out)["plan"]["heads"] == {}
     for options, message in (
-        (["--units", "heads"], "auber: --units goes with --keep; add it, such as --keep 0.5\n"),
-        (["--even"], "auber: --even goes with --keep; add it, such as --keep 0.5\n"),
+        (
+            ["--units", "heads", "--method", "auber"],
+            "auber: --units goes with --keep; add it, such as --keep 0.5\n",
+        ),
+        (
+            ["--even", "--heads", "2"],
+            "auber: --even goes with --keep; add it, such as --keep 0.5\n",
+        ),
+        (
+            ["--units", "heads"],  # half of the multiply-adds
+            "auber: --keep must be at least 0.5148 (one head and all neurons stay in each layer), "
+            "found 0.5; raise it, or add --units both\n",
+        ),
         (
             ["--keep", "0.5", "--even", "--units", "both"],
             "auber: --even removes neurons only, found --units both; leave it out\n",
@@ -94,7 +105,7 @@ def test_a_target_size(run_auber, files, own_rows, tmp_path):
         (
             ["--keep", "2"],
             "auber: --keep must be a share of the encoder's multiply-adds, above 0 and at most 1, "
-            "found 2.0; give one such as 0.5\n",
+            "found '2'; give one such as 0.5\n",
         ),
     ):
         code, _, err = run_auber(*command, *options, "--out", tmp_path / "other")

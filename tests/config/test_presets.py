@@ -41,6 +41,7 @@ PAPER = {
     "search.matrix": "value",
     "search.norm": "l1",
     "size.keep": 0.0,
+    "size.tolerance": None,
     "size.units": "both",
     "size.even": False,
     "size.multiple": 8,

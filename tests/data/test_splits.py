@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from auber.config import make_config
 from auber.data.rows import QuestionRows, Rows, WordRows
-from auber.data.splits import group_rows, make_splits
+from auber.data.splits import group_rows, make_splits, set_aside
 from auber.errors import TaskError
 
 SIZES = {
@@ -289,3 +289,45 @@ def test_several_classes_of_a_single_row_are_all_rewarded():
     assert counts == {0: 10, 1: 6, 2: 1, 3: 1, 4: 1, 5: 1}
     few = make_splits(uneven, config(reward__fraction=1.0, reward__max_rows=6), 1, False)
     assert Counter(uneven[row] for row in few.layers[0].reward) == dict.fromkeys(range(6), 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=40, max_size=80),
+    classes=st.integers(1, 3),
+)
+def test_rows_set_aside_share_no_text_with_others(rows, classes):
+    texts = [(f"premise {one}", f"hypothesis {other}") for one, other in rows]
+    names = [sum(row) % classes for row in rows]
+    try:
+        kept, aside = set_aside(texts, names, 0.2)
+    except TaskError:  # all rows may hang together
+        return
+    assert sorted(kept + aside) == list(range(len(rows)))
+    assert not {t for r in kept for t in texts[r]} & {t for r in aside for t in texts[r]}
+    counts, most = Counter(names[row] for row in aside), Counter(names)
+    assert all(count <= round(0.2 * most[name]) for name, count in counts.items())
+
+
+def test_a_share_of_each_class_is_set_aside():
+    texts = [(f"text {row}",) for row in range(100)]
+    names = ["rare"] * 2 + ["some"] * 20 + ["most"] * 78
+    kept, aside = set_aside(texts, names, 0.2)
+    assert Counter(names[row] for row in aside) == {"some": 4, "most": 16}
+    assert set_aside(texts, names, 0.2) == (kept, aside)
+    with pytest.raises(TaskError, match="^dev: no row of 4 can be set aside with a text of its"):
+        set_aside([("same",)] * 4, [0, 1, 0, 1], 0.2)
+
+
+def test_rows_held_out_for_a_tolerance_are_in_no_other_list():
+    chosen = config(size__tolerance=5.0, protocol="heldout")
+    found = make_splits(labels(300), chosen, 2, False)
+    assert len(found.held_out) == 60
+    held_out = set(found.held_out)
+    lists = [found.first, found.last_train, found.last_watch, found.original_first]
+    lists += [rows for layer in found.layers for rows in (layer.reward, layer.mini_train)]
+    assert not any(held_out & set(rows) for rows in lists)
+    assert "held_out" in found.to_json()
+    assert "held_out" not in make_splits(labels(300), config(), 2, False).to_json()
+    with pytest.raises(TaskError, match=r"^--tolerance 1 needs 300 rows .* at least 2$"):
+        make_splits(labels(300), config(size__tolerance=1.0), 2, False)

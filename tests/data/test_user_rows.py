@@ -48,6 +48,16 @@ def test_rows_in_memory_are_a_task():
     assert make_task(pandas.DataFrame(ROWS), pandas.DataFrame(ROWS[:1]), text=pairs) == data
 
 
+def test_without_dev_rows_a_fifth_of_train_is_set_aside():
+    rows = [{"text": f"text {row}", "label": "ab"[row % 2]} for row in range(50)]
+    data = make_task(rows)
+    assert (len(data.train), len(data.dev)) == (40, 10)
+    assert sorted(data.dev.labels) == [0] * 5 + [1] * 5
+    assert data == make_task(rows)
+    tagged = [{"tokens": [f"word{row}", "b"], "tags": ["O", "B-X"]} for row in range(20)]
+    assert len(make_task(tagged, kind="tokens").dev) == 4
+
+
 def test_rows_in_files_are_the_same_task(tmp_path):
     expected = make_task(ROWS, ROWS, text="text", metric="f1", name="films")
     train, dev = lines(tmp_path / "train.jsonl", ROWS), tmp_path / "dev.csv"

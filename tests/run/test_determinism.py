@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 WORK = "import sys; from tests.run.test_determinism import work; work(sys.argv[1])"
 
 # Keys that record when and where something was computed.
-_PASSING = {"seconds", "reward_seconds", "time", "process", "provenance", "command"}
+_PASSING = {"seconds", "milliseconds", "reward_seconds", "time", "process", "provenance", "command"}
 _LOGS = {"events.jsonl", ".claim"}  # .claim: which process had a block of a study
 
 GPU_BOUND = 0.02  # between the scores of two runs of one seed on a GPU

@@ -13,7 +13,6 @@ import torch
 
 from auber.errors import CheckpointError, RunError
 from auber.models import checkpoint
-from auber.models.plan import PruningPlan
 from auber.run.files import is_run, read_json, read_result
 from auber.run.folder import Run, check_place
 from auber.run.records import RunIdentity
@@ -176,7 +175,7 @@ def test_a_result_means_complete(tmp_path):
         read_result(run.folder)
     model, tokenizer = small_start()
     run.finish_stage("first", FIRST, model)
-    finished = run.finish(model, tokenizer, PruningPlan(), {"score": 1})
+    finished = run.finish([model], tokenizer, {"plan": {}, "score": 1})
     assert read_result(run.folder) == finished
     assert finished["score"] == 1
     assert not any(path.is_dir() for path in (run.folder / "stages").iterdir())
@@ -202,7 +201,8 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path):
 
 def test_what_a_process_killed_after_the_result_left_goes(tmp_path):
     run = open_run(tmp_path / "run")
-    run.finish(*small_start(), PruningPlan(), {"score": 1})
+    model, tokenizer = small_start()
+    run.finish([model], tokenizer, {"plan": {}, "score": 1})
     run.close()
     (run.folder / "stages" / "last").mkdir()
     for name in (".lock", "progress.json"):

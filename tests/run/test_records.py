@@ -87,7 +87,7 @@ def test_what_a_run_is_in_another_shape(folder):
     ("content", "found"),
     [
         ([], "must be a JSON object, found list; it is damaged:"),
-        ({}, "lacks 'format'; .*it is damaged or of another version:"),
+        ({}, "lacks 'dev'; .*it is damaged or of another version:"),
     ],
 )
 def test_a_result_of_another_shape(whole, tmp_path, content, found):

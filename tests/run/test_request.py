@@ -8,9 +8,11 @@ import pytest
 
 import auber
 from auber.errors import ConfigError, RunError, TaskError
+from auber.models.checkpoint import weights_digest
 from auber.models.surgery import remove
+from auber.run.request import request_pruning
 from tests.run.test_fold_models import SETTINGS, prune
-from tests.small import small_config, small_start, small_task
+from tests.small import Messages, small_config, small_start, small_task
 
 TASK = small_task()
 CONFIG = small_config()
@@ -37,9 +39,9 @@ def searched(start):
         ({"method": "aubre"}, ConfigError, "Unknown method 'aubre'. Did you mean 'auber'?"),
         ({"heads": 2}, ConfigError, "method 'auber' decides itself how many heads to remove; "),
         (
-            {"method": "random"},
+            {"method": "confidence"},
             ConfigError,
-            "method .random. must be given what to remove; give --keep SHARE, ",
+            "method .confidence. must be given what to remove; give --keep SHARE, ",
         ),
         (
             {"method": "random", "heads": 10},
@@ -121,11 +123,6 @@ TRAINED = {"first__when": "never"}
     ("arguments", "message"),
     [
         (
-            TRAINED,
-            "BertForSequenceClassification: is fine-tuned, and fold models must not have seen all "
-            "rows: name the pretrained model with --origin, ",
-        ),
-        (
             {"origin": True},
             "an origin goes with a fine-tuned model, and this one is still to be tuned; leave it",
         ),
@@ -158,6 +155,26 @@ def test_what_fold_models_cannot_have(arguments, message, tmp_path):
     with pytest.raises(ConfigError, match=f"^{message}"):
         prune(tmp_path / "run", **arguments)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_fine_tuned_model_needs_no_origin():
+    messages = Messages()
+    request = request_pruning(
+        *small_start(),
+        task=TASK,
+        method="auber",
+        heads=None,
+        origin=None,
+        config=small_config(protocol="crossfit", **TRAINED),
+        progress=messages,
+    )
+    assert weights_digest(request.pretrained) == weights_digest(request.start.model)
+    assert request.pretrained is not request.start.model
+    assert messages.said == [
+        "careful: BertForSequenceClassification is fine-tuned and may have seen the rows that "
+        "rewards come from, so rewards may be too optimistic; --origin names the model behind it, "
+        "if known"
+    ]
 
 
 def test_an_origin_of_another_build(tmp_path):

@@ -10,13 +10,17 @@ import torch
 
 import auber
 from auber.data.encoding import encode_split
-from auber.errors import ConfigError
+from auber.errors import ConfigError, TaskError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
+from auber.run.files import find_run
 from auber.run.records import ResultRecord
+from auber.run.request import request_pruning
+from auber.run.steps import Steps
+from auber.run.summary import describe_change, describe_sizes
 from auber.system.records import read
 from auber.training.evaluation import predict
-from tests.small import small_config, small_start, small_task
+from tests.small import Messages, small_config, small_start, small_task
 from tests.tiny_models import HEADS, LAYERS, NEURONS
 
 TASK = small_task()
@@ -126,11 +130,172 @@ def test_a_pruned_model_is_pruned_further(half, start):
     assert all(len(gone) < HEADS for gone in smaller.plan.heads.values())
 
 
+class CutError(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def several(start):
+    """A finished run to three sizes, cut before the second and resumed, and its folder."""
+    folder = start.parent / "several"
+    with pytest.MonkeyPatch.context() as patch:
+        tune_size = Steps.tune_size
+
+        def cut(steps, share):
+            if share == 0.5:
+                raise CutError
+            return tune_size(steps, share)
+
+        patch.setattr(Steps, "tune_size", cut)
+        with pytest.raises(CutError):
+            prune(start, "several", keep=[0.4, 0.8, 0.5])
+    kept = (folder / "stages" / "last-0.8.json").read_bytes()
+    pruned = prune(start, "several", keep=[0.4, 0.8, 0.5], resume=True)
+    assert (folder / "stages" / "last-0.8.json").read_bytes() == kept
+    return pruned, folder
+
+
+def test_several_sizes_are_as_each_alone(several, half, start):
+    _, folder = several
+    result = read(ResultRecord, folder / "result.json", "")
+    assert [size.name for size in result.sizes] == ["0.8", "0.5", "0.4"]
+    alone = {"0.5": half[0], "0.4": prune(start, "alone", keep=0.4)}
+    for size in result.sizes[1:]:
+        other = alone[size.name].result
+        assert size.model_sha256 == other["model_sha256"]
+        assert (size.plan, size.dev.score) == (alone[size.name].plan, other["dev"]["score"])
+        assert size.tuning.steps > 0
+        assert auber.evaluate(folder / "models" / size.name, task=TASK, config=CONFIG).score == (
+            size.dev.score
+        )
+    shares = [size.after.multiply_adds for size in result.sizes]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_the_model_of_several_sizes_is_the_smallest_and_stored_once(several):
+    pruned, folder = several
+    result = read(ResultRecord, folder / "result.json", "")
+    smallest = result.sizes[-1]
+    assert result.chosen == "0.4"
+    assert (result.plan, result.dev, result.model_sha256) == (
+        smallest.plan,
+        smallest.dev,
+        smallest.model_sha256,
+    )
+    assert pruned.plan == result.plan == PruningPlan.read(folder / "plan.json")
+    assert len({path.resolve() for path in folder.rglob("*.safetensors")}) == 3
+    assert auber.evaluate(folder, task=TASK, config=CONFIG).score == result.dev.score
+    assert find_run(folder / "models" / "0.8") == find_run(folder / "model") == folder
+    assert sum(stage.stem.startswith("plan-") for stage in (folder / "stages").iterdir()) == 3
+
+
+def test_sizes_of_voita_share_their_gates(start):
+    both = prune(start, "gates", "voita", keep=[0.8, 0.6])
+    alone = prune(start, "gates-alone", "voita", keep=0.6)
+    assert both.result["model_sha256"] == alone.result["model_sha256"]
+    stages = start.parent / "gates" / "stages"
+    records = [json.loads((stages / f"plan-{share}.json").read_text()) for share in (0.8, 0.6)]
+    first, second = ({trial["penalty"] for trial in record["trials"]} for record in records)
+    assert first & second
+    steps = json.loads((start.parent / "gates-alone" / "stages" / "plan.json").read_text())
+    per_trial = steps["gate_steps"] / len(steps["trials"])
+    assert both.result["cost"]["gate_steps"] == per_trial * len(first | second)
+
+
+def test_before_and_after(half, start):
+    pruned, _ = half
+    before, after = pruned.result["before"], pruned.result["after"]
+    assert before["score"] == auber.evaluate(start, task=TASK, config=CONFIG).score
+    assert after["score"] == pruned.result["dev"]["score"]
+    assert before["multiply_adds"] == 1
+    assert after["multiply_adds"] == pruned.result["remaining"]["multiply_adds"]
+    assert before["parameters"] > after["parameters"] == pruned.model.num_parameters()
+    assert before["milliseconds"] > 0
+    assert after["milliseconds"] > 0
+    line = describe_change(pruned.result)
+    assert line.startswith(f"accuracy {100 * before['score']:.1f} -> {100 * after['score']:.1f} (")
+    assert line.endswith(" tokens on this CPU")
+
+
+@pytest.mark.parametrize("tolerance", [10, 100])
+def test_a_tolerance_chooses_a_size(start, tolerance):
+    fresh = small_start()
+    folder = start.parent / f"tolerance-{tolerance}"
+    messages = Messages()
+    pruned = auber.prune(
+        *fresh,
+        task=TASK,
+        method="fisher",
+        config=CONFIG.replace({"first.when": "always"}),
+        tolerance=tolerance,
+        out=folder,
+        progress=messages,
+    )
+    result = read(ResultRecord, folder / "result.json", "")
+    splits = json.loads((folder / "splits.json").read_text())
+    held_out = set(splits["held_out"])
+    assert len(held_out) == (30 if tolerance == 10 else 12)
+    assert not held_out & {*splits["first"], *splits["last_train"], *splits["last_watch"]}
+    sizes = result.sizes
+    assert sizes[0].keep == 1
+    assert not sizes[0].plan
+    assert sizes[0].held_out.loss == 0
+    assert all(size.held_out.is_within for size in sizes[:-1])
+    for size in sizes:
+        assert size.held_out.rows == len(held_out)
+        assert size.held_out.is_within == (size.held_out.bound <= tolerance)
+        assert size.held_out.bound >= size.held_out.loss - 1e-9
+    within = [size for size in sizes if size.held_out.is_within]
+    assert result.chosen == within[-1].name
+    assert (within == list(sizes)) == (tolerance == 100)
+    lines = [line for line in messages.said if "held-out rows" in line]
+    assert len(lines) == len(sizes) - 1
+    *_, chosen = describe_sizes(pruned.result)
+    assert chosen.startswith("chosen: ")
+    assert encoder_of(pruned.model).removed == within[-1].plan
+
+
+def test_a_tolerance_names_what_it_lacks(start):
+    with pytest.raises(
+        TaskError, match=r"^--tolerance 1 needs 300 rows held out of train, and .*60"
+    ):
+        prune(start, "refused", tolerance=1)
+    with pytest.raises(ConfigError, match="^method 'auber' decides .* leave out --tolerance, or"):
+        prune(start, "refused", "auber", tolerance=10)
+    with pytest.raises(ConfigError, match="^out: several sizes need a folder, found none; give "):
+        auber.prune(start, task=TASK, method="fisher", keep=[0.8, 0.5], config=CONFIG)
+    assert not (start.parent / "refused").exists()
+
+
+def test_a_start_that_may_have_seen_the_held_out_rows_is_said(start):
+    messages = Messages()
+    options = {"task": TASK, "heads": None, "origin": None, "progress": messages}
+    config = CONFIG.replace({"size.tolerance": 10.0})
+    request_pruning(start, None, method="fisher", config=config, **options)
+    assert len(messages.said) == 1
+    assert "may have seen the rows held out for --tolerance" in messages.said[0]
+    unseen = start.parent / "unseen"
+    auber.finetune(*small_start(), task=TASK, config=config, out=unseen)
+    request_pruning(unseen, None, method="fisher", config=config, **options)
+    assert len(messages.said) == 1
+
+
+def test_half_is_the_default_size(start):
+    messages = Messages()
+    options = {"task": TASK, "heads": None, "origin": None, "progress": messages}
+    request = request_pruning(start, None, method="random", config=CONFIG, **options)
+    assert request.config.size.keep == 0.5
+    assert messages.said == [
+        "no size was given, so half of the multiply-adds are kept (--keep 0.5)"
+    ]
+
+
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
         ("fisher", {"keep": 0}, "^--keep must be a share of the encoder's multiply-adds, above 0 "),
         ("fisher", {"keep": 1.5}, "above 0 and at most 1, found 1.5; give one such as 0.5$"),
+        ("fisher", {"keep": [0.5, 2]}, r"at most 1, found \[0.5, 2\]; give one such as 0.5$"),
         ("fisher", {"keep": "half"}, "at most 1, found 'half'; give one such as 0.5$"),
         (
             "fisher",

@@ -74,6 +74,8 @@ def command(
             task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
             label=label, labels=labels, metric=metric, seed=settings.seed
         )  # fmt: skip
+        for message in options.describe_split(rows, train, dev):
+            progress.say(message)
         if tune:
             from auber.run.recipe import EPOCHS, RATES, choose_recipe, parse_list
 
@@ -104,4 +106,5 @@ def command(
         return
     print(screen.describe_result(tuned.result)[0])
     follow_up = f"auber prune --model {shlex.quote(str(out))} ... --out RUN"
-    print(f"model: {out / 'model'}   Next: {follow_up}")
+    print(f"model: {out / 'model'}")
+    print(f"next: {follow_up}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,7 +71,12 @@ Train = Annotated[
         "json (spans).",
     ),
 ]
-Dev = Annotated[Path | None, typer.Option("--dev", help="Your own rows to evaluate on.")]
+Dev = Annotated[
+    Path | None,
+    typer.Option(
+        "--dev", help="Your own rows to evaluate on. [default: a fifth of --train, set aside]"
+    ),
+]
 Name = Annotated[
     str | None,
     typer.Option(
@@ -234,11 +239,8 @@ def task_from_options(
             "--label COLUMN"
         )
     refuse_data(data)
-    if train is None or dev is None:
-        found, lacking = ("train", "dev") if dev is None else ("dev", "train")
-        raise TaskError(
-            f"--train and --dev go together, found --{found} alone; add --{lacking} FILE"
-        )
+    if train is None:
+        raise TaskError("--dev goes with --train, found --dev alone; add --train FILE")
     return make_task(
         train,
         dev,
@@ -249,6 +251,16 @@ def task_from_options(
         metric=metric,
         name=OWN if name is None else name,
     )
+
+
+def describe_split(rows: TaskData, train: Path | None, dev: Path | None) -> Iterator[str]:
+    """Yield a message if the dev rows were set aside from those of --train."""
+    if train is not None and dev is None:
+        total = len(rows.train) + len(rows.dev)
+        yield (
+            f"{len(rows.dev)} of the {total} rows of {train} are set aside to evaluate on (dev), "
+            "the same for every seed; give others with --dev"
+        )
 
 
 def refuse_data(data: Path | None) -> None:

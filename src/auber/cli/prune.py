@@ -37,12 +37,22 @@ _HeadsFrom = Annotated[
     ),
 ]
 _Keep = Annotated[
-    float | None,
+    str | None,
     typer.Option(
         "--keep",
         metavar="SHARE",
-        help="The share of the encoder's multiply-adds that remains, such as 0.5, for the methods "
-        f"{', '.join(method.name for method in METHODS.values() if method.removes_neurons)}.",
+        help="The share of the encoder's multiply-adds that remains, for the methods "
+        f"{', '.join(method.name for method in METHODS.values() if method.removes_neurons)}. "
+        "Several, such as 0.5,0.25, give a model each. [default: 0.5]",
+    ),
+]
+_Tolerance = Annotated[
+    float | None,
+    typer.Option(
+        "--tolerance",
+        metavar="POINTS",
+        help="Choose the smallest size that loses at most so many points on held-out rows of "
+        "--train; of the sizes of --keep, by default from 0.75 to 0.125.",
     ),
 ]
 _Units = Annotated[
@@ -84,6 +94,7 @@ def command(
     heads: _Heads = None,
     heads_from: _HeadsFrom = None,
     keep: _Keep = None,
+    tolerance: _Tolerance = None,
     units: _Units = None,
     even: _Even = False,
     origin: _Origin = None,
@@ -114,12 +125,14 @@ def command(
 
     if heads is not None and heads_from is not None:
         raise ConfigError("--heads and --heads-from exclude each other; give one")
-    if keep is None and (units is not None or even):
+    has_heads = heads is not None or heads_from is not None
+    is_sized = keep is not None or tolerance is not None
+    is_sized |= get_method(method).removes_neurons and not has_heads
+    if (units is not None or even) and not is_sized:
         option = "--even" if even else "--units"
         raise ConfigError(f"{option} goes with --keep; add it, such as --keep 0.5")
     if even and units not in (None, "neurons"):
         raise ConfigError(f"--even removes neurons only, found --units {units}; leave it out")
-    get_method(method)  # before rows are read
     options.require_model(model)
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
@@ -130,6 +143,8 @@ def command(
             task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
             label=label, labels=labels, metric=metric, seed=settings.seed
         )  # fmt: skip
+        for message in options.describe_split(rows, train, dev):
+            progress.say(message)
         with provenance.recording(provenance.typed_command()):
             pruned = api.prune(
                 model,
@@ -137,6 +152,7 @@ def command(
                 method=method,
                 heads=heads_from if heads is None else heads,
                 keep=keep,
+                tolerance=tolerance,
                 origin=origin,
                 config=settings,
                 out=out,
@@ -149,4 +165,6 @@ def command(
         return
     for line in screen.describe_result(pruned.result):
         print(line)
-    print(f"model: {out / 'model'}   Next: auber report {shlex.quote(str(out))}")
+    chosen = pruned.result.get("chosen")
+    print(f"model: {out / 'model'}" + (f" (that of models/{chosen})" if chosen else ""))
+    print(f"next: auber report {shlex.quote(str(out))}")

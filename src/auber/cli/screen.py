@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from rich.console import Console
 
+from auber.run.summary import describe_change, describe_sizes
 from auber.system.distributed import is_main_process
 from auber.system.progress import LogProgress, Progress
 
@@ -186,15 +187,18 @@ def describe_result(result: dict[str, Any]) -> list[str]:
     dev, cost = result["dev"], result["cost"]
     others = {"fold models": cost.get("scout_steps"), "gates": cost.get("gate_steps")}
     more = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
+    rewards = f"{cost['rewards_computed']} rewards computed of {cost['rewards_asked']} requested; "
     return [
         f"dev {result['metric']} {100 * dev['score']:.2f}, train "
         f"{100 * result['train']['score']:.2f}, gap {100 * result['gap']:+.2f} points (protocol "
         f"{result['protocol']}, seed {result['seed']})",
         describe_size(result),
-        f"{cost['rewards_computed']} rewards computed of {cost['rewards_asked']} requested; "
+        f"{rewards if cost['rewards_asked'] else ''}"
         f"{cost['tuning_steps']} tuning steps{f' (and {more})' if more else ''}; "
         f"{cost['seconds']['total']:.0f} s",
         *describe_warnings(dev, result["metric"], "dev"),
+        *describe_sizes(result),
+        *([change] if (change := describe_change(result)) else []),
     ]
 
 

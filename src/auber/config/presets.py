@@ -57,6 +57,7 @@ _PAPER: dict[str, Value] = {
     "search.matrix": "value",  # P
     "search.norm": "l1",  # P
     "size.keep": 0.0,
+    "size.tolerance": None,
     "size.units": "both",
     "size.even": False,
     "size.multiple": 8,

@@ -29,6 +29,7 @@ PROTOCOLS: tuple[str, ...] = typing.get_args(Protocol)
 
 _ALL_LAYERS = "all"
 _LAYERS_FORM = "all, or different layers such as 2,6,10"
+_SIZES_FORM = "a share from 0 to 1, or different shares such as 0.5,0.25"
 _DECAYED_RATE = "peak learning rate, decayed linearly to 0"
 _WARMUP = "share of the steps in which the learning rate rises linearly to its peak"
 
@@ -43,6 +44,21 @@ def _normalize_layers(text: str) -> str:
         if len(set(layers)) == len(layers):
             return ",".join(map(str, layers))
     raise ValueError(f"must be {_LAYERS_FORM}")
+
+
+def _normalize_sizes(keep: float | str) -> float | str:
+    """Return one share as a number, several as `0.5,0.25` in descending order."""
+    try:
+        shares = [float(word) for word in keep.split(",")] if isinstance(keep, str) else [keep]
+    except ValueError:
+        shares = [-1.0]
+    several = len(shares) > 1
+    names = {f"{share:g}" for share in shares}
+    if len(names) < len(shares) or not all(several * 1e-4 <= share <= 1 for share in shares):
+        raise ValueError(f"must be {_SIZES_FORM}")
+    return (
+        ",".join(f"{share:g}" for share in sorted(shares, reverse=True)) if several else shares[0]
+    )
 
 
 class Section(BaseModel):
@@ -216,14 +232,20 @@ class Search(Section):
 
 
 class Size(Section):
-    """The target size of the encoder, for rankings."""
+    """The target sizes of the encoder, for rankings."""
 
-    keep: float = setting(
+    keep: Annotated[float | str, AfterValidator(_normalize_sizes)] = setting(
         0.0,
-        "share of the encoder's multiply-adds that remains, in rows of max_length tokens; 0: no "
-        "target, a number of heads is given",
-        ge=0,
-        le=1,
+        "share of the encoder's multiply-adds that remains, in rows of max_length tokens, or "
+        "several shares, each of which gives a model; 0: no target, a number of heads is given",
+        form=_SIZES_FORM,
+    )
+    tolerance: float | None = setting(
+        None,
+        "points that the chosen size may score below the unpruned model, on rows of train that are "
+        "held out of all tunings; none: no size is chosen and no row held out",
+        ge=0.01,
+        le=100,
     )
     units: Literal["heads", "neurons", "both"] = setting(
         "both", "units to remove: attention heads, feed-forward neurons, or both"
@@ -236,6 +258,19 @@ class Size(Section):
     multiple: Int = setting(
         8, "number that the neurons left in a layer are a multiple of; 1: any number", ge=1
     )
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The target sizes, the largest first; none if a number of heads is given."""
+        if isinstance(self.keep, str):
+            return tuple(map(float, self.keep.split(",")))
+        return (self.keep,) if self.keep else ()
+
+    @property
+    def share(self) -> float:
+        """The target size of a ranking, which has one."""
+        (share,) = self.shares
+        return share
 
 
 class Agent(Section):

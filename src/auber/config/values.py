@@ -92,15 +92,16 @@ def _walk(cls: type[BaseModel], prefix: str) -> Iterator[SettingInfo]:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from _walk(kind, f"{prefix}{name}.")
             continue
-        optional = typing.get_origin(kind) in (typing.Union, types.UnionType)
-        if optional:
-            (kind,) = [part for part in typing.get_args(kind) if part is not types.NoneType]
+        parts: tuple[Any, ...] = (kind,)
+        if typing.get_origin(kind) in (typing.Union, types.UnionType):
+            parts = typing.get_args(kind)
+            kind = next(part for part in parts if part is not types.NoneType)
         choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else None
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         yield SettingInfo(
             key=f"{prefix}{name}",
             kind=str if choices else kind,
-            optional=optional,
+            optional=types.NoneType in parts,
             default=field.default,
             doc=field.description or "",
             low=next((item.ge for item in field.metadata if hasattr(item, "ge")), None),
@@ -132,7 +133,8 @@ def build(cls: type[M], values: Mapping[str, Any], where: str) -> M:
         model = cls.model_validate(tables)
     except ValidationError as error:
         for found in error.errors(include_url=False):
-            key = ".".join(map(str, found["loc"]))
+            # Each alternative of a union is a part of its own behind the key.
+            key = ".".join(part for part in map(str, found["loc"]) if part not in ("float", "str"))
             rule = f"must be {known[key].allowed}"
             if found["type"] == "value_error":
                 rule = str(found["ctx"]["error"])

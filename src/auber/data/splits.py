@@ -11,6 +11,8 @@ The dev set is never used. There are three protocols:
   the reward set of every layer, those of mini-train too. Rows that share a text stay in one fold
   (`group_rows`); otherwise a fold model would score a premise that it knows with another label.
 
+With `size.tolerance`, rows are held out of all of these.
+
 Differences from the paper, which draws at random: a reward set that misses a class is drawn again
 by class, as is one that `reward.max_rows` limits. The rows beyond that limit are not used in that
 layer. Within a layer, reward set and mini-train are disjoint under `heldout`, and under `seen`
@@ -20,6 +22,7 @@ unless `reward.fraction` is 1.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +44,8 @@ Array = NDArray[np.int64]
 # Shares of train under `heldout`; the rest is tune.
 HELDOUT_REWARD = 0.3
 HELDOUT_WATCH = 0.1
+HELD_OUT_SHARE = 0.2  # of train, to choose a size by
+_OPTIONAL = ("folds", "held_out")
 
 
 @dataclass(frozen=True)
@@ -62,10 +67,15 @@ class Splits:
     last_watch: Indices
     layers: tuple[LayerSplit, ...]
     folds: tuple[Indices, ...] = ()  # all of train, only under `crossfit`
+    held_out: Indices = ()  # in no other list, to choose a size by (`size.tolerance`)
 
     def without_fold(self, fold: int) -> Splits:
         """Return the rows for the model of a fold: every list without the rows of that fold."""
-        held_out = set(self.folds[fold])
+        return self.without(self.folds[fold])
+
+    def without(self, rows: Indices) -> Splits:
+        """Return every list without these rows."""
+        held_out = set(rows)
 
         def rest(rows: Indices) -> Indices:
             return tuple(row for row in rows if row not in held_out)
@@ -84,9 +94,7 @@ class Splits:
     def to_json(self) -> dict[str, Any]:
         """Return a plain JSON object."""
         data = {**vars(self), "layers": [vars(layer) for layer in self.layers]}
-        if not self.folds:
-            del data["folds"]
-        return data
+        return {name: rows for name, rows in data.items() if rows or name not in _OPTIONAL}
 
 
 def make_splits(
@@ -102,12 +110,16 @@ def make_splits(
     `rows` are the train rows themselves, of which those that share a text stay in one fold.
     """
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
-    if config.protocol == "heldout":
-        return _split_heldout(classes, config, num_layers)
-    splits = _split_seen(classes, config, num_layers)
+    split = _split_heldout if config.protocol == "heldout" else _split_seen
+    splits = split(classes, config, num_layers)
     if config.protocol == "crossfit":
         splits = replace(splits, protocol="crossfit", folds=_deal(classes, config, rows))
-    return splits
+    if config.size.tolerance is None:
+        return splits
+    count = _count_held_out(len(labels), config.size.tolerance)
+    own = None if without_classes else labels
+    _, held_out = hold_out(range(len(labels)), own, count / len(labels), config.seed)
+    return replace(splits.without(held_out), held_out=held_out)
 
 
 def hold_out(
@@ -131,6 +143,47 @@ def hold_out(
             "more rows of each class"
         )
     return _indices(rest), _indices(held_out)
+
+
+def _count_held_out(num_rows: int, tolerance: float) -> int:
+    """Return the number of rows to choose a size by.
+
+    With fewer, even a size whose every answer is right could lose more than the tolerance: if none
+    of n rows is lost, the share that is lost is known to be at most 3 / n (at 95 %).
+    """
+    fewest = math.ceil(300 / tolerance)
+    if 2 * fewest > num_rows:
+        raise TaskError(
+            f"--tolerance {tolerance:g} needs {fewest} rows held out of train, and that is more "
+            f"than half of {num_rows}; give {2 * fewest} rows or more, or a tolerance of at least "
+            f"{math.ceil(6000 / num_rows) / 10:g}"
+        )
+    return max(fewest, round(HELD_OUT_SHARE * num_rows))
+
+
+def set_aside(
+    texts: Sequence[Sequence[Any]], classes: Sequence[Any], share: float
+) -> tuple[Indices, Indices]:
+    """Return the rows to keep, and about a share of each class that is set aside.
+
+    Rows with a text in common stay together, so that no text is on both sides. The rows set aside
+    are the same for every seed.
+    """
+    sizes = Counter(classes)
+    left = {name: round(share * size) for name, size in sizes.items()}
+    chosen: list[int] = []
+    groups = _connect(range(len(texts)), [tuple(each) for each in texts])
+    for place in seeds.generator(0, "dev rows").permutation(len(groups)):
+        counts = Counter(classes[row] for row in groups[place])
+        if all(count <= left[name] for name, count in counts.items()):
+            left = {name: count - counts[name] for name, count in left.items()}
+            chosen += groups[place]
+    if not chosen:
+        raise TaskError(
+            f"dev: no row of {len(texts)} can be set aside with a text of its own and another of "
+            "its class; give --dev"
+        )
+    return _indices(np.setdiff1d(np.arange(len(texts)), chosen)), tuple(sorted(chosen))
 
 
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:

@@ -31,6 +31,7 @@ from auber.data.task_types import TASK_TYPES, TaskType, get_task_type
 from auber.errors import TaskError
 
 OWN = "own"  # the name of rows without a name
+DEV_SHARE = 0.2  # of train, if there are no dev rows
 
 # A file, or rows such as dicts or a datasets.Dataset.
 Source = str | Path | Iterable[Mapping[str, Any]]
@@ -38,7 +39,7 @@ Source = str | Path | Iterable[Mapping[str, Any]]
 
 def make_task(
     train: Source,
-    dev: Source,
+    dev: Source | None = None,
     *,
     kind: str | None = None,
     text: str | Sequence[str] | None = None,
@@ -49,6 +50,8 @@ def make_task(
 ) -> TaskData:
     """Return a task of your own rows; `train` and `dev` are files, or rows as mappings.
 
+    Without `dev`, a fifth of the rows of train is set aside as dev: always the same rows, each
+    class in its share, and rows with a text in common together.
     `kind` is sequence, tokens or spans. By default it is the one that `metric` scores, or sequence.
     `text` and `label` name the columns: text (or two for pairs) and label; tokens and tags;
     question, context and answers.
@@ -91,14 +94,15 @@ def split_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
 def _read_task(
     name: str,
     train: Source,
-    dev: Source,
+    dev: Source | None,
     kind: str | None,
     text: str | Sequence[str] | None,
     label: str | None,
     labels: Sequence[str] | None,
     metric: str | None,
 ) -> TaskData:
-    # Imports torch, which `auber list` does without.
+    # Import numpy and torch, which `auber list` does without.
+    from auber.data.splits import set_aside
     from auber.metrics.task_metrics import get_metric
 
     task_type = get_task_type(kind or (get_metric(metric).kind if metric else "sequence"))
@@ -130,7 +134,17 @@ def _read_task(
         return rows
 
     # In this order: the label names come from train.
-    train_rows, dev_rows = read(train, "train"), read(dev, "dev")
+    train_rows = read(train, "train")
+    if dev is None:
+        has_classes = chosen.compares == "classes"
+        classes = train_rows.labels if has_classes else [0] * len(train_rows)
+        texts: list[Any] = train_rows.texts()
+        if train_rows.kind == "tokens":  # of words, which may recur; a row is one text
+            texts = [(words,) for words in texts]
+        first, second = set_aside(texts, classes, DEV_SHARE)
+        train_rows, dev_rows = train_rows.select(first), train_rows.select(second)
+    else:
+        dev_rows = read(dev, "dev")
     return TaskData(name, train_rows, dev_rows, reader.label_names, chosen.name)
 
 

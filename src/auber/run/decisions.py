@@ -40,16 +40,32 @@ class Decisions:
         self._given: set[str] = set()  # messages that are given once
 
     def rank(
-        self, method: Method, model: PreTrainedModel, rows: EncodedRows, num_removed: int | None
+        self,
+        method: Method,
+        model: PreTrainedModel,
+        rows: EncodedRows,
+        num_removed: int | None,
+        share: float | None = None,
+        known: dict[Any, Any] | None = None,
     ) -> RankingChoice:
         """Return the plan of a ranking method, the run's own or the prior.
 
-        Without a number of heads, it removes units down to the size in the settings.
+        Without a number of heads, it removes units down to a share, by default the one in the
+        settings. Rankings of the same model for several shares have `known` in common.
         """
         assert method.choose_plan is not None
         hardware, config = self._request.hardware, self._request.config
+        if share is not None:
+            config = config.replace({"size.keep": share})
         work = RankingInputs(
-            model, encoder_of(model), num_removed, rows, hardware, config, self._progress
+            model,
+            encoder_of(model),
+            num_removed,
+            rows,
+            hardware,
+            config,
+            self._progress,
+            {} if known is None else known,
         )
         try:
             return method.choose_plan(work)

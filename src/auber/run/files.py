@@ -17,6 +17,7 @@ from auber.system import records
 from auber.system.files import digest_file
 
 RESULT = "result.json"
+MODELS = "models"  # of a run that makes several sizes
 DIGEST = "model_sha256"  # key of the weights' digest, in stages and in the result
 
 _SCORES_STAY = "and scores that are known are not computed again"
@@ -32,7 +33,13 @@ def find_run(folder: str | Path) -> Path | None:
     place = Path(folder)
     if is_run(place):
         return place
-    return place.parent if place.name == "model" and is_run(place.parent) else None
+    if place.name == "model":
+        place = place.parent
+    elif place.parent.name == MODELS:
+        place = place.parent.parent
+    else:
+        return None
+    return place if is_run(place) else None
 
 
 def read_json(path: Path) -> Any:

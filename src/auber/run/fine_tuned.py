@@ -256,10 +256,11 @@ def _load_recorded(
             "the same heads that has not seen the rows; choose --protocol seen"
         )
     if start.source is None or start.result is None or start.result.kind != "finetune":
-        raise ConfigError(
-            f"{start.name}: is fine-tuned, and fold models must not have seen all rows: name the "
-            "pretrained model with --origin, give it as --model, or choose --protocol seen"
+        progress.say(
+            f"careful: {start.name} is fine-tuned and may have seen the rows that rewards come "
+            "from, so rewards may be too optimistic; --origin names the model behind it, if known"
         )
+        return copy.deepcopy(start.model)
     source = files.read_source(start.source)
     if source is None:
         raise ConfigError(

@@ -11,7 +11,9 @@
     progress.json where the run is while it works (`auber.run.progress`), for 'auber watch'
     tuning.json   the trials of --tune, which come before the run
     track/        files of experiment trackers
-    model/        the result as a model folder
+    model/        the result as a model folder; of several sizes a link to the one in models/ that
+                  was chosen by the tolerance, or else to the smallest
+    models/       of several sizes, each as a model folder, such as models/0.5/
     result.json   written last: the run is complete if it is there
     .lock         the process at work (`auber.system.locks`), deleted at its end
 
@@ -28,7 +30,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,10 +38,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from auber.config import Config, make_config
 from auber.errors import CheckpointError, RunError
 from auber.models import checkpoint
-from auber.models.plan import PruningPlan
 from auber.models.source import WEIGHTS
 from auber.run.files import (
     DIGEST,
+    MODELS,
     RESULT,
     check_digest,
     describe_going_back,
@@ -50,7 +52,7 @@ from auber.run.files import (
 )
 from auber.run.ledger import Ledger
 from auber.run.records import RunIdentity, StageRecord, UpgradeRecord
-from auber.search.stages import BUDGET, PLAN, PRIOR, is_layer_stage
+from auber.search.stages import BUDGET, PLAN, PRIOR, is_layer_stage, is_of
 from auber.system import records
 from auber.system.distributed import is_main_process, wait_for_all
 from auber.system.files import cut_torn_line, digest_file, is_refusal, write_json, write_text
@@ -268,13 +270,14 @@ class Run:
         info: dict[str, Any],
         model: PreTrainedModel | None = None,
         *,
-        is_fold_model: bool = False,
+        is_apart: bool = False,
     ) -> StageRecord:
         """Record a stage and store a model at its end.
 
-        If it is the run's own model, older weights but those of the first stage are deleted.
+        A model of a fold or of a size stands apart. If it is the run's own model, older weights but
+        those of the first stage are deleted.
         """
-        is_own = model is not None and not is_fold_model
+        is_own = model is not None and not is_apart
         stages = self.folder / "stages"
         info = {**info, "weights": is_own}
         if is_main_process():
@@ -306,15 +309,24 @@ class Run:
 
     def finish(
         self,
-        model: PreTrainedModel,
+        models: Sequence[PreTrainedModel],
         tokenizer: PreTrainedTokenizerBase,
-        plan: PruningPlan,
         result: dict[str, Any],
     ) -> dict[str, Any]:
-        """Write model and result, delete the weights of stages, and return the result as read."""
+        """Write models and result, delete the weights of stages, and return the result as read."""
         if is_main_process():
-            write_json(self.folder / "plan.json", plan.to_json())
-            digest = self._save(model, tokenizer, self.folder / "model")
+            write_json(self.folder / "plan.json", result["plan"])
+            place = self.folder / "model"
+            sizes = [dict(size) for size in result.get("sizes", ())]
+            if sizes:
+                for size, model in zip(sizes, models, strict=True):
+                    size[DIGEST] = self._save(model, tokenizer, self.folder / MODELS / size["name"])
+                result = {**result, "sizes": sizes}
+                (digest,) = [size[DIGEST] for size in sizes if size["name"] == result["chosen"]]
+                place.unlink(missing_ok=True)
+                place.symlink_to(Path(MODELS, result["chosen"]), target_is_directory=True)
+            else:
+                digest = self._save(models[0], tokenizer, place)
             write_json(self.folder / RESULT, {**result, DIGEST: digest}, durable=True)
             self._sweep()
         wait_for_all()
@@ -384,7 +396,8 @@ class Run:
     def _parse_stage(self, name: str, data: Any) -> StageRecord:
         path = self.folder / "stages" / f"{name}.json"
         stage = records.parse(StageRecord, data, str(path), find_remedy(path))
-        required = _REQUIRED.get(name, ("removed", "tuning") if is_layer_stage(name) else ())
+        kind = PLAN if is_of(name, PLAN) else name
+        required = _REQUIRED.get(kind, ("removed", "tuning") if is_layer_stage(name) else ())
         if required and all(getattr(stage, key) is None for key in required):
             raise RunError(
                 f"{path}: lacks '{' or '.join(required)}'; it is damaged: {find_remedy(path)}"
@@ -417,7 +430,7 @@ class Run:
         """Delete half-written files and, once the result is there, the weights of stages."""
         stages = self.folder / "stages"
         waste = [path for path in self.folder.iterdir() if _SCRATCH.fullmatch(path.name)]
-        waste += stages.glob(".*")
+        waste += [*stages.glob(".*"), *(self.folder / MODELS).glob(".*")]
         if self.is_complete:
             waste += [path for path in stages.glob("*") if path.is_dir()] + [self.folder / PROGRESS]
         for path in waste:

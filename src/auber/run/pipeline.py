@@ -12,6 +12,7 @@ fine-tuned one.
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import os
@@ -34,11 +35,14 @@ from auber.run.files import check_digest, read_result, read_result_record
 from auber.run.folder import Resume, Run
 from auber.run.progress import follow
 from auber.run.request import Request
-from auber.run.result import describe_result
+from auber.run.result import Evaluated, choose_size, describe_result
 from auber.run.stages import Effort, Stage, declare_strategy
 from auber.run.steps import Steps
+from auber.search.stages import LAST, size_stage
+from auber.system.distributed import wait_for_all
 from auber.system.progress import Progress
 from auber.training.evaluation import Scores, evaluate_rows
+from auber.training.latency import time_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -75,9 +79,7 @@ def carry_out(
             with follow(run, request, progress, trackers) as listener:
                 pipeline = Pipeline(request, run, listener)
                 pipeline.run_stages()
-                result = pipeline.conclude()
-            model = pipeline.steps.model
-            return Pruned(model, request.start.tokenizer, encoder_of(model).removed, result)
+                return pipeline.conclude()
 
 
 def _load_finished(request: Request, run: Run, progress: Progress) -> Pruned:
@@ -95,6 +97,7 @@ class Pipeline:
     def __init__(self, request: Request, run: Run, progress: Progress) -> None:
         self.request, self.run, self.progress = request, run, progress
         self.steps = Steps(request, run, progress)
+        self._num_skipped = 0  # tunings that are not needed
         self._skipped_any = False  # finished stages whose weights are not loaded yet
         run.write("splits.json", self.steps.splits.to_json())
         self._say_what_to_expect()
@@ -115,52 +118,83 @@ class Pipeline:
                     self._check_same_start()
         if steps.fold_models is not None:
             steps.fold_models.release()
-        tune = [
-            stage
-            for stage in strategy.tune
-            if stage.tuned_layer is None or steps.is_tuned(stage.tuned_layer)
-        ]
-        self.progress.skip(len(strategy.tune) - len(tune))
-        self._announce((*strategy.decide, *tune))
+        self._announce_tunings()
         with steps.tunings.reusing_captures():
-            for stage in tune:
-                self._run_stage(stage)
+            for stage in strategy.tune:
+                if stage.is_needed():
+                    self._run_stage(stage)
+                    self._say_loss(stage)
+        if request.sizes:
+            self._announce_tunings()  # without those that no size needed any more
 
-    def conclude(self) -> dict[str, Any]:
-        """Evaluate the model, once on dev, and write model and result."""
+    def conclude(self) -> Pruned:
+        """Evaluate the models, once on dev, and write them and the result."""
         self._load_newest_weights()
         request, steps = self.request, self.steps
         tokenizer, task = request.start.tokenizer, request.task
         started = time.perf_counter()
-        self.progress.begin("evaluating", 2)
-        train = self._evaluate(steps.train, "train")
-        self.progress.step(1)
         dev_rows = encode_split(tokenizer, task, "dev", request.config.max_length)
-        dev = self._evaluate(dev_rows, "dev")
         device = request.hardware.device
         reason = explain_blindness(task.metric, task.num_labels, dev_rows, device)
         if reason is not None:
             logger.warning("dev: %s; give more rows", reason)
-        self.run.log("dev_evaluation", score=dev.score, rows=dev.rows)
-        self.progress.end()
-        plan = steps.encoder.removed
-        numbers = {
-            "result/dev": dev.score,
-            "result/train": train.score,
-            "result/gap": train.score - dev.score,
-            "result/heads_removed": plan.num_heads,
-        }
-        self.progress.record(0, numbers)
+        made, before = self._evaluate_all(dev_rows)
+        model = choose_size(made, steps.done)
+        self.run.log("dev_evaluation", score=model.dev.score, rows=model.dev.rows)
         result = describe_result(
             request,
-            steps.encoder,
+            made,
+            before,
             steps.done,
-            train=train,
-            dev=dev,
             evaluation_seconds=time.perf_counter() - started,
             upgrades=self.run.upgrades,
         )
-        return self.run.finish(steps.model, tokenizer, plan, result)
+        numbers = {
+            "result/dev": result["dev"]["score"],
+            "result/train": result["train"]["score"],
+            "result/gap": result["gap"],
+            "result/heads_removed": result["heads"]["removed"],
+        }
+        self.progress.record(0, numbers)
+        result = self.run.finish([each.model for each in made], tokenizer, result)
+        return Pruned(model.model, tokenizer, encoder_of(model.model).removed, result)
+
+    def _evaluate_all(self, dev_rows: EncodedRows) -> tuple[list[Evaluated], Evaluated | None]:
+        """Return the models that the run made, and the fine-tuned one that it began with."""
+        request, steps = self.request, self.steps
+        device, held_out = request.hardware.device, set(steps.splits.held_out)
+        train_rows = steps.train
+        if held_out:  # they were never trained on
+            train_rows = train_rows.select([r for r in range(len(train_rows)) if r not in held_out])
+        sizes: list[float | None] = []
+        wait_for_all()  # for the main process to store the last size
+        models = []
+        for share in request.sizes:
+            if size_stage(LAST, share) in steps.done:
+                sizes.append(share)
+                models.append(self.run.load_stage(size_stage(LAST, share), device))
+        models = models or [steps.model]
+        fine_tuned = None if request.kind == "finetune" else steps.copy_fine_tuned()
+        self.progress.begin("evaluating", 2 * len(models) + (fine_tuned is not None))
+        scores = []
+        for done, model in enumerate(models):
+            train = self._evaluate(model, train_rows, "train")
+            self.progress.step(2 * done + 1)
+            scores.append((self._evaluate(model, dev_rows, "dev"), train))
+            self.progress.step(2 * done + 2)
+        tokens = sorted(dev_rows.lengths)[len(dev_rows) // 2]
+        if fine_tuned is None:
+            self.progress.end()
+            return [Evaluated(models[0], *scores[0])], None
+        dev = self._evaluate(fine_tuned, dev_rows, "dev")
+        seconds = time_rows([fine_tuned, *models], request.hardware, tokens)
+        self.progress.end()
+        return [
+            Evaluated(model, *found, milliseconds=1000 * each, tokens=tokens, share=share)
+            for model, found, each, share in zip(
+                models, scores, seconds[1:], sizes or [None], strict=True
+            )
+        ], Evaluated(fine_tuned, dev, None, milliseconds=1000 * seconds[0], tokens=tokens)
 
     def _run_stage(self, stage: Stage) -> None:
         """Run a stage unless it is finished.
@@ -172,24 +206,32 @@ class Pipeline:
             self._skipped_any = True
             self.progress.skip(len(stage.efforts))
             self.steps.done[stage.name] = record
+            if stage.name == "first":
+                self._keep_fine_tuned()
             return
         self._load_newest_weights()
         kept = set(self.steps.done)
         if stage.fold is not None:  # fold models do not depend on each other
             kept |= {each.name for each in self.strategy.decide if each.fold is not None}
+        if stage.makes_size:  # nor do sizes
+            kept |= {each.name for each in self.strategy.tune}
         self.run.forget_others(kept)
         info = self._measure(stage)
         steps = self.steps
         if stage.fold is not None:
             assert steps.fold_models is not None
             fold_model = steps.fold_models.load(stage.fold)
-            record = self.run.finish_stage(stage.name, info, fold_model, is_fold_model=True)
+            record = self.run.finish_stage(stage.name, info, fold_model, is_apart=True)
+        elif stage.makes_size:
+            record = self.run.finish_stage(stage.name, info, steps.model, is_apart=True)
         else:
             changed = bool(info.get("removed")) or info.get("tuning", {}).get("steps", 0) > 0
             model = steps.model if changed and stage.keeps_weights else None
             record = self.run.finish_stage(stage.name, info, model)
             self.run.write("plan.json", steps.encoder.removed.to_json())
         steps.done[stage.name] = record
+        if stage.name == "first":
+            self._keep_fine_tuned()
         self.run.log("stage", stage=stage.name, **info)
 
     def _measure(self, stage: Stage) -> dict[str, Any]:
@@ -211,6 +253,25 @@ class Pipeline:
             remove_remaining(steps.model, steps.find_decided())
             self._skipped_any = False
 
+    def _keep_fine_tuned(self) -> None:
+        """Keep a copy of the model that the first stage leaves."""
+        if self.request.kind == "prune":
+            model = self.steps.model
+            if self._skipped_any:
+                model = self.run.load_weights(["first"], model)
+            self.steps.fine_tuned = copy.deepcopy(model).cpu()
+
+    def _say_loss(self, stage: Stage) -> None:
+        """Say whether a size is within the tolerance."""
+        found, tolerance = self.steps.done[stage.name].held_out, self.request.config.size.tolerance
+        if found is None or stage.name == size_stage(LAST, 1.0):
+            return
+        verdict = "within" if found.is_within else "not shown to be within"
+        self.progress.say(
+            f"{stage.name}: {found.loss:.1f} points lost on {found.rows} held-out rows, at most "
+            f"{found.bound:.1f} (95 %): {verdict} {tolerance:g}"
+        )
+
     def _check_same_start(self) -> None:
         """Raise `RunError` if the matched run started from another fine-tuned model."""
         request = self.request
@@ -224,6 +285,17 @@ class Pipeline:
                 "the same --model, seed and settings, or start both from one 'auber finetune' run"
             )
 
+    def _announce_tunings(self) -> None:
+        """Announce the stages again, without the tunings that are not needed."""
+        tune = [
+            stage
+            for stage in self.strategy.tune
+            if stage.name in self.steps.done or stage.is_needed()
+        ]
+        self.progress.skip(len(self.strategy.tune) - len(tune) - self._num_skipped)
+        self._num_skipped = len(self.strategy.tune) - len(tune)
+        self._announce((*self.strategy.decide, *tune))
+
     def _announce(self, stages: Sequence[Stage]) -> None:
         """Log the stages to come, for 'auber watch'."""
         encoder = self.steps.encoder
@@ -234,8 +306,8 @@ class Pipeline:
             heads_per_layer=encoder.num_heads,
         )
 
-    def _evaluate(self, rows: EncodedRows, split: str) -> Scores:
-        scores = evaluate_rows(self.steps.model, rows, self.request.task.metric)
+    def _evaluate(self, model: PreTrainedModel, rows: EncodedRows, split: str) -> Scores:
+        scores = evaluate_rows(model, rows, self.request.task.metric)
         if not math.isfinite(scores.loss):
             raise ModelError(
                 f"evaluating: the loss on {split} must be a finite number, found {scores.loss}: "

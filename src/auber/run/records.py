@@ -178,6 +178,16 @@ class GateTrial(Record):
     loss: Number
 
 
+class HeldOutRecord(Record):
+    """How a size does on the rows held out for a tolerance."""
+
+    rows: Count
+    score: Number
+    loss: Number  # points below the unpruned model
+    bound: Number  # of the loss, one-sided at 95 %
+    is_within: bool  # whether the bound is within the tolerance
+
+
 class StageRecord(Record):
     """A finished stage: `stages/NAME.json`, and the event that reports it."""
 
@@ -190,6 +200,7 @@ class StageRecord(Record):
     search: SearchRecord | None = None
     sizes: Annotated[tuple[SizeRecord, ...], Field(min_length=1)] | None = None
     tuning: TuningRecord | None = None
+    held_out: HeldOutRecord | None = None
     scouting: FoldTunings | None = None
     timing: TimingRecord | None = None
     plan: Plan | None = None
@@ -283,6 +294,40 @@ class RemainingSize(Record):
     length: Count
 
 
+class ComparedRecord(Record):
+    """What a run compares before and after it."""
+
+    score: Number  # on dev
+    rows: Count  # of dev
+    multiply_adds: Share  # that remain of the unpruned encoder's
+    parameters: Count
+    milliseconds: Number  # of one row of `tokens` tokens in plain torch, on the run's device
+    tokens: Count
+
+
+class ModelRecord(Record):
+    """How a model that a run made does, and what was removed from it."""
+
+    dev: ScoreRecord
+    train: ScoreRecord
+    gap: Number
+    heads: HeadCounts
+    neurons: NeuronCounts | None = None  # like the next two, not in results of the first edition
+    remaining: RemainingSize | None = None
+    after: ComparedRecord | None = None
+    plan: Plan
+    model_sha256: str | None = None
+
+
+class SizeModelRecord(ModelRecord):
+    """One of the sizes of a run; its model is the folder `models/NAME`."""
+
+    keep: Share
+    name: Name
+    tuning: TuningRecord
+    held_out: HeldOutRecord | None = None
+
+
 class CostRecord(Record):
     """What a run took."""
 
@@ -327,8 +372,8 @@ class ProvenanceRecord(Record):
     upgrades: tuple[UpgradeRecord, ...] = ()
 
 
-class ResultRecord(Record):
-    """The result of a finished run: `result.json`."""
+class ResultRecord(ModelRecord):
+    """The result of a finished run: `result.json`, with what is true of the model in `model`."""
 
     format: Literal[1]
     kind: Literal["prune", "finetune"]
@@ -341,20 +386,15 @@ class ResultRecord(Record):
     metric: Name
     protocol: Name
     seed: Whole
-    dev: ScoreRecord
-    train: ScoreRecord
-    gap: Number
-    heads: HeadCounts
-    neurons: NeuronCounts | None = None  # like `remaining`, not in results of the first edition
-    remaining: RemainingSize | None = None
-    plan: Plan
+    before: ComparedRecord | None = None  # the fine-tuned model
+    sizes: tuple[SizeModelRecord, ...] = ()  # of a run that makes several, the largest first
+    chosen: Name | None = None  # the one of these that is `model`
     tuned_layers: tuple[Count, ...]
     start: Name  # digest of the fine-tuned weights
     cost: CostRecord
     config: dict[Name, Any]
     data: Name  # digest of all rows
     provenance: ProvenanceRecord
-    model_sha256: str | None = None
 
 
 class RunIdentity(Record):

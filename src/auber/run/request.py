@@ -7,10 +7,10 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from auber.config import Config
 from auber.data.splits import make_splits
@@ -39,6 +39,10 @@ from auber.training.devices import Hardware, resolve_hardware
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+_HALF = 0.5  # the size if none is given
+TRIED_SIZES = (0.75, 0.5, 0.35, 0.25, 0.18, 0.125)  # for a tolerance
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,19 @@ class Request:
         if self.matched is not None:
             return self.matched.tuned_layers
         return () if self.config.size.keep else None
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """The shares to keep if the run makes a model of each, the largest first; else none.
+
+        With a tolerance the first is 1, the unpruned model that the others are compared with.
+        """
+        size = self.config.size
+        if not self.method.removes_heads:
+            return ()
+        if size.tolerance is not None:
+            return (1.0, *(share for share in size.shares if share < 1))
+        return size.shares if len(size.shares) > 1 else ()
 
     @property
     def layers(self) -> list[int]:
@@ -125,6 +142,7 @@ def request_pruning(
 ) -> Request:
     """Return the request to prune a model; the arguments are those of `auber.prune`."""
     chosen = get_method(method)
+    has_size = bool(config.size.keep)
     config, number, run = _assign_heads(chosen, config, heads)
     matched = None if run is None else _read_matched(run, task, config)
     if matched is not None and chosen.removes_heads:
@@ -132,11 +150,19 @@ def request_pruning(
     start = load_fine_tuned(model, tokenizer, task, config)
     warn_of_classes(start.name, start.classes, task)
     request = _make_request(start, task, chosen, config, number, matched)
+    if heads is None and config.size.keep and not has_size:
+        progress.say(f"no size was given, so half of the multiply-adds are kept (--keep {_HALF})")
     _check_fold_models(request, has_origin=origin is not None)
     if request.needs_fold_models:
         is_tuned = not request.needs_first_tuning
         found = find_pretrained(origin, start, task, config, progress, is_tuned=is_tuned)
         request = replace(request, pretrained=found)
+    if config.size.tolerance is not None and not _is_new(request):
+        progress.say(
+            f"careful: {start.name} is fine-tuned already and may have seen the rows held out for "
+            "--tolerance, so the loss on new rows may be larger; for unseen rows, tune it with "
+            f"'auber finetune --set size.tolerance={config.size.tolerance:g}'"
+        )
     if config.protocol == "heldout" and start.has_classifier and start.result is None:
         progress.say(
             f"careful: {start.name} is fine-tuned; rewards come from held-out rows only if it was "
@@ -170,14 +196,24 @@ def request_finetuning(
     )
 
 
-def check_keep(keep: float) -> float:
-    """Return the share to keep; raise `ConfigError` unless it is one."""
-    if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 0 < keep <= 1:
+def check_keep(keep: float | str | Sequence[float]) -> str:
+    """Return the shares to keep as the setting has them; `keep` is one, or several."""
+    shares: Sequence[Any] = [keep]
+    if isinstance(keep, (str, list, tuple)):
+        shares = keep.split(",") if isinstance(keep, str) else keep
+    if not shares or not all(map(_is_share, shares)):
         raise ConfigError(
             "--keep must be a share of the encoder's multiply-adds, above 0 and at most 1, found "
             f"{keep!r:.40}; give one such as 0.5"
         )
-    return float(keep)
+    return ",".join(f"{float(share)!r}" for share in shares)
+
+
+def _is_share(value: object) -> bool:
+    try:
+        return not isinstance(value, bool) and 0 < float(value) <= 1  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
 
 
 def check_pruning(
@@ -218,6 +254,8 @@ def _make_request(
 ) -> Request:
     """Return the request after all checks that need no pretrained model."""
     encoder = encoder_of(start.model)
+    if config.size.tolerance is not None and not config.size.keep:
+        config = config.replace({"size.keep": _list_sizes(encoder, config)})
     when = config.first.when
     request = Request(
         "prune",
@@ -235,8 +273,9 @@ def _make_request(
     layers = request.layers  # also raises if the settings name others than the model has
     if method.choose_layer is not None:
         _check_search(request, encoder, layers)
-    if config.size.keep and method.removes_heads:
-        check_size(encoder, config.size, config.max_length)
+    if method.removes_heads:
+        for share in config.size.shares:
+            check_size(encoder, config.size.model_copy(update={"keep": share}), config.max_length)
     _check_rows(start, task, config)
     return request
 
@@ -259,7 +298,7 @@ def _assign_heads(
     Under crossfit, the number of heads for a search is a setting.
     """
     config = config.replace(method.settings)
-    if config.size.keep:
+    if config.size.keep or config.size.tolerance is not None:
         _check_target(method, config, heads)
         return config, None, None
     run = Path(heads) if isinstance(heads, (str, Path)) else None
@@ -289,6 +328,8 @@ def _assign_heads(
         )
     if number is not None and not method.removes_heads:
         raise ConfigError(f"method '{method.name}' removes no heads; leave out --heads")
+    if heads is None and method.removes_neurons:
+        return config.replace({"size.keep": _HALF}), None, None
     if heads is None and method.removes_heads and not method.decides_number:
         raise ConfigError(
             f"method '{method.name}' must be given what to remove; give --keep SHARE, --heads P or "
@@ -300,19 +341,21 @@ def _assign_heads(
 def _check_target(method: Method, config: Config, heads: int | str | Path | None) -> None:
     """Raise `ConfigError` unless the method can prune to a target size."""
     size = config.size
+    option = "--keep" if size.keep else "--tolerance"
     if heads is not None:
+        value = ",".join(f"{share:g}" for share in size.shares) or f"{size.tolerance:g}"
         raise ConfigError(
-            f"--keep {size.keep:g} and a number of heads exclude each other; give --keep, --heads "
+            f"{option} {value} and a number of heads exclude each other; give {option}, --heads "
             "or --heads-from alone"
         )
     if method.decides_number:
         able = ", ".join(each.name for each in METHODS.values() if each.removes_neurons)
         raise ConfigError(
-            f"method '{method.name}' decides by its rewards how many heads go; leave out --keep, "
+            f"method '{method.name}' decides by its rewards how many heads go; leave out {option}, "
             f"or choose --method {able}"
         )
     if not method.removes_heads:
-        raise ConfigError(f"method '{method.name}' removes nothing; leave out --keep")
+        raise ConfigError(f"method '{method.name}' removes nothing; leave out {option}")
     if not method.removes_neurons and (size.even or size.units != "heads"):
         raise ConfigError(
             f"method '{method.name}' ranks heads only; add --units heads, or choose another method"
@@ -373,6 +416,32 @@ def _read_matched(run: Path, task: TaskData, config: Config) -> ResultRecord:
                 f"only with the same tuning: give --set {key}={theirs[key]}"
             )
     return result
+
+
+def _list_sizes(encoder: Encoder, config: Config) -> str:
+    """Return the sizes to try for a tolerance: those of `TRIED_SIZES` that the encoder can have."""
+    possible = []
+    for share in TRIED_SIZES:
+        try:
+            check_size(encoder, config.size.model_copy(update={"keep": share}), config.max_length)
+        except ConfigError as error:
+            reason = error
+        else:
+            possible.append(f"{share:g}")
+    if not possible:
+        raise ConfigError(f"--tolerance: none of the sizes {TRIED_SIZES} can be had ({reason})")
+    return ",".join(possible)
+
+
+def _is_new(request: Request) -> bool:
+    """Return whether the start has not seen the rows that are held out for a tolerance."""
+    start, config = request.start, request.config.flat()
+    if request.needs_first_tuning:
+        return not start.has_classifier
+    if start.result is None or start.result.kind != "finetune":
+        return False
+    keys = ("size.tolerance", "seed", "protocol")
+    return all(start.result.config.get(key) == config[key] for key in keys)
 
 
 # What the method and the protocol allow

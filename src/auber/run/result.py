@@ -5,33 +5,62 @@ Everything is summed over the stages, so that a resumed run counts the same as a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.run import provenance
-from auber.run.records import FoldTunings, StageRecord, TuningRecord, UpgradeRecord
+from auber.run.records import (
+    FoldTunings,
+    HeldOutRecord,
+    StageRecord,
+    TuningRecord,
+    UpgradeRecord,
+)
 from auber.run.request import Request
-from auber.search.stages import PLAN, PRIOR, REWIND, TIMING, tuned_layer_of
+from auber.search.stages import LAST, PLAN, PRIOR, REWIND, TIMING, is_of, size_stage, tuned_layer_of
 from auber.training.evaluation import Scores
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Stages = Mapping[str, StageRecord]  # the finished stages by name, in their order
 
 _NOTHING = TuningRecord(steps=0, seconds=0.0)
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """A model that a run made, with its scores and the time that it takes for a row."""
+
+    model: PreTrainedModel
+    dev: Scores
+    train: Scores | None  # None for the fine-tuned model, where it is not reported
+    milliseconds: float | None = None
+    tokens: int = 0
+    share: float | None = None  # of several sizes
+
+
 def describe_result(
     request: Request,
-    encoder: Encoder,
+    models: Sequence[Evaluated],
+    before: Evaluated | None,
     stages: Stages,
     *,
-    train: Scores,
-    dev: Scores,
     evaluation_seconds: float,
     upgrades: tuple[UpgradeRecord, ...],
 ) -> dict[str, Any]:
-    """Return the content of `result.json` without the digest of the weights."""
-    task, config, plan = request.task, request.config, encoder.removed
+    """Return the content of `result.json` without the digests of weights."""
+    task, config = request.task, request.config
+    chosen = choose_size(models, stages)
+    sizes: dict[str, Any] = {}
+    if before is not None:
+        sizes["before"] = _compare(request, before)
+    if request.sizes:
+        sizes["chosen"] = f"{chosen.share:g}"
+        sizes["sizes"] = [_describe_size_model(request, each, stages) for each in models]
     command = request.command
     if command is not None:
         command = provenance.without_folders(command) if command.isprintable() else None
@@ -50,6 +79,37 @@ def describe_result(
         "metric": task.metric,
         "protocol": config.protocol,
         "seed": config.seed,
+        **_describe_model(request, chosen),
+        **sizes,
+        "tuned_layers": find_tuned_layers(stages),
+        "start": stages["first"].digest,
+        "cost": describe_cost(stages, evaluation_seconds),
+        "config": config.flat(),
+        "data": task.content_hash,
+        "provenance": found,
+    }
+
+
+def choose_size(models: Sequence[Evaluated], stages: Stages) -> Evaluated:
+    """Return the model of a run: the smallest, or the smallest that is within the tolerance."""
+    within = [
+        each
+        for each in models
+        if (held_out := _held_out(each, stages)) is None or held_out.is_within
+    ]
+    return within[-1]
+
+
+def _held_out(evaluated: Evaluated, stages: Stages) -> HeldOutRecord | None:
+    return None if evaluated.share is None else stages[size_stage(LAST, evaluated.share)].held_out
+
+
+def _describe_model(request: Request, evaluated: Evaluated) -> dict[str, Any]:
+    """Return what a `ModelRecord` has, without the digest of the weights."""
+    encoder, dev, train = encoder_of(evaluated.model), evaluated.dev, evaluated.train
+    assert train is not None
+    plan, task = encoder.removed, request.task
+    return {
         "dev": {**dev.to_json(), "majority": task.majority_share},
         "train": train.to_json(),
         "gap": train.score - dev.score,
@@ -64,14 +124,38 @@ def describe_result(
             "total": encoder.num_layers * encoder.num_neurons,
             "per_layer": encoder.num_neurons,
         },
-        "remaining": _describe_size(encoder, config.max_length),
+        "remaining": _describe_size(encoder, request.config.max_length),
+        **({} if evaluated.milliseconds is None else {"after": _compare(request, evaluated)}),
         "plan": plan.to_json(),
-        "tuned_layers": find_tuned_layers(stages),
-        "start": stages["first"].digest,
-        "cost": describe_cost(stages, evaluation_seconds),
-        "config": config.flat(),
-        "data": task.content_hash,
-        "provenance": found,
+    }
+
+
+def _describe_size_model(request: Request, evaluated: Evaluated, stages: Stages) -> dict[str, Any]:
+    share, held_out = evaluated.share, _held_out(evaluated, stages)
+    assert share is not None
+    tuning = stages[size_stage(LAST, share)].tuning
+    assert tuning is not None
+    return {
+        "keep": share,
+        "name": f"{share:g}",
+        **_describe_model(request, evaluated),
+        "tuning": tuning.to_json(),
+        **({} if held_out is None else {"held_out": held_out.to_json()}),
+    }
+
+
+def _compare(request: Request, evaluated: Evaluated) -> dict[str, Any]:
+    """Return what a `ComparedRecord` has."""
+    model, dev = evaluated.model, evaluated.dev
+    return {
+        "score": dev.score,
+        "rows": dev.rows,
+        "multiply_adds": _describe_size(encoder_of(model), request.config.max_length)[
+            "multiply_adds"
+        ],
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "milliseconds": round(evaluated.milliseconds or 0.0, 3),
+        "tokens": evaluated.tokens,
     }
 
 
@@ -102,7 +186,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         # The model tuned first only served the search; the pruned one is tuned in `rewind`.
         fold_models.append(tunings.pop("first"))
     after_layers = [tuning for name, tuning in tunings.items() if tuned_layer_of(name) is not None]
-    rankings = [stages[name] for name in (PLAN, PRIOR) if name in stages]
+    rankings = [stage for name, stage in stages.items() if name == PRIOR or is_of(name, PLAN)]
     rewards = sum(search.reward_seconds for search in searches)
     seconds = {
         "first": tunings.get("first", _NOTHING).seconds,
@@ -113,7 +197,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         "scouts": sum(each.seconds for each in fold_models) if fold_models else None,
         "rewind": tunings[REWIND].seconds if REWIND in tunings else None,
         "layer_tuning": sum(tuning.seconds for tuning in after_layers),
-        "last": tunings.get("last", _NOTHING).seconds,
+        "last": sum(tuning.seconds for name, tuning in tunings.items() if is_of(name, LAST)),
         "evaluation": evaluation_seconds,
         "total": sum(stage.seconds for stage in stages.values()) + evaluation_seconds,
     }

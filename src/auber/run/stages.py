@@ -18,12 +18,14 @@ from auber.run.request import Request
 from auber.run.steps import Steps
 from auber.search.stages import (
     BUDGET,
+    LAST,
     PLAN,
     PRIOR,
     REWIND,
     TIMING,
     fold_model_stage,
     layer_stage,
+    size_stage,
     tuning_stage,
 )
 
@@ -41,7 +43,8 @@ class Stage:
     efforts: tuple[float, ...]  # of each step that progress shows, relative to other stages
     keeps_weights: bool = True  # store the model if it changed; else a resumed run prunes it again
     fold: int | None = None  # stores the fold model of this fold instead
-    tuned_layer: int | None = None  # skipped unless this layer is tuned
+    makes_size: bool = False  # begins with the fine-tuned model, and stores its own
+    is_needed: Callable[[], bool] = lambda: True  # otherwise it is skipped
 
 
 @dataclass(frozen=True)
@@ -109,11 +112,38 @@ def _by_plan(request: Request, steps: Steps, effort: Effort) -> Strategy:
     """Decide all heads at once (rankings) or none (controls), then tune like a search."""
     method = request.method
     efforts = (effort.ranking(method.name),) if method.removes_heads else ()
+    if request.sizes:
+        return _by_sizes(request, steps, effort)
     decide = (_first(steps, effort), Stage(PLAN, steps.choose_plan, efforts))
     if not method.tunes:
         return Strategy(decide)
     layers = request.layers if request.tuned_layers is None else list(request.tuned_layers)
     return Strategy(decide, _tunings(layers, layer_stage, steps, effort))
+
+
+def _by_sizes(request: Request, steps: Steps, effort: Effort) -> Strategy:
+    """Decide the plans of all target sizes, then tune a copy of the fine-tuned model for each.
+
+    With a tolerance, the unpruned model is tuned first, and sizes are tuned until one loses more.
+    """
+    plans = []
+    for number, share in enumerate(request.config.size.shares):
+        # All but voita compute their scores once.
+        is_short = number > 0 and request.method.name not in ("voita", "random")
+        efforts = () if is_short else (effort.ranking(request.method.name),)
+        make = partial(steps.choose_plan, share)
+        plans.append(Stage(size_stage(PLAN, share), make, efforts, keeps_weights=False))
+    tunings = (
+        Stage(
+            size_stage(LAST, share),
+            partial(steps.tune_size, share),
+            ((1 + share) / 2 * effort.last(),),  # embeddings and optimiser stay
+            makes_size=True,
+            is_needed=partial(steps.needs_size, share),
+        )
+        for share in request.sizes
+    )
+    return Strategy((_first(steps, effort), *plans), tuple(tunings))
 
 
 def _first(steps: Steps, effort: Effort) -> Stage:
@@ -134,7 +164,7 @@ def _tunings(
             name(layer),
             partial(steps.tune_after, layer),
             (effort.after_layer(layer),),
-            tuned_layer=layer,
+            is_needed=partial(steps.is_tuned, layer),
         )
         for layer in layers
     )
@@ -142,7 +172,7 @@ def _tunings(
 
 
 def _last(steps: Steps, effort: Effort) -> Stage:
-    return Stage("last", steps.tune_last, (effort.last(),))
+    return Stage(LAST, steps.tune_last, (effort.last(),))
 
 
 class Effort:
@@ -164,8 +194,10 @@ class Effort:
         return float(self._config.layer.epochs * len(self._splits.layers[layer].mini_train))
 
     def last(self) -> float:
-        """Return the effort of the last tuning."""
-        return float(self._config.last.epochs * len(self._splits.last_train))
+        """Return the effort of the last tuning, with the scores of its watched rows."""
+        last, splits = self._config.last, self._splits
+        watched = last.evaluations_per_epoch * len(splits.last_watch)
+        return last.epochs * (len(splits.last_train) + _FORWARD * watched)
 
     def fold_model(self, fold: int, layers: list[int]) -> tuple[float, ...]:
         """Return the effort of each tuning of a fold model."""
@@ -189,4 +221,6 @@ class Effort:
     def evaluation(self) -> float:
         """Return the effort of the scores at the end."""
         task = self._request.task
-        return _FORWARD * (len(task.train.labels) + len(task.dev.labels))
+        models = len(self._request.sizes) or 1
+        rows = models * len(task.train.labels) + (models + 1) * len(task.dev.labels)
+        return _FORWARD * rows

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from auber.data.encoding import encode_split
 from auber.data.splits import make_splits
@@ -19,6 +20,7 @@ from auber.models.surgery import remove
 from auber.run.decisions import Decisions, best_plan
 from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
+from auber.run.held_out import HeldOut
 from auber.run.records import StageRecord
 from auber.run.request import Request, most_to_remove
 from auber.run.tunings import Tunings
@@ -31,18 +33,32 @@ from auber.scoring import (
     open_workers,
 )
 from auber.search.registry import get_method
-from auber.search.stages import BUDGET, PLAN, PRIOR, TIMING, layer_of, layer_stage
+from auber.search.stages import (
+    BUDGET,
+    LAST,
+    PLAN,
+    PRIOR,
+    TIMING,
+    layer_of,
+    layer_stage,
+    size_stage,
+)
 from auber.system.progress import Progress
 from auber.training.latency import LIMITS, measure_saving
 from auber.training.tuning import require_finite_weights
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Steps:
     """The steps of a run on its model; `done` has the records of the finished stages."""
 
     def __init__(self, request: Request, run: Run, progress: Progress) -> None:
-        self.request, self.progress = request, progress
+        self.request, self.progress, self._run = request, progress, run
         self.model = request.start.model.to(request.hardware.device)
+        # What the first stage leaves, on the CPU: the beginning of all that is compared.
+        self.fine_tuned: PreTrainedModel | None = None
         self.done: dict[str, StageRecord] = {}
         task, config = request.task, request.config
         self.train = encode_split(request.start.tokenizer, task, "train", config.max_length)
@@ -56,6 +72,11 @@ class Steps:
                 run, request.pretrained, self.splits.folds, request.hardware.device
             )
         self._decisions = Decisions(request, run.ledger, progress)
+        self._known: dict[Any, Any] = {}  # what a ranking computes once for all sizes
+        self._held_out: HeldOut | None = None
+        if self.splits.held_out:
+            rows = self.train.select(self.splits.held_out)
+            self._held_out = HeldOut(rows, task.metric, config)
         self._workers: Workers | None = None
 
     @property
@@ -96,6 +117,23 @@ class Steps:
     def tune_last(self) -> dict[str, Any]:
         """Run the last tuning."""
         return {"tuning": self.tunings.last(self.model).to_json()}
+
+    def tune_size(self, share: float) -> dict[str, Any]:
+        """Remove the plan of a target size from the fine-tuned model, and tune what is left.
+
+        With a tolerance, compare it with the unpruned model on the held-out rows.
+        """
+        self.model = self.copy_fine_tuned()
+        remove(self.model, self.plan_of(share))
+        with self.tunings.reusing_captures():
+            info: dict[str, Any] = {"tuning": self.tunings.last(self.model, share).to_json()}
+        if self._held_out is not None:
+            unpruned = size_stage(LAST, 1.0)
+            if share < 1 and not self._held_out.has_reference:
+                device = self.request.hardware.device
+                self._held_out.refer_to(self._run.load_stage(unpruned, device))
+            info["held_out"] = self._held_out.compare(self.model)
+        return info
 
     def tune_fold_model(self, fold: int) -> dict[str, Any]:
         """Train the model that scores the rows of a fold."""
@@ -153,12 +191,15 @@ class Steps:
         plan = {layer: heads for layer, heads in choice.plan.heads.items() if layer in layers}
         return {"plan": PruningPlan(plan).to_json(), **choice.details}
 
-    def choose_plan(self) -> dict[str, Any]:
-        """Decide all units at once and remove them."""
+    def choose_plan(self, share: float | None = None) -> dict[str, Any]:
+        """Decide all units at once and remove them; for one of several sizes, only decide."""
         rows = self.train.select(self.splits.first)
         request = self.request
-        choice = self._decisions.rank(request.method, self.model, rows, request.num_removed)
-        remove(self.model, choice.plan)
+        choice = self._decisions.rank(
+            request.method, self.model, rows, request.num_removed, share, self._known
+        )
+        if share is None:
+            remove(self.model, choice.plan)
         return {"removed": choice.plan.to_json(), **choice.details}
 
     def decide(self, layer: int) -> dict[str, Any]:
@@ -213,9 +254,7 @@ class Steps:
         if BUDGET in self.done:
             return self._find_plan(BUDGET)
         if PLAN in self.done:
-            removed = self.done[PLAN].removed
-            assert isinstance(removed, PruningPlan)
-            return removed
+            return self._find_removed(PLAN)
         return PruningPlan(self._find_decided_layers())
 
     def is_tuned(self, layer: int) -> bool:
@@ -229,6 +268,27 @@ class Steps:
         if self.request.tuned_layers is not None or not self.request.method.removes_heads:
             return True
         return layer in self.find_decided().heads
+
+    def copy_fine_tuned(self) -> PreTrainedModel:
+        """Return a copy of the fine-tuned model on the run's device."""
+        assert self.fine_tuned is not None, "the first stage is finished"
+        return copy.deepcopy(self.fine_tuned).to(self.request.hardware.device)
+
+    def plan_of(self, share: float) -> PruningPlan:
+        """Return the plan of a target size; the unpruned model is none."""
+        stage = size_stage(PLAN, share)
+        return self._find_removed(stage) if stage in self.done else PruningPlan()
+
+    def needs_size(self, share: float) -> bool:
+        """Return whether a size is tuned: with a tolerance, none below one that loses more."""
+        larger = (size_stage(LAST, each) for each in self.request.sizes if each > share)
+        records = (self.done[stage].held_out for stage in larger if stage in self.done)
+        return all(record is None or record.is_within for record in records)
+
+    def _find_removed(self, stage: str) -> PruningPlan:
+        removed = self.done[stage].removed
+        assert isinstance(removed, PruningPlan)
+        return removed
 
     def _find_plan(self, stage: str) -> PruningPlan:
         return (self.done[stage].plan if stage in self.done else None) or PruningPlan()

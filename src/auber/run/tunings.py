@@ -14,7 +14,7 @@ from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.data.encoding import EncodedRows
 from auber.data.splits import Indices, Splits
 from auber.run.request import Request
-from auber.search.stages import REWIND, layer_stage, tuning_series
+from auber.search.stages import LAST, REWIND, layer_stage, size_stage, tuning_series
 from auber.system.progress import Progress
 from auber.system.seeds import derive
 from auber.training.tuning import StepCache, TuningReport, tune
@@ -72,12 +72,18 @@ class Tunings:
         label = f"layer {layer}: tuning"
         return self._tune(model, rows, settings, "layer", label, layer_stage(layer), layer)
 
-    def last(self, model: PreTrainedModel) -> TuningReport:
-        """Run the last tuning with early stopping; a small fold may have no rows to watch."""
+    def last(self, model: PreTrainedModel, share: float | None = None) -> TuningReport:
+        """Run the last tuning with early stopping, of one of several sizes if a share is given.
+
+        A small fold may have no rows to watch.
+        """
         watched, settings = self._splits.last_watch, self._request.config.last
         watch = (self._train.select(watched), self._request.task.metric) if watched else None
         rows = self._splits.last_train
-        return self._tune(model, rows, settings, "last", "last tuning", "last", watch=watch)
+        label, stage = "last tuning", LAST
+        if share is not None:
+            label, stage = f"tuning to keep {share:g}", size_stage(LAST, share)
+        return self._tune(model, rows, settings, "last", label, stage, watch=watch)
 
     def _tune(
         self,

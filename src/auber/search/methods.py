@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from auber.config import Config, Value
 from auber.models.plan import PruningPlan
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from auber.models.encoders.base import Encoder
     from auber.training.devices import Hardware
 
+T = TypeVar("T")
 Mask = tuple[int, ...]  # what is removed from a layer, in ascending order
 
 
@@ -88,6 +89,7 @@ class RankingInputs:
     hardware: Hardware
     config: Config
     progress: Progress
+    known: dict[Any, Any] = field(default_factory=dict)  # computed once for several target sizes
 
     @property
     def ranks_heads(self) -> bool:
@@ -100,6 +102,13 @@ class RankingInputs:
         """Whether neurons are among the units to remove."""
         size = self.config.size
         return self.num_removed is None and (size.even or size.units != "heads")
+
+    def once(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return what `compute` returned when a ranking of this model first asked for the key."""
+        if key not in self.known:
+            self.known[key] = compute()
+        found: T = self.known[key]
+        return found
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ TIMING = "timing"  # the share of the model's time that a head takes
 PRIOR = "prior"  # the plan that the searches begin from
 BUDGET = "budget"  # the plan with a given number of heads, from all masks that were scored
 REWIND = "rewind"  # the pretrained model without the plan's heads, after the first tuning
+LAST = "last"  # the last tuning
 _SERIES = "/tuning"
 
 
@@ -27,6 +28,16 @@ def tuning_stage(layer: int) -> str:
 def fold_model_stage(fold: int) -> str:
     """Return the stage that makes the fold model of a fold."""
     return f"scout-{fold}"  # the name is part of the format of run folders
+
+
+def size_stage(stage: str, share: float) -> str:
+    """Return the stage that makes the plan of a target size (`PLAN`), or tunes it (`LAST`)."""
+    return f"{stage}-{share:g}"
+
+
+def is_of(stage: str, kind: str) -> bool:
+    """Return whether a stage is `PLAN` or `LAST`, of the run or of one of its target sizes."""
+    return stage == kind or stage.startswith(f"{kind}-")
 
 
 def is_layer_stage(stage: str) -> bool:

@@ -9,10 +9,11 @@ noise must not be rewarded.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
     from auber.training.devices import Hardware
 
-Models = tuple["PreTrainedModel", "PreTrainedModel"]  # unpruned, pruned
+Models = Sequence["PreTrainedModel"]  # the first is unpruned
 Calls = Callable[[int, int], list[Call]]  # from rows and length to a call of each model
 
 LIMITS = Limits(repeats=100, seconds=20.0)
+_BRIEFLY = Limits(repeats=20, seconds=2.0)
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,16 @@ def measure_saving(
     return Saving(plan.num_heads, rows, length, ratio_of(*seconds))
 
 
+def time_rows(models: Models, hardware: Hardware, length: int) -> list[float]:
+    """Return the seconds that each model takes for one row of `length` tokens."""
+    with open_torch([model.eval() for model in models], hardware) as calls:
+        timed = side_by_side(calls(1, length), make_timer(hardware.device), _BRIEFLY)
+    return [median(seconds) for seconds in timed]
+
+
 @contextmanager
 def open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
-    """Open calls of both models in plain torch."""
+    """Open calls of all models in plain torch."""
     on_cpu = hardware.device.type == "cpu"  # where the models already are, in float32
     placed = [
         model if on_cpu else copy.deepcopy(model).to(device=hardware.device, dtype=hardware.dtype)

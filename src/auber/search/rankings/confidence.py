@@ -25,7 +25,7 @@ _TOKENS_PER_BATCH = 8192
 
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
     """Remove the heads with the lowest confidence."""
-    scores = head_confidence(inputs)
+    scores = inputs.once("confidence", lambda: head_confidence(inputs))
     plan = select_units(inputs, UnitScores(heads=scores))
     return RankingChoice(plan, {"confidence": scores_to_json(scores)})
 

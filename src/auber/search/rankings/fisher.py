@@ -14,7 +14,7 @@ from auber.search.rankings.selection import UnitScores, divide_by_costs, select_
 
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
     """Remove the units with the least information for their cost."""
-    scores = unit_information(inputs)
+    scores = inputs.once("fisher", lambda: unit_information(inputs))
     details = {"importance": scores_to_json(scores.heads)} if scores.heads else {}
     ranked = divide_by_costs(inputs, scores) if inputs.num_removed is None else scores
     return RankingChoice(select_units(inputs, ranked), details)

@@ -17,7 +17,7 @@ from auber.search.rankings.selection import UnitScores, divide_by_costs, select_
 
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
     """Remove the units with the lowest importance."""
-    scores = unit_importance(inputs)
+    scores = inputs.once("michel", lambda: unit_importance(inputs))
     details = {"importance": scores_to_json(scores.heads)} if scores.heads else {}
     ranked = divide_by_costs(inputs, scores) if inputs.num_removed is None else scores
     return RankingChoice(select_units(inputs, ranked), details)

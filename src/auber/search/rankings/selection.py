@@ -94,18 +94,18 @@ def check_size(encoder: Encoder, size: Size, max_length: int) -> None:
             "different numbers; leave it out, or start from an unpruned model"
         )
     now = costs.share(removed)
-    if size.keep > now:
+    if size.share > now:
         raise ConfigError(
             f"--keep must be at most the share that the model still has, {now:.3f}, found "
-            f"{size.keep:g}; lower it"
+            f"{size.share:g}; lower it"
         )
     everything = _everything_but_the_least(encoder, size)
     least = costs.share(removed | everything)
-    if size.keep < least:
+    if size.share < least:
         stays, more = _describe_least(size)
         raise ConfigError(
             f"--keep must be at least {math.ceil(1e4 * least) / 1e4:.4f} ({stays} in each layer), "
-            f"found {size.keep:g}; raise it{more}"
+            f"found {size.share:g}; raise it{more}"
         )
 
 
@@ -137,7 +137,7 @@ def _remove_to_share(
     left = {layer: len(heads) for layer, heads in scores.heads.items()}
     heads: dict[int, list[int]] = {layer: [] for layer in scores.heads}
     neurons: dict[int, list[int]] = {layer: [] for layer in scores.neurons}
-    spare = (1 - size.keep) * costs.total - (1 - costs.share(removed)) * costs.total
+    spare = (1 - size.share) * costs.total - (1 - costs.share(removed)) * costs.total
     candidates: list[tuple[float, Unit, int, tuple[int, ...]]] = [
         (score, "head", layer, (head,))
         for layer, of_layer in scores.heads.items()
@@ -165,7 +165,7 @@ def _remove_evenly(
 ) -> PruningPlan:
     """Remove the lowest neurons of each layer, down to the same number in all."""
     fixed = costs.num_layers * costs.num_heads - removed.num_heads
-    room = size.keep * costs.total - fixed * costs.head
+    room = size.share * costs.total - fixed * costs.head
     width = int(room / (costs.num_layers * costs.neuron) + 1e-9)
     width = max(width - width % size.multiple, min(size.multiple, costs.num_neurons))
     return PruningPlan(

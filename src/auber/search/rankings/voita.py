@@ -35,6 +35,7 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
     from auber.training.cuda_graphs import capture_for
 
     trials: list[Trial] = []
+    trained: list[float] = []
     progress, most_trials = inputs.progress, inputs.config.voita.trials
     with closing(GateTraining(inputs, capture_for(inputs.hardware.device))) as training:
         progress.begin("training gates", most_trials * training.steps)
@@ -42,12 +43,18 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
         def train(penalty: float) -> Trial:
             done = len(trials) * training.steps
             note = _describe(trials[-1]) if trials else ""
-            trials.append(training.train(penalty, lambda step: progress.step(done + step, note)))
+
+            def compute() -> Trial:
+                trained.append(penalty)
+                return training.train(penalty, lambda step: progress.step(done + step, note))
+
+            # Every training begins with the same state, so target sizes share those of a penalty.
+            trials.append(inputs.once(("voita", penalty), compute))
             return trials[-1]
 
         if inputs.num_removed is None:
             now = costs_of(inputs.encoder, inputs.config.max_length).share(inputs.encoder.removed)
-            target, whole = now - inputs.config.size.keep, 1.0
+            target, whole = now - inputs.config.size.share, 1.0
         else:
             target, whole = float(inputs.num_removed), float(training.num_gates)
         chosen = search_penalty(
@@ -61,7 +68,7 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
         "gates": scores_to_json(scores.heads),
         "penalty": chosen.penalty,
         "trials": [trial.to_json() for trial in trials],
-        "gate_steps": len(trials) * training.steps,
+        "gate_steps": len(trained) * training.steps,
     }
     return RankingChoice(select_units(inputs, scores), details)
 

@@ -1,0 +1,73 @@
+"""Describe a result for people: each size of the model, and what changed from before to after.
+
+Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def describe_change(result: dict[str, Any]) -> str | None:
+    """Return score, size and time before and after in one line; None if they were not measured."""
+    before, after = result.get("before"), result.get("after")
+    if before is None or after is None:
+        return None
+
+    def change(key: str, write: Callable[[float], str]) -> str:
+        return f"{write(before[key])} -> {write(after[key])}"
+
+    share = _whole_percent(after["multiply_adds"])
+    if before["multiply_adds"] < 1:
+        share = change("multiply_adds", _whole_percent)
+    device = result["provenance"]["device"]
+    return (
+        f"{result['metric']} {change('score', _percent)} (dev, {after['rows']} rows), "
+        f"multiply-adds {share}, parameters {change('parameters', _millions)}, "
+        f"{change('milliseconds', _milliseconds)} per row of {after['tokens']} tokens on "
+        f"{'this CPU' if device == 'cpu' else device}"
+    )
+
+
+def describe_sizes(result: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each of several sizes, and one that says which was chosen and why."""
+    sizes, metric = result.get("sizes") or (), result["metric"]
+    for size in sizes:
+        after, held_out = size["after"], size.get("held_out")
+        parameters, time = _millions(after["parameters"]), _milliseconds(after["milliseconds"])
+        loss = ""
+        if held_out is not None and size["keep"] < 1:
+            loss = f"; loses {held_out['loss']:.1f} points, at most {held_out['bound']:.1f} (95 %)"
+            loss += f", on {held_out['rows']} held-out rows"
+        yield (
+            f"models/{size['name']}: {metric} {_percent(after['score'])}, multiply-adds "
+            f"{_whole_percent(after['multiply_adds'])}, parameters "
+            f"{parameters}, {time} per row{loss}"
+        )
+    tolerance = result["config"].get("size.tolerance") if sizes else None
+    if tolerance is None:
+        return
+    points = f"at most {tolerance:g} points (95 %)"
+    if result["chosen"] == "1":
+        yield f"chosen: the unpruned model, because no size was shown to lose {points}"
+    elif result["chosen"] == sizes[-1]["name"]:
+        yield f"chosen: {result['chosen']}, the smallest size tried, which loses {points}"
+    else:
+        yield f"chosen: {result['chosen']}, because the next size was not shown to lose {points}"
+
+
+def _percent(score: float) -> str:
+    return f"{100 * score:.1f}"
+
+
+def _whole_percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _millions(count: float) -> str:
+    return f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
+
+
+def _milliseconds(milliseconds: float) -> str:
+    return f"{milliseconds:.0f} ms" if milliseconds >= 10 else f"{milliseconds:.1f} ms"
