@@ -22,7 +22,7 @@ from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from auber.errors import TaskError, unknown_name
 
@@ -114,11 +114,10 @@ def read_table(
     delimiter: str = ",",
     *,
     header: Sequence[str] | None = None,
-    is_quoted: bool = True,
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
 ) -> Iterator[Record]:
     """Yield the records of a csv or tsv; without a `header`, the first line names the columns."""
     first = 1  # line of the current record
-    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
     # Closed at once: a caller that keeps an error would otherwise keep the file open.
     with closing(read_lines(path)) as lines:
         reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
