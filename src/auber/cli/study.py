@@ -99,7 +99,7 @@ def command(
     with screen.listening(quiet=True, warn=False), ExitStack() as stack:
         listener = Listener()
         if not quiet:
-            bars = stack.enter_context(_make_bars())
+            bars = stack.enter_context(screen.make_bars(Console(stderr=True)))
             pending, clock = folder.pending(study, runs), read_clock(study, folder)
             listener = _Screen(bars, pending, clock, place.jobs)
         outcomes = run_study(
@@ -139,6 +139,10 @@ class _Screen(Listener):
         """Show the stages of a run."""
         return _RunProgress(self, f"{block} {run}")
 
+    def show(self, note: str, **changes: Any) -> None:
+        """Show a note behind the bar."""
+        self._bars.update(self._bar, note=note, **changes)
+
     def settled(self, outcome: Outcome) -> None:
         """Move the bar and print how the run ended."""
         run = self._open.pop((outcome.block, outcome.run), None)
@@ -154,16 +158,11 @@ class _Screen(Listener):
             note = f"about {describe_seconds(left / min(self._num_blocks, len(self._open)))} left"
         line = f"[{done}/{self._total}] {outcome.block} {outcome.run}: {_describe(outcome)}"
         self.say(", ".join(filter(None, (line, note))))
-        self._bars.update(self._bar, completed=done)
-        self.show(note)
+        self.show(note, completed=done)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
         screen.print_line(self._bars.console, text)
-
-    def show(self, note: str) -> None:
-        """Show a note behind the bar."""
-        self._bars.update(self._bar, note=note)
 
 
 class _RunProgress(Progress):
@@ -173,27 +172,11 @@ class _RunProgress(Progress):
         super().__init__(study)  # which receives messages
         self._study, self._label = study, label
 
-    def begin(self, stage: str, total: int) -> None:
-        """Show the name of a stage."""
-        super().begin(stage, total)
-        self.step(0)
-
     def step(self, done: int, note: str = "") -> None:
         """Show how much of the run is done."""
         super().step(done, note)
         share = "" if self.share is None else f" {100 * self.share:.0f} %"
         self._study.show(f"{self._label}{share} {self.stage} {note}".strip())
-
-
-def _make_bars() -> Bars:
-    """Return a bar for a terminal; in a log file there are only lines."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    console = Console(stderr=True)
-    note = TextColumn("{task.fields[note]}", markup=False)
-    columns = (BarColumn(bar_width=28), MofNCompleteColumn(), TimeElapsedColumn(), note)
-    return Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _state(outcome: Outcome) -> str:
