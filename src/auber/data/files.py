@@ -75,11 +75,6 @@ def shorten(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file without a byte order mark; line ends are kept."""
-    return "".join(read_lines(path))
-
-
 def read_lines(path: Path) -> Generator[str, None, None]:
     r"""Yield the lines of a UTF-8 file with their ends; only "\n" ends a line."""
     try:
@@ -226,7 +221,7 @@ def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def _read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    text = read_text(path)
+    text = "".join(read_lines(path))
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
