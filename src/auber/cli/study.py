@@ -216,7 +216,7 @@ def _show_plan(
     study: Study, folder: StudyFolder, runs: Sequence[PlacedRun], place: Place, *, as_json: bool
 ) -> None:
     """Print the state of every run, and what the pending ones may cost."""
-    from auber.study.checks import check_runs
+    from auber.study.runner import check_runs
 
     pending = folder.pending(study, runs)
     unreadable = ""
