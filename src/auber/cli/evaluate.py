@@ -29,7 +29,7 @@ def command(
     label: options.Label = None,
     labels: options.Labels = None,
     metric: options.Metric = None,
-    split: Annotated[str, typer.Option("--split", help="dev or train.")] = "dev",
+    split: Annotated[str, typer.Option("--split", help="The rows to score: dev or train.")] = "dev",
     seed: options.Seed = None,
     preset: options.Preset = "default",
     config: options.ConfigFile = None,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from auber.study.engines import Place
 
-_ONLY = "A part of it by task, seed, protocol and method, such as task=rte,seed=1; may be repeated."
+_ONLY = "Only these runs, by task, seed, protocol and method: task=rte,seed=1; may be repeated."
 _ENGINE = "local, processes or ray. [default: local, with --jobs processes]"
 
 
@@ -35,25 +35,28 @@ def command(
         list[str] | None, typer.Option("--only", metavar="KEY=VALUE,...", help=_ONLY)
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option("--seeds", help="In place of the file's, such as 0,1,2.")
+        str | None, typer.Option("--seeds", help="Seeds such as 0,1,2, instead of the file's.")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="In place of the file's.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="The model, instead of the file's.")
+    ] = None,
     data: options.Data = None,
     engine: Annotated[str | None, typer.Option("--engine", help=_ENGINE)] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Blocks at a time on this machine. [default: 1]")
+        int | None,
+        typer.Option("--jobs", help="Blocks to run at a time on this machine. [default: 1]"),
     ] = None,
     num_cpus: Annotated[
-        float | None, typer.Option("--num-cpus", help="CPUs of a run on Ray. [default: 1]")
+        float | None, typer.Option("--num-cpus", help="CPUs per run on Ray. [default: 1]")
     ] = None,
     num_gpus: Annotated[
         float | None,
-        typer.Option("--num-gpus", help="GPUs of a run on Ray, such as 0.5. [default: 0]"),
+        typer.Option("--num-gpus", help="GPUs per run on Ray, such as 0.5. [default: 0]"),
     ] = None,
     track: options.Track = None,
     allow_upgrade: options.AllowUpgrade = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the runs and what they may cost.")
+        bool, typer.Option("--dry-run", help="List the runs and estimate their time.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,

@@ -136,7 +136,7 @@ def identify_rows(
     """Return the study with the digests of its own rows.
 
     Rows are read if the call computes with them, if the record lacks their digest, or if the files
-    are there to be compared. Doubts about the first two are reported.
+    exist and can be compared. Duplicate rows are reported in the first two cases.
     """
     recorded = folder.recorded()
     known = recorded.own if recorded else {}
