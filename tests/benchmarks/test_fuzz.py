@@ -35,25 +35,9 @@ def refuse(folder):
         raise PlanError("a.json: must be empty")
 
 
-class TwoLinesError(PlanError):
-    def __str__(self):
-        return "a.json:\nbad"
-
-
-def refuse_untidily(folder):
-    if content(folder) != b"{}":
-        raise TwoLinesError
-
-
 def escape(folder):
     if content(folder) != b"{}":
         (folder / ".." / ".." / "x").write_text("x")
-
-
-def escape_by_link(folder):
-    if content(folder) != b"{}":
-        (folder / "link").symlink_to(folder.parents[1])
-        (folder / "link" / "x").mkdir()
 
 
 def hang(folder):
@@ -71,10 +55,8 @@ def hang(folder):
         (lambda folder: json.loads(content(folder)), "crash", "JSONDecodeError"),
         (lambda folder: content(folder), "taken", ""),
         (refuse, "refused", "a.json: must be empty"),
-        (refuse_untidily, "untidy", "bad"),
         (hang, "timeout", "more than 0.2 s"),
         (escape, "escape", "x"),
-        (escape_by_link, "escape", "x"),
         (lambda folder: (folder / "new").write_text("x"), "taken", ""),
     ],
 )

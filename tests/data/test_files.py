@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from auber.data.files import read_records, read_text
+from auber.data.files import read_lines, read_records
 from auber.errors import TaskError
 
 ROWS = [
@@ -69,7 +69,8 @@ def test_both_line_ends_and_a_byte_order_mark_are_read(tmp_path, end):
         {"text": "one", "y": "1"},
         {"text": "two, three", "y": "2"},
     ]
-    assert read_text(write(tmp_path / "a.txt", b"\xef\xbb\xbfa\r\nb\xc2\x85c\n")) == "a\r\nb\x85c\n"
+    text = write(tmp_path / "a.txt", b"\xef\xbb\xbfa\r\nb\xc2\x85c\n")
+    assert list(read_lines(text)) == ["a\r\n", "b\x85c\n"]
 
 
 CONLL = """-DOCSTART- -X- -X- O
@@ -182,7 +183,7 @@ def test_a_folder_is_no_file(tmp_path):
         read(tmp_path)
     message = r"cannot be read \(Is a directory\); a readable file is needed$"
     with pytest.raises(TaskError, match=message):
-        read_text(tmp_path)
+        list(read_lines(tmp_path))
 
 
 def test_parquet_without_pyarrow(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from auber.data.rows import Answer, QuestionRows, Rows, WordRows
 from auber.data.task import TaskData
-from auber.data.user_rows import make_scored_rows, make_task, split_names
+from auber.data.user_rows import make_task, read_task, split_names
 from auber.errors import ConfigError, TaskError
 
 ROWS = [
@@ -65,7 +65,7 @@ def test_rows_in_files_are_the_same_task(tmp_path):
     labels = split_names("a, b")
     found = make_task(train, str(dev), text="text", labels=labels, metric="f1", name="films")
     assert found == expected
-    scored = make_scored_rows(dev, labels=["b", "a", "c"])
+    scored = read_task("own", dev, dev, labels=["b", "a", "c"])
     assert (scored.train, scored.label_names) == (scored.dev, ("b", "a", "c"))
     assert scored.dev.labels == (0, 1)
 

@@ -16,9 +16,8 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from auber.report.results_file import save_results
-from auber.study.checks import _outline
 from auber.study.folder import StudyFolder
-from auber.study.runner import run_study
+from auber.study.runner import _outline, run_study
 from tests.report.results import collect
 from tests.small import small_start, small_task
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from auber.study.estimate import Clock, read_clock
-from auber.study.folder import StudyFolder
+from auber.study.estimate import Clock
 from auber.study.plan import Block, StudyRun
 
 
@@ -22,10 +21,3 @@ def test_a_run_is_expected_to_take_as_long_as_its_kind():
     assert clock.guess(open_runs) == 15 + 30
     assert clock.guess([]) is None
     assert Clock().guess(open_runs) is None
-
-
-def test_the_clock_is_read_from_finished_runs(unbroken):
-    study, path, _ = unbroken
-    clock = read_clock(study, StudyFolder(path))
-    for method in (None, *study.methods):
-        assert 0 < clock.expect("agreement", method) < 60

@@ -29,7 +29,7 @@ def command(
     label: options.Label = None,
     labels: options.Labels = None,
     metric: options.Metric = None,
-    split: Annotated[str, typer.Option("--split", help="dev or train.")] = "dev",
+    split: Annotated[str, typer.Option("--split", help="The rows to score: dev or train.")] = "dev",
     seed: options.Seed = None,
     preset: options.Preset = "default",
     config: options.ConfigFile = None,
@@ -45,8 +45,8 @@ def command(
     those of the model or of --train; metric and kind are those of the run)
     """
     from auber import api
-    from auber.data import make_scored_rows
-    from auber.data.user_rows import split_names
+    from auber.data.task import check_rows
+    from auber.data.user_rows import OWN, read_task, split_names
     from auber.metrics.task_metrics import get_metric
     from auber.run.files import find_run, read_result_record, read_row_settings
 
@@ -74,8 +74,8 @@ def command(
             names = split_names(labels)
             if names is None and not (metric is not None and get_metric(metric).is_regression):
                 names = _classes(folder)
-            rows = make_scored_rows(
-                dev, kind=kind, text=split_names(text), label=label, labels=names, metric=metric
+            rows = check_rows(
+                read_task(OWN, dev, dev, kind, split_names(text), label, names, metric)
             )
         else:
             rows = options.task_from_options(

@@ -45,7 +45,7 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
         if quiet:
             yield Progress()
         elif console.is_terminal:
-            with _make_bars(console) as bars:
+            with make_bars(console) as bars:
                 yield BarProgress(bars)
         else:
             yield LogProgress(lambda text: print_line(console, text))
@@ -69,7 +69,8 @@ def _silence_libraries(*, quiet: bool) -> None:
         hub.setLevel(logging.ERROR)
 
 
-def _make_bars(console: Console) -> Bars:
+def make_bars(console: Console) -> Bars:
+    """Return bars for a terminal; in a file they stay invisible."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
@@ -80,9 +81,10 @@ def _make_bars(console: Console) -> Bars:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         console=console,
         transient=True,
+        disable=not console.is_terminal,
         speed_estimate_period=_SPEED_SECONDS,
     )
 

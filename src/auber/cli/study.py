@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from auber.study.engines import Place
 
-_ONLY = "A part of it by task, seed, protocol and method, such as task=rte,seed=1; may be repeated."
+_ONLY = "Only these runs, by task, seed, protocol and method: task=rte,seed=1; may be repeated."
 _ENGINE = "local, processes or ray. [default: local, with --jobs processes]"
 
 
@@ -35,25 +35,28 @@ def command(
         list[str] | None, typer.Option("--only", metavar="KEY=VALUE,...", help=_ONLY)
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option("--seeds", help="In place of the file's, such as 0,1,2.")
+        str | None, typer.Option("--seeds", help="Seeds such as 0,1,2, instead of the file's.")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="In place of the file's.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="The model, instead of the file's.")
+    ] = None,
     data: options.Data = None,
     engine: Annotated[str | None, typer.Option("--engine", help=_ENGINE)] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", help="Blocks at a time on this machine. [default: 1]")
+        int | None,
+        typer.Option("--jobs", help="Blocks to run at a time on this machine. [default: 1]"),
     ] = None,
     num_cpus: Annotated[
-        float | None, typer.Option("--num-cpus", help="CPUs of a run on Ray. [default: 1]")
+        float | None, typer.Option("--num-cpus", help="CPUs per run on Ray. [default: 1]")
     ] = None,
     num_gpus: Annotated[
         float | None,
-        typer.Option("--num-gpus", help="GPUs of a run on Ray, such as 0.5. [default: 0]"),
+        typer.Option("--num-gpus", help="GPUs per run on Ray, such as 0.5. [default: 0]"),
     ] = None,
     track: options.Track = None,
     allow_upgrade: options.AllowUpgrade = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the runs and what they may cost.")
+        bool, typer.Option("--dry-run", help="List the runs and estimate their time.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -99,7 +102,7 @@ def command(
     with screen.listening(quiet=True, warn=False), ExitStack() as stack:
         listener = Listener()
         if not quiet:
-            bars = stack.enter_context(_make_bars())
+            bars = stack.enter_context(screen.make_bars(Console(stderr=True)))
             pending, clock = folder.pending(study, runs), read_clock(study, folder)
             listener = _Screen(bars, pending, clock, place.jobs)
         outcomes = run_study(
@@ -139,6 +142,10 @@ class _Screen(Listener):
         """Show the stages of a run."""
         return _RunProgress(self, f"{block} {run}")
 
+    def show(self, note: str, **changes: Any) -> None:
+        """Show a note behind the bar."""
+        self._bars.update(self._bar, note=note, **changes)
+
     def settled(self, outcome: Outcome) -> None:
         """Move the bar and print how the run ended."""
         run = self._open.pop((outcome.block, outcome.run), None)
@@ -154,16 +161,11 @@ class _Screen(Listener):
             note = f"about {describe_seconds(left / min(self._num_blocks, len(self._open)))} left"
         line = f"[{done}/{self._total}] {outcome.block} {outcome.run}: {_describe(outcome)}"
         self.say(", ".join(filter(None, (line, note))))
-        self._bars.update(self._bar, completed=done)
-        self.show(note)
+        self.show(note, completed=done)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
         screen.print_line(self._bars.console, text)
-
-    def show(self, note: str) -> None:
-        """Show a note behind the bar."""
-        self._bars.update(self._bar, note=note)
 
 
 class _RunProgress(Progress):
@@ -173,27 +175,11 @@ class _RunProgress(Progress):
         super().__init__(study)  # which receives messages
         self._study, self._label = study, label
 
-    def begin(self, stage: str, total: int) -> None:
-        """Show the name of a stage."""
-        super().begin(stage, total)
-        self.step(0)
-
     def step(self, done: int, note: str = "") -> None:
         """Show how much of the run is done."""
         super().step(done, note)
         share = "" if self.share is None else f" {100 * self.share:.0f} %"
         self._study.show(f"{self._label}{share} {self.stage} {note}".strip())
-
-
-def _make_bars() -> Bars:
-    """Return a bar for a terminal; in a log file there are only lines."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    console = Console(stderr=True)
-    note = TextColumn("{task.fields[note]}", markup=False)
-    columns = (BarColumn(bar_width=28), MofNCompleteColumn(), TimeElapsedColumn(), note)
-    return Bars(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _state(outcome: Outcome) -> str:
@@ -233,7 +219,7 @@ def _show_plan(
     study: Study, folder: StudyFolder, runs: Sequence[PlacedRun], place: Place, *, as_json: bool
 ) -> None:
     """Print the state of every run, and what the pending ones may cost."""
-    from auber.study.checks import check_runs
+    from auber.study.runner import check_runs
 
     pending = folder.pending(study, runs)
     unreadable = ""

@@ -175,7 +175,9 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
     if progress is not None and progress.stage is not None:
         stage = progress.stage
         count = f"{stage.done}/{stage.total or '?'}{_left('  ', status.stage_seconds_left)}"
-        rows = [[stage.name, _bar(stage.done, stage.total), f"{count}  {stage.note}"]]
+        rows: list[list[str | ProgressBar]] = [
+            [stage.name, _bar(stage.done, stage.total), f"{count}  {stage.note}"]
+        ]
         if progress.share is not None:
             left = _left("  open layers: about ", status.layers_seconds_left)
             rows.append(["whole run", _bar(progress.share), f"{progress.share:.0%}{left}"])

@@ -12,14 +12,14 @@ import json
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from auber.errors import ConfigError, show_name, show_value, suggest
+from auber.errors import ConfigError, show_name, show_value, suggest, unknown_name
 from auber.system.records import LARGEST_NUMBER
 
 Value = str | int | float | bool | None
@@ -220,3 +220,16 @@ def format_toml(flat: Mapping[str, str | int | float | bool | None]) -> str:
         # TOML writes numbers, booleans and short texts as JSON does, but has no null.
         lines.append(f"{name} = {json.dumps('none' if value is None else value)}")
     return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def parse_only(texts: Sequence[str], keys: Collection[str]) -> dict[str, set[str]]:
+    """Return the accepted values of each key; a key given twice accepts both values."""
+    wanted: dict[str, set[str]] = {}
+    for part in (part for text in texts for part in text.split(",")):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not value:
+            raise ConfigError(f"--only takes key=value such as task=rte,seed=1, found '{part}'")
+        if key not in keys:
+            raise ConfigError(f"--only: {unknown_name('key', key, keys)}")
+        wanted.setdefault(key, set()).add(value)
+    return wanted

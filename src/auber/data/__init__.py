@@ -14,10 +14,10 @@ from pathlib import Path
 
 from auber.data.glue import FORMATS, load_glue_from_hub, read_glue
 from auber.data.task import TaskData
-from auber.data.user_rows import make_scored_rows, make_task
+from auber.data.user_rows import make_task
 from auber.errors import TaskError, unknown_name
 
-__all__ = ["TASKS", "TaskData", "TaskEntry", "load_task", "make_scored_rows", "make_task"]
+__all__ = ["TASKS", "TaskData", "TaskEntry", "load_task", "make_task"]
 
 
 @dataclass(frozen=True)

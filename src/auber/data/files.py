@@ -22,7 +22,7 @@ from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from auber.errors import TaskError, unknown_name
 
@@ -75,11 +75,6 @@ def shorten(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file without a byte order mark; line ends are kept."""
-    return "".join(read_lines(path))
-
-
 def read_lines(path: Path) -> Generator[str, None, None]:
     r"""Yield the lines of a UTF-8 file with their ends; only "\n" ends a line."""
     try:
@@ -114,11 +109,10 @@ def read_table(
     delimiter: str = ",",
     *,
     header: Sequence[str] | None = None,
-    is_quoted: bool = True,
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
 ) -> Iterator[Record]:
     """Yield the records of a csv or tsv; without a `header`, the first line names the columns."""
     first = 1  # line of the current record
-    quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
     # Closed at once: a caller that keeps an error would otherwise keep the file open.
     with closing(read_lines(path)) as lines:
         reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
@@ -227,7 +221,7 @@ def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def _read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    text = read_text(path)
+    text = "".join(read_lines(path))
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -8,6 +8,7 @@ secret, so scores are reported on its dev set.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,7 +124,7 @@ def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
     written = names if layout.labels_are_words else tuple(map(str, range(len(names))))
     columns = (layout.label, *layout.text)
     rows = []
-    for where, row in read_table(path, columns, "\t", header=layout.header, is_quoted=False):
+    for where, row in read_table(path, columns, "\t", header=layout.header, quoting=csv.QUOTE_NONE):
         if row[layout.label] not in written:
             raise TaskError(
                 f"{where}: the label must be one of {', '.join(written)}, "

@@ -26,7 +26,7 @@ from auber.data.rows import (
     check_text,
     check_words,
 )
-from auber.data.task import TaskData, check_rows, check_task
+from auber.data.task import TaskData, check_task
 from auber.data.task_types import TASK_TYPES, TaskType, get_task_type
 from auber.errors import TaskError
 
@@ -68,20 +68,7 @@ def make_task(
             "name: must be a word or more, and none of a known task "
             f"({', '.join(TASKS)}), found {name!r:.40}; choose another"
         )
-    return check_task(_read_task(name, train, dev, kind, text, label, labels, metric))
-
-
-def make_scored_rows(
-    rows: Source,
-    *,
-    kind: str | None = None,
-    text: str | Sequence[str] | None = None,
-    label: str | None = None,
-    labels: Sequence[str] | None = None,
-    metric: str | None = None,
-) -> TaskData:
-    """Return rows to score a trained model on, as train and dev of a task; see `make_task`."""
-    return check_rows(_read_task(OWN, rows, rows, kind, text, label, labels, metric))
+    return check_task(read_task(name, train, dev, kind, text, label, labels, metric))
 
 
 def split_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -91,16 +78,17 @@ def split_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(names) if names else None
 
 
-def _read_task(
+def read_task(
     name: str,
     train: Source,
     dev: Source | None,
-    kind: str | None,
-    text: str | Sequence[str] | None,
-    label: str | None,
-    labels: Sequence[str] | None,
-    metric: str | None,
+    kind: str | None = None,
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
+    labels: Sequence[str] | None = None,
+    metric: str | None = None,
 ) -> TaskData:
+    """Return the rows of a task, of which each row is checked, but not whether they can train."""
     # Import numpy and torch, which `auber list` does without.
     from auber.data.splits import set_aside
     from auber.metrics.task_metrics import get_metric

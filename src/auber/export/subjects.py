@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import torch
 from pydantic import AfterValidator
 
+from auber.config.values import parse_only
 from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ConfigError, PlanError, RunError
 from auber.export.speed import USUAL_LENGTH
@@ -31,7 +32,6 @@ from auber.models.surgery import remove
 from auber.run import files as run_files
 from auber.run.records import Plan
 from auber.system import seeds
-from auber.system.filters import parse_only
 from auber.system.records import Count, Name, Record, Whole, parse, read_json
 
 if TYPE_CHECKING:

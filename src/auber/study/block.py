@@ -1,7 +1,7 @@
 """Do the runs of one block, one after the other.
 
-A run that fails is recorded and the block goes on; a run whose needs have failed is skipped.
-Nothing is kept in memory between runs, so another process can continue a block at any point.
+A failed run is recorded, and the block continues; runs that depend on it are skipped. Nothing is
+kept in memory between runs, so another process can continue a block at any point.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Do the blocks of a study in this process, or in several processes of this machine.
 
-Engines learn from the folder alone how runs end. A run that raises an error is not tried again. A
-run that loses its worker (killed, out of memory) continues in another one; see `Losses`.
+Engines read from the folder how runs end. A run that raises an error is not retried. A run that
+loses its worker (killed, out of memory) continues in another one; see `Losses`.
 """
 
 from __future__ import annotations
@@ -143,11 +143,11 @@ class Watch:
 
 
 class Losses:
-    """Count lost workers, and decide whether a run is tried again.
+    """Count lost workers, and decide whether a run is retried.
 
-    A run that gets further between two losses is tried again, however often. A run that loses its
-    worker more than `retries` times at one place (no new stage, no new score) has failed: it may be
-    what ends its workers, for example by the memory that it needs.
+    A run that makes progress between two losses is always retried. A run that loses its worker more
+    than `retries` times without progress (no new stage, no new score) has failed: it may end its
+    workers itself, for example by the memory that it needs.
     """
 
     def __init__(self, retries: int) -> None:

@@ -42,11 +42,11 @@ from auber.config import (
     show_name,
     show_value,
 )
+from auber.config.values import parse_only
 from auber.data import TASKS, TaskData, load_task
 from auber.errors import ConfigError, unknown_name
 from auber.search.registry import METHODS
 from auber.study.task import LONGEST_NAME, Place, StudyTask, Text
-from auber.system.filters import parse_only
 from auber.system.records import Count, Record, validate
 
 EMBEDDED = "agreement"  # the generated model, and the one task that it can read

@@ -1,18 +1,36 @@
-"""Do the missing runs of a study, in this process, in several or on Ray."""
+"""Do the missing runs of a study, in this process, in several or on Ray.
+
+All pending runs are checked before any of them begins, because a wrong name, folder or setting is
+an error of the user and not a failed run. The checks need the shape of the model and no weights.
+The digests of rows and weights go into the study's record, and every later call that computes is
+compared with them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from auber.data.task import TaskData, describe_duplicates
+from auber.data.task_types import get_task_type
+from auber.errors import ConfigError
+from auber.models import checkpoint
+from auber.models.source import read_config
+from auber.models.surgery import remove
+from auber.run.request import check_pruning
 from auber.run.trackers import check_trackers
+from auber.search.registry import get_method
 from auber.study.block import BlockJob
-from auber.study.checks import check_runs, identify_rows, identify_weights
 from auber.study.engines import Place, run_local, run_processes
 from auber.study.folder import Listener, Outcome, StudyFolder
-from auber.study.plan import Block, PlacedRun, Study, select_runs
+from auber.study.plan import EMBEDDED, START, Block, PlacedRun, Study, select_runs
 from auber.study.ray_engine import run_ray
 from auber.system.locks import HeldError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def run_study(
@@ -67,3 +85,94 @@ def run_study(
     if jobs:
         engines[place.engine](jobs, listener, place)
     return [folder.outcome(block, run) for block, run in runs]
+
+
+def check_runs(study: Study, pending: Sequence[PlacedRun], *, elsewhere: bool) -> None:
+    """Raise what is wrong with the pending runs; `elsewhere`: on machines with other devices."""
+    if not pending:
+        return
+    # Runs that differ only in seed or draw have the same problems.
+    distinct = {(block.task, block.protocol, run.method): (block, run) for block, run in pending}
+    tasks = {name: study.load_task(name) for name in dict.fromkeys(b.task for b, _ in pending)}
+    models = {task.kind: _outline(study, task) for task in tasks.values()}
+    for block, run in distinct.values():
+        task, method = tasks[block.task], get_method(run.method or "original")
+        ranks = method.removes_heads and not method.decides_number  # its number comes from `auber`
+        # The threads of this process must not change here.
+        config = study.config(block, run).replace({"threads": 0})
+        try:
+            check_pruning(
+                *models[task.kind],
+                task=task,
+                method=method.name,
+                heads=0 if ranks else None,
+                config=config.replace({"device": "auto"}) if elsewhere else config,
+                has_classifier=run.name != START,
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{block.task} {block.protocol} {run.name}: {error}") from error
+
+
+def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model without its weights, and its tokenizer."""
+    if study.model == EMBEDDED:
+        from auber.data.generated import build_model, build_tokenizer
+
+        return build_model(task.num_labels, 0), build_tokenizer()
+    import torch
+    import transformers
+
+    config, plan = read_config(study.model)
+    auto_class = getattr(transformers, get_task_type(task.kind).auto_class)
+    with torch.device("meta"):
+        model = auto_class.from_config(copy.deepcopy(config), trust_remote_code=False)
+    remove(model, plan, allow_empty_layers=True)
+    return model, checkpoint.load_tokenizer(study.model)
+
+
+def identify_rows(
+    study: Study, folder: StudyFolder, pending: Sequence[PlacedRun], say: Callable[[str], None]
+) -> Study:
+    """Return the study with the digests of its own rows.
+
+    Rows are read if the call computes with them, if the record lacks their digest, or if the files
+    exist and can be compared. Duplicate rows are reported in the first two cases.
+    """
+    recorded = folder.recorded()
+    known = recorded.own if recorded else {}
+    wanted = {name for name in study.own if name not in known or known[name].rows is None}
+    wanted |= {block.task for block, _ in pending}
+    for name, own in study.own.items():
+        if name in wanted or own.has_files:
+            task = study.load_task(name)
+            for doubt in describe_duplicates(task) if name in wanted else ():
+                say(f"{name}: {doubt}")
+            study = study.change_task(name, rows=task.content_hash)
+    return study
+
+
+def identify_weights(study: Study, pending: Sequence[PlacedRun]) -> Study:
+    """Return the study with the digest of its encoder, if the call computes with the model.
+
+    Raise `ConfigError` if the study file names another digest.
+    """
+    readers = [b for b, run in pending if not run.from_start or study.needs_origin(b, run)]
+    if study.model == EMBEDDED or not readers:
+        return study
+    task = study.load_task(readers[0].task)
+    model = checkpoint.load_classifier(
+        study.model,
+        num_labels=task.num_labels,
+        label_names=task.label_names,
+        is_regression=task.is_regression,
+        kind=task.kind,
+        seed=0,
+    ).model
+    # Of the encoder alone: what the model lacks, such as a classifier, is drawn at random.
+    found = checkpoint.weights_digest(model.base_model)
+    if study.weights not in (None, found):
+        raise ConfigError(
+            f"study: weights must be the digest of the model, found {study.weights}, and "
+            f"'{study.model_name}' has {found}; give the model that was meant or remove weights"
+        )
+    return study.change(weights=found)

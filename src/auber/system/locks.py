@@ -3,8 +3,8 @@
 The file (`.lock` in a run folder, `.claim` in the folder of a study's block) is locked with `flock`
 where the file system supports it. It records process, host and time. Its owner deletes it at the
 end. If the owner was killed, the next process on the same host takes the lock over. A process on
-another host cannot be checked, so its lock is respected until the user deletes the file. A file
-that is cut or damaged names no owner.
+another host cannot be checked, so its lock is respected until the user deletes the file. A
+truncated or damaged file has no owner.
 
 filelock is not used: it does not delete the file, keeps no readable owner beside `flock`, and does
 not distinguish owners on other hosts.
