@@ -121,7 +121,8 @@ def test_results_of_other_commands(tmp_path):
         "### Regret in points, 2 plays of each agent on each layer",
         "#### made-up, protocol seen",
         "## What removing heads buys in speed",
-        "### Size and speedup on cpu (95 % interval)",
+        "### Size: pruned of unpruned",
+        "### Times as fast as the unpruned model on cpu (95 % interval)",
     ]
     assert "![Regret in points](regret.svg)" in text
     assert "Made by:\n\n    auber speed x\n" in text

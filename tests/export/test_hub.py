@@ -52,7 +52,7 @@ def test_the_folder_is_complete_and_loads(exported):
         "README.md", "config.json", "model.safetensors", MODELING_FILE.name, "tokenizer.json",
         "tokenizer_config.json",
     }  # fmt: skip
-    assert exported.largest_difference < 1e-6
+    assert exported.check.largest_difference < 1e-6
     original = checkpoint.load(FINISHED / "model")
     batch = random_batch(original)
     batch = {name: tensor % original.config.vocab_size for name, tensor in batch.items()}
@@ -94,7 +94,9 @@ def test_the_card_of_a_tagger(tmp_path):
     model = save_pruned(tmp_path / "mine", kind="tokens", seed=2)
     card = card_of(export_model(tmp_path / "mine", "hub"))
     assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "token-classification"
-    assert "A tagger of words (`BertForTokenClassification`) without 6 of its 12 attention" in card
+    assert (
+        "A tagger of words (`BertForTokenClassification`) without 6 of 12 attention heads" in card
+    )
     assert "The same flag works with `AutoModelForTokenClassification.from_pretrained`" in card
     encoded = tiny_tokenizer()("good bad film", return_tensors="pt")
     with torch.inference_mode():

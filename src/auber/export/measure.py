@@ -1,16 +1,16 @@
 """Measure size and speed of pruned models beside the unpruned ones.
 
 Models run in torch on the CPU, in torch on a GPU (eagerly and as a CUDA graph) and in onnxruntime
-on the CPU. The CPU computes in float32, a GPU in the precision of a run there. Eager calls of a
-small batch leave a fast GPU waiting for its host, so that they take the host's time; as a CUDA
-graph they take the time of the GPU's own work.
+on the CPU, there with 8-bit weights too. The CPU computes in float32, a GPU in the precision of a
+run there. Eager calls of a small batch leave a fast GPU waiting for its host, so that they take the
+host's time; as a CUDA graph they take the time of the GPU's own work.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -23,6 +23,7 @@ from torch import nn
 from auber.config import make_config
 from auber.errors import ConfigError
 from auber.export.dense import restore_units
+from auber.export.int8 import quantise
 from auber.export.onnx import (
     graph_call,
     missing_packages,
@@ -33,11 +34,11 @@ from auber.export.onnx import (
 from auber.export.speed import (
     USUAL_LENGTH,
     Amount,
-    Pair,
     Request,
     RunSpeed,
     Speed,
     SpeedProvenance,
+    Timing,
 )
 from auber.export.subjects import Subject, choose_length, read_subjects
 from auber.export.verification import Exported
@@ -54,6 +55,7 @@ from auber.training.timing import Call, Limits, make_timer, side_by_side
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+_VARIANTS = ("unpruned", "pruned", "unpruned int8", "pruned int8")
 _AFTER_THE_LAYERS = ("pooler", "pre_classifier", "head", "classifier")  # names of modules
 
 
@@ -81,10 +83,10 @@ def measure_speed(
     )
 
 
-def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> Pair:
+def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> Timing:
     """Time an ONNX graph on one row of the usual length beside the unpruned model.
 
-    A run does not keep the unpruned weights. The removed heads are put back as zeros instead: a
+    A run does not keep the unpruned weights. The removed units are put back as zeros instead: a
     product with zeros takes as long as any other.
     """
     if exported.graph is None:
@@ -105,7 +107,8 @@ def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> 
         ]
         seconds = side_by_side(calls, make_timer(torch.device("cpu")), limits, progress.step)
         progress.end()
-    return Pair.of(("onnxruntime", "cpu", "float32"), 1, length, *seconds)
+    setting = ("onnxruntime", "cpu", "float32")
+    return Timing.of(setting, 1, length, ("unpruned", "exported"), seconds)
 
 
 def _measure_run(
@@ -118,41 +121,50 @@ def _measure_run(
     models = unpruned, pruned = subject.build()
     length = choose_length(unpruned, subject, request.length)
     encoder = encoder_of(pruned)
-    pairs = []
-    for runtime in runtimes:
-        timer = make_timer(runtime.hardware.device)
-        with runtime.open(models, runtime.hardware) as calls:
-            for batch in request.batches:
-                progress.begin(
-                    f"{subject.name}: {runtime.name}, {runtime.hardware.name}, batch {batch}",
-                    request.limits.repeats,
-                )
-                try:
-                    seconds = side_by_side(
-                        calls(batch, length), timer, request.limits, progress.step
+    timings = []
+    with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
+        for runtime in runtimes:
+            timer = make_timer(runtime.hardware.device)
+            with runtime.open(models, runtime.hardware, Path(folder)) as calls:
+                for batch in request.batches:
+                    progress.begin(
+                        f"{subject.name}: {runtime.name}, {runtime.hardware.name}, batch {batch}",
+                        request.limits.repeats,
                     )
-                except (MemoryError, RuntimeError) as error:
-                    reason = _explain_failure(error)
-                    if reason is None:
-                        raise
-                    left_out.append(f"{subject.name}: {runtime.name}, batch {batch}: {reason}")
-                else:
-                    pairs.append(Pair.of(runtime.setting, batch, length, *seconds))
-                    progress.step(request.limits.repeats, pairs[-1].verdict)
-                progress.end()
+                    try:
+                        seconds = side_by_side(
+                            calls(batch, length), timer, request.limits, progress.step
+                        )
+                    except (MemoryError, RuntimeError) as error:
+                        reason = _explain_failure(error)
+                        if reason is None:
+                            raise
+                        left_out.append(f"{subject.name}: {runtime.name}, batch {batch}: {reason}")
+                    else:
+                        timings.append(
+                            Timing.of(runtime.setting, batch, length, _VARIANTS, seconds)
+                        )
+                        progress.step(request.limits.repeats, timings[-1].words)
+                    progress.end()
+        int8_bytes = [path.stat().st_size for path in _graphs(Path(folder))[2:] if path.exists()]
     return RunSpeed(
         name=subject.name,
         family=encoder.family,
         heads_removed=subject.plan.num_heads,
         heads=encoder.num_layers * encoder.num_heads,
+        neurons_removed=subject.plan.num_neurons,
+        neurons=encoder.num_layers * encoder.num_neurons,
         plan=subject.plan,
-        parameters=Amount(unpruned=unpruned.num_parameters(), pruned=pruned.num_parameters()),
-        multiply_adds=Amount(
-            unpruned=count_multiply_adds(unpruned, length),
-            pruned=count_multiply_adds(pruned, length),
-        ),
-        pairs=tuple(pairs),
+        parameters=_compare(model.num_parameters() for model in models),
+        multiply_adds=_compare(count_multiply_adds(model, length) for model in models),
+        int8_bytes=_compare(int8_bytes) if int8_bytes else None,
+        timings=tuple(timings),
     )
+
+
+def _compare(numbers: Iterable[int]) -> Amount:
+    unpruned, pruned = numbers
+    return Amount(unpruned=unpruned, pruned=pruned)
 
 
 def _explain_failure(error: Exception) -> str | None:
@@ -172,11 +184,14 @@ def _explain_failure(error: Exception) -> str | None:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime on a device; `open` returns two calls per batch, which do the same work."""
+    """A runtime on a device; `open` returns a call of each of `_VARIANTS` that it runs.
+
+    It may write files into the folder it is given.
+    """
 
     name: str
     hardware: Hardware
-    open: Callable[[Models, Hardware], AbstractContextManager[Calls]]
+    open: Callable[[Models, Hardware, Path], AbstractContextManager[Calls]]
 
     @property
     def setting(self) -> tuple[str, str, str]:
@@ -189,11 +204,11 @@ def choose_runtimes(request: Request) -> tuple[list[Runtime], list[str]]:
     cpu = resolve_hardware(make_config(settings={"device": "cpu", "threads": request.threads}))
     runtimes, left_out = [], []
     if request.device in ("auto", "cpu"):
-        runtimes.append(Runtime("torch", cpu, open_torch))
+        runtimes.append(Runtime("torch", cpu, _open_torch))
     if request.device == "cuda" or (request.device == "auto" and torch.cuda.is_available()):
         gpu = resolve_hardware(make_config(settings={"device": "cuda"}))
         runtimes += [
-            Runtime("torch", gpu, open_torch),
+            Runtime("torch", gpu, _open_torch),
             Runtime("torch CUDA graph", gpu, _open_cuda_graph),
         ]
     elif request.device == "auto":
@@ -210,28 +225,35 @@ def choose_runtimes(request: Request) -> tuple[list[Runtime], list[str]]:
     return runtimes, left_out
 
 
-@contextmanager
-def _open_onnx(models: Models, hardware: Hardware) -> Iterator[Calls]:
-    encoder, inputs = encoder_of(models[0]), tokenizer_inputs(models[0])
-    with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
-        sessions = []
-        for number, model in enumerate(models):
-            path = Path(folder) / f"{number}.onnx"
-            write_graph(model, path, inputs)
-            sessions.append(open_graph(path, hardware.threads))
-
-        def calls(rows: int, length: int) -> list[Call]:
-            batch = random_rows(encoder, inputs, rows=rows, length=length)
-            return [graph_call(session, batch) for session in sessions]
-
-        yield calls
+def _open_torch(models: Models, hardware: Hardware, _folder: Path) -> AbstractContextManager[Calls]:
+    return open_torch(models, hardware)
 
 
 @contextmanager
-def _open_cuda_graph(models: Models, hardware: Hardware) -> Iterator[Calls]:
+def _open_cuda_graph(models: Models, hardware: Hardware, _folder: Path) -> Iterator[Calls]:
     recorder = CudaGraphCapture(hardware.device)
     with open_torch(models, hardware) as plain:
         yield lambda rows, length: [_capture(call, recorder) for call in plain(rows, length)]
+
+
+@contextmanager
+def _open_onnx(models: Models, hardware: Hardware, folder: Path) -> Iterator[Calls]:
+    encoder, inputs = encoder_of(models[0]), tokenizer_inputs(models[0])
+    graphs = _graphs(folder)
+    for model, graph, small in zip(models, graphs[:2], graphs[2:], strict=True):
+        write_graph(model, graph, inputs)
+        quantise(graph, small)
+    sessions = [open_graph(graph, hardware.threads) for graph in graphs]
+
+    def calls(rows: int, length: int) -> list[Call]:
+        batch = random_rows(encoder, inputs, rows=rows, length=length)
+        return [graph_call(session, batch) for session in sessions]
+
+    yield calls
+
+
+def _graphs(folder: Path) -> list[Path]:
+    return [folder / f"{name}.onnx" for name in _VARIANTS]
 
 
 def _capture(call: Call, recorder: Capture) -> Call:
