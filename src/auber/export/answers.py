@@ -132,7 +132,9 @@ def read_rows(source: Source, path: Path, text: str | None) -> EncodedRows:
         return encode_words(tokenizer, WordRows(texts[0], tags), longest, ("O",))
     if kind.name == "spans":
         answers = tuple((Answer(context[:1], 0),) for context in texts[1])
-        return encode_questions(tokenizer, QuestionRows(*texts, answers), longest, where)
+        return encode_questions(
+            tokenizer, QuestionRows(texts[0], texts[1], answers), longest, where
+        )
     return encode_rows(tokenizer, Rows.from_columns(texts, [0] * len(values)), longest, False)
 
 
