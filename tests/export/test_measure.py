@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from auber.errors import ConfigError
 from auber.export import measure, onnx
@@ -14,12 +12,9 @@ from auber.export.speed import Request
 from auber.export.subjects import read_subjects
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.random_rows import random_rows
-from auber.models.surgery import remove
 from auber.training.cuda_graphs import CaptureError
-from tests.export.models import UNEVEN, make_run, save_pruned
-from tests.kinds import TOKEN_KINDS
-from tests.tiny_models import MODEL_TYPES, tiny_config, tiny_model
+from tests.export.models import make_run, save_pruned
+from tests.tiny_models import tiny_config, tiny_model
 
 TORCH, ONNX = ("torch", "cpu", "float32"), ("onnxruntime", "cpu", "float32")
 QUICK = ["--length", "12", "--repeats", "6", "--threads", "1", "--device", "cpu"]
@@ -35,20 +30,13 @@ def build(folder, *args, **options):
 # Sizes
 
 
-COUNTED = [
-    *((model_type, "sequence") for model_type in MODEL_TYPES),
-    *((model_type, kind) for model_type in ("bert", "deberta-v2") for kind in TOKEN_KINDS),
-]
-
-
-@pytest.mark.parametrize(("model_type", "kind"), COUNTED)
-def test_multiply_adds_are_what_torch_counts(model_type, kind):
-    model = tiny_model(model_type, kind=kind, attention="eager")
-    remove(model, UNEVEN)
-    batch = random_rows(encoder_of(model), ("input_ids", "attention_mask"), rows=1, length=11)
-    with FlopCounterMode(display=False) as counter:
-        model(**batch)
-    assert 2 * count_multiply_adds(model, 11) == counter.get_total_flops()
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_multiply_adds_are_those_of_the_layers_the_pooler_and_the_classifier(attention):
+    """What layers cost is checked for every family in tests/models/test_costs.py."""
+    model, length = tiny_model("bert", attention=attention), 11
+    encoder = encoder_of(model)
+    layers = 3 * (4 * encoder.head_cost(length) + 48 * encoder.neuron_cost)
+    assert count_multiply_adds(model, length) == length * layers + 32 * 32 + 32 * 2
 
 
 # Runtimes
@@ -73,8 +61,8 @@ def test_all_runtimes_compute_what_the_models_compute(tmp_path):
     models = build(tmp_path / "mine", {0: [1, 2]}, num_hidden_layers=1)
     found = []
     for runtime in choose_runtimes(Request(runs=("x",), threads=1, device="cpu"))[0]:
-        with runtime.open(models, runtime.hardware, tmp_path) as calls:
-            found.append([call().logits for call in calls(2, 9)])
+        calls = runtime.prepare(models, runtime.hardware, tmp_path)
+        found.append([call().logits for call in calls(2, 9)])
     (unpruned, pruned), (*exact, int8_unpruned, int8_pruned) = found
     assert (unpruned - pruned).abs().max() > 0.1  # the heads had an effect
     for logits, same in zip((unpruned, pruned), exact, strict=True):
@@ -94,10 +82,10 @@ def test_a_captured_call_is_replayed(monkeypatch, tmp_path):
     monkeypatch.setattr(measure, "CudaGraphCapture", lambda device: recorder)
     models = build(tmp_path / "mine")
     (plain,), _ = choose_runtimes(Request(runs=("x",), threads=1, device="cpu", onnx=False))
-    with plain.open(models, plain.hardware, tmp_path) as calls:
-        expected = [call().logits for call in calls(2, 9)]
-    with measure._open_cuda_graph(models, plain.hardware, tmp_path) as calls:
-        found = [call().logits for call in calls(2, 9)]
+    expected, found = (
+        [call().logits for call in prepare(models, plain.hardware, tmp_path)(2, 9)]
+        for prepare in (plain.prepare, measure._prepare_cuda_graph)
+    )
     assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
     assert len(replayed) == 2
 
@@ -110,8 +98,8 @@ def test_a_gpu_computes_in_the_precision_of_a_run(tmp_path):
     computed = []
     for runtime in runtimes:
         assert runtime.setting[1:] == (torch.cuda.get_device_name(), "bfloat16")
-        with runtime.open(models, runtime.hardware, tmp_path) as calls:
-            computed.append([call().logits for call in calls(2, 9)])
+        calls = runtime.prepare(models, runtime.hardware, tmp_path)
+        computed.append([call().logits for call in calls(2, 9)])
     for plain, captured in zip(*computed, strict=True):
         assert (plain.dtype, plain.device.type) == (torch.bfloat16, "cuda")
         assert torch.equal(plain, captured)
@@ -200,19 +188,19 @@ def test_several_runs_are_a_row_each(run_auber, tmp_path):
 def test_a_batch_that_cannot_be_measured_is_left_out(
     run_auber, tmp_path, monkeypatch, error, reason
 ):
-    @contextmanager
-    def open_small(models, hardware, folder):
+    def prepare_small(models, hardware, folder):
+        plain = measure.torch_calls(models, hardware)
+
         def calls(rows, length):
             if rows > 2:
                 raise error
             return plain(rows, length)
 
-        with measure.open_torch(models, hardware) as plain:
-            yield calls
+        return calls
 
     def choose_small(request):
         (chosen,), left_out = choose_runtimes(request)
-        return [Runtime("torch", chosen.hardware, open_small)], left_out
+        return [Runtime("torch", chosen.hardware, prepare_small)], left_out
 
     monkeypatch.setattr(measure, "choose_runtimes", choose_small)
     run = make_run(tmp_path / "mine")
