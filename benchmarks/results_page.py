@@ -207,15 +207,20 @@ def _speeds(runs: Sequence[RunSpeed]) -> Iterable[str]:
         f"- The measured plans remove {_span(shares, '.0f')} % of the parameters. Speed of the "
         "pruned model:"
     )
-    pairs = [pair for run in runs for pair in run.pairs]
-    for setup in dict.fromkeys((pair.runtime, pair.device) for pair in pairs):
-        ratios = [pair.ratio for pair in pairs if (pair.runtime, pair.device) == setup]
+    timings = [timing for run in runs for timing in run.timings]
+    for setup in dict.fromkeys((timing.runtime, timing.device) for timing in timings):
+        ratios = [
+            each.ratio
+            for timing in timings
+            for each in timing.variants
+            if (timing.runtime, timing.device) == setup and each.name == "pruned"
+        ]
         faster = [each.median for each in ratios if each.low > 1]
         slower = [each.median for each in ratios if each.high < 1]
         words = [f"{_span(faster, '.2f')} times as fast in {len(faster)}"] if faster else []
         words += [f"slower ({_span(slower, '.2f')}) in {len(slower)}"] if slower else []
         equal = len(ratios) - len(faster) - len(slower)
-        words += [f"no faster in {equal}"] if equal else []
+        words += [f"not significant in {equal}"] if equal else []
         yield f"    - {setup[0]} on {setup[1]}: {', '.join(words)} of {len(ratios)} measurements."
 
 
@@ -276,9 +281,9 @@ def _regret(file: ResultsFile) -> str:
 
 def _speed(file: ResultsFile) -> str:
     speed = read_speed(file)
-    sizes, _ = speed_tables(speed)
+    sizes, ratios, _ = (to_markdown(table, level=3) for table in speed_tables(speed))
     command = f"Made by:\n\n    {speed.command}\n"
-    return f"{to_markdown(sizes, level=3)}\n{_figure(file, 'Speed')}{command}"
+    return f"{sizes}\n{ratios}\n{_figure(file, 'Speed')}{command}"
 
 
 def _figure(file: ResultsFile, alt: str) -> str:

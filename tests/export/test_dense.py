@@ -61,6 +61,21 @@ def test_a_restored_head_is_zero_and_gets_no_gradient():
     assert parts.value.weight.grad[:8].any()
 
 
+@pytest.mark.parametrize("model_type", ["distilbert", "modernbert"])
+def test_a_restored_neuron_is_zero_and_gets_no_gradient(model_type):
+    model, gone = tiny_model(model_type), [0, 7, 47]
+    remove(model, PruningPlan(neurons={1: gone}))
+    restored = restore_units(model, PruningPlan(neurons={1: gone}))
+    restored(**random_batch(restored), labels=torch.tensor([0, 1, 0, 1])).loss.backward()
+    parts = encoder_of(restored).parts(1)
+    for matrix in (parts.expand.weight, parts.expand.weight.grad):
+        for half in matrix.chunk(1 + parts.is_gated):
+            assert not half[gone].any()
+            assert half[1:7].any(1).all()
+    assert not parts.contract.weight[:, gone].any()
+    assert not parts.contract.weight.grad[:, gone].any()
+
+
 def test_some_heads_of_some_layers():
     model = tiny_model("mpnet")
     remove(model, {0: [0, 1, 2, 3], 1: [0, 2], 2: [3]}, allow_empty_layers=True)
@@ -99,6 +114,7 @@ def test_the_folder_loads_without_this_package(run_auber, tmp_path):
     data = json.loads(out)
     assert (data["to"], data["out"]) == ("dense", str(tmp_path / "mine-dense"))
     assert data["heads"] == {"removed": 6, "total": 12}
+    assert data["neurons"] == {"removed": 36, "total": 144}
     assert data["latency"] is None
     assert data["check"]["rows"] == 17
     assert data["check"]["largest_difference"] < 1e-5

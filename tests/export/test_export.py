@@ -31,7 +31,10 @@ def test_the_default_place_is_beside_the_run(
 def test_mistakes_are_one_line(run_auber, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for options, message in (
-        (("onx",), "Unknown export target 'onx'. Did you mean 'onnx'? Known: dense, hub, onnx"),
+        (
+            ("onx",),
+            "Unknown export target 'onx'. Did you mean 'onnx'? Known: dense, hub, int8, onnx",
+        ),
         (("dense",), "none: a model folder is needed, found nothing"),
         (("dense", "--push", "a"), "--push goes with --to hub, found --to dense"),
     ):

@@ -14,6 +14,7 @@ import yaml
 from auber.errors import CheckpointError, ConfigError
 from auber.export import export_model, hub
 from auber.models import checkpoint
+from auber.models.plan import PruningPlan
 from auber.models.remote_code import MODELING_FILE, modeling_auber
 from tests.export.models import save_pruned
 from tests.export.snippets import own_answers, run_lines
@@ -52,7 +53,7 @@ def test_the_folder_is_complete_and_loads(exported):
         "README.md", "config.json", "model.safetensors", MODELING_FILE.name, "tokenizer.json",
         "tokenizer_config.json",
     }  # fmt: skip
-    assert exported.largest_difference < 1e-6
+    assert exported.check.largest_difference < 1e-6
     original = checkpoint.load(FINISHED / "model")
     batch = random_batch(original)
     batch = {name: tensor % original.config.vocab_size for name, tensor in batch.items()}
@@ -93,8 +94,12 @@ def test_the_card_of_a_text_classifier(tmp_path):
 def test_the_card_of_a_tagger(tmp_path):
     model = save_pruned(tmp_path / "mine", kind="tokens", seed=2)
     card = card_of(export_model(tmp_path / "mine", "hub"))
+    assert " attention heads and 36 of 144 feed-forward neurons." in card
+    assert "| 0 | 2 of 4 | 0, 3 | 13 of 48 |\n| 1 | 3 of 4 | 1 | 48 of 48 |\n" in card
     assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "token-classification"
-    assert "A tagger of words (`BertForTokenClassification`) without 6 of its 12 attention" in card
+    assert (
+        "A tagger of words (`BertForTokenClassification`) without 6 of 12 attention heads" in card
+    )
     assert "The same flag works with `AutoModelForTokenClassification.from_pretrained`" in card
     encoded = tiny_tokenizer()("good bad film", return_tensors="pt")
     with torch.inference_mode():
@@ -115,9 +120,24 @@ def test_the_card_of_a_model_that_finds_answers(tmp_path):
     assert found["answers"] == own_answers(model, found)
 
 
+def test_the_card_of_an_even_model_needs_no_code(tmp_path):
+    plan = PruningPlan(neurons={layer: range(layer, layer + 8) for layer in range(3)})
+    model = save_pruned(tmp_path / "mine", plan)
+    exported = export_model(tmp_path / "mine", "hub")
+    assert MODELING_FILE.name not in exported.files
+    card = card_of(exported)
+    assert "transformers loads this folder like any other" in card
+    assert "trust_remote_code" not in card
+    assert MODELING_FILE.name not in card
+    (answer,) = run_lines(card)["classify"]("the film is good")
+    with torch.inference_mode():
+        logits = model(**tiny_tokenizer()("the film is good", return_tensors="pt")).logits
+    assert answer["score"] == pytest.approx(float(logits.softmax(-1).max()), abs=1e-5)
+
+
 def test_an_unpruned_model_is_refused(tmp_path):
     save_pruned(tmp_path / "whole", {})
-    message = "^whole: --to hub is for pruned models, this one has all its heads; push its folder"
+    message = "^whole: --to hub is for pruned models, nothing is removed from this one; push"
     with pytest.raises(ConfigError, match=message):
         export_model(tmp_path / "whole", "hub")
 

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from auber.errors import ConfigError
 from auber.export import measure, onnx
@@ -13,12 +11,10 @@ from auber.export.measure import Runtime, choose_runtimes, count_multiply_adds
 from auber.export.speed import Request
 from auber.export.subjects import read_subjects
 from auber.models.encoders import encoder_of
-from auber.models.random_rows import random_rows
-from auber.models.surgery import remove
+from auber.models.plan import PruningPlan
 from auber.training.cuda_graphs import CaptureError
-from tests.export.models import UNEVEN, make_run, save_pruned
-from tests.kinds import TOKEN_KINDS
-from tests.tiny_models import MODEL_TYPES, tiny_config, tiny_model
+from tests.export.models import make_run, save_pruned
+from tests.tiny_models import tiny_config, tiny_model
 
 TORCH, ONNX = ("torch", "cpu", "float32"), ("onnxruntime", "cpu", "float32")
 QUICK = ["--length", "12", "--repeats", "6", "--threads", "1", "--device", "cpu"]
@@ -34,20 +30,13 @@ def build(folder, *args, **options):
 # Sizes
 
 
-COUNTED = [
-    *((model_type, "sequence") for model_type in MODEL_TYPES),
-    *((model_type, kind) for model_type in ("bert", "deberta-v2") for kind in TOKEN_KINDS),
-]
-
-
-@pytest.mark.parametrize(("model_type", "kind"), COUNTED)
-def test_multiply_adds_are_what_torch_counts(model_type, kind):
-    model = tiny_model(model_type, kind=kind, attention="eager")
-    remove(model, UNEVEN)
-    batch = random_rows(encoder_of(model), ("input_ids", "attention_mask"), rows=1, length=11)
-    with FlopCounterMode(display=False) as counter:
-        model(**batch)
-    assert 2 * count_multiply_adds(model, 11) == counter.get_total_flops()
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_multiply_adds_are_those_of_the_layers_the_pooler_and_the_classifier(attention):
+    """What layers cost is checked for every family in tests/models/test_costs.py."""
+    model, length = tiny_model("bert", attention=attention), 11
+    encoder = encoder_of(model)
+    layers = 3 * (4 * encoder.head_cost(length) + 48 * encoder.neuron_cost)
+    assert count_multiply_adds(model, length) == length * layers + 32 * 32 + 32 * 2
 
 
 # Runtimes
@@ -68,16 +57,18 @@ def test_requested_runtimes_are_chosen(monkeypatch):
         choose(device="cuda")
 
 
-def test_both_runtimes_compute_what_the_models_compute(tmp_path):
+def test_all_runtimes_compute_what_the_models_compute(tmp_path):
     models = build(tmp_path / "mine", {0: [1, 2]}, num_hidden_layers=1)
     found = []
     for runtime in choose_runtimes(Request(runs=("x",), threads=1, device="cpu"))[0]:
-        with runtime.open(models, runtime.hardware) as calls:
-            found.append([call().logits for call in calls(2, 9)])
-    (torch_unpruned, torch_pruned), (onnx_unpruned, onnx_pruned) = found
-    assert torch.allclose(torch_unpruned, onnx_unpruned, atol=1e-4)
-    assert torch.allclose(torch_pruned, onnx_pruned, atol=1e-4)
-    assert not torch.allclose(torch_pruned, torch_unpruned, atol=1e-4)  # the heads had an effect
+        calls = runtime.prepare(models, runtime.hardware, tmp_path)
+        found.append([call().logits for call in calls(2, 9)])
+    (unpruned, pruned), (*exact, int8_unpruned, int8_pruned) = found
+    assert (unpruned - pruned).abs().max() > 0.1  # the heads had an effect
+    for logits, same in zip((unpruned, pruned), exact, strict=True):
+        assert torch.allclose(logits, same, atol=1e-4)
+    for logits, near in ((unpruned, int8_unpruned), (pruned, int8_pruned)):
+        assert 1e-4 < (logits - near).abs().max() < 0.1
 
 
 def test_a_captured_call_is_replayed(monkeypatch, tmp_path):
@@ -91,10 +82,10 @@ def test_a_captured_call_is_replayed(monkeypatch, tmp_path):
     monkeypatch.setattr(measure, "CudaGraphCapture", lambda device: recorder)
     models = build(tmp_path / "mine")
     (plain,), _ = choose_runtimes(Request(runs=("x",), threads=1, device="cpu", onnx=False))
-    with plain.open(models, plain.hardware) as calls:
-        expected = [call().logits for call in calls(2, 9)]
-    with measure._open_cuda_graph(models, plain.hardware) as calls:
-        found = [call().logits for call in calls(2, 9)]
+    expected, found = (
+        [call().logits for call in prepare(models, plain.hardware, tmp_path)(2, 9)]
+        for prepare in (plain.prepare, measure._prepare_cuda_graph)
+    )
     assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
     assert len(replayed) == 2
 
@@ -107,8 +98,8 @@ def test_a_gpu_computes_in_the_precision_of_a_run(tmp_path):
     computed = []
     for runtime in runtimes:
         assert runtime.setting[1:] == (torch.cuda.get_device_name(), "bfloat16")
-        with runtime.open(models, runtime.hardware) as calls:
-            computed.append([call().logits for call in calls(2, 9)])
+        calls = runtime.prepare(models, runtime.hardware, tmp_path)
+        computed.append([call().logits for call in calls(2, 9)])
     for plain, captured in zip(*computed, strict=True):
         assert (plain.dtype, plain.device.type) == (torch.bfloat16, "cuda")
         assert torch.equal(plain, captured)
@@ -120,36 +111,45 @@ def test_a_gpu_computes_in_the_precision_of_a_run(tmp_path):
 
 def test_everything_at_once(run_auber, tmp_path):
     run, out_file = make_run(tmp_path / "mine", keep_weights=False), tmp_path / "new" / "speed.json"
-    save_pruned(run / "model", {0: [0, 3]}, num_hidden_layers=1)
+    plan = PruningPlan({0: [0, 3]}, {0: range(5, 10)})
+    save_pruned(run / "model", plan, num_hidden_layers=1)
     options = ["--batch", "3,1", *QUICK, "--onnx", "--json", "--out", out_file]
     code, out, err = run_auber("speed", run, *options)
     assert code == 0
     data = json.loads(out)
     assert data == json.loads(out_file.read_text())
-    assert (data["format"], data["kind"], data["left_out"]) == (1, "speed", [])
+    assert (data["format"], data["kind"], data["left_out"]) == (2, "speed", [])
     assert data["command"].startswith("auber speed mine --batch 3,1 --length 12")
     assert str(tmp_path) not in out
     assert data["provenance"]["threads"] == 1
     assert {"auber", "torch", "onnxruntime"} <= data["provenance"]["versions"].keys()
     (found,) = data["runs"]
     assert (found["name"], found["heads_removed"], found["heads"]) == ("rte auber seed 3", 2, 4)
-    assert found["plan"] == {"heads": {"0": [0, 3]}, "neurons": {}}
-    # A head has 8 rows of 32 weights and a bias in query, key and value; 8 columns in output.
+    assert (found["neurons_removed"], found["neurons"]) == (5, 48)
+    assert found["plan"] == {"heads": {"0": [0, 3]}, "neurons": {"0": "5-9"}}
+    # A head has 8 rows of 32 weights and a bias in query, key and value; 8 columns in output. A
+    # neuron has a row and a bias, and a column.
     sizes = found["parameters"]
-    assert sizes["unpruned"] - sizes["pruned"] == 2 * (3 * 8 * (32 + 1) + 8 * 32)
+    removed = 2 * (3 * 8 * (32 + 1) + 8 * 32) + 5 * (32 + 1 + 32)
+    assert sizes["unpruned"] - sizes["pruned"] == removed
+    assert 0 < found["int8_bytes"]["pruned"] < found["int8_bytes"]["unpruned"]
     assert 0 < found["multiply_adds"]["pruned"] < found["multiply_adds"]["unpruned"]
     settings = [
-        (pair["runtime"], pair["device"], pair["precision"], pair["batch"])
-        for pair in found["pairs"]
+        (each["runtime"], each["device"], each["precision"], each["batch"])
+        for each in found["timings"]
     ]
     assert settings == [(*setting, batch) for setting in (TORCH, ONNX) for batch in (1, 3)]
-    for pair in found["pairs"]:
-        assert (pair["rounds"], pair["length"]) == (6, 12)
-        times = pair["pruned"]
-        assert 0 < times["low_quartile"] <= times["milliseconds"] <= times["high_quartile"]
-        rate = 1000 * pair["batch"] / times["milliseconds"]
-        assert times["rows_per_second"] == pytest.approx(rate, rel=1e-4)
-        assert pair["ratio"]["low"] <= pair["ratio"]["median"] <= pair["ratio"]["high"]
+    for timing in found["timings"]:
+        assert (timing["rounds"], timing["length"]) == (6, 12)
+        names = ["pruned", "unpruned int8", "pruned int8"]
+        names = names[:1] if timing["runtime"] == "torch" else names
+        assert [each["name"] for each in timing["variants"]] == names
+        for each in timing["variants"]:
+            times, ratio = each["times"], each["ratio"]
+            assert 0 < times["low_quartile"] <= times["milliseconds"] <= times["high_quartile"]
+            rate = 1000 * timing["batch"] / times["milliseconds"]
+            assert times["rows_per_second"] == pytest.approx(rate, rel=1e-4)
+            assert ratio["low"] <= ratio["median"] <= ratio["high"]
     assert "rte auber seed 3: onnxruntime, cpu, batch 3: " in err
 
 
@@ -163,15 +163,16 @@ def test_several_runs_are_a_row_each(run_auber, tmp_path):
     options = ["--model", tmp_path / "origin", "--batch", "1", *QUICK, "--no-onnx", "--quiet"]
     code, out, err = run_auber("speed", *runs, *options)
     assert (code, err) == (0, "")
-    assert out.startswith("rows of 12 tokens, 1 CPU thread; both models have random weights")
-    first, second = out.split("\n\n")[1:]
-    assert "torch, cpu, float32, batch 1" in first
+    assert out.startswith("rows of 12 tokens, 1 CPU thread; all models have random weights")
+    first, second, third = out.split("\n\n")[1:]
+    assert "torch, cpu, float32, batch 1" in " ".join(second.split())
     for name, removed in (("auber", "6 of 12"), ("random", "6 of 12"), ("original", "0 of 12")):
         row = f"rte {name} seed 3"
         (line,) = [line for line in first.splitlines() if line.startswith(row)]
         assert removed in line
         assert sum(line.startswith(row) for line in second.splitlines()) == 1
-    assert "(+0.0 %)" in first  # nothing was removed, nothing is saved
+        assert sum(line.startswith(row) for line in third.splitlines()) == 2
+    assert "(100.0 %)" in first  # nothing was removed, nothing is saved
 
 
 @pytest.mark.parametrize(
@@ -187,19 +188,19 @@ def test_several_runs_are_a_row_each(run_auber, tmp_path):
 def test_a_batch_that_cannot_be_measured_is_left_out(
     run_auber, tmp_path, monkeypatch, error, reason
 ):
-    @contextmanager
-    def open_small(models, hardware):
+    def prepare_small(models, hardware, folder):
+        plain = measure.torch_calls(models, hardware)
+
         def calls(rows, length):
             if rows > 2:
                 raise error
             return plain(rows, length)
 
-        with measure.open_torch(models, hardware) as plain:
-            yield calls
+        return calls
 
     def choose_small(request):
         (chosen,), left_out = choose_runtimes(request)
-        return [Runtime("torch", chosen.hardware, open_small)], left_out
+        return [Runtime("torch", chosen.hardware, prepare_small)], left_out
 
     monkeypatch.setattr(measure, "choose_runtimes", choose_small)
     run = make_run(tmp_path / "mine")
@@ -226,7 +227,7 @@ def test_missing_packages_are_named(run_auber, tmp_path, monkeypatch):
     assert err == "auber: --onnx needs onnxscript, not installed here; pip install 'auber[onnx]'\n"
 
 
-BATCHES = "--batch must be different numbers from 1 with commas between, such as 1,32, found"
+BATCHES = "--batch must be different numbers from 1 with commas between, such as 1,16, found"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from auber.export import onnx
 from auber.export.onnx import OUTPUT_NAMES, graph_call, open_graph, write_graph
 from auber.export.pages import NOUNS
 from auber.models.encoders import encoder_of
+from auber.models.plan import PruningPlan
 from auber.models.random_rows import random_rows
 from auber.models.surgery import remove
 from auber.training.outputs import OUTPUTS
@@ -25,15 +26,16 @@ from tests.kinds import TAGS, num_labels
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
+BOTH = PruningPlan({0: [0, 3], 1: [1]}, {0: range(5, 40), 1: [7]})
 SHAPES = [(1, 1, False), (1, 5, True), (2, 8, False), (7, 21, True)]
 # A graph takes seconds to write. The whole exports below are of BERT, whose code path the other
 # families share.
 CASES = [
-    ("mpnet", "sequence", {0: [0, 3]}),
-    ("modernbert", "tokens", {0: [0, 3], 1: [1]}),  # a global and a local layer
-    ("deberta-v2", "spans", {0: [0, 3]}),
+    ("mpnet", "sequence", PruningPlan({0: [0, 3]}, {0: range(5, 40)})),
+    ("modernbert", "tokens", BOTH),  # a global and a local layer
+    ("deberta-v2", "spans", PruningPlan({0: [0, 3]}, {0: range(5, 40)})),
     *(
-        pytest.param(model_type, "sequence", {0: [0, 3], 1: [1]}, marks=pytest.mark.slow)
+        pytest.param(model_type, "sequence", BOTH, marks=pytest.mark.slow)
         for model_type in ("bert", "distilbert", "electra", "roberta")
     ),
 ]
@@ -45,9 +47,11 @@ def inputs_of(model_type):
 
 
 @pytest.mark.parametrize(("model_type", "kind", "plan"), CASES)
-def test_a_graph_without_some_heads(model_type, kind, plan, tmp_path, capfd, caplog):
+def test_a_graph_without_some_units(model_type, kind, plan, tmp_path, capfd, caplog):
     layers = "n_layers" if model_type == "distilbert" else "num_hidden_layers"
-    model = tiny_model(model_type, kind=kind, num_labels=num_labels(kind), **{layers: len(plan)})
+    model = tiny_model(
+        model_type, kind=kind, num_labels=num_labels(kind), **{layers: len(plan.heads)}
+    )
     remove(model, plan)
     inputs, outputs = inputs_of(model_type), OUTPUTS[kind]
     write_graph(model, tmp_path / "model.onnx", inputs)
@@ -69,9 +73,9 @@ def test_a_graph_without_some_heads(model_type, kind, plan, tmp_path, capfd, cap
         assert torch.allclose(found, expected, atol=1e-4)
 
 
-def test_a_layer_without_heads(tmp_path):
+def test_a_layer_without_any_unit(tmp_path):
     model = tiny_model("bert", num_hidden_layers=1).to(torch.bfloat16)
-    remove(model, {0: [0, 1, 2, 3]}, allow_empty_layers=True)
+    remove(model, PruningPlan({0: range(4)}, {0: range(48)}), allow_empty_layers=True)
     write_graph(model, tmp_path / "model.onnx", inputs_of("bert"))
     batch = random_rows(encoder_of(model), inputs_of("bert"), rows=3, length=8, padded=True)
     assert model.dtype == torch.bfloat16  # the caller's model is unchanged
@@ -119,7 +123,8 @@ def exported(tmp_path_factory):
             place = tmp_path_factory.mktemp(kind) / "mine"
             # One layer, because a graph takes a second longer to write for each; weights with which
             # words differ in their tags.
-            model = save_pruned(place, {0: [0, 3]}, kind=kind, num_hidden_layers=1, seed=2)
+            plan = PruningPlan({0: [0, 3]}, {0: range(5)})
+            model = save_pruned(place, plan, kind=kind, num_hidden_layers=1, seed=2)
             options = ["--threads", "1"] if kind == "sequence" else ["--no-latency"]
             result = run_auber("export", place, "--to", "onnx", *options)
             done[kind] = model, result, place.with_name("mine-onnx")
@@ -135,7 +140,7 @@ def test_the_folder_and_its_page(kind, exported, run_auber, monkeypatch):
     assert re.search(r"checked on 17 random rows: largest logit difference \d\S* \(allowed: 0", out)
     if kind == "sequence":
         assert re.search(
-            r"latency in onnxruntime, one row of 28 tokens: \S* ms; \S* ms with zeros in place of",
+            r"latency in onnxruntime, one row of 28 tokens: \S* ms; \S* ms in float32 with zeros",
             out,
         )
         assert "times as fast" in out
@@ -149,6 +154,7 @@ def test_the_folder_and_its_page(kind, exported, run_auber, monkeypatch):
     assert page.startswith(
         f"# mine\n\n{NOUNS[kind]} as an ONNX graph: any batch size, up to 28 tokens. 2 of 4 att"
     )
+    assert "\n5 of 48 feed-forward neurons are removed.\n" in page
     monkeypatch.chdir(folder)
     found = run_lines(page)
     if kind == "sequence":
@@ -183,7 +189,7 @@ def test_a_regression_without_removed_heads(run_auber, tmp_path):
     place = tmp_path / "there"
     code, out, _ = run_auber("export", tmp_path / "mine", "--to", "onnx", "--out", place, "--quiet")
     assert code == 0
-    assert "no head is removed, so there is no latency to compare" in out
+    assert "nothing is removed, so there is no latency to compare" in out
     assert "answers = logits[:, 0].tolist()\n" in (place / "README.md").read_text()
 
 

@@ -31,19 +31,19 @@ def test_the_card_of_a_run(source):
     assert front_of(card) == {
         "library_name": "transformers",
         "pipeline_tag": "text-classification",
-        "tags": ["auber", "attention-head-pruning", "bert"],
+        "tags": ["auber", "pruning", "bert"],
         "metrics": ["accuracy"],
     }
     assert "---\n\n# finished\n" in card
-    assert "(`BertForSequenceClassification`) without 3 of its 8 attention heads" in card
+    assert "(`BertForSequenceClassification`) without 3 of 8 attention heads" in card
     low, high = (100 * end for end in accuracy_interval(result.dev.score, 40))
     assert f"| dev accuracy | {100 * result.dev.score:.2f} on 40 rows |\n| 95 % int" in card
     assert f"| 95 % interval | {low:.2f} to {high:.2f} (Wilson, over dev rows;" in card
-    assert "| most frequent class of dev | 50.00 % of the rows |\n\n## Heads" in card
+    assert "| most frequent class of dev | 50.00 % of the rows |\n\n## Layers" in card
     for layer in range(2):
         gone = result.plan.heads.get(layer, ())
         removed = ", ".join(map(str, gone)) or "none"
-        assert f"| {layer} | {4 - len(gone)} of 4 | {removed} |" in card
+        assert f"| {layer} | {4 - len(gone)} of 4 | {removed} | " in card
     length = result.config["max_length"]
     assert f"40 dev, cut to {length} tokens, content hash `{result.data}`\n- weights" in card
     assert f"torch {result.provenance.versions['torch']}, " in card

@@ -5,25 +5,31 @@ from pathlib import Path
 import pytest
 
 from auber.errors import RunError
-from auber.export.speed import Pair, Speed, describe, make_tables, parse_batches
+from auber.export.speed import Speed, Timing, describe, make_tables, parse_batches
 from auber.system.records import parse, read, read_json
 from tests.report.made import make_speed
 
 RESULTS = sorted((Path(__file__).parents[2] / "results" / "speed").glob("*.json"))
 
 
-def test_a_pair_compares_unpruned_with_pruned():
+def test_a_timing_compares_variants_with_the_unpruned_model():
     seconds = [0.001, 0.002, 0.003, 0.003, 0.004, 0.005]
     slower = [2 * each for each in seconds]
-    pair = Pair.of(("torch", "cpu", "float32"), 6, 16, unpruned=slower, pruned=seconds)
-    times = pair.pruned
+    names = ("unpruned", "pruned", "unpruned int8", "pruned int8")
+    timing = Timing.of(("torch", "cpu", "float32"), 6, 16, names, (slower, seconds, slower))
+    pruned, other = timing.variants
+    assert (pruned.name, other.name) == ("pruned", "unpruned int8")
+    times = pruned.times
     quartiles = times.low_quartile, times.milliseconds, times.high_quartile
     assert quartiles == pytest.approx((2.25, 3, 3.75))
     assert times.rows_per_second == pytest.approx(2000)
-    assert pair.unpruned.milliseconds == pytest.approx(6)
-    assert pair.ratio.median == pytest.approx(2)
-    assert pair.verdict == "2.00 times as fast (95 % interval 2.00 to 2.00)"
-    assert (pair.batch, pair.length, pair.rounds) == (6, 16, 6)
+    assert timing.unpruned.milliseconds == pytest.approx(6)
+    assert (pruned.ratio.median, other.ratio.median) == pytest.approx((2, 1))
+    assert timing.words == (
+        "pruned 2.00 times as fast (95 % interval 2.00 to 2.00); "
+        "unpruned int8 1.00 times as fast (95 % interval 1.00 to 1.00): not significant"
+    )
+    assert (timing.batch, timing.length, timing.rounds) == (6, 16, 6)
 
 
 def test_batches_are_sorted():
@@ -39,38 +45,45 @@ def test_stored_measurements_round_trip(path):
 
 
 def test_a_damaged_measurement_is_refused():
-    damaged = {**make_speed().to_json(), "runs": [], "format": 2}
+    damaged = {**make_speed().to_json(), "runs": [], "format": 1}
     message = (
-        "^speed.json: 'format' must be 1, found 2; 'runs' must have at least one run.*: measure it "
+        "^speed.json: 'format' must be 2, found 1; 'runs' must have at least one run.*: measure it "
         "again$"
     )
     with pytest.raises(RunError, match=message):
         parse(Speed, damaged, "speed.json", "measure it again")
 
 
-def test_tables_have_a_row_per_run_and_a_row_per_pair():
+def test_tables_have_a_row_per_run_per_variant_and_per_time():
     speed = make_speed()
     (run,) = speed.runs
-    fewer = run.model_copy(update={"name": "wnli auber seed 0", "pairs": run.pairs[:1]})
-    summary, timings = make_tables(speed.model_copy(update={"runs": (run, fewer)}))
-    assert summary.title == "Size and speedup on cpu (95 % interval)"
-    assert dict(zip(summary.columns, summary.rows[0], strict=True)) == {
+    fewer = run.model_copy(update={"name": "wnli auber seed 0", "timings": run.timings[:1]})
+    sizes, ratios, times = make_tables(speed.model_copy(update={"runs": (run, fewer)}))
+    assert dict(zip(sizes.columns, sizes.rows[0], strict=True)) == {
         "run": "rte auber seed 0",
         "heads removed": "40 of 144",
-        "parameters": "101 M of 109.5 M (-7.7 %)",
-        "multiply-adds per row": "9.9 G of 11 G (-10.0 %)",
-        "torch, cpu, float32, batch 1": "2.00 (2.00 to 2.00)",
-        "torch, cpu, float32, batch 32": "0.80 (0.80 to 0.80) slower",
+        "neurons removed": "3,000 of 36,864",
+        "multiply-adds per row": "9.9 G of 11 G (90.0 %)",
+        "parameters": "101 M of 109.5 M (92.3 %)",
+        "file size": "404 MB of 437.9 MB; int8 101.5 MB of 110 MB",
     }
-    assert summary.rows[1][4:] == ["2.00 (2.00 to 2.00)", ""]
-    assert len(timings.rows) == 3
-    assert timings.rows[1][1:] == [
-        "torch, cpu, float32, batch 32", "40 (40 to 40)", "50 (50 to 50)", "800.0", "640.0", "6",
-    ]  # fmt: skip
+    assert ratios.title == "Times as fast as the unpruned model on cpu (95 % interval)"
+    assert dict(zip(ratios.columns, ratios.rows[0], strict=True)) == {
+        "run": "rte auber seed 0",
+        "model": "pruned",
+        "torch, cpu, float32, batch 1": "2.00 (2.00 to 2.00)",
+        "torch, cpu, float32, batch 32": "0.80 (0.80 to 0.80)",
+    }
+    assert ratios.rows[1] == ["wnli auber seed 0", "pruned", "2.00 (2.00 to 2.00)", ""]
+    assert len(times.rows) == 6
+    assert [row[1:] for row in times.rows[2:4]] == [
+        ["torch, cpu, float32, batch 32", "unpruned", "40 (40 to 40)", "800.0", "6"],
+        ["torch, cpu, float32, batch 32", "pruned", "50 (50 to 50)", "640.0", "6"],
+    ]
 
 
 def test_the_description_names_what_was_left_out():
     assert describe(make_speed()) == (
-        "rows of 128 tokens, 2 CPU threads; both models have random weights, which latency does "
+        "rows of 128 tokens, 2 CPU threads; all models have random weights, which latency does "
         "not depend on\nleft out: torch on a GPU: there is none here"
     )

@@ -34,7 +34,7 @@ def test_a_correct_export_is_kept(source, tmp_path):
     (tmp_path / "new" / "here").mkdir(parents=True)  # an empty folder may exist
     exported = export(source, tmp_path / "new" / "here", shift=0.0009)
     assert exported.files == {"weights": 4}
-    assert exported.largest_difference == pytest.approx(0.0009, rel=1e-3)
+    assert exported.check.largest_difference == pytest.approx(0.0009, rel=1e-3)
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "here", "weights"]
 
 

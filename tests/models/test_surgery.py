@@ -185,9 +185,9 @@ def test_the_page_has_the_table_of_the_checks():
 # Details that do not differ between families
 
 
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_a_masked_unit_has_no_effect(model_type):
-    model = tiny_model(model_type)
+@pytest.mark.parametrize(("model_type", "attention"), VARIANTS)
+def test_a_masked_unit_has_no_effect(model_type, attention):
+    model = tiny_model(model_type, attention=attention)
     batch = random_batch(model)
     with masked(model, PruningPlan({1: [0, 2]}, {1: [3, 40]})):
         before = logits(model, batch)
@@ -200,6 +200,8 @@ def test_a_masked_unit_has_no_effect(model_type):
             parts.output.weight[:, rows_of([0, 2])] = -1e3
             for half in parts.expand.weight.chunk(1 + parts.is_gated):
                 half[[3, 40]] = 1e3 * torch.randn(2, 32)
+            if parts.expand.bias is not None:
+                parts.expand.bias[[3, 40]] = 1e3
             parts.contract.weight[:, [3, 40]] = -1e3
         assert torch.equal(logits(model, batch), before)
     assert not torch.equal(logits(model, batch), before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from auber.export.speed import Amount, Pair, RunSpeed, Speed, SpeedProvenance
+from auber.export.speed import Amount, RunSpeed, Speed, SpeedProvenance, Timing
 
 BUDGETS = (50, 100, 200, 300)
 REWARDS = (1, *range(10, 301, 10))
@@ -47,8 +47,9 @@ def make_regret(task: str = "toys") -> dict[str, Any]:
 
 def make_speed() -> Speed:
     """A run that is faster one by one and slower in batches."""
-    pairs = tuple(
-        Pair.of(("torch", "cpu", "float32"), batch, 128, unpruned=[0.04] * 6, pruned=[pruned] * 6)
+    names = ("unpruned", "pruned")
+    timings = tuple(
+        Timing.of(("torch", "cpu", "float32"), batch, 128, names, ([0.04] * 6, [pruned] * 6))
         for batch, pruned in ((1, 0.02), (32, 0.05))
     )
     run = RunSpeed(
@@ -56,10 +57,13 @@ def make_speed() -> Speed:
         family="bert",
         heads_removed=40,
         heads=144,
+        neurons_removed=3000,
+        neurons=36_864,
         plan={},
         parameters=Amount(unpruned=109_483_778, pruned=101_000_000),
         multiply_adds=Amount(unpruned=11_000_000_000, pruned=9_900_000_000),
-        pairs=pairs,
+        int8_bytes=Amount(unpruned=110_000_000, pruned=101_500_000),
+        timings=timings,
     )
     return Speed(
         command="auber speed x",

@@ -45,17 +45,15 @@ def test_the_legend_of_the_regret_figure_is_within_it(panels):
 
 
 def test_speed():
-    sizes, times = speed_tables(read_speed(speed()))
-    assert [*sizes.data][:4] == ["run", "heads removed", "parameters", "multiply-adds per row"]
+    sizes, ratios, times = speed_tables(read_speed(speed()))
     (row,) = sizes.data.to_numpy().tolist()
-    assert row[:3] == ["rte auber seed 0", "40 of 144", "101 M of 109.5 M (-7.7 %)"]
-    assert row[4:] == ["2.00 (2.00 to 2.00)", "0.80 (0.80 to 0.80) slower"]
+    assert row[:3] == ["rte auber seed 0", "40 of 144", "3,000 of 36,864"]
     assert "128 tokens" in sizes.notes[0]
     assert "torch on a GPU: there is none here" in sizes.notes[1]
-    setting, *columns = times.data.iloc[0, 1:4]
-    assert (setting, *columns) == (
-        *("torch, cpu, float32, batch 1", "40 (40 to 40)", "20 (20 to 20)"),
-    )
+    (row,) = ratios.data.to_numpy().tolist()
+    assert row[1:] == ["pruned", "2.00 (2.00 to 2.00)", "0.80 (0.80 to 0.80)"]
+    setting, *columns = times.data.iloc[1, 1:4]
+    assert (setting, *columns) == ("torch, cpu, float32, batch 1", "pruned", "20 (20 to 20)")
 
 
 def bad_speed_run():
@@ -69,7 +67,7 @@ def bad_speed_run():
         (read_regret, regret(format=2), "'format' must be 1, found 2; .* measure it again$"),
         (read_regret, regret(panels=[]), "'panels' must be at least 1 entries long"),
         (read_regret, regret(panels=[{}]), "lacks 'panels.0.model'"),
-        (read_speed, speed(format=2), "'format' must be 1, found 2; .* measure it again$"),
+        (read_speed, speed(format=1), "'format' must be 2, found 1; .* measure it again$"),
         (read_speed, speed(runs=[]), "'runs' must "),
         (
             read_speed,

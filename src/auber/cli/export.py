@@ -9,10 +9,10 @@ import typer
 
 from auber.cli import options, screen
 from auber.errors import ConfigError
-from auber.export import TARGETS, export_model
+from auber.export import TARGETS, WARN_ABOVE, export_model
 
 if TYPE_CHECKING:
-    from auber.export.speed import Pair
+    from auber.export.speed import Timing
     from auber.export.verification import Exported
 
 _To = Annotated[
@@ -25,6 +25,15 @@ _To = Annotated[
 ]
 _Threads = Annotated[
     int, typer.Option("--threads", help="CPU threads while timing; 0: torch's default.", min=0)
+]
+_Rows = Annotated[
+    Path | None,
+    typer.Option(
+        "--rows",
+        help="With --to int8: a file of your own rows to compare answers on; labels are not "
+        f"needed. [default: random rows] It warns if more than {100 * WARN_ABOVE:g} % of the "
+        "answers differ.",
+    ),
 ]
 _Push = Annotated[
     str | None,
@@ -45,6 +54,8 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", help="A new folder. [default: RUN-TO]")
     ] = None,
+    rows: _Rows = None,
+    text: options.Text = None,
     threads: _Threads = 0,
     no_latency: Annotated[
         bool, typer.Option("--no-latency", help="Do not time the ONNX graph.")
@@ -56,8 +67,8 @@ def command(
     """Export a pruned model: an ONNX graph, full size for transformers, or a folder to share.
 
     The export is run on random rows of several lengths and batch sizes and kept only if its logits
-    equal the model's. An ONNX graph is also timed at batch size 1, beside the same model with zeros
-    in place of its removed heads.
+    equal the model's; for int8, the answers that differ are counted. Graphs are also timed at batch
+    size 1, beside the same model with zeros in place of what was removed.
 
     Example: auber export runs/mrpc --to onnx
     """
@@ -73,55 +84,50 @@ def command(
     if threads:
         torch.set_num_threads(threads)
     with screen.listening(quiet=quiet) as progress:
-        exported = export_model(run, to, out=out, progress=progress)
-        pair = None
+        exported = export_model(run, to, out=out, rows=rows, text=text, progress=progress)
+        timing = None
         if exported.graph is not None and not no_latency and exported.source.encoder.removed:
             from auber.export.measure import time_exported
             from auber.training.timing import Limits
 
-            pair = time_exported(exported, limits=Limits(), progress=progress)
+            timing = time_exported(exported, limits=Limits(), progress=progress)
         pushed = None if push is None else hub.push(exported, push)
     if json:
-        screen.print_json({**_to_json(exported, pair), "pushed": pushed})
+        screen.print_json({**_to_json(exported, timing), "pushed": pushed})
     else:
-        _print(exported, pair)
+        _print(exported, timing)
         if pushed is not None:
             print(f"pushed: {pushed}")
 
 
-def _to_json(exported: Exported, pair: Pair | None) -> dict[str, Any]:
-    from auber.export.verification import ALLOWED_DIFFERENCE
-
-    removed, total = exported.source.heads
+def _to_json(exported: Exported, timing: Timing | None) -> dict[str, Any]:
+    units = {
+        unit: {"removed": removed, "total": total}
+        for unit, (removed, total) in exported.source.units.items()
+    }
     return {
         "to": exported.to,
         "out": str(exported.place),
         "files": exported.files,
-        "heads": {"removed": removed, "total": total},
-        "check": {
-            "rows": exported.checked_rows,
-            "largest_difference": exported.largest_difference,
-            "allowed": ALLOWED_DIFFERENCE,
-        },
-        "latency": None if pair is None else pair.to_json(),
+        **units,
+        "check": exported.check.to_json(),
+        "latency": None if timing is None else timing.to_json(),
     }
 
 
-def _print(exported: Exported, pair: Pair | None) -> None:
-    from auber.export.verification import ALLOWED_DIFFERENCE
+def _print(exported: Exported, timing: Timing | None) -> None:
+    from auber.training.timing import verdict
 
     size = sum(exported.files.values()) / 1e6
     print(f"{exported.to}: {exported.place} ({', '.join(exported.files)}; {size:.1f} MB)")
-    print(
-        f"checked on {exported.checked_rows} random rows: largest logit difference "
-        f"{exported.largest_difference:.2g} (allowed: {ALLOWED_DIFFERENCE:g})"
-    )
-    if pair is not None:
+    print(exported.check.words)
+    if timing is not None:
+        (own,) = timing.variants
         print(
-            f"latency in onnxruntime, one row of {pair.length} tokens: "
-            f"{pair.pruned.milliseconds:.3g} ms; {pair.unpruned.milliseconds:.3g} ms with zeros in "
-            "place of the removed heads (the unpruned weights are not stored)"
+            f"latency in onnxruntime, one row of {timing.length} tokens: "
+            f"{own.times.milliseconds:.3g} ms; {timing.unpruned.milliseconds:.3g} ms in float32 "
+            "with zeros in place of what was removed (the unpruned weights are not stored)"
         )
-        print(f"{pair.verdict}, {pair.rounds} rounds")
+        print(f"{verdict(own.ratio)}, {timing.rounds} rounds")
     elif exported.graph is not None and not exported.source.encoder.removed:
-        print("no head is removed, so there is no latency to compare")
+        print("nothing is removed, so there is no latency to compare")

@@ -42,12 +42,12 @@ _Onnx = Annotated[
     bool | None,
     typer.Option(
         "--onnx/--no-onnx",
-        help="Also time onnxruntime on the CPU. [default: if it is installed, unless --device "
-        "cuda]",
+        help="Also time onnxruntime on the CPU, in float32 and int8. [default: if it is "
+        "installed, unless --device cuda]",
     ),
 ]
 _Seconds = Annotated[
-    float, typer.Option("--seconds", help="Begin no further round of a pair after this time.")
+    float, typer.Option("--seconds", help="Begin no further round of a batch size after this time.")
 ]
 
 
@@ -62,13 +62,13 @@ def command(
     only: _Only = None,
     batch: Annotated[
         str, typer.Option("--batch", help="Batch sizes, separated by commas.")
-    ] = "1,32",
+    ] = "1,16",
     length: _Length = None,
     device: _Device = "auto",
     onnx: _Onnx = None,
     threads: Annotated[int, typer.Option("--threads", help="CPU threads; 0: torch's default.")] = 0,
     repeats: Annotated[
-        int, typer.Option("--repeats", help="Timed rounds per pair, at least 6.")
+        int, typer.Option("--repeats", help="Timed rounds per batch size, at least 6.")
     ] = _LIMITS.repeats,
     seconds: _Seconds = _LIMITS.seconds,
     out: Annotated[Path | None, typer.Option("--out", help="A JSON file for the result.")] = None,
@@ -78,10 +78,10 @@ def command(
     """Measure what pruning saves: parameters, multiply-adds, latency and throughput.
 
     Pruned and unpruned model are timed in turn, in torch on the CPU, in torch on a GPU (plain and
-    as a CUDA graph) and in onnxruntime, where available. The ratio is the median over the rounds;
-    if its 95 % interval contains 1, the verdict is "no faster".
+    as a CUDA graph) and in onnxruntime, there with 8-bit weights too, where available. Ratios are
+    to the unpruned float32 model of the same runtime: medians over the rounds with 95 % intervals.
 
-    Example: auber speed runs/mrpc runs/rte --batch 1,32 --out speed.json
+    Example: auber speed runs/mrpc runs/rte --batch 1,16 --out speed.json
     """
     from auber.export.speed import Request, parse_batches
 

@@ -100,7 +100,8 @@ def _fill_feed_forward(pruned: Encoder, restored: Encoder, layer: int) -> None:
     """Copy each neuron's weights to its place among more neurons, with zeros between."""
     small, large = pruned.parts(layer), restored.parts(layer)
     place_of = {neuron: place for place, neuron in enumerate(restored.present_neurons(layer))}
-    index = torch.tensor([place_of[neuron] for neuron in pruned.present_neurons(layer)])
+    places = [place_of[neuron] for neuron in pruned.present_neurons(layer)]
+    index = torch.tensor(places, dtype=torch.long)
     width = large.contract.in_features
     halves = 2 if large.is_gated else 1
     rows = torch.cat([index + half * width for half in range(halves)])

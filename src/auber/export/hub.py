@@ -29,7 +29,7 @@ def export(source: Source, place: Path, progress: Progress) -> Exported:
     """Write the folder."""
     if not source.encoder.removed:
         raise ConfigError(
-            f"{source.name}: --to hub is for pruned models, this one has all its heads; "
+            f"{source.name}: --to hub is for pruned models, nothing is removed from this one; "
             "push its folder as it is"
         )
     return write_verified("hub", source, place, _write, _load, progress)

@@ -1,28 +1,29 @@
 """Measure size and speed of pruned models beside the unpruned ones.
 
 Models run in torch on the CPU, in torch on a GPU (eagerly and as a CUDA graph) and in onnxruntime
-on the CPU. The CPU computes in float32, a GPU in the precision of a run there. Eager calls of a
-small batch leave a fast GPU waiting for its host, so that they take the host's time; as a CUDA
-graph they take the time of the GPU's own work.
+on the CPU, there with 8-bit weights too. The CPU computes in float32, a GPU in the precision of a
+run there. Eager calls of a small batch leave a fast GPU waiting for its host, so that they take the
+host's time; as a CUDA graph they take the time of the GPU's own work.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from auber.config import make_config
 from auber.errors import ConfigError
 from auber.export.dense import restore_units
+from auber.export.int8 import quantise
 from auber.export.onnx import (
     graph_call,
     missing_packages,
@@ -33,11 +34,11 @@ from auber.export.onnx import (
 from auber.export.speed import (
     USUAL_LENGTH,
     Amount,
-    Pair,
     Request,
     RunSpeed,
     Speed,
     SpeedProvenance,
+    Timing,
 )
 from auber.export.subjects import Subject, choose_length, read_subjects
 from auber.export.verification import Exported
@@ -48,13 +49,13 @@ from auber.system.progress import Progress
 from auber.system.records import parse
 from auber.training.cuda_graphs import Capture, CaptureError, CudaGraphCapture
 from auber.training.devices import Hardware, resolve_hardware
-from auber.training.latency import Calls, Models, open_torch, tokenizer_inputs
+from auber.training.latency import Calls, Models, tokenizer_inputs, torch_calls
 from auber.training.timing import Call, Limits, make_timer, side_by_side
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_AFTER_THE_LAYERS = ("pooler", "pre_classifier", "head", "classifier")  # names of modules
+_VARIANTS = ("unpruned", "pruned", "unpruned int8", "pruned int8")
 
 
 def measure_speed(
@@ -81,10 +82,10 @@ def measure_speed(
     )
 
 
-def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> Pair:
+def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> Timing:
     """Time an ONNX graph on one row of the usual length beside the unpruned model.
 
-    A run does not keep the unpruned weights. The removed heads are put back as zeros instead: a
+    A run does not keep the unpruned weights. The removed units are put back as zeros instead: a
     product with zeros takes as long as any other.
     """
     if exported.graph is None:
@@ -105,7 +106,8 @@ def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> 
         ]
         seconds = side_by_side(calls, make_timer(torch.device("cpu")), limits, progress.step)
         progress.end()
-    return Pair.of(("onnxruntime", "cpu", "float32"), 1, length, *seconds)
+    setting = ("onnxruntime", "cpu", "float32")
+    return Timing.of(setting, 1, length, ("unpruned", "exported"), seconds)
 
 
 def _measure_run(
@@ -118,15 +120,16 @@ def _measure_run(
     models = unpruned, pruned = subject.build()
     length = choose_length(unpruned, subject, request.length)
     encoder = encoder_of(pruned)
-    pairs = []
-    for runtime in runtimes:
-        timer = make_timer(runtime.hardware.device)
-        with runtime.open(models, runtime.hardware) as calls:
+    timings = []
+    with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
+        for runtime in runtimes:
+            timer = make_timer(runtime.hardware.device)
+            progress.begin(f"{subject.name}: preparing {runtime.name}", 0)
+            calls = runtime.prepare(models, runtime.hardware, Path(folder))
+            progress.end()
             for batch in request.batches:
-                progress.begin(
-                    f"{subject.name}: {runtime.name}, {runtime.hardware.name}, batch {batch}",
-                    request.limits.repeats,
-                )
+                where = f"{subject.name}: {runtime.name}, {runtime.hardware.name}, batch {batch}"
+                progress.begin(where, request.limits.repeats)
                 try:
                     seconds = side_by_side(
                         calls(batch, length), timer, request.limits, progress.step
@@ -137,22 +140,28 @@ def _measure_run(
                         raise
                     left_out.append(f"{subject.name}: {runtime.name}, batch {batch}: {reason}")
                 else:
-                    pairs.append(Pair.of(runtime.setting, batch, length, *seconds))
-                    progress.step(request.limits.repeats, pairs[-1].verdict)
+                    timings.append(Timing.of(runtime.setting, batch, length, _VARIANTS, seconds))
+                    progress.step(request.limits.repeats, timings[-1].words)
                 progress.end()
+        int8_bytes = [path.stat().st_size for path in _graphs(Path(folder))[2:] if path.exists()]
     return RunSpeed(
         name=subject.name,
         family=encoder.family,
         heads_removed=subject.plan.num_heads,
         heads=encoder.num_layers * encoder.num_heads,
+        neurons_removed=subject.plan.num_neurons,
+        neurons=encoder.num_layers * encoder.num_neurons,
         plan=subject.plan,
-        parameters=Amount(unpruned=unpruned.num_parameters(), pruned=pruned.num_parameters()),
-        multiply_adds=Amount(
-            unpruned=count_multiply_adds(unpruned, length),
-            pruned=count_multiply_adds(pruned, length),
-        ),
-        pairs=tuple(pairs),
+        parameters=_compare(model.num_parameters() for model in models),
+        multiply_adds=_compare(count_multiply_adds(model, length) for model in models),
+        int8_bytes=_compare(int8_bytes) if int8_bytes else None,
+        timings=tuple(timings),
     )
+
+
+def _compare(numbers: Iterable[int]) -> Amount:
+    unpruned, pruned = numbers
+    return Amount(unpruned=unpruned, pruned=pruned)
 
 
 def _explain_failure(error: Exception) -> str | None:
@@ -172,11 +181,14 @@ def _explain_failure(error: Exception) -> str | None:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime on a device; `open` returns two calls per batch, which do the same work."""
+    """A runtime on a device; `prepare` returns calls of as many of `_VARIANTS` as it runs.
+
+    It may write files into the folder it is given, which must exist until the calls are made.
+    """
 
     name: str
     hardware: Hardware
-    open: Callable[[Models, Hardware], AbstractContextManager[Calls]]
+    prepare: Callable[[Models, Hardware, Path], Calls]
 
     @property
     def setting(self) -> tuple[str, str, str]:
@@ -189,12 +201,12 @@ def choose_runtimes(request: Request) -> tuple[list[Runtime], list[str]]:
     cpu = resolve_hardware(make_config(settings={"device": "cpu", "threads": request.threads}))
     runtimes, left_out = [], []
     if request.device in ("auto", "cpu"):
-        runtimes.append(Runtime("torch", cpu, open_torch))
+        runtimes.append(Runtime("torch", cpu, _prepare_torch))
     if request.device == "cuda" or (request.device == "auto" and torch.cuda.is_available()):
         gpu = resolve_hardware(make_config(settings={"device": "cuda"}))
         runtimes += [
-            Runtime("torch", gpu, open_torch),
-            Runtime("torch CUDA graph", gpu, _open_cuda_graph),
+            Runtime("torch", gpu, _prepare_torch),
+            Runtime("torch CUDA graph", gpu, _prepare_cuda_graph),
         ]
     elif request.device == "auto":
         left_out.append("torch on a GPU: there is none here")
@@ -206,32 +218,36 @@ def choose_runtimes(request: Request) -> tuple[list[Runtime], list[str]]:
                 f"onnxruntime: {', '.join(missing)} not installed; pip install 'auber[onnx]'"
             )
         else:
-            runtimes.append(Runtime("onnxruntime", cpu, _open_onnx))
+            runtimes.append(Runtime("onnxruntime", cpu, _prepare_onnx))
     return runtimes, left_out
 
 
-@contextmanager
-def _open_onnx(models: Models, hardware: Hardware) -> Iterator[Calls]:
+def _prepare_torch(models: Models, hardware: Hardware, _folder: Path) -> Calls:
+    return torch_calls(models, hardware)
+
+
+def _prepare_cuda_graph(models: Models, hardware: Hardware, _folder: Path) -> Calls:
+    recorder, plain = CudaGraphCapture(hardware.device), torch_calls(models, hardware)
+    return lambda rows, length: [_capture(call, recorder) for call in plain(rows, length)]
+
+
+def _prepare_onnx(models: Models, hardware: Hardware, folder: Path) -> Calls:
     encoder, inputs = encoder_of(models[0]), tokenizer_inputs(models[0])
-    with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
-        sessions = []
-        for number, model in enumerate(models):
-            path = Path(folder) / f"{number}.onnx"
-            write_graph(model, path, inputs)
-            sessions.append(open_graph(path, hardware.threads))
+    graphs = _graphs(folder)
+    for model, graph, small in zip(models, graphs[:2], graphs[2:], strict=True):
+        write_graph(model, graph, inputs)
+        quantise(graph, small)
+    sessions = [open_graph(graph, hardware.threads) for graph in graphs]
 
-        def calls(rows: int, length: int) -> list[Call]:
-            batch = random_rows(encoder, inputs, rows=rows, length=length)
-            return [graph_call(session, batch) for session in sessions]
+    def calls(rows: int, length: int) -> list[Call]:
+        batch = random_rows(encoder, inputs, rows=rows, length=length)
+        return [graph_call(session, batch) for session in sessions]
 
-        yield calls
+    return calls
 
 
-@contextmanager
-def _open_cuda_graph(models: Models, hardware: Hardware) -> Iterator[Calls]:
-    recorder = CudaGraphCapture(hardware.device)
-    with open_torch(models, hardware) as plain:
-        yield lambda rows, length: [_capture(call, recorder) for call in plain(rows, length)]
+def _graphs(folder: Path) -> list[Path]:
+    return [folder / f"{name}.onnx" for name in _VARIANTS]
 
 
 def _capture(call: Call, recorder: Capture) -> Call:
@@ -251,37 +267,14 @@ def _capture(call: Call, recorder: Capture) -> Call:
 # Sizes
 
 
+@torch.no_grad()
 def count_multiply_adds(model: PreTrainedModel, length: int) -> int:
     """Return the multiply-adds of one row of this many tokens, alone in its batch.
 
-    Counted are matrix products: projections and convolutions for every token, attention for every
-    pair of tokens, relative positions, and the classifier for what it reads. A window saves nothing
-    here, because most implementations compute what they mask. Norms, activations, softmax and
-    table look-ups are left out.
+    Counted are matrix products, convolutions and attention as torch computes them. A window saves
+    nothing here, because most implementations compute what they mask.
     """
-    encoder = encoder_of(model)
-    per_token = per_row = 0
-    for name, module in model.named_modules():
-        if isinstance(module, (nn.Linear, nn.Conv1d)):
-            is_after = any(part in _AFTER_THE_LAYERS for part in name.split("."))
-            if is_after and not encoder.task_type.reads_all:
-                per_row += module.weight.numel()
-            else:
-                per_token += module.weight.numel()
-    widths = sum(encoder.parts(layer).output.in_features for layer in range(encoder.num_layers))
-    tables = [
-        table
-        for attention in encoder.attentions(length)
-        if (positions := attention.disentangled) is not None
-        for table in (positions.position_keys, positions.position_queries)
-        if table is not None
-    ]
-    positions_size = sum(table.numel() for table in tables)
-    # Relative positions are projected once, from the hidden size, then multiplied with every token.
-    # Attention is the scores and the weighted sum of values.
-    return (
-        per_row
-        + length * per_token
-        + (encoder.hidden_size + length) * positions_size
-        + 2 * widths * length**2
-    )
+    batch = random_rows(encoder_of(model), tokenizer_inputs(model), rows=1, length=length)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(**batch)
+    return int(counter.get_total_flops()) // 2

@@ -50,18 +50,25 @@ _TRACED = (2, 8)  # rows and length of the example batch; the graph keeps neithe
 def export(source: Source, place: Path, progress: Progress) -> Exported:
     """Write the folder; the packages of `auber[onnx]` are needed."""
     require_packages("--to onnx")
-    exported = write_verified("onnx", source, place, _write, _load, progress)
+    exported = write_verified("onnx", source, place, _write, load, progress)
     return replace(exported, graph=place / GRAPH)
 
 
 def _write(source: Source, folder: Path) -> None:
     write_graph(source.model, folder / GRAPH, source.inputs)
+    write_beside(source, folder, is_int8=False)
+
+
+def write_beside(source: Source, folder: Path, *, is_int8: bool) -> None:
+    """Write what a graph needs: tokenizer, config and a page on how to run it."""
     source.tokenizer.save_pretrained(folder)
     source.model.config.save_pretrained(folder)
-    (folder / "README.md").write_text(write_graph_page(source, GRAPH), encoding="utf-8")
+    page = write_graph_page(source, GRAPH, is_int8=is_int8)
+    (folder / "README.md").write_text(page, encoding="utf-8")
 
 
-def _load(source: Source, folder: Path) -> Compute:
+def load(source: Source, folder: Path) -> Compute:
+    """Load the graph of a folder."""
     session = open_graph(folder / GRAPH, torch.get_num_threads())
     return lambda batch: graph_call(session, batch)()
 

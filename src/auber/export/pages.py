@@ -11,7 +11,7 @@ from typing import Any
 
 from auber.export.source import Source
 from auber.metrics.spans import LONGEST_ANSWER
-from auber.models.remote_code import MODELING_FILE
+from auber.models.remote_code import MODELING_FILE, needs_code
 
 NOUNS = {
     "sequence": "A text classifier",
@@ -55,17 +55,19 @@ def write_card(source: Source, place: str) -> str:
         result=result,
         interval=interval,
         encoder=source.encoder,
+        needs_code=needs_code(source.model.config),
         lines=len(MODELING_FILE.read_text(encoding="utf-8").splitlines()),
         place=place,
     )
 
 
-def write_graph_page(source: Source, graph: str) -> str:
+def write_graph_page(source: Source, graph: str, *, is_int8: bool) -> str:
     """Return the page on running the graph, a file of this name, as Markdown."""
     return _render(
         "graph.md",
         source,
         graph=graph,
+        is_int8=is_int8,
         positions=source.encoder.num_positions,
         is_regression=source.model.config.problem_type == "regression",
     )
@@ -89,13 +91,13 @@ def _render(template: str, source: Source, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    removed, total = source.heads
     return environment.get_template(template).render(
         name=source.name,
         noun=NOUNS[source.task_type.name],
         kind=source.task_type.name,
-        removed=removed,
-        total=total,
+        units={
+            unit: f"{removed:,} of {total:,}" for unit, (removed, total) in source.units.items()
+        },
         longest=source.row_length,
         longest_answer=LONGEST_ANSWER,
         **values,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from auber.data.encoding import EncodedRows
 from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ModelError, RunError
 from auber.models import checkpoint
@@ -29,6 +30,7 @@ class Source:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     result: ResultRecord | None = None  # of the run it comes from
+    rows: EncodedRows | None = None  # the user's own, to compare answers on
 
     @property
     def encoder(self) -> Encoder:
@@ -41,10 +43,13 @@ class Source:
         return self.encoder.task_type
 
     @property
-    def heads(self) -> tuple[int, int]:
-        """The number of removed heads, and of heads before pruning."""
-        encoder = self.encoder
-        return encoder.removed.num_heads, encoder.num_layers * encoder.num_heads
+    def units(self) -> dict[str, tuple[int, int]]:
+        """The number of removed heads, and of heads before pruning; and so for neurons."""
+        encoder, layers = self.encoder, self.encoder.num_layers
+        return {
+            "heads": (encoder.removed.num_heads, layers * encoder.num_heads),
+            "neurons": (encoder.removed.num_neurons, layers * encoder.num_neurons),
+        }
 
     @property
     def row_length(self) -> int:

@@ -5,6 +5,7 @@ Reading a stored measurement loads neither torch nor the models.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
@@ -28,7 +29,7 @@ class Request:
     runs: tuple[str, ...]
     model: str | None = None  # the architecture of runs whose model was deleted
     only: tuple[str, ...] = ()  # runs of a results file, such as method=auber,seed=1
-    batches: tuple[int, ...] = (1, 32)
+    batches: tuple[int, ...] = (1, 16)
     length: int | None = None  # None: the usual length, or the model's number of positions
     device: str = "auto"  # auto: the CPU, and a GPU if there is one
     onnx: bool | None = None  # None: if it is installed, unless the device is a GPU alone
@@ -47,12 +48,12 @@ class Request:
 
 
 def parse_batches(text: str) -> tuple[int, ...]:
-    """Return the numbers of `1,32` in ascending order."""
+    """Return the numbers of `1,16` in ascending order."""
     words = [word.strip() for word in text.split(",")]
     numbers = sorted(int(word) for word in words if word.isascii() and word.isdigit())
     if len(numbers) < len(words) or len(set(numbers)) < len(words) or numbers[0] < 1:
         raise ConfigError(
-            "--batch must be different numbers from 1 with commas between, such as 1,32, "
+            "--batch must be different numbers from 1 with commas between, such as 1,16, "
             f"found '{text}'"
         )
     return tuple(numbers)
@@ -78,19 +79,25 @@ class Times(Record):
         )
 
 
-class Pair(Record):
-    """The unpruned and the pruned model, timed side by side."""
+class Variant(Record):
+    """A variant of the unpruned model, and how many times as fast it is."""
+
+    name: Name  # such as pruned, or unpruned int8
+    times: Times
+    ratio: Ratio
+
+
+class Timing(Record):
+    """The unpruned model and its variants, timed side by side on one batch."""
 
     runtime: Name
     device: Name
-    precision: Name
+    precision: Name  # of all but the int8 variants
     batch: Count
     length: Count
     rounds: Count
     unpruned: Times
-    pruned: Times
-    ratio: Ratio
-    verdict: Name
+    variants: tuple[Variant, ...]
 
     @classmethod
     def of(
@@ -98,29 +105,38 @@ class Pair(Record):
         setting: tuple[str, str, str],
         batch: int,
         length: int,
-        unpruned: Sequence[float],
-        pruned: Sequence[float],
-    ) -> Pair:
-        """Summarize the seconds of all rounds; `setting` is runtime, device and precision."""
+        names: Sequence[str],
+        seconds: Sequence[Sequence[float]],
+    ) -> Timing:
+        """Summarize the seconds of each model in all rounds; the unpruned one is the first.
+
+        `setting` is runtime, device and precision. There may be fewer models than `names`.
+        """
         runtime, device, precision = setting
-        ratio = ratio_of(unpruned, pruned)
+        unpruned, *others = seconds
         return cls(
             runtime=runtime,
             device=device,
             precision=precision,
             batch=batch,
             length=length,
-            rounds=len(pruned),
+            rounds=len(unpruned),
             unpruned=Times.of(unpruned, batch),
-            pruned=Times.of(pruned, batch),
-            ratio=ratio,
-            verdict=verdict(ratio),
+            variants=tuple(
+                Variant(name=name, times=Times.of(own, batch), ratio=ratio_of(unpruned, own))
+                for name, own in zip(names[1:], others, strict=False)
+            ),
         )
 
     @property
     def setting(self) -> str:
         """The runtime, device, precision and batch size."""
         return f"{self.runtime}, {self.device}, {self.precision}, batch {self.batch}"
+
+    @property
+    def words(self) -> str:
+        """The ratios in words."""
+        return "; ".join(f"{each.name} {verdict(each.ratio)}" for each in self.variants)
 
 
 class Amount(Record):
@@ -137,10 +153,13 @@ class RunSpeed(Record):
     family: Name
     heads_removed: Count
     heads: Count
+    neurons_removed: Count
+    neurons: Count
     plan: Plan
     parameters: Amount
     multiply_adds: Amount  # of one row
-    pairs: tuple[Pair, ...]
+    int8_bytes: Amount | None  # of the quantised graphs; None if onnxruntime was not measured
+    timings: tuple[Timing, ...]
 
 
 class SpeedProvenance(Record):
@@ -160,7 +179,7 @@ def _require_runs(runs: tuple[RunSpeed, ...]) -> tuple[RunSpeed, ...]:
 class Speed(Record):
     """The result of one `auber speed`."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     kind: Literal["speed"] = "speed"
     command: str
     runs: Annotated[tuple[RunSpeed, ...], AfterValidator(_require_runs)]
@@ -185,10 +204,10 @@ def _round(value: Any) -> Any:
 def describe(speed: Speed) -> str:
     """Return the conditions of a measurement, and what was left out."""
     threads = speed.provenance.threads
-    lengths = {f"rows of {pair.length} tokens, " for run in speed.runs for pair in run.pairs}
+    lengths = {f"rows of {each.length} tokens, " for run in speed.runs for each in run.timings}
     lines = [
         f"{''.join(sorted(lengths))}{threads} CPU thread{'s' if threads != 1 else ''}; "
-        "both models have random weights, which latency does not depend on",
+        "all models have random weights, which latency does not depend on",
         *(f"left out: {reason}" for reason in speed.left_out),
     ]
     return "\n".join(lines)
@@ -202,60 +221,86 @@ class SpeedTable(NamedTuple):
     rows: list[list[str]]
 
 
-def make_tables(speed: Speed) -> tuple[SpeedTable, SpeedTable]:
-    """Return a table with a row per run, and one with a row per pair of times."""
-    pairs = [(run, pair) for run in speed.runs for pair in run.pairs]
-    devices = " and ".join(dict.fromkeys(pair.device for _, pair in pairs))
-    settings = list(dict.fromkeys(pair.setting for _, pair in pairs))
-    summary = [
+def make_tables(speed: Speed) -> tuple[SpeedTable, SpeedTable, SpeedTable]:
+    """Return the sizes of each run, the ratios of each variant, and all times."""
+    timings = [(run, timing) for run in speed.runs for timing in run.timings]
+    devices = " and ".join(dict.fromkeys(timing.device for _, timing in timings))
+    settings = list(dict.fromkeys(timing.setting for _, timing in timings))
+    sizes = [
         [
             run.name,
-            f"{run.heads_removed} of {run.heads}",
-            _format_amount(run.parameters),
+            _format_count(run.heads_removed, run.heads),
+            _format_count(run.neurons_removed, run.neurons),
             _format_amount(run.multiply_adds),
-            *(ratios.get(setting, "") for setting in settings),
+            _format_amount(run.parameters),
+            _format_files(run),
         ]
         for run in speed.runs
-        for ratios in [{pair.setting: brief(pair.ratio) for pair in run.pairs}]
     ]
-    timings = [
-        [
-            run.name,
-            pair.setting,
-            _format_times(pair.unpruned),
-            _format_times(pair.pruned),
-            f"{pair.unpruned.rows_per_second:.1f}",
-            f"{pair.pruned.rows_per_second:.1f}",
-            str(pair.rounds),
+    ratios: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    times = []
+    for run, timing in timings:
+        for each in timing.variants:
+            ratios[run.name, each.name][timing.setting] = brief(each.ratio)
+        named = [
+            ("unpruned", timing.unpruned),
+            *((each.name, each.times) for each in timing.variants),
         ]
-        for run, pair in pairs
-    ]
-    rates = ["unpruned rows/s", "pruned rows/s"]
+        times += [
+            [run.name, timing.setting, name, *_format_times(each), str(timing.rounds)]
+            for name, each in named
+        ]
     return (
         SpeedTable(
-            f"Size and speedup on {devices} (95 % interval)",
-            ["run", "heads removed", "parameters", "multiply-adds per row", *settings],
-            summary,
+            "Size: pruned of unpruned",
+            [
+                "run", "heads removed", "neurons removed", "multiply-adds per row", "parameters",
+                "file size",
+            ],
+            sizes,
         ),
         SpeedTable(
-            f"Median times on {devices}, with quartiles",
-            ["run", "runtime", "unpruned ms", "pruned ms", *rates, "rounds"],
-            timings,
+            f"Times as fast as the unpruned model on {devices} (95 % interval)",
+            ["run", "model", *settings],
+            [
+                [*names, *(found.get(setting, "") for setting in settings)]
+                for names, found in ratios.items()
+            ],
         ),
-    )
+        SpeedTable(
+            f"Median times on {devices}",
+            ["run", "runtime", "model", "ms (quartiles)", "rows/s", "rounds"],
+            times,
+        ),
+    )  # fmt: skip
 
 
-def _format_times(times: Times) -> str:
-    return f"{times.milliseconds:.4g} ({times.low_quartile:.4g} to {times.high_quartile:.4g})"
+def _format_times(times: Times) -> tuple[str, str]:
+    quartiles = f"{times.low_quartile:.4g} to {times.high_quartile:.4g}"
+    return f"{times.milliseconds:.4g} ({quartiles})", f"{times.rows_per_second:.1f}"
+
+
+def _format_count(removed: int, total: int) -> str:
+    return f"{removed:,} of {total:,}"
 
 
 def _format_amount(amount: Amount) -> str:
-    share = 100 * (amount.pruned / amount.unpruned - 1)
-    return f"{_shorten(amount.pruned)} of {_shorten(amount.unpruned)} ({share:+.1f} %)"
+    share = 100 * amount.pruned / amount.unpruned
+    pruned, unpruned = (_shorten(number) for number in (amount.pruned, amount.unpruned))
+    return f"{pruned} of {unpruned} ({share:.1f} %)"
 
 
-def _shorten(number: int) -> str:
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+def _format_files(run: RunSpeed) -> str:
+    """Format the sizes of the weights: 4 bytes for each, and those of the quantised graphs."""
+    size, small = run.parameters, run.int8_bytes
+    words = f"{_shorten(4 * size.pruned, 'B')} of {_shorten(4 * size.unpruned, 'B')}"
+    if small is None:
+        return words
+    return f"{words}; int8 {_shorten(small.pruned, 'B')} of {_shorten(small.unpruned, 'B')}"
+
+
+def _shorten(number: int, unit: str = "") -> str:
+    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
-            return f"{number / size:.4g} {unit}"
-    return str(number)
+            return f"{number / size:.4g} {prefix}{unit}"
+    return f"{number} {unit}".rstrip()

@@ -1,13 +1,13 @@
-"""Write an exported folder, and keep it only if it computes the logits of the model."""
+"""Write an exported folder, and keep it only if it computes what it should."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -29,9 +29,39 @@ _BATCHES = (
     (5, 128, True),
     (4, 128, False),
 )
-CHECKED_ROWS = sum(rows for rows, _, _ in _BATCHES)
 
 Compute = Callable[[dict[str, Tensor]], Any]  # from a batch to an output like the model's
+
+
+class Check(Protocol):
+    """The finding of a check that an export has passed."""
+
+    @property
+    def words(self) -> str:
+        """The finding as lines of text."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON types."""
+
+
+@dataclass(frozen=True)
+class LogitCheck:
+    """How far logits are from the model's own."""
+
+    rows: int
+    largest_difference: float
+
+    @property
+    def words(self) -> str:
+        """The finding as a line of text."""
+        return (
+            f"checked on {self.rows} random rows: largest logit difference "
+            f"{self.largest_difference:.2g} (allowed: {ALLOWED_DIFFERENCE:g})"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON types."""
+        return {**asdict(self), "allowed": ALLOWED_DIFFERENCE}
 
 
 @dataclass(frozen=True)
@@ -42,9 +72,20 @@ class Exported:
     place: Path
     source: Source
     files: dict[str, int]  # name: bytes
-    checked_rows: int
-    largest_difference: float  # of a logit, from the model's own
+    check: Check
     graph: Path | None = None  # the ONNX file, if there is one
+
+
+def check_logits(source: Source, compute: Compute) -> LogitCheck:
+    """Raise `CheckpointError` unless the logits are the model's own."""
+    difference = largest_difference(source, compute)
+    if not difference <= ALLOWED_DIFFERENCE:  # true for NaN too
+        raise CheckpointError(
+            f"the logits must be the model's own to {ALLOWED_DIFFERENCE:g}, found a difference of "
+            f"{difference:.3g}; nothing was kept, please report it with the versions of torch and "
+            "transformers"
+        )
+    return LogitCheck(sum(rows for rows, _, _ in _BATCHES), difference)
 
 
 def write_verified(
@@ -54,8 +95,9 @@ def write_verified(
     write: Callable[[Source, Path], None],
     load: Callable[[Source, Path], Compute],
     progress: Progress,
+    check: Callable[[Source, Compute], Check] = check_logits,
 ) -> Exported:
-    """Write a new folder, compute logits with what `load` finds in it, and move it to its place.
+    """Write a new folder, check what `load` finds in it, and move it to its place.
 
     Until then it lies in a private folder beside its place, so that a failure leaves nothing.
     """
@@ -70,14 +112,11 @@ def write_verified(
             write(source, fresh)
             progress.end()
             progress.begin("checking", 0)
-            difference = largest_difference(source, load(source, fresh))
+            try:
+                checked = check(source, load(source, fresh))
+            except CheckpointError as error:
+                raise CheckpointError(f"{place}: {error}") from error
             progress.end()
-            if not difference <= ALLOWED_DIFFERENCE:  # true for NaN too
-                raise CheckpointError(
-                    f"{place}: the logits must be the model's own to {ALLOWED_DIFFERENCE:g}, found "
-                    f"a difference of {difference:.3g}; nothing was kept, please report it with "
-                    "the versions of torch and transformers"
-                )
             files = {path.name: path.stat().st_size for path in sorted(fresh.iterdir())}
             if place.exists():
                 place.rmdir()  # it is empty
@@ -86,7 +125,7 @@ def write_verified(
         raise CheckpointError(
             f"{place}: cannot be written ({error}); choose another --out"
         ) from error
-    return Exported(to, place, source, files, CHECKED_ROWS, difference)
+    return Exported(to, place, source, files, checked)
 
 
 def require_free(place: Path) -> None:

@@ -82,14 +82,17 @@ def read_regret(file: ResultsFile) -> Regret:
     return parse(Regret, dict(file.content), file.name, _REMEDY)
 
 
-def speed_tables(speed: Speed) -> tuple[Table, Table]:
-    """Return sizes and ratios of each run, and the times of every pair."""
-    sizes, times = (
-        (table.title, pd.DataFrame(table.rows, columns=table.columns, dtype=object))
-        for table in make_tables(speed)
-    )
-    return Table("speed1", *sizes, notes=tuple(describe(speed).splitlines())), Table(
-        "speed2", *times
+def speed_tables(speed: Speed) -> tuple[Table, ...]:
+    """Return the sizes of each run, the ratios of its variants, and all times."""
+    notes = (tuple(describe(speed).splitlines()), (), ())
+    return tuple(
+        Table(
+            f"speed{number}",
+            table.title,
+            pd.DataFrame(table.rows, columns=table.columns, dtype=object),
+            notes=notes[number - 1],
+        )
+        for number, table in enumerate(make_tables(speed), start=1)
     )
 
 

@@ -9,8 +9,7 @@ noise must not be rewarded.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
@@ -85,8 +84,8 @@ def measure_saving(
     remove(half, plan)
     timer = make_timer(hardware.device)
     try:
-        with open_torch((whole, half), hardware) as calls:
-            seconds = side_by_side(calls(rows, length), timer, LIMITS, on_round)
+        calls = torch_calls((whole, half), hardware)(rows, length)
+        seconds = side_by_side(calls, timer, LIMITS, on_round)
     except torch.OutOfMemoryError as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(
@@ -98,14 +97,13 @@ def measure_saving(
 
 def time_rows(models: Models, hardware: Hardware, length: int) -> list[float]:
     """Return the seconds that each model takes for one row of `length` tokens."""
-    with open_torch([model.eval() for model in models], hardware) as calls:
-        timed = side_by_side(calls(1, length), make_timer(hardware.device), _BRIEFLY)
+    calls = torch_calls([model.eval() for model in models], hardware)
+    timed = side_by_side(calls(1, length), make_timer(hardware.device), _BRIEFLY)
     return [median(seconds) for seconds in timed]
 
 
-@contextmanager
-def open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
-    """Open calls of all models in plain torch."""
+def torch_calls(models: Models, hardware: Hardware) -> Calls:
+    """Return calls of all models in plain torch."""
     on_cpu = hardware.device.type == "cpu"  # where the models already are, in float32
     placed = [
         model if on_cpu else copy.deepcopy(model).to(device=hardware.device, dtype=hardware.dtype)
@@ -118,7 +116,7 @@ def open_torch(models: Models, hardware: Hardware) -> Iterator[Calls]:
         batch = {name: tensor.to(hardware.device) for name, tensor in drawn.items()}
         return [torch.inference_mode()(partial(model, **batch)) for model in placed]
 
-    yield calls
+    return calls
 
 
 def tokenizer_inputs(model: PreTrainedModel) -> tuple[str, ...]:

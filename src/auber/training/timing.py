@@ -96,20 +96,17 @@ def ratio_of(unpruned: Sequence[float], pruned: Sequence[float]) -> Ratio:
 
 def brief(ratio: Ratio) -> str:
     """Format the ratio for a table's cell."""
-    numbers = f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
-    if ratio.low > 1:
-        return numbers
-    return f"{numbers} slower" if ratio.high < 1 else f"{numbers} no faster"
+    return f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}){_insignificance(ratio)}"
 
 
 def verdict(ratio: Ratio) -> str:
     """Format the ratio in words."""
     interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
-    if ratio.low > 1:
-        return f"{ratio.median:.2f} times as fast ({interval})"
-    if ratio.high < 1:
-        return f"slower: {ratio.median:.2f} times as fast ({interval})"
-    return f"no faster ({ratio.median:.2f} times as fast, {interval})"
+    return f"{ratio.median:.2f} times as fast ({interval}){_insignificance(ratio)}"
+
+
+def _insignificance(ratio: Ratio) -> str:
+    return ": not significant" if ratio.low <= 1 <= ratio.high else ""
 
 
 def _host_seconds(call: Call) -> float:

@@ -147,6 +147,8 @@ def test_a_config_that_two_models_share_is_refused():
         ("bert", "encoder.layer.1.attention.self.value", "value"),
         ("deberta-v2", "encoder.layer.1.attention.self.pos_query_proj", "position projection"),
         ("modernbert", "layers.1.attn.Wqkv", "query"),
+        ("bert", "encoder.layer.1.intermediate.dense", "feed-forward expansion"),
+        ("distilbert", "transformer.layer.1.ffn.lin2", "feed-forward contraction"),
     ],
 )
 def test_a_wrapped_projection_is_refused(model_type, module, name):
@@ -157,5 +159,19 @@ def test_a_wrapped_projection_is_refused(model_type, module, name):
     wrapped = LowRank(old.in_features, old.out_features)
     setattr(model.base_model.get_submodule(parent), child, wrapped)
     message = f"^layer 1 of .*: its {name} must be a plain Linear, found LowRank; merge adapters"
+    with pytest.raises(ModelError, match=message):
+        encoder_of(model)
+
+
+def test_another_feed_forward_is_refused():
+    class Experts(nn.Module):
+        """Stands in for a mixture of experts."""
+
+    model = tiny_model("roberta")
+    model.base_model.encoder.layer[2].intermediate = Experts()
+    message = (
+        "^RobertaForSequenceClassification: its attention or feed-forward is not that of a roberta "
+        "in transformers \\('Experts' object has no attribute 'dense'\\); only those can be pruned$"
+    )
     with pytest.raises(ModelError, match=message):
         encoder_of(model)

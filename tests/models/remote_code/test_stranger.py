@@ -15,12 +15,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from auber.models import checkpoint
+from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from tests.models.conftest import PLAN
 from tests.tiny_models import MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
 
+BOTH = PruningPlan(PLAN, {0: range(40), 1: [47]})
+EVEN = PruningPlan(neurons={layer: range(layer, layer + 8) for layer in range(3)})
 SOME = ("bert", "mpnet")  # as in stranger.py, which must not be imported here
-QUICK = ("logits", "encoder", "resave", "classify", "train", "quantise", "sentences")
+QUICK = ("logits", "plain", "encoder", "resave", "classify", "train", "quantise", "sentences")
 
 
 @torch.no_grad()
@@ -36,20 +39,25 @@ def compute(model, batch, *, quantise):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A pruned model of every family, with a batch for it and what it computes."""
+    """A pruned model of every family, with a batch for it and what it computes; even ones too."""
     folder = tmp_path_factory.mktemp("models")
+    save_models(folder, BOTH)
+    save_models(folder / "even", EVEN)
+    return folder
+
+
+def save_models(folder, plan):
     for name in ("batches", "expected"):
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
     labels = {"id2label": {0: "no", 1: "yes"}, "label2id": {"no": 0, "yes": 1}}
     for model_type in MODEL_TYPES:
         model = tiny_model(model_type, pad_token_id=1, **labels)
-        remove(model, PLAN)
+        remove(model, plan)
         checkpoint.save(model, tiny_tokenizer(), folder / model_type)
         batch = random_batch(model)
         save_file(batch, folder / "batches" / f"{model_type}.safetensors")
         expected = compute(model, batch, quantise=model_type in SOME)
         save_file(expected, folder / "expected" / f"{model_type}.safetensors")
-    return folder
 
 
 @pytest.fixture(scope="module")

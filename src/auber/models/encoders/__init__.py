@@ -41,7 +41,7 @@ FAMILIES: dict[str, type[Encoder]] = {
 }
 
 _CANNOT_BE_PRUNED = {
-    "albert": "it shares one layer's weights over all layers, so a head cannot be removed from one "
+    "albert": "it shares one layer's weights over all layers, so nothing can be removed from one "
     "of them",
 }
 

@@ -126,8 +126,14 @@ class Encoder(ABC):
                 f"{type(model).__name__} is configured as a decoder (is_decoder); "
                 "only encoders can be pruned"
             )
-        for layer in range(self.num_layers):
-            self._check_layer(layer)
+        try:
+            for layer in range(self.num_layers):
+                self._check_layer(layer)
+        except AttributeError as error:
+            raise ModelError(
+                f"{type(model).__name__}: its attention or feed-forward is not that of a "
+                f"{self.family} in transformers ({error}); only those can be pruned"
+            ) from error
 
     @abstractmethod
     def parts(self, layer: int) -> LayerParts:
