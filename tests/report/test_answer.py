@@ -46,7 +46,7 @@ def test_the_headline_is_about_tasks_that_are_learned(tmp_path):
     write(tmp_path, (58.0, 57.5, 57.0))
     write_study(tmp_path, {"wnli": {"auber": [44.0, 42.0, 43.0], CONTROL: [41.0, 39.0, 40.0]}})
     assert answer(tmp_path).headline == (
-        "No: removing the heads that auber chose gives a significantly worse dev score than the "
+        "No: removing what auber chose gives a significantly worse dev score than the "
         "same tuning without pruning, on the tasks that original+tuning has learned."
     )
 
@@ -55,7 +55,10 @@ def test_too_few_pairs_give_no_answer(tmp_path):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
     assert answer(tmp_path).headline.startswith("No answer yet: no run of auber has a run of orig")
     write_run(tmp_path, "c", make_result("rte", CONTROL, 0, 0.6))
-    assert answer(tmp_path).headline == "No answer yet: 1 of at least 3 pairs."
+    assert answer(tmp_path).headline == (
+        "No answer yet: 1 pair of auber and original+tuning with the same task and seed cannot be "
+        "tested; run at least 3."
+    )
 
 
 def test_an_incomplete_study_is_preliminary(tmp_path):

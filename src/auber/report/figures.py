@@ -7,6 +7,7 @@ date is written. All text is taken literally, without TeX. Draw inside the conte
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import textwrap
 import warnings
@@ -149,8 +150,8 @@ class ScoreRow(NamedTuple):
 
     singles: tuple[float, ...]
     mean: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
     strong: bool = False
 
 
@@ -179,6 +180,33 @@ def draw_scores(
                 axes.axvline(share, color=GREY, linestyle="--", linewidth=1, label="majority class")
             axes.set_xlim(*_limits(places.values(), share))
         add_legend(figure, *(axes for axes, _ in drawn))
+    return figure
+
+
+def draw_sizes(
+    panels: Mapping[str, Mapping[str, Mapping[float, ScoreRow]]],
+    x_label: str,
+    y_labels: Sequence[str],
+) -> Figure:
+    """Draw scores against sizes: a line for each name, or a dot if it has one size."""
+    names = dict.fromkeys(name for lines in panels.values() for name in lines)
+    colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
+    with style():
+        figure, every = make_figure(len(panels), 2.5, 2.1, most=3, room=(0.3, 0.3))
+        for axes, y_label, (title, lines) in zip(every, y_labels, panels.items(), strict=True):
+            axes.set_title(title, loc="left")
+            axes.set(xlabel=x_label, ylabel=y_label)
+            for name, points in lines.items():
+                rows = sorted(points.items())
+                means = [row.mean for _, row in rows]
+                axes.plot([x for x, _ in rows], means, "o-", ms=4, color=colours[name], label=name)
+                for x, row in rows:
+                    if row.low is not None and row.high is not None:
+                        axes.plot((x, x), (row.low, row.high), color=colours[name], lw=1, alpha=0.6)
+            rows_of_all = (row for points in lines.values() for row in points.values())
+            axes.set_ylim(*_limits(rows_of_all, None))
+            axes.set_xlim(0, 105)
+        add_legend(figure, *every)
     return figure
 
 
@@ -240,6 +268,7 @@ class HeadMap:
     shades: Sequence[Sequence[int]]
     texts: Sequence[Sequence[str]]  # the description of each head
     legend: str = ""
+    note: str = ""  # what the numbers are, on the page
     removed: frozenset[tuple[int, int]] = frozenset()
     stop: bool = False  # the last column is the action of stopping
     counts: Sequence[str] = ()  # behind the rows

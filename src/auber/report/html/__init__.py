@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from auber.report.html.page import Page
-from auber.report.html.run_page import make_run_page
-from auber.report.html.study_page import make_study_page
+from auber.report.html.page import Page, make_run_page, make_study_page
 from auber.report.layers import read_runs, read_sources
 from auber.report.results_file import ResultsFile
 from auber.report.runs import is_run

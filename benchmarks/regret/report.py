@@ -1,4 +1,4 @@
-"""Results of other commands in a report: `auber speed`, and replays of searches (regret)."""
+"""The record of a replay of searches, its table and its figure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field
 
-from auber.export.speed import Speed, describe, make_tables
 from auber.report.figures import COLOURS, add_legend, make_figure, style
 from auber.report.results_file import ResultsFile
 from auber.report.tables import Table
 from auber.system.records import Count, Name, Number, Record, parse
 
-SPEED, REGRET = "speed", "auber regret"
-EXTRAS = (REGRET, SPEED)  # kinds of results that stand beside runs
+REGRET = "auber regret"  # the kind of these results
 _REMEDY = "measure it again"
 _OTHERS = {"greedy": "greedy", "random": "random masks, in expectation"}
 
 
 class _Measurement(Record):
-    model_config = ConfigDict(extra="ignore")  # a report shows less than a measurement keeps
+    model_config = ConfigDict(extra="ignore")  # the table shows less than a replay keeps
 
 
 class _Interval(_Measurement):
@@ -72,25 +70,9 @@ class Regret(_Measurement):
     panels: Annotated[tuple[Panel, ...], Field(min_length=1)]
 
 
-def read_speed(file: ResultsFile) -> Speed:
-    """Return a measurement of speed."""
-    return parse(Speed, dict(file.content), file.name, _REMEDY)
-
-
 def read_regret(file: ResultsFile) -> Regret:
     """Return a replay of searches."""
     return parse(Regret, dict(file.content), file.name, _REMEDY)
-
-
-def speed_tables(speed: Speed) -> tuple[Table, Table]:
-    """Return sizes and ratios of each run, and the times of every pair."""
-    sizes, times = (
-        (table.title, pd.DataFrame(table.rows, columns=table.columns, dtype=object))
-        for table in make_tables(speed)
-    )
-    return Table("speed1", *sizes, notes=tuple(describe(speed).splitlines())), Table(
-        "speed2", *times
-    )
 
 
 def regret_table(regret: Regret) -> Table:
