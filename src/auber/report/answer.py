@@ -50,24 +50,26 @@ def judge_runs(runs: Sequence[Run]) -> tuple[Verdict, ...]:
 def describe(record: RunRecord) -> str:
     """Return the score, the size and the speed of a run beside those of its fine-tuned model."""
     before, after, remaining = record.before, record.after, record.remaining
-    score, interval = f"{100 * record.dev:.1f}", find_interval(record)
+    score = f"{100 * record.dev:.1f}"
+    of, form = "", ".1f"
     if before is not None:
-        score = f"{100 * before.dev.score:.1f} -> {score}"
-    of = " of the difference" if before is not None else ""
-    form = "+.1f" if before is not None else ".1f"
-    ends = f", 95 % interval{of} {interval[0]:{form}} to {interval[1]:{form}}" if interval else ""
-    words = [f"Dev {record.metric} {score} ({count(record.dev_rows, 'row')}{ends})"]
+        score, of, form = f"{100 * before.score:.1f} -> {score}", " of the difference", "+.1f"
+    low, high = find_interval(record) or (None, None)
+    ends = "" if low is None else f", 95 % interval{of} {low:{form}} to {high:{form}}"
+    words = [f"{record.metric} {score} (dev, {count(record.dev_rows, 'row')}{ends})"]
     if remaining is not None:
-        words.append(f"multiply-adds {100 * remaining.multiply_adds:.1f} %")
-        words.append(f"parameters {100 * remaining.parameters:.1f} %")
-    if before and after and before.milliseconds and after.milliseconds:
-        words.append(f"{before.milliseconds / after.milliseconds:.2f} times as fast")
+        words.append(f"multiply-adds {100 * remaining.multiply_adds:.0f} %")
+        words.append(f"parameters {100 * remaining.parameters:.0f} %")
+    if before and after:
+        words.append(
+            f"{before.milliseconds:.3g} -> {after.milliseconds:.3g} ms per row of {after.tokens} "
+            f"tokens on {record.origin.device}"
+        )
     total, neurons = record.layers * record.heads, record.neurons
-    units = f"{record.removed} of {total} heads removed" if record.removed else "no head removed"
+    units = f"{record.removed} of {total} heads" if record.removed else "no head"
     if neurons is not None and neurons.removed:
-        units = f"{record.removed} of {total} heads and {neurons.removed:,} of {neurons.total:,} "
-        units += "neurons removed"
-    return f"{', '.join(words)}: {units}"
+        units += f" and {neurons.removed:,} of {neurons.total:,} neurons"
+    return f"{', '.join(words)}: {units} removed"
 
 
 def find_interval(record: RunRecord) -> tuple[float, float] | None:
@@ -83,7 +85,7 @@ def find_interval(record: RunRecord) -> tuple[float, float] | None:
         centre, error = _share(record.dev, record.dev_rows, 4)
         return 100 * max(0.0, centre - _Z * error), 100 * min(1.0, centre + _Z * error)
     was, now = (
-        _share(score, record.dev_rows, 2) for score in (record.before.dev.score, record.dev)
+        _share(score, record.dev_rows, 2) for score in (record.before.score, record.dev)
     )
     change, error = now[0] - was[0], math.hypot(now[1], was[1])
     return 100 * max(-1.0, change - _Z * error), 100 * min(1.0, change + _Z * error)

@@ -95,23 +95,36 @@ class Origin(Record):
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
 
-class ModelRecord(Record):
-    """A model's score, size and speed, before or after pruning."""
-
-    model_config = ConfigDict(extra="ignore")  # a result may record more
-
-    dev: ScoreRecord
-    parameters: Count | None = None
-    milliseconds: Number | None = None  # for a row
+class _Measured(Record):
+    model_config = ConfigDict(extra="ignore")  # a result records more of it
 
 
-class SizeRecord(Record):
-    """One of several sizes that a run has tried."""
+class Compared(_Measured):
+    """A model before or after pruning."""
 
-    model_config = ConfigDict(extra="ignore")
+    score: Number  # on dev
+    multiply_adds: Number
+    parameters: Count
+    milliseconds: Number  # of one row of `tokens` tokens
+    tokens: Count
 
+
+class HeldOut(_Measured):
+    """What a size loses on rows that chose nothing, in points."""
+
+    loss: Number
+    bound: Number
+    rows: Count
+
+
+class Size(_Measured):
+    """One of the sizes that a run made."""
+
+    keep: Number
     dev: ScoreRecord
     remaining: RemainingSize
+    after: Compared | None = None
+    held_out: HeldOut | None = None
 
 
 class RunRecord(Record):
@@ -141,9 +154,9 @@ class RunRecord(Record):
     plan: Plan
     neurons: NeuronCounts | None = None  # like `remaining`, unknown in runs of the first edition
     remaining: RemainingSize | None = None
-    before: ModelRecord | None = None
-    after: ModelRecord | None = None
-    sizes: tuple[SizeRecord, ...] | None = None
+    before: Compared | None = None  # the fine-tuned model
+    after: Compared | None = None
+    sizes: tuple[Size, ...] = ()
     tuned_layers: tuple[Count, ...]
     rewards_asked: Count
     rewards_computed: Count

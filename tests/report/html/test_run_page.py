@@ -50,7 +50,7 @@ def test_one_run(tmp_path):
     assert (page.title, page.subtitle) == ("auber on rte", "mpnet-base, protocol seen, seed 0")
     (verdict,) = page.verdicts
     assert verdict.headline == (
-        "Dev accuracy 61.7 (277 rows, 95 % interval 55.9 to 67.3): 3 of 12 heads removed."
+        "accuracy 61.7 (dev, 277 rows, 95 % interval 55.9 to 67.3): 3 of 12 heads removed."
     )
     assert verdict.points == (
         "Train 95.00, 33.27 points above dev.",
@@ -237,17 +237,24 @@ def test_neurons_and_what_remains_are_shown(tmp_path):
     page = make_page([folder])
     (verdict,) = page.verdicts
     assert verdict.headline.endswith(
-        ", multiply-adds 50.4 %, parameters 70.0 %: 3 of 12 heads and 101 of 400 neurons removed."
+        ", multiply-adds 50 %, parameters 70 %: 3 of 12 heads and 101 of 400 neurons removed."
     )
     drawing = page.parts[0].figures["widths"]
     labels = {text.get_text() for axes in drawing.figure.axes for text in axes.texts}
     assert {"1", "98"} <= labels
 
 
-BEFORE = {"dev": {"score": 0.95}, "parameters": 100, "milliseconds": 8.0}
-AFTER = {"dev": {"score": 0.948}, "parameters": 70, "milliseconds": 4.0}
+BEFORE = {"score": 0.95, "rows": 500, "multiply_adds": 1.0, "parameters": 100, "tokens": 128}
+BEFORE["milliseconds"] = 8.0
+AFTER = {**BEFORE, "score": 0.948, "multiply_adds": 0.5, "milliseconds": 4.0}
 SIZES = [
-    {"dev": {"score": score}, "remaining": {"multiply_adds": x, "parameters": x, "length": 128}}
+    {
+        "keep": x,
+        "dev": {"score": score},
+        "remaining": {"multiply_adds": x, "parameters": x, "length": 128},
+        "after": AFTER,
+        "held_out": {"loss": 0.2, "bound": 0.5, "rows": 100},
+    }
     for x, score in ((0.5, 0.948), (0.25, 0.91))
 ]
 
@@ -265,8 +272,9 @@ def test_the_answer_compares_with_the_fine_tuned_model(tmp_path):
     run = measured(tmp_path)
     (verdict,) = make_run_page([run]).verdicts
     assert verdict.headline == (
-        "Dev accuracy 95.0 -> 94.8 (500 rows, 95 % interval of the difference -3.0 to +2.6), "
-        "multiply-adds 50.0 %, parameters 70.0 %, 2.00 times as fast: 3 of 12 heads removed."
+        "accuracy 95.0 -> 94.8 (dev, 500 rows, 95 % interval of the difference -3.0 to +2.6), "
+        "multiply-adds 50 %, parameters 70 %, 8 -> 4 ms per row of 128 tokens on NVIDIA H200: 3 of "
+        "12 heads removed."
     )
 
 
@@ -276,7 +284,10 @@ def test_the_score_is_drawn_against_the_size(tmp_path):
     assert axis == "multiply-adds left, %"
     points = {x: row.mean for x, row in panels["rte"]["auber"].items()}
     assert points == {25.0: pytest.approx(91.0), 50.0: pytest.approx(94.8), 100.0: 95.0}
-    assert "sizes" in names(make_run_page([run]))
+    page = make_run_page([run])
+    assert "sizes" in names(page)
+    sizes = [[*row.values()] for row in page.grids["scores"][1].rows]
+    assert sizes[0] == ["50 %", "94.80", "50.0 %", "50.0 %", "4", "0.2, at most 0.5 (95 %)"]
     without = replace(run, record=run.record.model_copy(update={"remaining": None}))
     panels, axis = find_sizes({"rte": {"auber": [without, without]}})
     assert (axis, [*panels["rte"]["auber"]]) == ("heads left, %", [75.0])

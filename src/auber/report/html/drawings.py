@@ -149,8 +149,8 @@ def find_sizes(cells: Cells) -> tuple[dict[str, dict[str, dict[float, ScoreRow]]
         if has_adds and len(runs) == 1:
             record = runs[0].record
             if record.before is not None:
-                points[100.0] = ScoreRow((), 100 * record.before.dev.score)
-            for each in record.sizes or ():
+                points[100.0] = ScoreRow((), 100 * record.before.score)
+            for each in record.sizes:
                 points[100 * each.remaining.multiply_adds] = ScoreRow((), 100 * each.dev.score)
         own = fmean(size(run.record) for run in runs)
         return {**points, own: ScoreRow(tuple(scores), found.mean, found.low, found.high)}

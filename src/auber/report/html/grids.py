@@ -86,6 +86,24 @@ def list_runs(runs: Sequence[Run]) -> Grid:
     return Grid(f"Scores and costs of {count(len(rows), 'run')}", filled, notes)
 
 
+def list_sizes(run: Run) -> Grid:
+    """Return the sizes that a run made."""
+    rows = [
+        {
+            "size": f"{100 * size.keep:g} %",
+            "dev": f"{100 * size.dev.score:.2f}",
+            "multiply-adds": f"{100 * size.remaining.multiply_adds:.1f} %",
+            "parameters": f"{100 * size.remaining.parameters:.1f} %",
+            "ms per row": f"{size.after.milliseconds:.3g}" if size.after else "",
+            "loss on held-out rows": ""
+            if size.held_out is None
+            else f"{size.held_out.loss:.1f}, at most {size.held_out.bound:.1f} (95 %)",
+        }
+        for size in run.record.sizes
+    ]
+    return Grid(f"{run.label}: sizes", rows, ("Loss: points lost on rows that chose nothing.",))
+
+
 def list_layers(run: Run) -> Grid:
     """Return what was decided in each layer."""
     smooth = run.record.config.get("reward.measure") == "smooth"

@@ -29,6 +29,7 @@ from auber.report.html.grids import (
     list_origins,
     list_runs,
     list_settings,
+    list_sizes,
     make_grids,
     read_speed,
 )
@@ -92,7 +93,7 @@ def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Pa
     every = list_settings({run.label: [run.record] for run in runs})
     differing = [row for row in every if len({row[run.label] for run in runs}) > 1]
     grids = {
-        "scores": [list_runs(runs)],
+        "scores": [list_runs(runs), *map(list_sizes, runs)],
         "layers": [list_layers(run) for run in runs if run.searched],
         "speed": [grid for file in extras for grid in read_speed(file)],
         "settings": [
