@@ -124,9 +124,8 @@ def _save(
 
 def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bool) -> None:
     """Write the page, and the tables unless every place is a run."""
-    from auber.report.html import make_page
     from auber.report.html.grids import SPEED
-    from auber.report.html.page import write_page
+    from auber.report.html.page import make_page, write_page
     from auber.report.results_file import read_results_file
     from auber.report.tables import FOLDER
 

@@ -247,7 +247,7 @@ def _method_rows(
             comparison = _describe(comparisons.get(name), "seeds")
             if comparison["verdict"] is None and name != reference:
                 comparison["verdict"] = f"not compared: no run of {reference} with the same seed"
-            paper = published(task, name)
+            paper_score, paper_removed = published(task, name)
             yield {
                 "task": task,
                 "method": name,
@@ -265,8 +265,8 @@ def _method_rows(
                 "draws": int(own["seed"].value_counts().max()),
                 "heads": fmean(of_seeds["total"]),
                 "own seconds": fmean(of_seeds["own_seconds"]),
-                "published P": paper and paper.removed,
-                "published dev": paper and paper.score,
+                "published P": paper_removed,
+                "published dev": paper_score,
                 **{title: fmean(of_seeds[column]) for title, column in COSTS.items()},
             }
 

@@ -15,7 +15,7 @@ from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import Report, Row, Section
 from auber.report.caveats import OTHER_START
 from auber.report.layers import Run
-from auber.report.records import CONTROL, CONTROLS, RunRecord, count
+from auber.report.records import CONTROL, RunRecord, count
 
 _MORE_RUNS = (
     f"For a verdict: auber study with at least {FEWEST_PAIRS} seeds and the control {CONTROL}, "
@@ -84,9 +84,7 @@ def find_interval(record: RunRecord) -> tuple[float, float] | None:
     if record.before is None:
         centre, error = _share(record.dev, record.dev_rows, 4)
         return 100 * max(0.0, centre - _Z * error), 100 * min(1.0, centre + _Z * error)
-    was, now = (
-        _share(score, record.dev_rows, 2) for score in (record.before.score, record.dev)
-    )
+    was, now = (_share(score, record.dev_rows, 2) for score in (record.before.score, record.dev))
     change, error = now[0] - was[0], math.hypot(now[1], was[1])
     return 100 * max(-1.0, change - _Z * error), 100 * min(1.0, change + _Z * error)
 
@@ -286,33 +284,6 @@ def _scores(
         if direction(gap) < 0 and direction(row) <= 0:
             sentence += " Dev does not gain: the model only fits the training rows less."
         yield sentence
-    own = [found for found in section.methods if found["method"] == subject]
-    if own and subject not in CONTROLS:
-        results = "; ".join(f"{each['task']} {each['verdict']}" for each in own)
-        yield f"By task: {results}."
-        removed = ", ".join(f"{each['task']} {each['P']:.0f}" for each in own)
-        yield f"Heads removed, mean over the seeds: {removed}."
-    yield from _rivals(subject, section.pooled)
-    yield from _rivals(subject, section.learned, f"On the tasks that {CONTROL} has learned, ")
-
-
-def _rivals(subject: str, rows: Iterable[Row], where: str = "") -> Iterator[str]:
-    """Sort the other methods by the result of their comparison."""
-    sentences = {
-        f"{where}{subject} is significantly better than": 1,
-        f"{where}{subject} is significantly worse than": -1,
-        f"{where}{subject} does not differ significantly from": 0,
-        f"{f'{where}there' if where else 'There'} are too few runs to compare {subject} with": None,
-    }
-    for words, wanted in sentences.items():
-        names = [
-            row["against"]
-            for row in rows
-            if row["against"] != CONTROL
-            and wanted == (direction(row) if row["pairs"] >= FEWEST_PAIRS else None)
-        ]
-        if names:
-            yield f"{words}: {', '.join(names)}."
 
 
 def _circumstances(section: Section) -> Iterator[str]:

@@ -140,13 +140,14 @@ def all_tables(report: Report) -> tuple[Table, ...]:
         ),
         make(
             "comparisons",
-            f"{SUBJECT} against each other method",
+            "Comparison with each other method",
             _pooled,
             (*_PAIRS, *_DIFFERENCE, "verdict"),
             _COMPARISONS,
             RULE,
             hidden=_DATA,
-            empty=f"No run of {SUBJECT} has a run of another method of the same task and seed.",
+            brief=("against", "tasks", "pairs", "difference", "difference interval", "corrected p"),
+            empty="No run has a run of another method of the same task and seed.",
         ),
         make(
             "overfitting",

@@ -6,8 +6,7 @@ import shutil
 
 import pytest
 
-from auber.report.html import make_page
-from auber.report.html.page import write_page
+from auber.report.html.page import make_page, write_page
 from tests.report.html.made import HOSTILE, write_ranked, write_searched
 from tests.report.results import write_study
 

@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 
 from auber.errors import RunError
-from auber.report.html import make_page
 from auber.report.html.grids import make_grids
-from auber.report.html.page import render_page, write_page
+from auber.report.html.page import make_page, render_page, write_page
 from auber.report.tables import Part, Table
 from tests.report.html.made import HOSTILE, write_ranked, write_searched
 from tests.report.results import write_study

@@ -8,10 +8,9 @@ import pytest
 
 from auber.errors import RunError
 from auber.report.answer import find_interval, standard_error
-from auber.report.html import make_page
-from auber.report.html.drawings import TIMES, find_sizes, time_parts
+from auber.report.figures import TIMES, find_sizes, time_parts
 from auber.report.html.grids import list_settings
-from auber.report.html.page import make_run_page, render_page
+from auber.report.html.page import make_page, make_run_page, render_page
 from auber.report.layers import read_runs
 from auber.report.records import RunRecord
 from auber.report.results_file import ResultsFile
@@ -282,7 +281,7 @@ def test_the_score_is_drawn_against_the_size(tmp_path):
     run = measured(tmp_path, sizes=SIZES)
     panels, axis = find_sizes({"rte": {"auber": [run]}})
     assert axis == "multiply-adds left, %"
-    points = {x: row.mean for x, row in panels["rte"]["auber"].items()}
+    points = {point.size: point.score for point in panels["rte"]["auber"]}
     assert points == {25.0: pytest.approx(91.0), 50.0: pytest.approx(94.8), 100.0: 95.0}
     page = make_run_page([run])
     assert "sizes" in names(page)
@@ -290,7 +289,8 @@ def test_the_score_is_drawn_against_the_size(tmp_path):
     assert sizes[0] == ["50 %", "94.80", "50.0 %", "50.0 %", "4", "0.2, at most 0.5 (95 %)"]
     without = replace(run, record=run.record.model_copy(update={"remaining": None}))
     panels, axis = find_sizes({"rte": {"auber": [without, without]}})
-    assert (axis, [*panels["rte"]["auber"]]) == ("heads left, %", [75.0])
+    (point,) = panels["rte"]["auber"]
+    assert (axis, point.size) == ("heads left, %", 75.0)
 
 
 @pytest.mark.parametrize(

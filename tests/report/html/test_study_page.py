@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from auber.report.html import make_page
+from auber.report.html.page import make_page
 from auber.report.results_file import save_results
 from tests.report.html.made import write_ranked, write_searched
 from tests.report.html.test_run_page import names, titles

@@ -116,7 +116,7 @@ def list_layers(run: Run) -> Grid:
         rows.append({
             "layer": str(layer.index),
             "removed": ", ".join(map(str, layer.removed)) or "none",
-            "left": str(run.record.heads - len(run.plan.heads.get(layer.index, ()))),
+            "left": str(run.record.heads - len(run.record.plan.heads.get(layer.index, ()))),
             **dict(zip(("start", "chosen", "best", "missed"), points, strict=True)),
             "rewards requested": str(search.rewards_asked) if search else "",
             "computed": str(search.rewards_computed) if search else "",

@@ -19,8 +19,9 @@ from markupsafe import Markup
 from auber.errors import RunError
 from auber.report.analysis import Report, analyse
 from auber.report.answer import Verdict, judge_runs, search_start, verdicts
-from auber.report.figures import SHADES, HeadMap, write_figure
-from auber.report.html.drawings import Cells, Drawing, draw_part, map_heads
+from auber.report.figures import write_figure
+from auber.report.head_maps import SHADES, HeadMap, map_heads
+from auber.report.html.drawings import Drawing, draw_part
 from auber.report.html.grids import (
     Grid,
     count_origins,
@@ -33,11 +34,11 @@ from auber.report.html.grids import (
     make_grids,
     read_speed,
 )
-from auber.report.layers import Run
+from auber.report.layers import Run, read_runs, read_sources
 from auber.report.paper_tables import all_tables
 from auber.report.records import count, group, ordered
 from auber.report.results_file import ResultsFile
-from auber.report.runs import Source, pool
+from auber.report.runs import Source, is_run, pool
 from auber.report.tables import LONG, WRITERS, Table, is_numeric
 from auber.system.files import write_text
 
@@ -75,6 +76,16 @@ class Page:
     def drawings(self) -> list[Drawing]:
         """Every figure in order."""
         return [drawing for part in self.parts for drawing in part.figures.values()]
+
+
+def make_page(places: Sequence[str | Path], extras: Sequence[ResultsFile] = ()) -> Page:
+    """Return the page of runs side by side if each place is one run, else of all runs together.
+
+    `extras` are results of other commands to show beside them.
+    """
+    if all(is_run(place) for place in places):
+        return make_run_page(read_runs(places), extras)
+    return make_study_page(*read_sources(places), extras)
 
 
 def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Page:
@@ -116,7 +127,7 @@ def make_study_page(
     for number, section in enumerate(report.sections, 1):
         place = (section.model, section.protocol)
         ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {', '.join(place)}")
-        cells: Cells = {}
+        cells: dict[str, dict[str, list[Run]]] = {}
         for task, of_task in group(by_place.get(place, ()), lambda run: run.record.task).items():
             by_method = group(of_task, lambda run: run.record.method)
             cells[task] = {method: by_method[method] for method in ordered(by_method)}
