@@ -272,11 +272,13 @@ def _regret(file: ResultsFile) -> str:
 
 def _speed(file: ResultsFile) -> str:
     speed = _read_speed(file)
-    title, columns, rows = make_tables(speed)[0]
-    notes = tuple(describe(speed).splitlines())
-    table = Table(SPEED, title, pd.DataFrame(rows, columns=columns, dtype=object), notes=notes)
-    command = f"Made by:\n\n    {speed.command}\n"
-    return f"{to_markdown(table, level=3)}\n{_figure(file, 'Speed')}{command}"
+    *tables, _ = make_tables(speed)  # without the single times
+    text = ""
+    for number, (title, columns, rows) in enumerate(tables):
+        data = pd.DataFrame(rows, columns=columns, dtype=object)
+        notes = () if number else tuple(describe(speed).splitlines())
+        text += to_markdown(Table(SPEED, title, data, notes=notes), level=3) + "\n"
+    return f"{text}{_figure(file, 'Speed')}Made by:\n\n    {speed.command}\n"
 
 
 def _read_speed(file: ResultsFile) -> Speed:

@@ -156,7 +156,7 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
     else:
         for verdict in page.verdicts:
             label = f" ({verdict.label})" if verdict.label else ""
-            print(f"{verdict.about}{label}: {verdict.headline}")
+            print(screen.wrap(f"{verdict.about}{label}: {verdict.headline}", later="  "))
             for point in verdict.points:
                 print(screen.wrap(point, first="  ", later="    "))
         if page.report is not None:
@@ -189,9 +189,10 @@ def _print_report(report: Report, tables: Iterable[Table]) -> None:
         name = f"{section.model}, {section.protocol}"
         for row in section.rows:
             for flag in row["flags"]:
-                print(f"{name}: careful: {row['task']}, {row['method']}: {flag}")
+                careful = f"{name}: careful: {row['task']}, {row['method']}: {flag}"
+                print(screen.wrap(careful, later="  "))
         for note in section.notes:
-            print(f"{name}: {note}")
+            print(screen.wrap(f"{name}: {note}", later="  "))
     print(
         f"runs: {report.runs} finished, {len(report.left_out)} without a result; "
         f"fine-tuned starts: {report.starts}"

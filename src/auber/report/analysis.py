@@ -14,6 +14,7 @@ the metric's range.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -46,7 +47,13 @@ COSTS = {
 }
 _MEANS = ["dev", "train", "gap", "removed", "total", "above_constant", "own_seconds", "low"]
 _MEANS += COSTS.values()
-_CORRELATIONS = ("matthews", "pearson", "spearman")  # from -1 to 1; other metrics from 0 to 1
+# The lowest scores of metrics in points; none of another is known. The highest score is 100.
+_LOWEST = {
+    **dict.fromkeys(
+        ("accuracy", "f1", "token_accuracy", "entity_f1", "span_exact", "span_f1"), 0.0
+    ),
+    **dict.fromkeys(("matthews", "pearson", "spearman"), -100.0),
+}
 
 Row = dict[str, Any]
 
@@ -162,7 +169,7 @@ def _make_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
             "train": 100 * record.train,
             "gap": 100 * (record.train - record.dev),
             "total": record.layers * record.heads,
-            "low": -100.0 if record.metric in _CORRELATIONS else 0.0,  # the lowest score
+            "low": _LOWEST.get(record.metric, -math.inf),
             "above_constant": record.above_constant,
             "equals_majority": record.equals_majority,
             "seconds": record.seconds,

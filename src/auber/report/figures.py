@@ -151,7 +151,8 @@ def draw_bars(
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.15 if len(panels) == 1 else 0.25)  # room for the totals
             axes.set_xlim(left=0)
-        add_legend(figure, drawn[0][0])
+        if len(used) > 1:
+            add_legend(figure, drawn[0][0])
     return figure
 
 
@@ -186,7 +187,13 @@ def draw_widths(rows: Mapping[str, Sequence[Run]]) -> Figure:
             for layer in range(runs[0].record.layers)
         }
         panels[name] = {layer: {"left": fmean(numbers)} for layer, numbers in left.items()}
-    return draw_bars(panels, {"left": GAIN}, "neurons")
+    figure = draw_bars(panels, {"left": GAIN}, "neurons")
+    widths = [
+        run.record.neurons.per_layer for of in rows.values() for run in of if run.record.neurons
+    ]
+    for axes in figure.axes:
+        axes.set_xlim(0, 1.25 * max(widths))
+    return figure
 
 
 def draw_scores(section: Section, cells: Cells) -> Figure:
@@ -244,10 +251,10 @@ class Point(NamedTuple):
     high: float | None = None
 
 
-def find_sizes(cells: Cells) -> tuple[dict[str, dict[str, list[Point]]], str]:
+def find_sizes(cells: Cells, *, pooled: bool) -> tuple[dict[str, dict[str, list[Point]]], str]:
     """Return scores by size in % of the unpruned model, and what the size is of.
 
-    A run may have made several sizes. Several runs of a name have their mean, with its interval.
+    If `pooled`, the runs of a name are one point, their mean. A run may have made several sizes.
     """
     records = [run.record for of in cells.values() for runs in of.values() for run in runs]
     has_adds = all(record.remaining or not record.removed for record in records)
@@ -258,21 +265,19 @@ def find_sizes(cells: Cells) -> tuple[dict[str, dict[str, list[Point]]], str]:
             return 100 * record.remaining.multiply_adds if record.remaining else 100.0
         return 100 * (1 - record.removed / (record.layers * record.heads))
 
+    def points(record: RunRecord) -> Iterator[Point]:
+        yield Point(size(record), 100 * record.dev)
+        if has_adds and record.before is not None:
+            yield Point(100 * record.before.multiply_adds, 100 * record.before.score)
+        for each in record.sizes if has_adds else ():
+            yield Point(100 * each.remaining.multiply_adds, 100 * each.dev.score)
+
     def line(runs: Sequence[Run]) -> list[Point]:
+        if not pooled or len(runs) == 1:
+            return sorted({point for run in runs for point in points(run.record)})
         found = summary([100 * run.record.dev for run in runs])
-        own = fmean(size(run.record) for run in runs)
-        points = {own: Point(own, found.mean, found.low, found.high)}
-        if has_adds and len(runs) == 1:
-            record = runs[0].record
-            others = [
-                Point(100 * each.remaining.multiply_adds, 100 * each.dev.score)
-                for each in record.sizes
-            ]
-            if record.before is not None:
-                before = record.before
-                others.append(Point(100 * before.multiply_adds, 100 * before.score))
-            points = {point.size: point for point in others} | points
-        return sorted(points.values())
+        mean_size = fmean(size(run.record) for run in runs)
+        return [Point(mean_size, found.mean, found.low, found.high)]
 
     panels = {
         task: {name: line(runs) for name, runs in of_task.items()}
@@ -286,21 +291,25 @@ def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -
     names = dict.fromkeys(name for lines in panels.values() for name in lines)
     colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
     with style():
-        figure, every = make_figure(len(panels), 2.5, 2.1, most=3, room=(0.3, 0.3))
+        figure, every = make_figure(len(panels), 2.5, 2.0, most=2, room=(0.3, 0.3))
         for axes, (title, lines) in zip(every, panels.items(), strict=True):
             axes.set_title(title, loc="left")
             axes.set(xlabel=axis, ylabel="dev score, points")
+            dots = {name: points[0].size for name, points in lines.items() if len(points) == 1}
             for name, points in lines.items():
-                colour, sizes = colours[name], [point.size for point in points]
+                # Dots of nearly the same size would hide each other.
+                near = [other for other in dots if abs(dots[other] - points[0].size) < 1]
+                shift = near.index(name) - (len(near) - 1) / 2 if name in dots else 0.0
+                colour, sizes = colours[name], [point.size + shift for point in points]
                 scores = [point.score for point in points]
                 axes.plot(sizes, scores, "o-", markersize=4, color=colour, label=name)
-                for x, _, low, high in points:
+                for x, (_, _, low, high) in zip(sizes, points, strict=True):
                     if low is not None and high is not None:
                         axes.plot((x, x), (low, high), color=colour, linewidth=1, alpha=0.6)
             points = [point for line in lines.values() for point in line]
             intervals = [(point.low, point.high) for point in points]
             axes.set_ylim(*_limits([point.score for point in points], intervals))
-            axes.set_xlim(0, 105)
+            axes.set_xlim(0, 108)
         add_legend(figure, *every)
     return figure
 

@@ -146,7 +146,7 @@ def all_tables(report: Report) -> tuple[Table, ...]:
             _COMPARISONS,
             RULE,
             hidden=_DATA,
-            brief=("against", "tasks", "pairs", "difference", "difference interval", "corrected p"),
+            brief=("against", "tasks", "pairs", "difference interval", "corrected p"),
             empty="No run has a run of another method of the same task and seed.",
         ),
         make(

@@ -279,7 +279,7 @@ def test_the_answer_compares_with_the_fine_tuned_model(tmp_path):
 
 def test_the_score_is_drawn_against_the_size(tmp_path):
     run = measured(tmp_path, sizes=SIZES)
-    panels, axis = find_sizes({"rte": {"auber": [run]}})
+    panels, axis = find_sizes({"rte": {"auber": [run]}}, pooled=False)
     assert axis == "multiply-adds left, %"
     points = {point.size: point.score for point in panels["rte"]["auber"]}
     assert points == {25.0: pytest.approx(91.0), 50.0: pytest.approx(94.8), 100.0: 95.0}
@@ -288,7 +288,7 @@ def test_the_score_is_drawn_against_the_size(tmp_path):
     sizes = [[*row.values()] for row in page.grids["scores"][1].rows]
     assert sizes[0] == ["50 %", "94.80", "50.0 %", "50.0 %", "4", "0.2, at most 0.5 (95 %)"]
     without = replace(run, record=run.record.model_copy(update={"remaining": None}))
-    panels, axis = find_sizes({"rte": {"auber": [without, without]}})
+    panels, axis = find_sizes({"rte": {"auber": [without, without]}}, pooled=True)
     (point,) = panels["rte"]["auber"]
     assert (axis, point.size) == ("heads left, %", 75.0)
 

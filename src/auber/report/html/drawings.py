@@ -22,6 +22,7 @@ from auber.report.figures import (
     to_svg,
 )
 from auber.report.head_maps import map_heads
+from auber.report.records import group
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,11 @@ def draw_part(cells: Cells, section: Section | None = None, end: str = "") -> di
     if len(cells) == 1:
         rows = {name: runs for of in cells.values() for name, runs in of.items()}
     drawn: dict[str, tuple[str, Callable[[], Figure]]] = {}
-    sizes, axis = find_sizes(cells)
+    by_method = {
+        task: group((run for runs in of.values() for run in runs), lambda run: run.record.title)
+        for task, of in cells.items()
+    }
+    sizes, axis = find_sizes(by_method, pooled=section is not None)
     if any(sum(map(len, lines.values())) > 1 for lines in sizes.values()):
         drawn["sizes"] = "Score against size", partial(draw_sizes, sizes, axis)
     if section is not None and section.rows:

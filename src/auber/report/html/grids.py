@@ -39,14 +39,14 @@ def make_grids(table: Table, place: Place | None = None) -> list[Grid]:
     ]
 
 
-def read_speed(file: ResultsFile) -> tuple[Grid, Grid]:
-    """Return the sizes and ratios of a measurement of `auber speed`, and its times."""
+def read_speed(file: ResultsFile) -> list[Grid]:
+    """Return the tables of a measurement of `auber speed`."""
     speed = parse(Speed, dict(file.content), file.name, "measure it again")
-    sizes, times = (
+    first, *others = (
         Grid(table.title, [dict(zip(table.columns, row, strict=True)) for row in table.rows])
         for table in make_tables(speed)
     )
-    return sizes._replace(notes=describe(speed).splitlines()), times
+    return [first._replace(notes=describe(speed).splitlines()), *others]
 
 
 def list_runs(runs: Sequence[Run]) -> Grid:

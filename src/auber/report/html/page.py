@@ -92,7 +92,9 @@ def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Pa
     """Return everything about some runs side by side."""
     first = runs[0].record
     title = f"{len(runs)} runs side by side"
-    subtitle = "; ".join(f"{run.label}: {run.record}" for run in runs)
+    names = [dict.fromkeys(each) for each in zip(*(run.record.key for run in runs), strict=True)]
+    models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
+    subtitle = f"{models}; {tasks}; protocol {protocols}; seed {seeds}"
     if len(runs) == 1:
         title = f"{first.title} on {first.task}"
         subtitle = f"{first.model}, protocol {first.protocol}, seed {first.seed}"
